@@ -1,0 +1,1 @@
+"""BookKeeper: ledger storage, and the client that the broker writes ledgers with (spec BK)."""

@@ -1,0 +1,64 @@
+"""The bookie port: all that a ledger client can ask of one bookie.
+
+In-process, over TCP and simulated bookies stand behind the same names; nothing above may know which it is. Entries
+travel as *packets*: BookKeeper's header (ledger id, entry id, LAC, length), digest and payload, as on the wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from geminga_bookie.errors import BookkeeperError
+
+AddDone = Callable[[int, int, BookkeeperError | None], None]
+"""(first entry id, count, error): a run of entries is durable, or failed. Called in the loop, in the order of adds."""
+
+
+class BookiePort(Protocol):
+    """One bookie. Errors are those of `geminga_bookie.errors`."""
+
+    @property
+    def bookie_id(self) -> str:
+        """Its id in ledger metadata, usually `host:port`."""
+
+    def add(
+        self,
+        ledger_id: int,
+        master_key: bytes,
+        first_entry_id: int,
+        packets: Sequence[bytes],
+        done: AddDone,
+        *,
+        recovery: bool = False,
+    ) -> None:
+        """Add consecutive entries. Never blocks and never raises: the outcome goes to `done`, by runs.
+
+        `done` comes only after the journal's fdatasync (BK-02). A fenced ledger refuses unless `recovery`.
+        """
+
+    async def read(
+        self, ledger_id: int, first_entry_id: int, *, entries_max: int, bytes_max: int
+    ) -> list[bytes]:
+        """Packets of consecutive entries from the first on, at least one, then up to the bounds.
+
+        Raises NoSuchEntry, NoSuchLedger, UnknownLedgerState, DigestMismatch if the first can't be read.
+        """
+
+    async def fence(self, ledger_id: int, master_key: bytes) -> int:
+        """Fence the ledger durably; answers the bookie's LAC (-1 if it knows none)."""
+
+    async def read_lac(self, ledger_id: int) -> int:
+        """The highest LAC that the bookie knows, explicit or piggybacked."""
+
+    async def write_lac(self, ledger_id: int, master_key: bytes, lac: int) -> None:
+        """Store an explicit LAC."""
+
+    async def wait_lac(self, ledger_id: int, previous_lac: int) -> int:
+        """Wait until the LAC is above `previous_lac`, and answer it (long poll; the caller sets the deadline)."""
+
+    async def force(self, ledger_id: int) -> None:
+        """Return when all that was added to the ledger is on disk."""
+
+    async def list_entries(self, ledger_id: int) -> list[int]:
+        """Ids of the entries held, ascending."""

@@ -1,0 +1,1 @@
+"""A bookie on its disks: journal, caches, entry logs, indexes, garbage collection."""

@@ -1,0 +1,1 @@
+"""The broker: topics, subscriptions, dispatch, sessions, administration (spec BR)."""

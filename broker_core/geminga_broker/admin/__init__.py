@@ -1,0 +1,1 @@
+"""Admin REST by resource family (spec OP-03)."""

@@ -1,0 +1,1 @@
+"""Dispatch: pure choosers and the pump that carries out what they chose."""

@@ -1,0 +1,1 @@
+"""Managed ledger and cursors: a topic as a chain of ledgers."""

@@ -1,0 +1,182 @@
+"""The managed ledger and its cursors, as topics use them (spec BR-01 to BR-07).
+
+Everything synchronous here runs in the broker's loop and takes effect before it returns; durability comes by callback or
+by awaiting. `Entry.data` is what stands in the ledger: broker entry metadata (if the log adds it) and the payload part
+of the frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from geminga_protocol.ids import Position
+
+Buffer = bytes | bytearray | memoryview
+
+
+class LogError(Exception):
+    """Base of managed ledger errors."""
+
+
+class LogFenced(LogError):
+    """Another broker owns the log now; this one must be given up."""
+
+
+class LogTerminated(LogError):
+    """No more entries are taken; `last_position` is the end."""
+
+
+class LogClosed(LogError):
+    """The log was closed or deleted here."""
+
+
+class CursorNotFound(LogError):
+    """No cursor of that name."""
+
+
+class LogWriteFailed(LogError):
+    """Storage refused or failed; nothing of the run is acknowledged. The text gives the cause."""
+
+
+AppendDone = Callable[[Position, int, LogError | None], None]
+"""(first position, count, error): consecutive entries of one ledger are durable, or failed. Called in order of appends;
+one append may be answered by several runs, several appends by one call each."""
+
+
+class Entry(Protocol):
+    """One stored entry. `metadata` and what follows from it are parsed once, on first use."""
+
+    position: Position
+    data: memoryview
+
+    @property
+    def size(self) -> int:
+        """Bytes of `data`."""
+
+    @property
+    def messages(self) -> int:
+        """Messages in its batch, 1 when it is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """An individual acknowledgement. `ack_set` holds the BitSet words of what is *still unacknowledged*, empty: all is acked."""
+
+    position: Position
+    ack_set: tuple[int, ...] = ()
+    batch_size: int = 1
+
+
+class Cursor(Protocol):
+    """A subscription's place in the log. Mark-delete: every entry up to it is acknowledged."""
+
+    name: str
+    durable: bool
+    mark_delete: Position
+    read_position: Position
+
+    def available(self) -> bool:
+        """Whether `read` would find an entry now."""
+
+    def on_available(self, wake: Callable[[], None] | None) -> None:
+        """Call `wake` (synchronously, once per completed run) whenever new entries can be read."""
+
+    async def read(self, *, entries_max: int, bytes_max: int) -> list[Entry]:
+        """Next entries, skipping individually deleted ones; moves `read_position`. Empty at the end. One caller at a time.
+
+        Returns without suspending when the entries are in the cache.
+        """
+
+    async def read_at(self, positions: Sequence[Position]) -> list[Entry]:
+        """Entries at these positions (replay), in order, leaving out those deleted meanwhile."""
+
+    def rewind(self) -> None:
+        """Read again from the mark-delete position."""
+
+    def is_deleted(self, position: Position) -> bool:
+        """Whether the entry is acknowledged, by mark-delete or individually."""
+
+    def ack_set(self, position: Position) -> tuple[int, ...]:
+        """BitSet words of the batch's unacknowledged messages; empty if no part of it is acknowledged."""
+
+    def ack(self, acks: Iterable[Ack]) -> list[Position]:
+        """Acknowledge individually; answers the positions that are now wholly acknowledged. Unknown positions are harmless."""
+
+    def ack_cumulative(self, position: Position, ack_set: tuple[int, ...] = ()) -> None:
+        """Move mark-delete to the position (or before it, with a partially acknowledged batch)."""
+
+    async def persist(self) -> None:
+        """Return when what was acknowledged before the call is durable."""
+
+    async def seek(self, position: Position) -> None:
+        """Reset so that `position` is read next; drops holes and batch states beyond it; durable on return (BR-07)."""
+
+    async def skip(self, entries: int) -> None:
+        """Move mark-delete over that many entries."""
+
+    def backlog_entries(self) -> int:
+        """Entries between mark-delete and the end that are not acknowledged."""
+
+
+class ManagedLedger(Protocol):
+    """A topic's log: a chain of ledgers with one open."""
+
+    name: str
+    cursors: Mapping[str, Cursor]
+    last_position: Position
+
+    def append(
+        self, entries: Sequence[tuple[Buffer, int]], done: AppendDone
+    ) -> None:
+        """Append entries, each given as (payload part, messages in it). Buffers are copied before this returns.
+
+        Never blocks: while a ledger rolls over, entries wait in a queue bounded by the callers' own limits.
+        """
+
+    async def open_cursor(
+        self,
+        name: str,
+        *,
+        initial: Position,
+        properties: Mapping[str, int] | None = None,
+        cursor_properties: Mapping[str, str] | None = None,
+    ) -> Cursor:
+        """The durable cursor of that name; a new one starts after `initial` (EARLIEST or LATEST from `ids`, or any)."""
+
+    def open_reader(self, name: str, start: Position) -> Cursor:
+        """A non-durable cursor that reads from `start` on (LATEST: from what comes next)."""
+
+    async def delete_cursor(self, name: str) -> None:
+        """Raises CursorNotFound."""
+
+    async def read_range(self, first: Position, *, entries_max: int, bytes_max: int) -> list[Entry]:
+        """Entries from a position on, whatever the cursors say."""
+
+    async def find_by_time(self, timestamp_ms: int) -> Position:
+        """First position whose publish time is at or after the timestamp: binary search over ledgers, then entries (BR-07)."""
+
+    def next_position(self, position: Position) -> Position:
+        """The position after, skipping to the next ledger that has entries; the next to be written at the end."""
+
+    def previous_position(self, position: Position) -> Position:
+        """The position before; (first ledger, -1) at the beginning."""
+
+    def entries_between(self, after: Position, upto: Position) -> int:
+        """How many entries lie in (after, upto]."""
+
+    async def terminate(self) -> Position:
+        """Take no more entries; answers the last position. Durable and idempotent."""
+
+    async def trim(self) -> None:
+        """Delete ledgers that every cursor passed and retention lets go (BR-04)."""
+
+    async def roll(self) -> None:
+        """Close the open ledger and open the next, if it has entries (BR-02)."""
+
+    async def close(self) -> None:
+        """Persist cursors, close the open ledger. Idempotent."""
+
+    async def delete(self) -> None:
+        """Delete all ledgers, cursors and metadata."""

@@ -1,0 +1,1 @@
+"""One client connection: a table of small handlers."""

@@ -1,0 +1,1 @@
+"""The two-way wire format of Apache Pulsar and BookKeeper: bytes to events and back, no I/O (spec PR)."""

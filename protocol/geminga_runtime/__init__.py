@@ -1,0 +1,1 @@
+"""What every Geminga process needs of Trio: streams, servers, requests, metadata stores."""

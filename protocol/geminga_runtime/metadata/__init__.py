@@ -1,0 +1,1 @@
+"""Metadata store: one interface (spec CL-01), several stores."""

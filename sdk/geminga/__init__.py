@@ -1,0 +1,1 @@
+"""Geminga: a Pulsar client for Trio (spec SDK)."""
