@@ -1,0 +1,55 @@
+# Each target makes the environment that it needs, from a lock file.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: run test check bench compat lock proto clean
+
+run: $(VENV)/run.stamp
+	exec $(BIN)/geminga standalone --data-dir $(or $(DATA_DIR),data) $(ARGS)
+
+test: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(VENV)/dev.stamp .venv-proto/stamp
+	.venv-proto/bin/python tools/proto.py --check
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/flake8 protocol bookie_core broker_core sdk compat_tests
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+	$(BIN)/pyright
+	$(BIN)/python -m pytest -q compat_tests/test_tidy.py
+
+bench: $(VENV)/dev.stamp
+	$(BIN)/python -m compat_tests.bench $(ARGS)
+
+compat: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest compat_tests $(ARGS)
+
+lock: $(VENV)/run.stamp
+	$(BIN)/python tools/lock.py
+
+proto: .venv-proto/stamp
+	.venv-proto/bin/python tools/proto.py
+
+clean:
+	rm -rf $(VENV) .venv-proto .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/run.stamp: requirements/run.lock pyproject.toml | $(BIN)/python
+	$(PIP) -r requirements/run.lock
+	$(PIP) --no-deps --no-build-isolation --editable .
+	touch $@
+
+$(VENV)/dev.stamp: requirements/dev.lock $(VENV)/run.stamp
+	$(PIP) -r requirements/dev.lock
+	touch $@
+
+.venv-proto/stamp: requirements/proto.lock
+	$(PYTHON) -m venv .venv-proto
+	.venv-proto/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/proto.lock
+	touch $@
