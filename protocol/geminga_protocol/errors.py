@@ -2,7 +2,8 @@
 
 ProtocolError
   LocalProtocolError     we asked for something that can't be put on the wire
-  RemoteProtocolError    the peer sent something that can't be understood; carries the ServerError to answer with
+  RemoteProtocolError    the peer sent something that can't be understood; carries the ServerError
+  to answer with
 
 Any other exception out of this package is a defect.
 """

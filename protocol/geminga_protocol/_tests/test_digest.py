@@ -1,0 +1,59 @@
+"""Packets of BookKeeper: made, checked, and damaged in every bit."""
+
+from __future__ import annotations
+
+import pytest
+
+from geminga_protocol.bookkeeper.digest import (
+    CRC32,
+    CRC32C,
+    DUMMY,
+    HMAC,
+    Digest,
+    DigestError,
+    header,
+)
+
+KINDS = [CRC32, HMAC, CRC32C, DUMMY]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_round_trip(kind: int) -> None:
+    digest = Digest(kind, b"secret")
+    packet = digest.packet(5, 6, 4, 100, [b"ab", memoryview(b"cd")])
+    assert len(packet) == digest.overhead_bytes + 4
+    assert header(packet) == (5, 6, 4, 100)
+    payload = digest.payload(5, 6, packet)
+    assert payload == b"abcd"
+    assert payload.obj is packet
+    with pytest.raises(DigestError):
+        digest.payload(5, 7, packet)
+    with pytest.raises(DigestError):
+        digest.payload(4, 6, packet)
+
+
+@pytest.mark.parametrize("kind", [CRC32, HMAC, CRC32C])
+def test_every_flipped_bit_is_found(kind: int) -> None:
+    digest = Digest(kind, b"secret")
+    packet = digest.packet(5, 6, 4, 100, [b"payload"])
+    for bit in range(len(packet) * 8):
+        damaged = bytearray(packet)
+        damaged[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(DigestError):
+            digest.verify(damaged)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_truncation_of_the_front_is_found(kind: int) -> None:
+    digest = Digest(kind)
+    packet = digest.packet(5, 6, 4, 100, [])
+    for size in range(len(packet)):
+        with pytest.raises(DigestError):
+            digest.payload(5, 6, packet[:size])
+
+
+def test_short_header() -> None:
+    with pytest.raises(DigestError):
+        header(b"1234")
+    with pytest.raises(ValueError, match="no digest type"):
+        Digest(9)

@@ -1,0 +1,130 @@
+"""Frames from any chunking, lying lengths, broken commands."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from geminga_protocol.encode import frame, payload_frame, send
+from geminga_protocol.errors import RemoteProtocolError
+from geminga_protocol.frames import BROKEN, FRAME_PADDING_BYTES, FrameReader, FramingError
+from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand
+
+
+def ping() -> bytes:
+    command = BaseCommand(type=BaseCommand.PING)
+    command.ping.SetInParent()
+    return frame(command)
+
+
+def test_frames_of_one_chunk_view_it() -> None:
+    body = bytes(range(256)) * 4
+    stream = send(1, 7, 1, len(body)) + body + ping()
+    first, second = FrameReader().feed(stream)
+    assert (first.type, first.command.send.sequence_id) == (BaseCommand.SEND, 7)
+    assert first.payload is not None
+    assert first.payload.obj is stream
+    assert first.payload == body
+    assert (second.type, second.payload, second.error) == (BaseCommand.PING, None, None)
+    assert "ping" in repr(second)
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 7, 1000])
+def test_chunks_of_any_size_give_the_same_frames(step: int) -> None:
+    body = b"x" * 5000
+    stream = ping() + send(1, 7, 1, len(body)) + body + ping() + ping()
+    reader = FrameReader()
+    frames = []
+    for at in range(0, len(stream), step):
+        frames += reader.feed(stream[at : at + step])
+    assert [each.type for each in frames] == [18, 6, 18, 18]
+    assert frames[1].payload == body
+    assert reader.buffered == 0
+
+
+def test_an_announced_size_allocates_nothing() -> None:
+    reader = FrameReader(max_message_size=1 << 30)
+    assert reader.feed(struct.pack(">II", 1 << 29, 8) + b"ab") == []
+    assert reader.buffered == 10
+
+
+def test_too_large_frame_is_fatal_and_frames_before_it_are_kept() -> None:
+    reader = FrameReader(max_message_size=1000)
+    largest = 1000 + FRAME_PADDING_BYTES - 4
+    assert reader.feed(struct.pack(">I", largest)) == []
+    reader = FrameReader(max_message_size=1000)
+    with pytest.raises(FramingError, match="above the limit of 11240 bytes") as caught:
+        reader.feed(ping() + struct.pack(">I", largest + 1))
+    assert caught.value.fatal
+    assert [each.type for each in caught.value.frames] == [BaseCommand.PING]
+    assert reader.buffered == 0
+    with pytest.raises(FramingError):
+        reader.feed(ping())
+
+
+@pytest.mark.parametrize(
+    "lengths", [struct.pack(">I", 3), struct.pack(">II", 4, 1), struct.pack(">II", 100, 97)]
+)
+@pytest.mark.parametrize("step", [1, 100])
+def test_lengths_that_do_not_fit_are_fatal(lengths: bytes, step: int) -> None:
+    reader = FrameReader()
+    with pytest.raises(FramingError, match="lengths don't fit"):
+        for at in range(0, len(lengths), step):
+            reader.feed(lengths[at : at + step])
+
+
+def raw(body: bytes) -> bytes:
+    return struct.pack(">II", len(body) + 4, len(body)) + body
+
+
+def test_unknown_type_comes_with_its_number() -> None:
+    (only,) = FrameReader().feed(raw(b"\x08\x64\xa2\x06\x02\x08\x01"))
+    assert (only.type, only.error) == (100, None)
+
+
+def test_missing_required_field_is_a_broken_frame_that_can_be_answered() -> None:
+    (only, after) = FrameReader().feed(raw(b"\x08\x0b\x5a\x02\x08\x05") + ping())
+    assert only.type == BROKEN
+    assert isinstance(only.error, RemoteProtocolError)
+    assert not only.error.fatal
+    assert "flow.messagePermits" in str(only.error)
+    assert only.command.flow.consumer_id == 5
+    assert after.type == BaseCommand.PING
+
+
+@pytest.mark.parametrize("body", [b"\x08", b"\x32\xff\x01", b"\xff" * 12])
+def test_undecodable_command_is_a_broken_frame(body: bytes) -> None:
+    (only,) = FrameReader().feed(raw(body))
+    assert only.type == BROKEN
+    assert only.error is not None
+    assert only.error.fatal
+
+
+def test_missing_type_is_broken() -> None:
+    (only,) = FrameReader().feed(raw(b""))
+    assert only.type == BROKEN
+    assert only.error is not None
+
+
+def test_type_after_its_command_is_understood() -> None:
+    (only,) = FrameReader().feed(raw(b"\x5a\x04\x08\x05\x10\x07\x08\x0b"))
+    assert only.type == BaseCommand.FLOW
+    assert only.command.flow.messagePermits == 7
+
+
+def test_payload_frame_round_trip() -> None:
+    command = BaseCommand(type=BaseCommand.SEND)
+    command.send.producer_id = 1
+    command.send.sequence_id = 300
+    (only,) = FrameReader().feed(b"".join(payload_frame(command, memoryview(b"abc"))))
+    assert only.command == command
+    assert only.payload == b"abc"
+
+
+def test_limit_can_be_set_when_connected_tells() -> None:
+    reader = FrameReader()
+    reader.max_message_size = 100
+    assert reader.max_message_size == 100
+    with pytest.raises(FramingError):
+        reader.feed(struct.pack(">I", 100 + FRAME_PADDING_BYTES))

@@ -1,0 +1,81 @@
+"""Which messages of a batch are not acknowledged yet: words of a java.util.BitSet (spec PR-08,
+PIP-54).
+
+A set is a tuple of signed 64-bit words, lowest bits first, without trailing zero words, as
+BitSet.toLongArray gives them and `repeated int64 ack_set` carries them. A set bit is a message that
+is still to be acknowledged. So the empty tuple says "all acknowledged"; on the wire, where there is
+no set at all, it is read as "no part of it acknowledged" by its receiver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+AckSet = tuple[int, ...]
+
+_WORD = (1 << 64) - 1
+_SIGN = 1 << 63
+
+
+def to_bits(words: Iterable[int]) -> int:
+    """The set as one unsigned number whose bit n is message n."""
+    bits = 0
+    shift = 0
+    for word in words:
+        bits |= (word & _WORD) << shift
+        shift += 64
+    return bits
+
+
+def from_bits(bits: int) -> AckSet:
+    """The inverse of `to_bits`."""
+    words: list[int] = []
+    while bits:
+        word = bits & _WORD
+        words.append(word - (1 << 64) if word & _SIGN else word)
+        bits >>= 64
+    return tuple(words)
+
+
+def full(batch_size: int) -> AckSet:
+    """All messages of the batch unacknowledged."""
+    return from_bits((1 << batch_size) - 1)
+
+
+def and_(first: Iterable[int], second: Iterable[int]) -> AckSet:
+    """What neither has acknowledged: how two acknowledgements of parts of one batch add up."""
+    return from_bits(to_bits(first) & to_bits(second))
+
+
+def without(words: Iterable[int], index: int) -> AckSet:
+    """The same with message `index` acknowledged."""
+    return from_bits(to_bits(words) & ~(1 << index))
+
+
+def cumulative(batch_size: int, index: int) -> AckSet:
+    """Messages 0..index acknowledged, the rest of the batch not."""
+    return from_bits((1 << batch_size) - 1 & ~((1 << index + 1) - 1))
+
+
+def is_empty(words: Iterable[int]) -> bool:
+    """Whether every message is acknowledged."""
+    return not any(words)
+
+
+def cardinality(words: Iterable[int]) -> int:
+    """How many messages are not acknowledged."""
+    return sum((word & _WORD).bit_count() for word in words)
+
+
+def contains(words: Iterable[int], index: int) -> bool:
+    """Whether message `index` is not acknowledged yet."""
+    return bool(to_bits(words) >> index & 1)
+
+
+def indexes(words: Iterable[int]) -> Iterator[int]:
+    """The unacknowledged messages, ascending."""
+    bits = to_bits(words)
+    while bits:
+        lowest = bits & -bits
+        yield lowest.bit_length() - 1
+        bits ^= lowest

@@ -1,0 +1,149 @@
+"""An entry as a bookie keeps it: BookKeeper's packet (spec BK-12; Apache's DigestManager).
+
+    ledger id i64 | entry id i64 | last add confirmed i64 | length i64 | digest | payload
+
+`length` is the sum of payload sizes of the ledger up to and with this entry. The digest covers
+header and payload.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import struct
+import zlib
+from collections.abc import Callable, Sequence
+
+from fastcrc import crc32
+
+from geminga_protocol.buffers import Buffer
+
+CRC32 = 1
+HMAC = 2
+CRC32C = 3
+DUMMY = 4
+"""Kinds of digest, with the numbers of LedgerMetadataFormat.DigestType."""
+
+HEADER_BYTES = 32
+"""Bytes before the digest."""
+
+DIGEST_BYTES = {CRC32: 8, HMAC: 20, CRC32C: 4, DUMMY: 0}
+
+_HEADER = struct.Struct(">qqqq")
+_IDS = struct.Struct(">qq")
+_pack_header = _HEADER.pack
+_unpack_header = _HEADER.unpack_from
+_unpack_ids = _IDS.unpack_from
+_pack_u32 = struct.Struct(">I").pack
+_pack_u64 = struct.Struct(">Q").pack
+_crc32c = crc32.iscsi
+
+_Mac = Callable[[bytes, Sequence[Buffer]], bytes]
+
+
+class DigestError(ValueError):
+    """The packet is too short, is another entry's, or its digest does not fit its bytes."""
+
+
+def master_key(password: bytes) -> bytes:
+    """What a client proves to bookies that it may write the ledger: 20 bytes
+    (DigestManager.generateMasterKey).
+    """
+    return hashlib.sha1(b"ledger" + password).digest()
+
+
+def header(packet: Buffer) -> tuple[int, int, int, int]:
+    """(ledger id, entry id, last add confirmed, length) of a packet, unverified. Raises DigestError
+    if too short.
+    """
+    try:
+        return _unpack_header(packet)
+    except struct.error:
+        raise DigestError(f"a packet of {len(packet)} bytes has no header") from None
+
+
+class Digest:
+    """Makes and checks packets of ledgers with one kind of digest and one password.
+
+    The password matters to HMAC only. One object serves all such ledgers.
+    """
+
+    __slots__ = ("_mac", "digest_bytes", "kind", "overhead_bytes")
+
+    def __init__(self, kind: int = CRC32C, password: bytes = b"") -> None:
+        self.kind = kind
+        self._mac = _mac_of(kind, password)
+        self.digest_bytes = DIGEST_BYTES[kind]
+        self.overhead_bytes = HEADER_BYTES + self.digest_bytes
+
+    def packet(
+        self, ledger_id: int, entry_id: int, lac: int, length: int, parts: Sequence[Buffer]
+    ) -> bytes:
+        """The packet of an entry whose payload is the parts one after another; the one copy of it
+        that is made.
+        """
+        head = _pack_header(ledger_id, entry_id, lac, length)
+        return b"".join((head, self._mac(head, parts), *parts))
+
+    def payload(self, ledger_id: int, entry_id: int, packet: Buffer) -> memoryview:
+        """The payload as a view of the packet. Raises DigestError unless digest, ledger and entry
+        are right.
+        """
+        view = memoryview(packet)
+        self.verify(view)
+        found = _unpack_ids(view)
+        if found != (ledger_id, entry_id):
+            raise DigestError(f"packet is of {found[0]}:{found[1]}, not {ledger_id}:{entry_id}")
+        return view[self.overhead_bytes :]
+
+    def verify(self, packet: Buffer) -> None:
+        """Raises DigestError unless the digest fits."""
+        view = memoryview(packet)
+        overhead = self.overhead_bytes
+        if len(view) < overhead:
+            raise DigestError(f"a packet of {len(view)} bytes has no header and digest")
+        head = bytes(view[:HEADER_BYTES])
+        if self._mac(head, (view[overhead:],)) != view[HEADER_BYTES:overhead]:
+            ledger_id, entry_id = _unpack_ids(view)
+            raise DigestError(f"digest of the packet said to be {ledger_id}:{entry_id} is wrong")
+
+
+def _mac_of(kind: int, password: bytes) -> _Mac:
+    if kind == CRC32C:
+        return _crc32c_of
+    if kind == CRC32:
+        return _crc32_of
+    if kind == DUMMY:
+        return _nothing_of
+    if kind != HMAC:
+        raise ValueError(f"{kind} is no digest type")
+    # The key differs from the master key, so that a bookie which knows that one can't forge
+    # entries.
+    keyed = hmac.new(hashlib.sha1(b"mac" + password).digest(), digestmod="sha1")
+
+    def hmac_of(head: bytes, parts: Sequence[Buffer]) -> bytes:
+        mac = keyed.copy()
+        mac.update(head)
+        for part in parts:
+            mac.update(part)
+        return mac.digest()
+
+    return hmac_of
+
+
+def _crc32c_of(head: bytes, parts: Sequence[Buffer]) -> bytes:
+    value = _crc32c(head)
+    for part in parts:
+        value = _crc32c(part, value)
+    return _pack_u32(value)
+
+
+def _crc32_of(head: bytes, parts: Sequence[Buffer]) -> bytes:
+    value = zlib.crc32(head)
+    for part in parts:
+        value = zlib.crc32(part, value)
+    return _pack_u64(value)
+
+
+def _nothing_of(head: bytes, parts: Sequence[Buffer]) -> bytes:
+    return b""

@@ -1,0 +1,5 @@
+"""The one name for "bytes, or a view of bytes"."""
+
+from __future__ import annotations
+
+Buffer = bytes | bytearray | memoryview

@@ -1,0 +1,253 @@
+"""Bytes in, frames out (spec PR-01, PR-02, PR-04, PR-05, PR-16; Apache's
+LengthFieldBasedFrameDecoder and PulsarDecoder).
+
+    totalSize u32 | commandSize u32 | command | headersAndPayload (only where something follows)
+
+Two kinds of wrong bytes, told apart by what can still be trusted:
+
+- A wrong *length*: the stream has lost its rhythm. `feed` raises FramingError (fatal), which
+  carries the whole frames that came before it in the same feed, so that they can still be served.
+- A wrong *command* in a well-cut frame: the frame comes with type BROKEN (0, which no command has),
+  what could be parsed of the command, and `error` set. A handler table has no entry for 0, so the
+  usual path pays nothing for it.
+
+A command type that this version doesn't know comes with its number as type, and no error.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from google.protobuf.message import DecodeError, Message
+
+from geminga_protocol.errors import RemoteProtocolError
+from geminga_protocol.messages import missing_fields, parser, unknown_varint
+from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand
+
+MAX_MESSAGE_SIZE_DEFAULT = 5 * 1024 * 1024
+"""Bytes of a message, unless the broker says otherwise in CONNECTED (Apache's maxMessageSize)."""
+
+FRAME_PADDING_BYTES = 10 * 1024
+"""What a frame may have above the message size, for command and metadata (Apache's
+MESSAGE_SIZE_FRAME_PADDING).
+"""
+
+BROKEN = 0
+"""`Frame.type` of a frame whose command can't be understood; no command has this number."""
+
+_SMALL_CHUNK_BYTES_MAX = 4096
+_LENGTH = struct.Struct(">I")
+_LENGTHS = struct.Struct(">II")
+_parse = parser(BaseCommand)
+
+SUBMESSAGE: dict[int, str] = {
+    field.number: field.name for field in BaseCommand.DESCRIPTOR.fields if field.number != 1
+}
+"""Command type -> name of the field of BaseCommand that holds the command."""
+
+
+class Frame:
+    """One frame. `payload` is all that follows the command (None if nothing does), a view of the
+    received bytes.
+    """
+
+    __slots__ = ("command", "error", "payload", "type")
+
+    def __init__(
+        self,
+        type: int,
+        command: BaseCommand,
+        payload: memoryview | None,
+        error: RemoteProtocolError | None = None,
+    ) -> None:
+        self.type = type
+        self.command = command
+        self.payload = payload
+        self.error = error
+
+    def __repr__(self) -> str:
+        name = SUBMESSAGE.get(self.type, str(self.type))
+        size = None if self.payload is None else self.payload.nbytes
+        return f"<Frame {name} payload={size} error={self.error}>"
+
+
+class FramingError(RemoteProtocolError):
+    """The lengths on the stream lie, or a frame is above the limit: the connection must be closed.
+
+    `frames` are the whole frames that stood before it in the bytes of that feed.
+    """
+
+    def __init__(self, message: str, frames: list[Frame]) -> None:
+        super().__init__(message, fatal=True)
+        self.frames = frames
+
+
+class FrameReader:
+    """Cuts a stream into frames, whatever chunks it comes in.
+
+    Holds at most the received bytes of one unfinished frame, which is at most `max_message_size` +
+    10 KiB; nothing is ever allocated on the word of the peer.
+    """
+
+    __slots__ = ("_chunks", "_failure", "_held", "_needed", "_size_max")
+
+    def __init__(self, max_message_size: int = MAX_MESSAGE_SIZE_DEFAULT) -> None:
+        self._chunks: list[bytes | bytearray] = []
+        self._held = 0
+        self._needed = 0
+        self._failure: str | None = None
+        self._size_max = max_message_size + FRAME_PADDING_BYTES - 4
+
+    @property
+    def buffered(self) -> int:
+        """Bytes held of the unfinished frame."""
+        return self._held
+
+    @property
+    def max_message_size(self) -> int:
+        """Bytes of a message; a client sets it when CONNECTED tells."""
+        return self._size_max + 4 - FRAME_PADDING_BYTES
+
+    @max_message_size.setter
+    def max_message_size(self, value: int) -> None:
+        self._size_max = value + FRAME_PADDING_BYTES - 4
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """All frames that are whole now, in order. Payloads are views of `data` unless the frame
+        spans feeds.
+
+        Raises FramingError, then and on every later call.
+        """
+        frames: list[Frame] = []
+        if self._failure is not None:
+            raise FramingError(self._failure, frames)
+        start = 0
+        if self._held:
+            start = self._finish_held(data, frames)
+            if start < 0:
+                return frames
+        start = self._split(data, start, frames)
+        if start < len(data):
+            self._hold(data[start:])
+            self._know_needed(data, start, len(data), frames)
+        return frames
+
+    def _split(self, data: bytes, start: int, frames: list[Frame]) -> int:
+        """Append every whole frame of `data` from `start` on; answers where the first unfinished
+        one begins.
+        """
+        view = memoryview(data)
+        end = len(data)
+        size_max = self._size_max
+        unpack = _LENGTHS.unpack_from
+        append = frames.append
+        submessage = SUBMESSAGE
+        while end - start >= 8:
+            total, command_size = unpack(data, start)
+            if total > size_max or command_size > total - 4:
+                self._fail_lengths(total, command_size, frames)
+            stop = start + 4 + total
+            if stop > end:
+                break
+            start += 8
+            command_end = start + command_size
+            payload = view[command_end:stop] if command_end < stop else None
+            try:
+                command = _parse(view[start:command_end])
+                # The usual encoding begins with the type; one look spares the costly check of the
+                # whole envelope.
+                kind = data[start + 1] if command_size > 1 and data[start] == 8 else 0
+                if command.type == kind and kind in submessage:
+                    body: Message = getattr(command, submessage[kind])
+                    if body.IsInitialized():
+                        append(Frame(kind, command, payload))
+                        start = stop
+                        continue
+                append(_odd_frame(command, payload))
+            except DecodeError as error:
+                append(_undecodable_frame(payload, error))
+            start = stop
+        return start
+
+    def _finish_held(self, data: bytes, frames: list[Frame]) -> int:
+        """Add to the held frame what it lacks. Answers how much of `data` that took, -1 if the
+        frame is unfinished.
+        """
+        taken = 0
+        size = len(data)
+        while self._held + size - taken >= self._needed:
+            upto = taken + self._needed - self._held
+            self._hold(data[taken:upto])
+            taken = upto
+            joined = b"".join(self._chunks)
+            if not self._know_needed(joined, 0, len(joined), frames):
+                self._chunks.clear()
+                self._held = 0
+                self._split(joined, 0, frames)
+                return taken
+        if taken < size:
+            self._hold(data[taken:])
+        return -1
+
+    def _hold(self, data: bytes) -> None:
+        if not data:
+            return
+        self._held += len(data)
+        # Small chunks are joined, or a dripping peer would make us hold an object for every few
+        # bytes.
+        if len(data) > _SMALL_CHUNK_BYTES_MAX:
+            self._chunks.append(data)
+        elif self._chunks and isinstance(self._chunks[-1], bytearray):
+            self._chunks[-1] += data
+        else:
+            self._chunks.append(bytearray(data))
+
+    def _know_needed(self, data: bytes, start: int, end: int, frames: list[Frame]) -> bool:
+        """Set how many bytes the held frame needs before the next look; answers whether it lacks
+        some.
+        """
+        have = end - start
+        if have < 4:
+            self._needed = 4
+            return True
+        (total,) = _LENGTH.unpack_from(data, start)
+        if total < 4 or total > self._size_max:
+            self._fail_lengths(total, 0, frames)
+        if have < 8:
+            self._needed = 8
+            return True
+        (command_size,) = _LENGTH.unpack_from(data, start + 4)
+        if command_size > total - 4:
+            self._fail_lengths(total, command_size, frames)
+        self._needed = total + 4
+        return have < self._needed
+
+    def _fail_lengths(self, total: int, command_size: int, frames: list[Frame]) -> None:
+        if total > self._size_max:
+            limit = self._size_max + 4
+            self._failure = f"frame of {total + 4} bytes is above the limit of {limit} bytes"
+        else:
+            self._failure = f"frame lengths don't fit: total {total}, command {command_size}"
+        self._chunks.clear()
+        self._held = 0
+        raise FramingError(self._failure, frames)
+
+
+def _odd_frame(command: BaseCommand, payload: memoryview | None) -> Frame:
+    """A frame that decodes but isn't in the usual form: odd encoding, unknown type, or fields
+    missing.
+    """
+    if not command.HasField("type"):
+        number = unknown_varint(command, 1)
+        if number is not None:
+            return Frame(number, command, payload)
+    elif command.IsInitialized():
+        return Frame(command.type, command, payload)
+    name = SUBMESSAGE.get(command.type, "") if command.HasField("type") else "command"
+    error = RemoteProtocolError(f"{name}: required fields are missing: {missing_fields(command)}")
+    return Frame(BROKEN, command, payload, error)
+
+
+def _undecodable_frame(payload: memoryview | None, cause: DecodeError) -> Frame:
+    error = RemoteProtocolError(f"command can't be decoded: {cause}", fatal=True)
+    return Frame(BROKEN, BaseCommand(), payload, error)

@@ -1,0 +1,154 @@
+"""Message ids (spec PR-10, PR-11): ordered, hashable, and serialised to the official clients' bytes
+(MessageIdImpl).
+"""
+
+from __future__ import annotations
+
+from functools import total_ordering
+
+from google.protobuf.message import DecodeError
+
+from geminga_protocol.ack_set import AckSet
+from geminga_protocol.encode import varint
+from geminga_protocol.errors import RemoteProtocolError
+from geminga_protocol.ids import Position
+from geminga_protocol.pb.pulsar_api_pb2 import MessageIdData
+
+_SIGN = 1 << 63
+_TWO_64 = 1 << 64
+
+
+@total_ordering
+class MessageId:
+    """Where a message stands: entry, partition and place in the batch.
+
+    Ids order by ledger, entry, partition and batch index (MessageIdAdv.compareTo); equality is by
+    the same four. The ack set and batch size travel along. A chunked message is where its last
+    chunk is; `first_chunk` tells its first.
+    """
+
+    __slots__ = (
+        "ack_set",
+        "batch_index",
+        "batch_size",
+        "entry_id",
+        "first_chunk",
+        "ledger_id",
+        "partition",
+    )
+
+    def __init__(
+        self,
+        ledger_id: int,
+        entry_id: int,
+        partition: int = -1,
+        batch_index: int = -1,
+        batch_size: int = 0,
+        ack_set: AckSet = (),
+        first_chunk: MessageId | None = None,
+    ) -> None:
+        self.ledger_id = ledger_id
+        self.entry_id = entry_id
+        self.partition = partition
+        self.batch_index = batch_index
+        self.batch_size = batch_size
+        self.ack_set = ack_set
+        self.first_chunk = first_chunk
+
+    def _key(self) -> tuple[int, int, int, int]:
+        return self.ledger_id, self.entry_id, self.partition, self.batch_index
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, MessageId) and self._key() == other._key()
+
+    def __lt__(self, other: MessageId) -> bool:
+        if not isinstance(other, MessageId):
+            return NotImplemented
+        return self._key() < other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        tail = f":{self.batch_index}" if self.batch_index >= 0 else ""
+        return f"{self.ledger_id}:{self.entry_id}:{self.partition}{tail}"
+
+    @property
+    def position(self) -> Position:
+        """The entry alone."""
+        return Position(self.ledger_id, self.entry_id)  # type: ignore[arg-type]
+
+    def serialize(self) -> bytes:
+        """The bytes that MessageId.toByteArray gives in the Java client: another client can read
+        them.
+        """
+        data = self._place()
+        if self.first_chunk is not None:
+            first = self.first_chunk._place()
+            data += b"\x3a" + varint(len(first)) + first
+        return data
+
+    def _place(self) -> bytes:
+        """Unset values are left out; the ack set is never part of it, as in the Java client."""
+        data = b"\x08" + varint(self.ledger_id) + b"\x10" + varint(self.entry_id)
+        if self.partition >= 0:
+            data += b"\x18" + varint(self.partition)
+        if self.batch_index != -1:
+            data += b"\x20" + varint(self.batch_index)
+            if self.batch_size > 0:
+                data += b"\x30" + varint(self.batch_size)
+        return data
+
+    @classmethod
+    def deserialize(cls, data: bytes) -> MessageId:
+        """The id in bytes of any official client. Raises RemoteProtocolError."""
+        try:
+            parsed = MessageIdData.FromString(data)
+        except DecodeError as error:
+            raise RemoteProtocolError(f"message id can't be decoded: {error}") from error
+        if not parsed.IsInitialized():
+            raise RemoteProtocolError("message id lacks its ledger or entry")
+        return cls.from_wire(parsed)
+
+    @classmethod
+    def from_wire(cls, data: MessageIdData) -> MessageId:
+        """The id in a command."""
+        first = None
+        if data.HasField("first_chunk_message_id"):
+            first = cls.from_wire(data.first_chunk_message_id)
+        return cls(
+            signed(data.ledgerId),
+            signed(data.entryId),
+            data.partition,
+            data.batch_index,
+            data.batch_size,
+            tuple(data.ack_set),
+            first,
+        )
+
+    def to_wire(self, data: MessageIdData) -> None:
+        """Fill in a command's message id, ack set included."""
+        data.ledgerId = self.ledger_id % _TWO_64
+        data.entryId = self.entry_id % _TWO_64
+        if self.partition >= 0:
+            data.partition = self.partition
+        if self.batch_index != -1:
+            data.batch_index = self.batch_index
+            if self.batch_size > 0:
+                data.batch_size = self.batch_size
+        if self.ack_set:
+            data.ack_set.extend(self.ack_set)
+        if self.first_chunk is not None:
+            self.first_chunk.to_wire(data.first_chunk_message_id)
+
+
+def signed(value: int) -> int:
+    """A uint64 of the wire as Java's long: ids of -1 come as 2^64 - 1."""
+    return value - _TWO_64 if value & _SIGN else value
+
+
+EARLIEST_ID = MessageId(-1, -1)
+"""Before every message (MessageId.earliest)."""
+
+LATEST_ID = MessageId((1 << 63) - 1, (1 << 63) - 1)
+"""After every message (MessageId.latest)."""

@@ -1,0 +1,170 @@
+"""What follows the command in SEND and MESSAGE frames, and what a ledger entry holds (spec PR-02,
+PR-03, PR-07).
+
+    [0x0e02 | size u32 | BrokerEntryMetadata]  [0x0e01 | CRC32C u32]  metadataSize u32 | metadata |
+    payload
+
+Both brackets are optional. The checksum is over everything after it. Functions take any contiguous
+buffer's view and answer views of it; all raise RemoteProtocolError where a length lies or metadata
+can't be parsed.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from fastcrc import crc32
+from google.protobuf.message import DecodeError, EncodeError
+
+from geminga_protocol.buffers import Buffer
+from geminga_protocol.encode import varint
+from geminga_protocol.errors import LocalProtocolError, RemoteProtocolError
+from geminga_protocol.messages import missing_fields, parser
+from geminga_protocol.pb.pulsar_api_pb2 import BrokerEntryMetadata, MessageMetadata
+
+MAGIC_CRC32C = 0x0E01
+MAGIC_BROKER_ENTRY_METADATA = 0x0E02
+
+_crc32c = crc32.iscsi
+_parse_metadata = parser(MessageMetadata)
+_parse_broker_entry = parser(BrokerEntryMetadata)
+_SIZE = struct.Struct(">I")
+_MARKED = struct.Struct(">HI")
+_FRONT = struct.Struct(">HII")
+_unpack_size = _SIZE.unpack_from
+_unpack_marked = _MARKED.unpack_from
+
+
+class Parts(NamedTuple):
+    """Views of the parts; `checksum` is the announced one, not verified."""
+
+    broker_entry_metadata: memoryview | None
+    checksum: int | None
+    metadata: memoryview
+    payload: memoryview
+
+
+def split(headers_and_payload: memoryview) -> Parts:
+    """Cut into parts."""
+    broker_part, start = _skip_broker_entry_metadata(headers_and_payload)
+    checksum, start = _skip_checksum(headers_and_payload, start)
+    metadata_end = _metadata_end(headers_and_payload, start)
+    return Parts(
+        None if broker_part == 0 else headers_and_payload[6:broker_part],
+        checksum,
+        headers_and_payload[start + 4 : metadata_end],
+        headers_and_payload[metadata_end:],
+    )
+
+
+def verify_checksum(headers_and_payload: memoryview) -> bool:
+    """Whether the CRC32C fits; without the magic there is nothing to check, so True. For what comes
+    in a SEND frame.
+    """
+    if len(headers_and_payload) < 6:
+        return True
+    magic, checksum = _unpack_marked(headers_and_payload)
+    if magic != MAGIC_CRC32C:
+        return True
+    return bool(_crc32c(headers_and_payload[6:]) == checksum)
+
+
+def strip_broker_entry_metadata(entry: memoryview) -> memoryview:
+    """The entry without its broker entry metadata, for a consumer that doesn't ask for them."""
+    if len(entry) < 6:
+        return entry
+    magic, size = _unpack_marked(entry)
+    if magic != MAGIC_BROKER_ENTRY_METADATA:
+        return entry
+    if size > len(entry) - 6:
+        raise RemoteProtocolError(f"broker entry metadata of {size} bytes don't fit in the entry")
+    return entry[6 + size :]
+
+
+def peek_broker_entry_metadata(entry: memoryview) -> BrokerEntryMetadata | None:
+    """The entry's broker entry metadata, None if it has none."""
+    end, _ = _skip_broker_entry_metadata(entry)
+    if end == 0:
+        return None
+    try:
+        return _parse_broker_entry(entry[6:end])
+    except DecodeError as error:
+        raise RemoteProtocolError(f"broker entry metadata can't be decoded: {error}") from error
+
+
+def parse_metadata(headers_and_payload: memoryview) -> MessageMetadata:
+    """The message metadata of a frame or of an entry."""
+    _, start = _skip_broker_entry_metadata(headers_and_payload)
+    _, start = _skip_checksum(headers_and_payload, start)
+    return decode_metadata(
+        headers_and_payload[start + 4 : _metadata_end(headers_and_payload, start)]
+    )
+
+
+def decode_metadata(metadata: Buffer) -> MessageMetadata:
+    """Parse message metadata alone. A missing required field is an error, as in Apache."""
+    try:
+        parsed = _parse_metadata(metadata)
+    except DecodeError as error:
+        raise RemoteProtocolError(f"message metadata can't be decoded: {error}") from error
+    if not parsed.IsInitialized():
+        raise RemoteProtocolError(f"message metadata lacks {missing_fields(parsed)}")
+    return parsed
+
+
+def build(metadata: MessageMetadata, payload: Buffer, checksum: bool = True) -> bytes:
+    """Headers and payload for a SEND frame. Raises LocalProtocolError if metadata lacks required
+    fields.
+    """
+    try:
+        encoded = metadata.SerializeToString()
+    except EncodeError as error:
+        raise LocalProtocolError(f"message metadata is incomplete: {error}") from error
+    size = _SIZE.pack(len(encoded))
+    if not checksum:
+        return b"".join((size, encoded, payload))
+    value = _crc32c(payload, _crc32c(size + encoded))
+    return b"".join((_FRONT.pack(MAGIC_CRC32C, value, len(encoded)), encoded, payload))
+
+
+def broker_entry_prefix(timestamp_ms: int, index: int) -> bytes:
+    """What goes before an entry that carries broker entry metadata (PIP-70): append time and the
+    message index.
+
+    The index is that of the entry's last message, contiguous per topic
+    (AppendIndexMetadataInterceptor).
+    """
+    body = b"\x08" + varint(timestamp_ms) + b"\x10" + varint(index)
+    return _MARKED.pack(MAGIC_BROKER_ENTRY_METADATA, len(body)) + body
+
+
+def _skip_broker_entry_metadata(data: memoryview) -> tuple[int, int]:
+    """(end of the broker entry metadata or 0 if there are none, where the rest starts)."""
+    if len(data) < 6:
+        return 0, 0
+    magic, size = _unpack_marked(data)
+    if magic != MAGIC_BROKER_ENTRY_METADATA:
+        return 0, 0
+    if size > len(data) - 6:
+        raise RemoteProtocolError(f"broker entry metadata of {size} bytes don't fit in the entry")
+    return 6 + size, 6 + size
+
+
+def _skip_checksum(data: memoryview, start: int) -> tuple[int | None, int]:
+    if len(data) - start < 6:
+        return None, start
+    magic, checksum = _unpack_marked(data, start)
+    if magic != MAGIC_CRC32C:
+        return None, start
+    return checksum, start + 6
+
+
+def _metadata_end(data: memoryview, start: int) -> int:
+    left = len(data) - start
+    if left < 4:
+        raise RemoteProtocolError("headers end before the size of the message metadata")
+    (size,) = _unpack_size(data, start)
+    if size > left - 4:
+        raise RemoteProtocolError(f"message metadata of {size} bytes don't fit in {left - 4}")
+    return int(start + 4 + size)

@@ -1,0 +1,189 @@
+"""Topic names (spec PR-13; Apache's TopicName, NamespaceName, Codec).
+
+    {persistent,non-persistent}://tenant/namespace/local        and with -partition-N at its end
+    {persistent,non-persistent}://tenant/cluster/namespace/local   version 1
+    tenant/namespace/local and local                            short: persistent, and in
+    public/default
+
+A local name may hold slashes in the long forms.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from geminga_protocol.errors import LocalProtocolError
+from geminga_protocol.pb.pulsar_api_pb2 import ServerError
+
+PERSISTENT = "persistent"
+NON_PERSISTENT = "non-persistent"
+PARTITION_SUFFIX = "-partition-"
+
+NAMES_CACHED_MAX = 100_000
+"""Parsed names kept (as Apache's topicNameCacheMaxCapacity)."""
+
+_ENTITY = re.compile(r"[-=:.A-Za-z0-9_]+", re.ASCII)
+_PARTITION = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
+_TO_ESCAPE = re.compile(r"[^A-Za-z0-9.\-*_]")
+_ESCAPED = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
+_BLANK = " \t\n\r\x0b\x0c\x1c\x1d\x1e\x1f"
+_INT_MAX = (1 << 31) - 1
+
+
+def url_encode(text: str) -> str:
+    """As java.net.URLEncoder with UTF-8, which ledger paths and REST paths are written with."""
+
+    def escape(match: re.Match[str]) -> str:
+        char = match.group()
+        if char == " ":
+            return "+"
+        return "".join(f"%{byte:02X}" for byte in char.encode("utf-8", "replace"))
+
+    return _TO_ESCAPE.sub(escape, text)
+
+
+def url_decode(text: str) -> str:
+    """Inverse of `url_encode`, as java.net.URLDecoder; bytes that are no UTF-8 become U+FFFD."""
+    return _ESCAPED.sub(
+        lambda match: bytes.fromhex(match.group().replace("%", "")).decode("utf-8", "replace"),
+        text.replace("+", " "),
+    )
+
+
+class TopicName:
+    """A topic's parsed name. Made by `parse`; immutable, equal and hashed by its full name."""
+
+    __slots__ = (
+        "_full",
+        "cluster",
+        "domain",
+        "local_name",
+        "namespace",
+        "namespace_portion",
+        "partition_index",
+        "persistence_naming_encoding",
+        "tenant",
+    )
+
+    def __init__(
+        self, domain: str, tenant: str, cluster: str | None, namespace_portion: str, local_name: str
+    ) -> None:
+        self.domain = domain
+        self.tenant = tenant
+        self.cluster = cluster
+        self.namespace_portion = namespace_portion
+        self.local_name = local_name
+        middle = namespace_portion if cluster is None else f"{cluster}/{namespace_portion}"
+        self.namespace = f"{tenant}/{middle}"
+        self._full = f"{domain}://{self.namespace}/{local_name}"
+        self.partition_index = _partition_index(self._full)
+        # Path of the managed ledger beneath /managed-ledgers.
+        self.persistence_naming_encoding = f"{self.namespace}/{domain}/{url_encode(local_name)}"
+
+    @staticmethod
+    def parse(name: str) -> TopicName:
+        """The name in any of its forms. Raises LocalProtocolError with code InvalidTopicName."""
+        return _parse(name)
+
+    @staticmethod
+    def from_persistence_naming_encoding(path: str) -> TopicName:
+        """The topic whose managed ledger has that path. Raises LocalProtocolError."""
+        parts = path.split("/")
+        if len(parts) == 4:
+            tenant, namespace, domain, local = parts
+            return _parse(f"{domain}://{tenant}/{namespace}/{url_decode(local)}")
+        if len(parts) == 5:
+            tenant, cluster, namespace, domain, local = parts
+            return _parse(f"{domain}://{tenant}/{cluster}/{namespace}/{url_decode(local)}")
+        raise _invalid(f"no managed ledger path: {path}")
+
+    @property
+    def is_persistent(self) -> bool:
+        """Whether messages are stored."""
+        return self.domain == PERSISTENT
+
+    @property
+    def is_partition(self) -> bool:
+        """Whether this is one partition of a partitioned topic."""
+        return self.partition_index >= 0
+
+    @property
+    def partitioned_base(self) -> TopicName:
+        """The partitioned topic that this is a partition of; itself if it is none."""
+        if self.partition_index < 0:
+            return self
+        return _parse(self._full[: self._full.rindex(PARTITION_SUFFIX)])
+
+    def partition(self, index: int) -> TopicName:
+        """Partition `index`. A name that already holds a partition suffix answers itself
+        (TopicName.getPartition).
+        """
+        if index < 0 or PARTITION_SUFFIX in self._full:
+            return self
+        return _parse(f"{self._full}{PARTITION_SUFFIX}{index}")
+
+    @property
+    def lookup_path(self) -> str:
+        """domain/tenant/namespace/encoded local name: the tail of lookup and REST URLs."""
+        return f"{self.domain}/{self.namespace}/{url_encode(self.local_name)}"
+
+    @property
+    def schema_name(self) -> str:
+        """Id of the topic's schema: all partitions share one."""
+        base = self.partitioned_base
+        return f"{base.tenant}/{base.namespace_portion}/{url_encode(base.local_name)}"
+
+    def __str__(self) -> str:
+        return self._full
+
+    def __repr__(self) -> str:
+        return f"TopicName({self._full!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TopicName) and self._full == other._full
+
+    def __hash__(self) -> int:
+        return hash(self._full)
+
+
+@lru_cache(NAMES_CACHED_MAX)
+def _parse(name: str) -> TopicName:
+    domain, separator, rest = name.partition("://")
+    if not separator:
+        domain = PERSISTENT
+        parts = [part for part in name.split("/") if part]
+        if len(parts) == 3:
+            rest = name
+        elif len(parts) == 1:
+            rest = f"public/default/{parts[0]}"
+        else:
+            raise _invalid(f"{name!r} is neither <tenant>/<namespace>/<topic> nor <topic>")
+    if domain not in (PERSISTENT, NON_PERSISTENT):
+        raise _invalid(f"{name!r}: {domain!r} is no topic domain")
+    pieces = rest.split("/", 3)
+    cluster = None
+    if len(pieces) == 3:
+        tenant, namespace, local = pieces
+    elif len(pieces) == 4:
+        tenant, cluster, namespace, local = pieces
+    else:
+        raise _invalid(f"{name!r} lacks tenant, namespace or topic")
+    for part in (tenant, namespace) if cluster is None else (tenant, cluster, namespace):
+        if not _ENTITY.fullmatch(part):
+            raise _invalid(f"{name!r}: {part!r} is no name of a tenant, cluster or namespace")
+    if not local.strip():
+        raise _invalid(f"{name!r} has a blank local name")
+    return TopicName(domain, tenant, cluster, namespace, local)
+
+
+def _partition_index(full_name: str) -> int:
+    _, separator, number = full_name.rpartition(PARTITION_SUFFIX)
+    if not separator or not _PARTITION.fullmatch(number):
+        return -1
+    index = int(number)
+    return index if index <= _INT_MAX else -1
+
+
+def _invalid(message: str) -> LocalProtocolError:
+    return LocalProtocolError(message, ServerError.InvalidTopicName)
