@@ -1,0 +1,109 @@
+"""JSON records in the metadata store: the common part of clusters, tenants, namespaces and partitioned topics.
+
+Paths and JSON names are Apache's (`org.apache.pulsar.broker.resources`), so that an Apache broker reads them. Fields that
+Geminga does not know are kept as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from geminga_runtime.metadata.api import MUST_NOT_EXIST, BadVersion, MetadataStore, NoNode
+
+JsonObject = dict[str, object]
+
+NAME: Final = re.compile(r"[-=:.\w]+", re.ASCII)
+"""What tenants, clusters and namespaces may be called (Apache's `NamedEntity`)."""
+
+
+class ResourceError(Exception):
+    """Base of what resources raise beside the store's own errors."""
+
+
+class ResourceExists(ResourceError):
+    """There is one of that name already."""
+
+
+class ResourceMissing(ResourceError):
+    """There is none of that name."""
+
+
+class ResourceInUse(ResourceError):
+    """It still holds others."""
+
+
+class BadName(ResourceError):
+    """Not a name that a tenant, cluster or namespace can have."""
+
+
+def check_name(name: str) -> str:
+    """The name itself. Raises BadName."""
+    if not NAME.fullmatch(name):
+        raise BadName(name)
+    return name
+
+
+class Records:
+    """JSON objects under one path of the store, named by what follows it."""
+
+    def __init__(self, store: MetadataStore, base_path: str) -> None:
+        self._store = store
+        self.base_path = base_path
+
+    def path(self, name: str) -> str:
+        """Where the record of that name stands."""
+        return f"{self.base_path}/{name}"
+
+    async def names(self, under: str = "") -> list[str]:
+        """Names of the direct children of the base path, or of a record."""
+        return list(await self._store.children(self.path(under) if under else self.base_path))
+
+    async def get(self, name: str) -> JsonObject | None:
+        """The record, or None; a node that only is a parent of others is no record."""
+        node = await self._store.get(self.path(name))
+        return _decode(node.value) if node is not None and node.value else None
+
+    async def exists(self, name: str) -> bool:
+        """Whether the record is there."""
+        return await self.get(name) is not None
+
+    async def create(self, name: str, record: JsonObject) -> None:
+        """Raises ResourceExists."""
+        path, value = self.path(name), msgspec.json.encode(record)
+        try:
+            await self._store.put(path, value, MUST_NOT_EXIST)
+        except BadVersion:
+            node = await self._store.get(path)
+            if node is None or node.value:
+                raise ResourceExists(name) from None
+            # A bare parent: children were made before it, so it becomes the record.
+            await self._store.put(path, value, node.stat.version)
+
+    async def update(self, name: str, change: Callable[[JsonObject], JsonObject]) -> JsonObject:
+        """Read, change, write; again when another one wrote meanwhile. Raises ResourceMissing."""
+        path = self.path(name)
+        while True:
+            node = await self._store.get(path)
+            if node is None or not node.value:
+                raise ResourceMissing(name)
+            record = change(_decode(node.value))
+            try:
+                await self._store.put(path, msgspec.json.encode(record), node.stat.version)
+            except BadVersion:
+                continue
+            return record
+
+    async def delete(self, name: str) -> None:
+        """Raises ResourceMissing, and NotEmpty of the store."""
+        try:
+            await self._store.delete(self.path(name))
+        except NoNode:
+            raise ResourceMissing(name) from None
+
+
+def _decode(value: bytes) -> JsonObject:
+    return msgspec.json.decode(value, type=dict[str, object])

@@ -1,0 +1,197 @@
+"""Which topics there are: partition counts, names in a namespace, rules for making them (spec BR-09, BR-39).
+
+A persistent topic exists when its managed ledger does (`/managed-ledgers/{tenant}/{namespace}/persistent/{topic}`);
+a partitioned one has a record at `/admin/partitioned-topics/{tenant}/{namespace}/{domain}/{topic}`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from fastcrc import crc32
+
+from geminga_broker.config import TopicConfig
+from geminga_broker.errors import BrokerError
+from geminga_broker.namespaces import Namespaces
+from geminga_broker.resources import JsonObject, ResourceExists, ResourceMissing
+from geminga_protocol.errors import ProtocolError
+from geminga_protocol.pb.pulsar_api_pb2 import CommandGetTopicsOfNamespace, ServerError
+from geminga_protocol.topic_name import TopicName, url_decode, url_encode
+from geminga_runtime.metadata.api import MetadataStore
+
+MANAGED_LEDGERS = "/managed-ledgers"
+Mode = CommandGetTopicsOfNamespace.Mode
+
+
+class TopicCatalog:
+    """Topics as the metadata store knows them."""
+
+    def __init__(self, store: MetadataStore, namespaces: Namespaces, config: TopicConfig) -> None:
+        self._store = store
+        self._namespaces = namespaces
+        self._records = namespaces.partitioned
+        self._config = config
+
+    async def partitions(self, topic: TopicName) -> int:
+        """Partitions of a partitioned topic, 0 when it is none."""
+        record = await self._records.get(_record_name(topic))
+        count = record.get("partitions") if record else None
+        return count if isinstance(count, int) else 0
+
+    async def partitioned(self, namespace: str, domain: str) -> list[str]:
+        """Full names of a namespace's partitioned topics of one domain."""
+        names = await self._records.names(f"{namespace}/{domain}")
+        return [f"{domain}://{namespace}/{url_decode(name)}" for name in names]
+
+    async def create_partitioned(
+        self, topic: TopicName, partitions: int, properties: dict[str, str] | None = None
+    ) -> None:
+        """Raises ResourceExists, and BrokerError NotAllowedError above the limit."""
+        limit = self._config.partitions_max
+        if limit and partitions > limit:
+            text = f"Number of partitions should be less than or equal to {limit}"
+            raise BrokerError(ServerError.NotAllowedError, text)
+        record: JsonObject = {"partitions": partitions, "deleted": False}
+        if properties:
+            record["properties"] = properties
+        await self._records.create(_record_name(topic), record)
+
+    async def grow_partitioned(self, topic: TopicName, partitions: int) -> None:
+        """Raises ResourceMissing."""
+        await self._records.update(
+            _record_name(topic), lambda old: old | {"partitions": partitions}
+        )
+
+    async def delete_partitioned(self, topic: TopicName) -> None:
+        """Raises ResourceMissing."""
+        await self._records.delete(_record_name(topic))
+
+    async def properties(self, topic: TopicName) -> dict[str, str]:
+        """Properties of a partitioned topic. Raises ResourceMissing."""
+        record = await self._records.get(_record_name(topic))
+        if record is None:
+            raise ResourceMissing(str(topic))
+        found = record.get("properties")
+        return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
+
+    async def is_stored(self, topic: TopicName) -> bool:
+        """Whether a persistent topic of exactly that name has a managed ledger."""
+        return await self._store.exists(f"{MANAGED_LEDGERS}/{topic.persistence_naming_encoding}")
+
+    async def persistent(self, namespace: str) -> list[str]:
+        """Full names of the stored topics of a namespace, partitions one by one, sorted."""
+        path = f"{MANAGED_LEDGERS}/{namespace}/persistent"
+        names = await self._store.children(path)
+        return sorted(f"persistent://{namespace}/{url_decode(name)}" for name in names)
+
+    async def auto_partitions(self, topic: TopicName) -> int | None:
+        """With how many partitions an unknown topic is made on first use: 0 plain, None not at all."""
+        config = self._config
+        allowed: object = config.allow_auto_creation
+        kind: object = config.auto_creation_type
+        count: object = config.default_partitions
+        override = await self._namespaces.auto_creation(topic.namespace)
+        if override is not None:
+            allowed = override.get("allowAutoTopicCreation", allowed)
+            kind = override.get("topicType", kind)
+            count = override.get("defaultNumPartitions", count)
+        if not allowed or topic.local_name.endswith("__transaction_pending_ack"):
+            return None
+        if kind == "partitioned" and not topic.is_partition:
+            return count if isinstance(count, int) and count > 0 else 1
+        return 0
+
+    async def resolve_partitions(self, topic: TopicName, *, create: bool, exists: bool) -> int:
+        """Answer to PARTITIONED_METADATA: makes a partitioned topic where the policy says so.
+
+        `exists` tells that a plain topic of that name is there. Raises BrokerError TopicNotFound, when the client forbids
+        making it (PIP-344) or policy does.
+        """
+        if topic.is_partition:
+            return 0
+        count = await self.partitions(topic)
+        if count or exists:
+            return count
+        if not await self._namespaces.exists(topic.namespace):
+            raise BrokerError(ServerError.TopicNotFound, f"Namespace not found {topic.namespace}")
+        if not create:
+            raise BrokerError(ServerError.TopicNotFound, f"Topic {topic} not found")
+        wanted = await self.auto_partitions(topic)
+        if wanted is None:
+            raise BrokerError(ServerError.TopicNotFound, f"Topic {topic} not found")
+        if wanted:
+            try:
+                await self.create_partitioned(topic, wanted)
+            except ResourceExists:
+                return await self.partitions(topic)
+        return wanted
+
+
+def _record_name(topic: TopicName) -> str:
+    return f"{topic.namespace}/{topic.domain}/{url_encode(topic.local_name)}"
+
+
+def by_mode(names: Iterable[str], mode: int) -> list[str]:
+    """Names of the domain that GET_TOPICS_OF_NAMESPACE asks for."""
+    if mode == Mode.ALL:
+        return list(names)
+    scheme = "persistent://" if mode == Mode.PERSISTENT else "non-persistent://"
+    return [name for name in names if name.startswith(scheme)]
+
+
+_SYSTEM_NAMES = ("__change_events", "__transaction_buffer_snapshot", "__transaction_pending_ack")
+
+
+def without_system(names: Iterable[str]) -> list[str]:
+    """Leave out topics that the broker itself writes (`TopicList.filterSystemTopic`)."""
+    return [
+        name
+        for name in names
+        if not any(
+            part in name.rpartition("/")[2].partition("-partition-")[0] for part in _SYSTEM_NAMES
+        )
+    ]
+
+
+_REPEATED_GROUP = re.compile(r"\)[*+{]")
+_REPETITION = re.compile(r"[*+{]")
+REPETITIONS_MAX = 3
+"""Repetitions in a pattern that is matched here: each more may multiply the time by a name's length."""
+
+
+def compile_pattern(pattern: str) -> re.Pattern[str] | None:
+    """A client's topic pattern, to be matched against names without their domain.
+
+    None when it can't be used here: no regular expression, or one whose repetitions could hold up the broker; the client
+    filters then. (Apache uses RE2, which cannot be held up.)
+    """
+    prefix, separator, rest = pattern.partition("://")
+    text = ("^" if "^" in prefix else "") + rest if separator else pattern
+    if _REPEATED_GROUP.search(text) or len(_REPETITION.findall(text)) > REPETITIONS_MAX:
+        return None
+    try:
+        return re.compile(text)
+    except (re.error, OverflowError, RecursionError):
+        return None
+
+
+def matching(names: Iterable[str], pattern: re.Pattern[str]) -> list[str]:
+    """Names whose part after the domain matches as a whole."""
+    return [name for name in names if pattern.fullmatch(name.partition("://")[2])]
+
+
+def list_hash(names: Iterable[str]) -> str:
+    """Hash of a topic list (`TopicList.calculateHash`): CRC32C of the sorted names, bytes reversed."""
+    return crc32.iscsi(",".join(sorted(names)).encode()).to_bytes(4, "little").hex()
+
+
+def topic_of_ledger_path(path: str) -> str | None:
+    """The full name of the topic whose managed ledger has this store path, None for other paths."""
+    parts = path.removeprefix(f"{MANAGED_LEDGERS}/").split("/")
+    if len(parts) != 4 or parts[2] != "persistent":
+        return None
+    try:
+        return str(TopicName.from_persistence_naming_encoding("/".join(parts)))
+    except ProtocolError:
+        return None
