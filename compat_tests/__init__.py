@@ -1,0 +1,1 @@
+"""Everything that faces what others wrote: official clients, Apache's servers, crashes, speed."""

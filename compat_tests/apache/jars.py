@@ -1,0 +1,134 @@
+"""Apache Pulsar's jars from Maven Central, and our Java programs compiled against them.
+
+They are kept outside the checkout, in ``$GEMINGA_PEERS_DIR`` or ``~/.cache/geminga-peers``.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+PULSAR_VERSION = "4.0.7"
+_JARS_EXPECTED_MIN = 300
+_JAVA_SOURCES = Path(__file__).parent / "java"
+_POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>peers</groupId><artifactId>peers</artifactId><version>1</version>
+  <dependencies><dependency>
+    <groupId>org.apache.pulsar</groupId><artifactId>pulsar-broker</artifactId>
+    <version>{PULSAR_VERSION}</version>
+  </dependency></dependencies>
+</project>
+"""
+
+# What Netty, BookKeeper and RocksDB reach into on Java 17.
+JAVA_FLAGS = (
+    *(
+        flag
+        for package in ("java.io", "java.util.zip", "java.nio", "jdk.internal.misc", "sun.net")
+        for flag in ("--add-opens", f"java.base/{package}=ALL-UNNAMED")
+    ),
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Djute.maxbuffer=10485760",
+    "-Dlog4j2.is.webapp=false",
+    "-XX:+UseSerialGC",
+)
+
+_LOG4J = """<?xml version="1.0" encoding="UTF-8"?>
+<Configuration status="ERROR">
+  <Appenders><Console name="out" target="SYSTEM_ERR">
+    <PatternLayout pattern="%d{HH:mm:ss.SSS} %-5level %c{1} - %msg%n%throwable"/>
+  </Console></Appenders>
+  <Loggers><Root level="warn"><AppenderRef ref="out"/></Root></Loggers>
+</Configuration>
+"""
+
+
+class PeerMissing(Exception):
+    """Apache's software cannot be had here; the text is the reason to show."""
+
+
+def peers_dir() -> Path:
+    """Where fetched software is kept."""
+    return Path(os.environ.get("GEMINGA_PEERS_DIR") or Path.home() / ".cache" / "geminga-peers")
+
+
+def require_java() -> None:
+    """Raises PeerMissing when Java is not installed."""
+    for program in ("java", "javac"):
+        if shutil.which(program) is None:
+            raise PeerMissing(f"{program} is not installed")
+
+
+def jars() -> Path:
+    """The folder of Apache's jars, fetched by Maven the first time (some 100 s).
+
+    Raises PeerMissing without Java, or when Maven is missing or cannot fetch them.
+    """
+    require_java()
+    home = peers_dir() / f"pulsar-{PULSAR_VERSION}"
+    library = home / "lib"
+    home.mkdir(parents=True, exist_ok=True)
+    with _locked(home / ".lock"):
+        if len(list(library.glob("*.jar"))) >= _JARS_EXPECTED_MIN:
+            return library
+        if shutil.which("mvn") is None:
+            raise PeerMissing("mvn is not installed, and Apache's jars are not there yet")
+        _fetch(home, library)
+    return library
+
+
+def class_path() -> str:
+    """Class path with the logging set-up, our compiled programs and Apache's jars."""
+    library = jars()
+    return f"{_compiled(library)}:{library}/*"
+
+
+def java_command(main_class: str, arguments: Sequence[str], *, heap_mb: int = 512) -> list[str]:
+    """Command line that runs a class with Apache's jars and the flags that they need."""
+    memory = ["-Xms64m", f"-Xmx{heap_mb}m"]
+    return ["java", *memory, *JAVA_FLAGS, "-cp", class_path(), main_class, *arguments]
+
+
+def _fetch(home: Path, library: Path) -> None:
+    (home / "pom.xml").write_text(_POM)
+    command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={library}"]
+    done = subprocess.run(command, cwd=home, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        last = (done.stdout.strip().splitlines() or [done.stderr.strip()])[0]
+        raise PeerMissing(f"Maven could not fetch Apache Pulsar {PULSAR_VERSION}: {last}")
+
+
+def _compiled(library: Path) -> Path:
+    """Compile our programs once per state of their sources; return the folder of classes."""
+    sources = sorted(_JAVA_SOURCES.glob("*.java"))
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
+    target = library.parent / f"programs-{digest}"
+    with _locked(library.parent / ".lock"):
+        if not target.exists():
+            fresh = target.with_suffix(".new")
+            shutil.rmtree(fresh, ignore_errors=True)
+            fresh.mkdir()
+            (fresh / "log4j2.xml").write_text(_LOG4J)
+            command = ["javac", "-nowarn", "-d", str(fresh), "-cp", f"{library}/*"]
+            done = subprocess.run(
+                [*command, *map(str, sources)], capture_output=True, text=True, check=False
+            )
+            if done.returncode != 0:
+                raise RuntimeError(f"javac failed:\n{done.stderr}")
+            fresh.rename(target)
+    return target
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a lock file, so that test runs at the same time fetch and compile only once."""
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

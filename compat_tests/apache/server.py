@@ -1,0 +1,96 @@
+"""Apache Pulsar's standalone server on free ports, with little memory and a real fsync."""
+
+from __future__ import annotations
+
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+
+from compat_tests.apache.jars import java_command
+from compat_tests.processes import ServerProcess, free_port, spawn, wait_until
+
+_SETTINGS = {
+    "metadataStoreUrl": "",
+    "configurationMetadataStoreUrl": "",
+    "bindAddress": "127.0.0.1",
+    "advertisedAddress": "127.0.0.1",
+    "clusterName": "standalone",
+    "managedLedgerDefaultEnsembleSize": "1",
+    "managedLedgerDefaultWriteQuorum": "1",
+    "managedLedgerDefaultAckQuorum": "1",
+    "allowAutoTopicCreation": "true",
+    "allowAutoTopicCreationType": "non-partitioned",
+    "journalSyncData": "true",
+    "transactionCoordinatorEnabled": "true",
+    "systemTopicEnabled": "true",
+    "topicLevelPoliciesEnabled": "true",
+    "ledgerStorageClass": "org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage",
+    "allowLoopback": "true",
+    # A bookie of its own accord takes frames of 5 MiB, less than the largest message needs.
+    "nettyMaxFrameSizeBytes": "5253120",
+    "diskUsageThreshold": "0.99",
+    "diskUsageWarnThreshold": "0.98",
+}
+_DRIVERS = "org.apache.pulsar.metadata.bookkeeper.PulsarMetadata"
+
+
+def start_apache(
+    work_dir: Path,
+    *,
+    settings: Mapping[str, str] | None = None,
+    broker_port: int = 0,
+    web_port: int = 0,
+    heap_mb: int = 1024,
+    timeout_s: float = 90.0,
+    wait_ready: bool = True,
+) -> ServerProcess:
+    """Start Apache's standalone in a folder (its data stay there) and wait until it is healthy.
+
+    With ``wait_ready=False`` it is returned while still starting. Raises PeerMissing, StartError.
+    """
+    work_dir.mkdir(parents=True, exist_ok=True)
+    broker_port, web_port = broker_port or free_port(), web_port or free_port()
+    every = {
+        **_SETTINGS,
+        **(settings or {}),
+        "brokerServicePort": str(broker_port),
+        "webServicePort": str(web_port),
+    }
+    config = work_dir / "standalone.conf"
+    config.write_text("".join(f"{key}={value}\n" for key, value in every.items()))
+    arguments = ["--config", str(config), "--no-functions-worker", "--no-stream-storage"]
+    command = java_command("org.apache.pulsar.PulsarStandaloneStarter", arguments, heap_mb=heap_mb)
+    command[1:1] = [
+        f"-Dbookkeeper.metadata.{side}.drivers={_DRIVERS}{side.capitalize()}Driver"
+        for side in ("bookie", "client")
+    ]
+    log_path = work_dir / "apache.log"
+    began = time.monotonic()
+    process = spawn(command, log_path=log_path, cwd=work_dir)
+    server = ServerProcess(
+        kind="apache",
+        process=process,
+        service_url=f"pulsar://127.0.0.1:{broker_port}",
+        web_url=f"http://127.0.0.1:{web_port}",
+        data_dir=work_dir,
+        log_path=log_path,
+    )
+    if wait_ready:
+        try:
+            wait_until(lambda: is_healthy(server), process, log_path, timeout_s=timeout_s)
+        except BaseException:
+            server.kill()
+            raise
+        server.ready_s = time.monotonic() - began
+    return server
+
+
+def is_healthy(server: ServerProcess) -> bool:
+    """Whether the server's own health check passes."""
+    try:
+        with urllib.request.urlopen(f"{server.web_url}/admin/v2/brokers/health", timeout=10) as r:
+            return bool(r.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False

@@ -1,0 +1,1 @@
+"""The official clients, run against Geminga and, to prove the tests themselves, against Apache."""

@@ -1,0 +1,55 @@
+"""Servers for the tests that face other people's software: ours, and Apache's as the oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from compat_tests.apache.jars import PeerMissing
+from compat_tests.apache.server import start_apache
+from compat_tests.processes import ServerProcess, start_geminga
+
+# Off by default in Apache's broker.conf, and wanted by the batch-index tests on both servers.
+SETTINGS = {"acknowledgmentAtBatchIndexLevelEnabled": "true"}
+
+
+@pytest.fixture(
+    scope="session", params=["geminga", pytest.param("apache", marks=[pytest.mark.java])]
+)
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServerProcess]:
+    """A running standalone server; each test that asks for it runs against ours and Apache's."""
+    folder = tmp_path_factory.mktemp(str(request.param))
+    if request.param == "apache":
+        try:
+            running = start_apache(folder / "work", settings=SETTINGS)
+        except PeerMissing as reason:
+            pytest.skip(f"Apache Pulsar is not here: {reason}")
+    else:
+        running = start_geminga(folder / "data", settings=SETTINGS)
+    yield running
+    ended_with = running.process.poll()
+    tail = running.log_tail()
+    if running.kind == "apache":
+        running.kill()
+    else:
+        code = running.stop(timeout_s=10)
+        assert ended_with is None, f"the server ended by itself with {ended_with}:\n{tail}"
+        assert code == 0, f"the server stopped with code {code}:\n{running.log_tail()}"
+
+
+@pytest.fixture(scope="session")
+def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """One ``geminga standalone`` for the tests that only our server has to pass."""
+    running = start_geminga(tmp_path_factory.mktemp("standalone") / "data", settings=SETTINGS)
+    yield running
+    running.stop(timeout_s=10)
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    """A folder, not yet made, for a server's data."""
+    return tmp_path / "data"
