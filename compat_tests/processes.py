@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 _CLOCK_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _READY_LINE = re.compile(
-    r"^ready in (?P<seconds>[0-9.]+) s: (?P<broker>pulsar://\S+) (?P<web>http://\S+) data=(?P<data>.*)$"
+    r"^ready in (?P<seconds>[0-9.]+) s: (?P<broker>pulsar://\S+) (?P<web>http://\S+) data=(.*)$"
 )
 
 

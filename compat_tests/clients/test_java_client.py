@@ -19,9 +19,10 @@ _COMPRESSIONS = ("none", "lz4", "zlib", "zstd", "snappy")
 
 def _scenarios() -> list[str]:
     """The names that the program registers, read from its sources."""
-    text = "".join((_SOURCES / f"{name}.java").read_text() for name in ("Scenarios", "MoreScenarios"))
-    names = re.findall(r'on\.add\("(\w+)"', text)
-    return [*(name for name in names if name != "compression_"), *(f"compression_{c}" for c in _COMPRESSIONS)]
+    files = ("Scenarios.java", "MoreScenarios.java")
+    text = "".join((_SOURCES / name).read_text() for name in files)
+    names = [name for name in re.findall(r'on\.add\("(\w+)"', text) if name != "compression_"]
+    return names + [f"compression_{name}" for name in _COMPRESSIONS]
 
 
 @pytest.fixture(scope="session")

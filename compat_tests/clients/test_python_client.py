@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import pulsar
 import pytest
 from pulsar import CompressionType, ConsumerType
@@ -52,13 +54,13 @@ def test_shared(peer: Peer) -> None:
     send_all(peer.producer(topic), numbered("m", 0, 90))
     got = drain(consumers, 90)
     assert all(got)
-    assert sorted(texts(sum(got, []))) == sorted(numbered("m", 0, 90))
+    assert sorted(texts(list(chain(*got)))) == sorted(numbered("m", 0, 90))
     for consumer, messages in zip(consumers[1:], got[1:], strict=True):
         for message in messages:
             consumer.acknowledge(message)
     consumers[0].close()
     again = drain(consumers[1:], len(got[0]))
-    assert sorted(texts(sum(again, []))) == sorted(texts(got[0]))
+    assert sorted(texts(list(chain(*again)))) == sorted(texts(got[0]))
 
 
 def test_key_shared(peer: Peer) -> None:
@@ -168,9 +170,7 @@ def test_two_clients_and_a_late_subscription(peer: Peer) -> None:
     other = new_client(peer.server)
     try:
         latest = other.subscribe(topic, "late")
-        earliest = other.subscribe(
-            topic, "first", initial_position=pulsar.InitialPosition.Earliest
-        )
+        earliest = other.subscribe(topic, "first", initial_position=pulsar.InitialPosition.Earliest)
         send_all(other.create_producer(topic), numbered("late", 0, 5))
         assert texts(receive(latest, 5)) == numbered("late", 0, 5)
         everything = numbered("early", 0, 5) + numbered("late", 0, 5)

@@ -15,6 +15,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
+import org.apache.pulsar.client.api.ClientBuilder;
 import org.apache.pulsar.client.api.Consumer;
 import org.apache.pulsar.client.api.ConsumerBuilder;
 import org.apache.pulsar.client.api.Message;
@@ -43,12 +44,14 @@ public final class Exerciser {
 
     private Exerciser(String serviceUrl, String webUrl) throws Exception {
         this.webUrl = webUrl;
-        this.client =
+        ClientBuilder builder =
                 PulsarClient.builder()
                         .serviceUrl(serviceUrl)
                         .operationTimeout(WAIT_S, TimeUnit.SECONDS)
-                        .statsInterval(0, TimeUnit.SECONDS)
-                        .build();
+                        .statsInterval(0, TimeUnit.SECONDS);
+        // Through which of the broker's advertised listeners; the recording relay is one.
+        String listener = System.getProperty("listener");
+        this.client = (listener == null ? builder : builder.listenerName(listener)).build();
     }
 
     public static void main(String[] arguments) throws Exception {
