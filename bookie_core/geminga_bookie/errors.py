@@ -85,3 +85,7 @@ class StorageFailed(BookkeeperError):
 
     code = -1
     retryable = True
+
+
+class DataDirError(Exception):
+    """A directory can't be used: in use, another version, another bookie's, not writable. One sentence says which."""

@@ -1,0 +1,47 @@
+"""What a packet says of itself, and the waiters for a ledger's last add confirmed (LAC)."""
+
+from __future__ import annotations
+
+import trio
+
+PACKET_HEADER_BYTES = 32
+"""Ledger id, entry id, LAC and length, eight bytes each, as `DigestManager` writes them."""
+
+NO_LAC = -1
+
+
+def packet_lac(packet: bytes) -> int:
+    """The LAC piggybacked on an entry; -1 where the packet is too short to carry one."""
+    if len(packet) < PACKET_HEADER_BYTES:
+        return NO_LAC
+    return int.from_bytes(packet[16:24], "big", signed=True)
+
+
+class LacWaiters:
+    """Parked long polls by ledger; `advance` wakes those that have waited for less."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, tuple[trio.Event, int]] = {}
+
+    def __contains__(self, ledger_id: int) -> bool:
+        return ledger_id in self._waiting
+
+    def wake(self, ledger_id: int) -> None:
+        """The ledger's LAC has moved, or it is gone: whoever waits looks again."""
+        waiting = self._waiting.pop(ledger_id, None)
+        if waiting is not None:
+            waiting[0].set()
+
+    async def park(self, ledger_id: int) -> None:
+        """Sleep until the next `wake` of that ledger. Many may wait; the last to leave clears the place."""
+        event, count = self._waiting.get(ledger_id, (trio.Event(), 0))
+        self._waiting[ledger_id] = (event, count + 1)
+        try:
+            await event.wait()
+        finally:
+            current = self._waiting.get(ledger_id)
+            if current is not None and current[0] is event:
+                if current[1] == 1:
+                    del self._waiting[ledger_id]
+                else:
+                    self._waiting[ledger_id] = (event, current[1] - 1)

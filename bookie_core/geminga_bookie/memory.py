@@ -1,0 +1,173 @@
+"""A bookie without files: for tests and `--in-memory`. The same contract as the one on disk, except that it forgets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import trio
+
+from geminga_bookie.errors import (
+    BookkeeperError,
+    LedgerFenced,
+    NoSuchEntry,
+    NoSuchLedger,
+    UnauthorizedAccess,
+)
+from geminga_bookie.lac import NO_LAC, LacWaiters, packet_lac
+from geminga_bookie.options import LiveLedgers
+from geminga_bookie.port import AddDone
+
+
+class _Ledger:
+    """Entries of one ledger by id, and what the bookie knows of it."""
+
+    __slots__ = ("entries", "fenced", "lac", "master_key")
+
+    def __init__(self, master_key: bytes) -> None:
+        self.master_key = master_key
+        self.entries: dict[int, bytes] = {}
+        self.fenced = False
+        self.lac = NO_LAC
+
+
+class MemoryBookie:
+    """A `BookiePort` that keeps packets in dicts.
+
+    `done` callbacks come in a later scheduler turn, one for each completed run, as from a bookie with a journal.
+    Memory is bounded by what metadata keeps alive: `collect_garbage` drops the rest.
+    """
+
+    def __init__(self, bookie_id: str = "127.0.0.1:3181") -> None:
+        self._bookie_id = bookie_id
+        self._ledgers: dict[int, _Ledger] = {}
+        self._waiters = LacWaiters()
+        self._completed: list[tuple[AddDone, int, int, BookkeeperError | None]] = []
+
+    @property
+    def bookie_id(self) -> str:
+        """Its id in ledger metadata."""
+        return self._bookie_id
+
+    def _handle(self, ledger_id: int, master_key: bytes) -> _Ledger:
+        ledger = self._ledgers.get(ledger_id)
+        if ledger is None:
+            ledger = self._ledgers[ledger_id] = _Ledger(master_key)
+        elif ledger.master_key != master_key:
+            raise UnauthorizedAccess(f"wrong master key for ledger {ledger_id}")
+        return ledger
+
+    def _known(self, ledger_id: int) -> _Ledger:
+        ledger = self._ledgers.get(ledger_id)
+        if ledger is None:
+            raise NoSuchLedger(f"ledger {ledger_id}")
+        return ledger
+
+    def add(
+        self,
+        ledger_id: int,
+        master_key: bytes,
+        first_entry_id: int,
+        packets: Sequence[bytes],
+        done: AddDone,
+        *,
+        recovery: bool = False,
+    ) -> None:
+        """See `BookiePort.add`."""
+        error: BookkeeperError | None = None
+        try:
+            ledger = self._handle(ledger_id, master_key)
+        except UnauthorizedAccess as wrong_key:
+            error = wrong_key
+        else:
+            if ledger.fenced and not recovery:
+                error = LedgerFenced(f"ledger {ledger_id}")
+            elif packets:
+                last = first_entry_id + len(packets)
+                ledger.entries.update(zip(range(first_entry_id, last), packets, strict=True))
+                self._advance(ledger_id, ledger, packet_lac(packets[-1]))
+        if not self._completed:
+            trio.lowlevel.current_trio_token().run_sync_soon(self._complete)
+        self._completed.append((done, first_entry_id, len(packets), error))
+
+    def _complete(self) -> None:
+        completed, self._completed = self._completed, []
+        for done, first, count, error in completed:
+            done(first, count, error)
+
+    def _advance(self, ledger_id: int, ledger: _Ledger, lac: int) -> None:
+        if lac > ledger.lac:
+            ledger.lac = lac
+            self._waiters.wake(ledger_id)
+
+    async def read(
+        self, ledger_id: int, first_entry_id: int, *, entries_max: int, bytes_max: int
+    ) -> list[bytes]:
+        """See `BookiePort.read`; never suspends."""
+        entries = self._known(ledger_id).entries
+        packet = entries.get(first_entry_id)
+        if packet is None:
+            raise NoSuchEntry(f"entry {ledger_id}:{first_entry_id}")
+        found = [packet]
+        size = len(packet)
+        for entry_id in range(first_entry_id + 1, first_entry_id + entries_max):
+            packet = entries.get(entry_id)
+            if packet is None:
+                break
+            size += len(packet)
+            if size > bytes_max:
+                break
+            found.append(packet)
+        return found
+
+    async def fence(self, ledger_id: int, master_key: bytes) -> int:
+        """See `BookiePort.fence`."""
+        ledger = self._handle(ledger_id, master_key)
+        ledger.fenced = True
+        await trio.lowlevel.checkpoint()
+        return ledger.lac
+
+    async def read_lac(self, ledger_id: int) -> int:
+        """See `BookiePort.read_lac`; never suspends."""
+        return self._known(ledger_id).lac
+
+    async def write_lac(self, ledger_id: int, master_key: bytes, lac: int) -> None:
+        """See `BookiePort.write_lac`."""
+        self._advance(ledger_id, self._handle(ledger_id, master_key), lac)
+        await trio.lowlevel.checkpoint()
+
+    async def wait_lac(self, ledger_id: int, previous_lac: int) -> int:
+        """See `BookiePort.wait_lac`."""
+        while self._known(ledger_id).lac <= previous_lac:
+            await self._waiters.park(ledger_id)
+        return self._ledgers[ledger_id].lac
+
+    async def force(self, ledger_id: int) -> None:
+        """See `BookiePort.force`: returns after the `done` of what was added before."""
+        passed = trio.Event()
+        trio.lowlevel.current_trio_token().run_sync_soon(passed.set)
+        await passed.wait()
+
+    async def list_entries(self, ledger_id: int) -> list[int]:
+        """See `BookiePort.list_entries`."""
+        return sorted(self._known(ledger_id).entries)
+
+    async def collect_garbage(self, live_ledgers: LiveLedgers) -> list[int]:
+        """Drop ledgers that metadata no longer knows; answers their ids (BK-06).
+
+        Held ledgers are listed before metadata is read, so that one made meanwhile is never taken for garbage.
+        """
+        garbage = set(self._ledgers)
+        async for ledger_id in live_ledgers():
+            garbage.discard(ledger_id)
+        for ledger_id in garbage:
+            del self._ledgers[ledger_id]
+            self._waiters.wake(ledger_id)
+        return sorted(garbage)
+
+    async def run_gc(self, live_ledgers: LiveLedgers, interval_s: float) -> None:
+        """Collect garbage for ever, every `interval_s`; an unbounded interval never does."""
+        while not math.isinf(interval_s):
+            await trio.sleep(interval_s)
+            await self.collect_garbage(live_ledgers)
+        await trio.sleep_forever()
