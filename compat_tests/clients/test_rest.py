@@ -1,0 +1,105 @@
+"""The admin API: the same calls in the same order, on our server and on Apache's, with the same answers."""
+
+from __future__ import annotations
+
+import json
+import uuid
+
+import httpx
+
+from compat_tests.clients.rest_calls import ANY, CALLS, EMPTY, Keys
+from compat_tests.processes import ServerProcess
+
+
+def fill(value: object, tenant: str) -> object:
+    """The expected value with `{t}` replaced wherever a string has it."""
+    if isinstance(value, str):
+        return value.replace("{t}", tenant)
+    if isinstance(value, list):
+        return [fill(item, tenant) for item in value]
+    if isinstance(value, dict):
+        return {key: fill(item, tenant) for key, item in value.items()}
+    return value
+
+
+def difference(expected: object, response: httpx.Response) -> str | None:
+    """What is wrong with the body, or None."""
+    if expected is ANY:
+        return None
+    if expected == EMPTY:
+        return None if not response.content else f"a body: {response.text}"
+    try:
+        body = response.json()
+    except json.JSONDecodeError:
+        return f"no JSON: {response.text!r}"
+    if isinstance(expected, Keys):
+        if not isinstance(body, dict):
+            return f"no object: {body!r}"
+        found = frozenset(body)
+        if found != expected.names:
+            return f"lacks {expected.names - found}, has too {found - expected.names}"
+        return None
+    return None if body == expected else f"{body!r} instead of {expected!r}"
+
+
+def test_every_call_is_answered_as_apache_answers(server: ServerProcess) -> None:
+    tenant = f"rest{uuid.uuid4().hex[:8]}"
+    wrong = []
+    with httpx.Client(base_url=server.web_url, timeout=15) as client:
+        for method, path, body, status, expected in CALLS:
+            headers = {"content-type": "application/json"} if body is not None else {}
+            path = path.replace("{t}", tenant)
+            response = client.request(method, path, content=body, headers=headers)
+            told = f"{method} {path} {body or ''}"
+            if response.status_code != status:
+                wrong.append(
+                    f"{told}: {response.status_code} instead of {status}: {response.text[:200]}"
+                )
+                continue
+            problem = difference(fill(expected, tenant), response)
+            if problem:
+                wrong.append(f"{told}: {problem}")
+    assert wrong == []
+
+
+def test_statistics_tell_what_clients_did(server: ServerProcess) -> None:
+    import pulsar
+
+    name = f"stats-{uuid.uuid4().hex[:8]}"
+    client = pulsar.Client(server.service_url)
+    try:
+        consumer = client.subscribe(
+            name, "s", pulsar.ConsumerType.Shared, consumer_name="cc", properties={"x": "y"}
+        )
+        producer = client.create_producer(name, producer_name="pp", properties={"a": "b"})
+        for index in range(20):
+            producer.send(f"{index}".encode())
+        for _ in range(10):
+            consumer.acknowledge(consumer.receive(timeout_millis=5000))
+        path = f"/admin/v2/persistent/public/default/{name}"
+        with httpx.Client(base_url=server.web_url, timeout=15) as web:
+            stats = web.get(f"{path}/stats").json()
+            metrics = web.get("/metrics/").text
+            refused = web.delete(path)
+            forced = web.delete(f"{path}?force=true")
+    finally:
+        client.close()
+    assert stats["msgInCounter"] == 20
+    publisher = stats["publishers"][0]
+    assert publisher["producerName"] == "pp"
+    assert publisher["metadata"] == {"a": "b"}
+    subscription = stats["subscriptions"]["s"]
+    assert subscription["type"] == "Shared"
+    assert subscription["msgOutCounter"] == 20
+    told = subscription["consumers"][0]
+    assert told["consumerName"] == "cc"
+    assert told["metadata"] == {"x": "y"}
+    assert told["availablePermits"] == 980
+    full = f'topic="persistent://public/default/{name}"'
+    assert any(
+        line.startswith("pulsar_in_messages_total") and full in line and line.endswith(" 20")
+        for line in metrics.splitlines()
+    )
+    assert refused.status_code == 412
+    assert refused.json() == {"reason": "Topic has 2 connected producers/consumers"}
+    assert forced.status_code == 204
