@@ -24,20 +24,33 @@ _ONE = [bytes((n,)) for n in range(128)]
 
 def varint(value: int) -> bytes:
     """Base-128 encoding of an unsigned number; a negative one as its 64-bit two's complement."""
-    if 0 <= value < 128:
-        return _ONE[value]
     if value < 0:
         value &= _U64
-    elif value < 16384:
+    if value < 0x80:
+        return _ONE[value]
+    if value < 0x4000:
         return bytes((value & 127 | 128, value >> 7))
-    elif value < 2097152:
+    if value < 0x20_0000:
         return bytes((value & 127 | 128, value >> 7 & 127 | 128, value >> 14))
-    groups = bytearray()
-    while value > 127:
-        groups.append(value & 127 | 128)
-        value >>= 7
-    groups.append(value)
-    return bytes(groups)
+    if value < 0x1000_0000:
+        return bytes(
+            (value & 127 | 128, value >> 7 & 127 | 128, value >> 14 & 127 | 128, value >> 21)
+        )
+    # By halves: a timestamp in milliseconds takes six groups.
+    low = value & 0xFFF_FFFF
+    return _continued(low) + varint(value >> 28)
+
+
+def _continued(value: int) -> bytes:
+    """Four groups, each with the mark that more follow."""
+    return bytes(
+        (
+            value & 127 | 128,
+            value >> 7 & 127 | 128,
+            value >> 14 & 127 | 128,
+            value >> 21 | 128,
+        )
+    )
 
 
 def frame(command: BaseCommand) -> bytes:

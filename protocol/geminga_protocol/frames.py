@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import struct
 
+import msgspec
 from google.protobuf.message import DecodeError, Message
 
 from geminga_protocol.errors import RemoteProtocolError
@@ -46,24 +47,15 @@ SUBMESSAGE: dict[int, str] = {
 """Command type -> name of the field of BaseCommand that holds the command."""
 
 
-class Frame:
+class Frame(msgspec.Struct, gc=False, eq=False):
     """One frame. `payload` is all that follows the command (None if nothing does), a view of the
     received bytes.
     """
 
-    __slots__ = ("command", "error", "payload", "type")
-
-    def __init__(
-        self,
-        type: int,
-        command: BaseCommand,
-        payload: memoryview | None,
-        error: RemoteProtocolError | None = None,
-    ) -> None:
-        self.type = type
-        self.command = command
-        self.payload = payload
-        self.error = error
+    type: int
+    command: BaseCommand
+    payload: memoryview | None
+    error: RemoteProtocolError | None = None
 
     def __repr__(self) -> str:
         name = SUBMESSAGE.get(self.type, str(self.type))

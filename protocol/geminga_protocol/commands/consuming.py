@@ -1,0 +1,282 @@
+"""Consumers: subscribing, permits, acknowledging, seeking. MESSAGE by hand is in `encode`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from geminga_protocol.encode import frame
+from geminga_protocol.message_id import MessageId
+from geminga_protocol.pb.pulsar_api_pb2 import (
+    BaseCommand,
+    CommandAck,
+    CommandAckResponse,
+    CommandActiveConsumerChange,
+    CommandCloseConsumer,
+    CommandConsumerStats,
+    CommandConsumerStatsResponse,
+    CommandFlow,
+    CommandGetLastMessageId,
+    CommandGetLastMessageIdResponse,
+    CommandMessage,
+    CommandReachedEndOfTopic,
+    CommandRedeliverUnacknowledgedMessages,
+    CommandSeek,
+    CommandSubscribe,
+    CommandUnsubscribe,
+    KeyLongValue,
+    KeySharedMeta,
+    KeyValue,
+    MessageIdData,
+    Schema,
+    ServerError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeOptions:
+    """What a subscribe may say beside its topic, name and type."""
+
+    consumer_name: str | None = None
+    priority_level: int | None = None
+    durable: bool = True
+    start_message_id: MessageId | None = None
+    start_message_rollback_s: int = 0
+    metadata: Mapping[str, str] | None = None
+    read_compacted: bool = False
+    schema: Schema | None = None
+    initial_position: CommandSubscribe.InitialPosition = CommandSubscribe.Latest
+    replicate_subscription_state: bool = False
+    force_topic_creation: bool = True
+    key_shared_meta: KeySharedMeta | None = None
+    subscription_properties: Mapping[str, str] | None = None
+    consumer_epoch: int | None = None
+
+
+DEFAULTS = SubscribeOptions()
+
+
+def wire_id(message_id: MessageId) -> MessageIdData:
+    """The id as it stands in commands."""
+    data = MessageIdData()
+    message_id.to_wire(data)
+    return data
+
+
+def _pairs(properties: Mapping[str, str] | None) -> list[KeyValue]:
+    return [KeyValue(key=k, value=v) for k, v in (properties or {}).items()]
+
+
+def subscribe(
+    topic: str,
+    subscription: str,
+    sub_type: CommandSubscribe.SubType,
+    consumer_id: int,
+    request_id: int,
+    options: SubscribeOptions = DEFAULTS,
+) -> bytes:
+    """SUBSCRIBE."""
+    start = options.start_message_id
+    body = CommandSubscribe(
+        topic=topic,
+        subscription=subscription,
+        subType=sub_type,
+        consumer_id=consumer_id,
+        request_id=request_id,
+        consumer_name=options.consumer_name,
+        priority_level=options.priority_level,
+        durable=options.durable,
+        start_message_id=None if start is None else wire_id(start),
+        metadata=_pairs(options.metadata),
+        read_compacted=options.read_compacted,
+        schema=options.schema,
+        initialPosition=options.initial_position,
+        replicate_subscription_state=options.replicate_subscription_state,
+        force_topic_creation=options.force_topic_creation,
+        start_message_rollback_duration_sec=options.start_message_rollback_s or None,
+        keySharedMeta=options.key_shared_meta,
+        subscription_properties=_pairs(options.subscription_properties),
+        consumer_epoch=options.consumer_epoch,
+    )
+    return frame(BaseCommand(type=BaseCommand.SUBSCRIBE, subscribe=body))
+
+
+def message_command(
+    consumer_id: int,
+    message_id: MessageId,
+    *,
+    redelivery_count: int = 0,
+    ack_set: Iterable[int] = (),
+    consumer_epoch: int | None = None,
+) -> BaseCommand:
+    """MESSAGE with any of its fields, for `encode.payload_frame`.
+
+    What the broker sends is written faster by `encode.MessageHeader`.
+    """
+    body = CommandMessage(
+        consumer_id=consumer_id,
+        message_id=wire_id(message_id),
+        redelivery_count=redelivery_count or None,
+        ack_set=ack_set,
+        consumer_epoch=consumer_epoch,
+    )
+    return BaseCommand(type=BaseCommand.MESSAGE, message=body)
+
+
+def flow(consumer_id: int, permits: int) -> bytes:
+    """FLOW: the consumer takes that many more messages."""
+    body = CommandFlow(consumer_id=consumer_id, messagePermits=permits)
+    return frame(BaseCommand(type=BaseCommand.FLOW, flow=body))
+
+
+def ack(
+    consumer_id: int,
+    message_ids: Iterable[MessageId],
+    *,
+    cumulative: bool = False,
+    validation_error: CommandAck.ValidationError | None = None,
+    properties: Mapping[str, int] | None = None,
+    txnid: tuple[int, int] | None = None,
+    request_id: int | None = None,
+) -> bytes:
+    """ACK; with a request id the broker answers ACK_RESPONSE. `txnid` is (most, least) bits."""
+    most, least = txnid if txnid is not None else (None, None)
+    body = CommandAck(
+        consumer_id=consumer_id,
+        ack_type=CommandAck.Cumulative if cumulative else CommandAck.Individual,
+        message_id=[wire_id(each) for each in message_ids],
+        validation_error=validation_error,
+        properties=[KeyLongValue(key=k, value=v) for k, v in (properties or {}).items()],
+        txnid_least_bits=least,
+        txnid_most_bits=most,
+        request_id=request_id,
+    )
+    return frame(BaseCommand(type=BaseCommand.ACK, ack=body))
+
+
+def ack_response(
+    consumer_id: int,
+    request_id: int,
+    *,
+    error: ServerError | None = None,
+    message: str | None = None,
+    txnid: tuple[int, int] | None = None,
+) -> bytes:
+    """ACK_RESPONSE; without an error the acknowledgement holds."""
+    most, least = txnid if txnid is not None else (None, None)
+    body = CommandAckResponse(
+        consumer_id=consumer_id,
+        txnid_least_bits=least,
+        txnid_most_bits=most,
+        error=error,
+        message=message,
+        request_id=request_id,
+    )
+    return frame(BaseCommand(type=BaseCommand.ACK_RESPONSE, ackResponse=body))
+
+
+def redeliver_unacknowledged(
+    consumer_id: int,
+    message_ids: Iterable[MessageId] = (),
+    *,
+    consumer_epoch: int | None = None,
+) -> bytes:
+    """REDELIVER_UNACKNOWLEDGED_MESSAGES; without ids all that the consumer holds."""
+    body = CommandRedeliverUnacknowledgedMessages(
+        consumer_id=consumer_id,
+        message_ids=[wire_id(each) for each in message_ids],
+        consumer_epoch=consumer_epoch,
+    )
+    kind = BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES
+    return frame(BaseCommand(type=kind, redeliverUnacknowledgedMessages=body))
+
+
+def unsubscribe(consumer_id: int, request_id: int, *, force: bool = False) -> bytes:
+    """UNSUBSCRIBE; `force` also while others are connected."""
+    body = CommandUnsubscribe(consumer_id=consumer_id, request_id=request_id, force=force)
+    return frame(BaseCommand(type=BaseCommand.UNSUBSCRIBE, unsubscribe=body))
+
+
+def seek(
+    consumer_id: int,
+    request_id: int,
+    *,
+    message_id: MessageId | None = None,
+    publish_time_ms: int | None = None,
+) -> bytes:
+    """SEEK to an id or to a publish time."""
+    body = CommandSeek(
+        consumer_id=consumer_id,
+        request_id=request_id,
+        message_id=None if message_id is None else wire_id(message_id),
+        message_publish_time=publish_time_ms,
+    )
+    return frame(BaseCommand(type=BaseCommand.SEEK, seek=body))
+
+
+def get_last_message_id(consumer_id: int, request_id: int) -> bytes:
+    """GET_LAST_MESSAGE_ID."""
+    body = CommandGetLastMessageId(consumer_id=consumer_id, request_id=request_id)
+    return frame(BaseCommand(type=BaseCommand.GET_LAST_MESSAGE_ID, getLastMessageId=body))
+
+
+def get_last_message_id_response(
+    request_id: int, last: MessageId, *, mark_delete: MessageId | None = None
+) -> bytes:
+    """GET_LAST_MESSAGE_ID_RESPONSE; an empty topic answers -1:-1."""
+    body = CommandGetLastMessageIdResponse(
+        last_message_id=wire_id(last),
+        request_id=request_id,
+        consumer_mark_delete_position=None if mark_delete is None else wire_id(mark_delete),
+    )
+    kind = BaseCommand.GET_LAST_MESSAGE_ID_RESPONSE
+    return frame(BaseCommand(type=kind, getLastMessageIdResponse=body))
+
+
+def active_consumer_change(consumer_id: int, is_active: bool) -> bytes:
+    """ACTIVE_CONSUMER_CHANGE (Failover)."""
+    body = CommandActiveConsumerChange(consumer_id=consumer_id, is_active=is_active)
+    kind = BaseCommand.ACTIVE_CONSUMER_CHANGE
+    return frame(BaseCommand(type=kind, active_consumer_change=body))
+
+
+def reached_end_of_topic(consumer_id: int) -> bytes:
+    """REACHED_END_OF_TOPIC: the topic is terminated and all of it was delivered."""
+    body = CommandReachedEndOfTopic(consumer_id=consumer_id)
+    return frame(BaseCommand(type=BaseCommand.REACHED_END_OF_TOPIC, reachedEndOfTopic=body))
+
+
+def close_consumer(
+    consumer_id: int,
+    request_id: int,
+    *,
+    assigned_broker_url: str | None = None,
+    assigned_broker_url_tls: str | None = None,
+) -> bytes:
+    """CLOSE_CONSUMER; a broker that knows where the topic goes tells the URL (PIP-307)."""
+    body = CommandCloseConsumer(
+        consumer_id=consumer_id,
+        request_id=request_id,
+        assignedBrokerServiceUrl=assigned_broker_url,
+        assignedBrokerServiceUrlTls=assigned_broker_url_tls,
+    )
+    return frame(BaseCommand(type=BaseCommand.CLOSE_CONSUMER, close_consumer=body))
+
+
+def consumer_stats(request_id: int, consumer_id: int) -> bytes:
+    """CONSUMER_STATS."""
+    body = CommandConsumerStats(request_id=request_id, consumer_id=consumer_id)
+    return frame(BaseCommand(type=BaseCommand.CONSUMER_STATS, consumerStats=body))
+
+
+def consumer_stats_response(body: CommandConsumerStatsResponse) -> bytes:
+    """CONSUMER_STATS_RESPONSE with the body that the broker filled in."""
+    kind = BaseCommand.CONSUMER_STATS_RESPONSE
+    return frame(BaseCommand(type=kind, consumerStatsResponse=body))
+
+
+def consumer_stats_error(request_id: int, code: ServerError, message: str) -> bytes:
+    """CONSUMER_STATS_RESPONSE that tells of a failure."""
+    return consumer_stats_response(
+        CommandConsumerStatsResponse(request_id=request_id, error_code=code, error_message=message)
+    )
