@@ -1,15 +1,16 @@
 """The managed ledger and its cursors, as topics use them (spec BR-01 to BR-07).
 
-Everything synchronous here runs in the broker's loop and takes effect before it returns; durability comes by callback or
-by awaiting. `Entry.data` is what stands in the ledger: broker entry metadata (if the log adds it) and the payload part
+Everything synchronous here runs in the broker's loop and takes effect before it returns;
+durability comes by callback or
+by awaiting. `Entry.data` is what stands in the ledger: broker entry metadata (if the log adds it)
+and the payload part
 of the frame.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from geminga_protocol.ids import Position
 
@@ -41,7 +42,8 @@ class LogWriteFailed(LogError):
 
 
 AppendDone = Callable[[Position, int, LogError | None], None]
-"""(first position, count, error): consecutive entries of one ledger are durable, or failed. Called in order of appends;
+"""(first position, count, error): consecutive entries of one ledger are durable, or failed. Called
+in order of appends;
 one append may be answered by several runs, several appends by one call each."""
 
 
@@ -60,9 +62,12 @@ class Entry(Protocol):
         """Messages in its batch, 1 when it is none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ack:
-    """An individual acknowledgement. `ack_set` holds the BitSet words of what is *still unacknowledged*, empty: all is acked."""
+class Ack(NamedTuple):
+    """An individual acknowledgement. `ack_set` holds the BitSet words of what is *still
+    unacknowledged*, empty: all is acked.
+
+    A tuple, because one is made for every acknowledged entry.
+    """
 
     position: Position
     ack_set: tuple[int, ...] = ()
@@ -84,7 +89,8 @@ class Cursor(Protocol):
         """Call `wake` (synchronously, once per completed run) whenever new entries can be read."""
 
     async def read(self, *, entries_max: int, bytes_max: int) -> list[Entry]:
-        """Next entries, skipping individually deleted ones; moves `read_position`. Empty at the end. One caller at a time.
+        """Next entries, skipping individually deleted ones; moves `read_position`. Empty at the
+        end. One caller at a time.
 
         Returns without suspending when the entries are in the cache.
         """
@@ -99,10 +105,14 @@ class Cursor(Protocol):
         """Whether the entry is acknowledged, by mark-delete or individually."""
 
     def ack_set(self, position: Position) -> tuple[int, ...]:
-        """BitSet words of the batch's unacknowledged messages; empty if no part of it is acknowledged."""
+        """BitSet words of the batch's unacknowledged messages; empty if no part of it is
+        acknowledged.
+        """
 
     def ack(self, acks: Iterable[Ack]) -> list[Position]:
-        """Acknowledge individually; answers the positions that are now wholly acknowledged. Unknown positions are harmless."""
+        """Acknowledge individually; answers the positions that are now wholly acknowledged.
+        Unknown positions are harmless.
+        """
 
     def ack_cumulative(self, position: Position, ack_set: tuple[int, ...] = ()) -> None:
         """Move mark-delete to the position (or before it, with a partially acknowledged batch)."""
@@ -111,7 +121,9 @@ class Cursor(Protocol):
         """Return when what was acknowledged before the call is durable."""
 
     async def seek(self, position: Position) -> None:
-        """Reset so that `position` is read next; drops holes and batch states beyond it; durable on return (BR-07)."""
+        """Reset so that `position` is read next; drops holes and batch states beyond it; durable
+        on return (BR-07).
+        """
 
     async def skip(self, entries: int) -> None:
         """Move mark-delete over that many entries."""
@@ -130,9 +142,11 @@ class ManagedLedger(Protocol):
     def append(
         self, entries: Sequence[tuple[Buffer, int]], done: AppendDone
     ) -> None:
-        """Append entries, each given as (payload part, messages in it). Buffers are copied before this returns.
+        """Append entries, each given as (payload part, messages in it). Buffers are copied before
+        this returns.
 
-        Never blocks: while a ledger rolls over, entries wait in a queue bounded by the callers' own limits.
+        Never blocks: while a ledger rolls over, entries wait in a queue bounded by the callers'
+        own limits.
         """
 
     async def open_cursor(
@@ -143,7 +157,9 @@ class ManagedLedger(Protocol):
         properties: Mapping[str, int] | None = None,
         cursor_properties: Mapping[str, str] | None = None,
     ) -> Cursor:
-        """The durable cursor of that name; a new one starts after `initial` (EARLIEST or LATEST from `ids`, or any)."""
+        """The durable cursor of that name; a new one starts after `initial` (EARLIEST or LATEST
+        from `ids`, or any).
+        """
 
     def open_reader(self, name: str, start: Position) -> Cursor:
         """A non-durable cursor that reads from `start` on (LATEST: from what comes next)."""
@@ -155,10 +171,14 @@ class ManagedLedger(Protocol):
         """Entries from a position on, whatever the cursors say."""
 
     async def find_by_time(self, timestamp_ms: int) -> Position:
-        """First position whose publish time is at or after the timestamp: binary search over ledgers, then entries (BR-07)."""
+        """First position whose publish time is at or after the timestamp: binary search over
+        ledgers, then entries (BR-07).
+        """
 
     def next_position(self, position: Position) -> Position:
-        """The position after, skipping to the next ledger that has entries; the next to be written at the end."""
+        """The position after, skipping to the next ledger that has entries; the next to be written
+        at the end.
+        """
 
     def previous_position(self, position: Position) -> Position:
         """The position before; (first ledger, -1) at the beginning."""

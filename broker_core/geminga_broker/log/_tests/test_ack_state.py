@@ -1,0 +1,173 @@
+"""Acknowledgements against a set of positions."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyroaring import BitMap
+
+from geminga_broker.log._tests.test_chain import all_positions, chain_of, pos
+from geminga_broker.log.ack_state import AckState, run_end
+from geminga_broker.log.api import Ack
+from geminga_protocol import ack_set as words
+from geminga_protocol.ids import Position
+
+SIZES = [5, 3, 0, 40, 4]
+EVERY = all_positions(SIZES)
+BATCH = 3
+
+
+class Oracle:
+    """Per entry the set of unacknowledged messages."""
+
+    def __init__(self) -> None:
+        self.left = {p: set(range(BATCH)) for p in EVERY}
+
+    def deleted(self, position: Position) -> bool:
+        return not self.left.get(position, set())
+
+    def mark(self) -> Position:
+        mark = pos(3, -1)
+        for p in EVERY:
+            if self.left[p]:
+                break
+            mark = p
+        return mark
+
+
+positions = st.one_of(
+    st.sampled_from(EVERY), st.builds(pos, st.integers(0, 13), st.integers(-1, 45))
+)
+parts = st.sets(st.integers(0, BATCH - 1), min_size=1)
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("ack"), st.lists(positions, max_size=30)),
+        st.tuples(st.just("part"), positions, parts),
+        st.tuples(st.just("cumulative"), positions),
+        st.tuples(st.just("cumulative part"), st.sampled_from(EVERY), st.integers(0, BATCH - 2)),
+        st.tuples(st.just("reset"), st.sampled_from(EVERY)),
+        st.tuples(st.just("restore")),
+    ),
+    max_size=25,
+)
+
+
+def apply(state: AckState, oracle: Oracle, step: tuple[object, ...]) -> AckState:
+    match step:
+        case ("ack", list(targets)):
+            fresh = list(dict.fromkeys(p for p in targets if oracle.left.get(p)))
+            assert state.ack(Ack(p) for p in targets) == fresh
+            for p in fresh:
+                oracle.left[p] = set()
+        case ("part", tuple(target), set(left)):
+            target = Position(*target)
+            before = oracle.left.get(target, set())
+            got = state.ack([Ack(target, words.from_bits(sum(1 << n for n in left)), BATCH)])
+            if before:
+                oracle.left[target] = before & left
+            assert got == ([target] if before and not before & left else [])
+        case ("cumulative", tuple(target)):
+            state.ack_cumulative(Position(*target))
+            for p in EVERY:
+                if p <= target:
+                    oracle.left[p] = set()
+        case ("cumulative part", tuple(target), int(index)):
+            target = Position(*target)
+            state.ack_cumulative(target, words.cumulative(BATCH, index))
+            if oracle.left[target]:
+                for p in EVERY:
+                    if p < target:
+                        oracle.left[p] = set()
+                oracle.left[target] -= set(range(index + 1))
+                if not oracle.left[target]:
+                    return apply(state, oracle, ("ack", [target]))
+        case ("reset", tuple(target)):
+            state.reset(Position(*target))
+            oracle.left = {p: set() if p <= target else set(range(BATCH)) for p in EVERY}
+        case ("restore",):
+            return restored(state, by_ranges=True)
+    return state
+
+
+def restored(state: AckState, *, by_ranges: bool) -> AckState:
+    fresh = AckState(state._chain, state.mark_delete)
+    ranges = state.ranges(1000)
+    assert ranges is not None
+    fresh.restore(
+        ranges if by_ranges else [], [] if by_ranges else state.bitmaps(), list(state.partial())
+    )
+    return fresh
+
+
+@given(steps)
+def test_any_acks_are_those_of_a_plain_set(script: list[tuple[object, ...]]) -> None:
+    chain = chain_of(SIZES)
+    state = AckState(chain, pos(3, -1))
+    oracle = Oracle()
+    for step in script:
+        state = apply(state, oracle, step)
+        # a part acknowledged cumulatively down to nothing counts once the entry is acknowledged
+        if all(oracle.left[p] for p in EVERY if not state.is_deleted(p)):
+            assert state.mark_delete == oracle.mark() or step[0] == "reset"
+        for p in EVERY:
+            assert state.is_deleted(p) == oracle.deleted(p), p
+            partial = 0 < len(oracle.left[p]) < BATCH
+            expected = words.from_bits(sum(1 << n for n in oracle.left[p])) if partial else ()
+            assert state.ack_set(p) in (expected, words.full(BATCH) if not partial else expected)
+        unacked = [p for p in EVERY if oracle.left[p]]
+        assert state.backlog() == len(unacked)
+        for p in EVERY:
+            following = min((q for q in unacked if q >= p), default=pos(11, 4))
+            assert state.first_unacked(p) == following
+        for count in (1, 2, 7):
+            target = state.skip_target(count)
+            assert sum(q <= target for q in unacked) == min(count, len(unacked))
+        assert list(restored(state, by_ranges=False).bitmaps()) == list(state.bitmaps())
+
+
+def test_a_range_that_spans_ledgers_is_split() -> None:
+    state = AckState(chain_of(SIZES), pos(3, -1))
+    state.restore([(pos(3, 2), pos(9, 10))], [], [])
+    deleted = [p for p in EVERY if state.is_deleted(p)]
+    assert deleted == [p for p in EVERY if pos(3, 2) < p <= pos(9, 10)]
+    assert state.holes == len(deleted)
+
+
+def test_ranges_give_up_at_the_limit() -> None:
+    state = AckState(chain_of([100]), pos(3, -1))
+    state.ack(Ack(pos(3, n)) for n in range(1, 100, 2))
+    assert state.ranges(49) is None
+    assert state.ranges(50) is not None
+
+
+def test_holes_of_trimmed_ledgers_are_forgotten() -> None:
+    chain = chain_of([2, 3])
+    state = AckState(chain, pos(3, -1))
+    state.ack([Ack(pos(3, 1)), Ack(pos(5, 1)), Ack(pos(3, 0), (1,), 2)])
+    chain.remove(3)
+    state.forget_trimmed()
+    assert state.holes == 1
+    assert state.backlog() == 2
+
+
+@given(st.sets(st.integers(0, 300)), st.integers(1, 5000), st.integers(0, 100))
+def test_the_end_of_a_run_is_found(others: set[int], length: int, first: int) -> None:
+    members = {n for n in others if n > first + length} | set(range(first, first + length))
+    bitmap = BitMap(members)
+    last = first
+    while last + 1 in members:
+        last += 1
+    assert run_end(bitmap, first) == last
+
+
+@pytest.mark.slow
+def test_a_million_holes_fit_and_close() -> None:
+    chain = chain_of([2_000_001])
+    state = AckState(chain, pos(3, -1))
+    state.ack(Ack(pos(3, n)) for n in range(1, 2_000_000, 2))
+    assert state.holes == 1_000_000
+    assert sum(len(bitmap.serialize()) for _, bitmap in state.bitmaps()) < 300_000
+    state.ack(Ack(pos(3, n)) for n in range(0, 2_000_000, 2))
+    assert state.holes == 0
+    assert state.mark_delete == pos(3, 1_999_999)

@@ -1,0 +1,311 @@
+"""What a cursor knows of acknowledgements (pure; spec BR-05, BR-06; Apache's ManagedCursorImpl, PIP-381).
+
+Everything up to `mark_delete` is acknowledged. Beyond it stand *holes*: entries acknowledged one by one, kept as one
+compressed bitmap per ledger, so that a million of them take some hundred kilobytes; and batches of which a part is
+acknowledged, kept as the bits still unacknowledged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from pyroaring import BitMap
+
+from geminga_broker.log.api import Ack
+from geminga_broker.log.chain import LedgerChain
+from geminga_protocol import ack_set as words
+from geminga_protocol.ids import EntryId, LedgerId, Position
+
+_SHORT_RUN_ENTRIES = 16
+"""Runs up to this length are followed entry by entry, longer ones by doubling steps."""
+
+_ENTRIES_MAX = 1 << 32
+"""Entry ids that a bitmap can hold; a ledger rolls over long before."""
+
+
+class AckState:
+    """Acknowledgements of one cursor. Positions that are in no ledger of the chain change nothing."""
+
+    __slots__ = ("_chain", "_holes", "_partial", "holes", "mark_delete")
+
+    def __init__(self, chain: LedgerChain, mark_delete: Position) -> None:
+        self._chain = chain
+        self.mark_delete = mark_delete
+        self.holes = 0
+        self._holes: dict[int, BitMap] = {}
+        self._partial: dict[int, dict[int, int]] = {}
+
+    def is_deleted(self, position: Position) -> bool:
+        """Whether the entry is wholly acknowledged."""
+        if position <= self.mark_delete:
+            return True
+        bitmap = self._holes.get(position[0])
+        return bitmap is not None and 0 <= position[1] < _ENTRIES_MAX and position[1] in bitmap
+
+    def deleted_of(self, ledger_id: int) -> BitMap | None:
+        """Entries of the ledger that are acknowledged beyond mark-delete, None if there are none. Not to be changed."""
+        return self._holes.get(ledger_id)
+
+    def ack_set(self, position: Position) -> tuple[int, ...]:
+        """BitSet words of the batch's unacknowledged messages; empty if no part of it is acknowledged."""
+        partial = self._partial.get(position[0])
+        if partial is None:
+            return ()
+        return words.from_bits(partial.get(position[1], 0))
+
+    def backlog(self) -> int:
+        """Entries beyond mark-delete that are not acknowledged."""
+        chain = self._chain
+        return chain.entries_between(self.mark_delete, chain.last_position()) - self.holes
+
+    def ack(self, acks: Iterable[Ack]) -> list[Position]:
+        """Acknowledge entries or parts of batches; answers the positions that became wholly acknowledged by it."""
+        done: list[Position] = []
+        spans = self._chain
+        holes = self._holes
+        for position, ack_words, batch_size in acks:
+            if ack_words and not self._ack_part(position, ack_words, batch_size):
+                continue
+            ledger_id, entry_id = position
+            mark_ledger, mark_entry = self.mark_delete
+            span = spans.get(ledger_id)
+            if span is None or not 0 <= entry_id < span.entries:
+                continue
+            if ledger_id == mark_ledger and entry_id == mark_entry + 1:
+                self.mark_delete = position
+                if holes or entry_id + 1 == span.entries:
+                    self._absorb()
+            elif position <= self.mark_delete:
+                continue
+            else:
+                bitmap = holes.get(ledger_id)
+                if bitmap is None:
+                    bitmap = holes[ledger_id] = BitMap()
+                elif entry_id in bitmap:
+                    continue
+                bitmap.add(entry_id)
+                self.holes += 1
+                if entry_id == 0:
+                    self._absorb()
+            if self._partial:
+                self._drop_partial(position)
+            done.append(position)
+        return done
+
+    def ack_cumulative(self, position: Position, ack_words: tuple[int, ...] = ()) -> bool:
+        """Everything up to the position, or up to before it and a part of its batch. Answers whether anything changed.
+
+        A position beyond the end stands for the end.
+        """
+        chain = self._chain
+        if ack_words:
+            bits = words.to_bits(ack_words)
+            if bits and self.is_deleted(position):
+                return False
+            if bits and chain.at_or_before(position) == position:
+                before = chain.previous_position(position)
+                moved = before > self.mark_delete
+                if moved:
+                    self._move(before)
+                known = self._bits(position)
+                self._partial.setdefault(position[0], {})[position[1]] = bits & known
+                return moved or known != bits & known
+        position = chain.at_or_before(position)
+        if position <= self.mark_delete:
+            return False
+        self._move(position)
+        return True
+
+    def reset(self, mark_delete: Position) -> None:
+        """Mark-delete anew, backwards too; nothing beyond it counts as acknowledged any more (BR-07)."""
+        self.mark_delete = mark_delete
+        self.holes = 0
+        self._holes.clear()
+        self._partial.clear()
+
+    def restore(
+        self,
+        ranges: Iterable[tuple[Position, Position]],
+        bitmaps: Iterable[tuple[int, BitMap]],
+        partial: Iterable[tuple[Position, tuple[int, ...]]],
+    ) -> None:
+        """Add what was persisted: ranges (lower exclusive, upper inclusive), bitmaps per ledger, unacknowledged parts.
+
+        Ranges that span ledgers are split; whatever the chain does not hold, or mark-delete covers, is dropped.
+        """
+        for lower, upper in ranges:
+            for span in self._chain:
+                first = lower[1] + 1 if span.ledger_id == lower[0] else 0
+                stop = upper[1] + 1 if span.ledger_id == upper[0] else span.entries
+                if lower[0] <= span.ledger_id <= upper[0] and first < stop:
+                    self._add_bitmap(span.ledger_id, BitMap(range(first, min(stop, span.entries))))
+        for ledger_id, bitmap in bitmaps:
+            self._add_bitmap(ledger_id, bitmap)
+        for position, ack_words in partial:
+            at = self._chain.at_or_after(position)
+            bits = words.to_bits(ack_words)
+            if at == position and bits and not self.is_deleted(position):
+                self._partial.setdefault(position[0], {})[position[1]] = bits
+        self._absorb()
+
+    def forget_trimmed(self) -> None:
+        """Drop what is known of ledgers that the chain no longer has."""
+        for ledger_id in [key for key in self._holes if self._chain.get(key) is None]:
+            self.holes -= len(self._holes.pop(ledger_id))
+        for ledger_id in [key for key in self._partial if self._chain.get(key) is None]:
+            del self._partial[ledger_id]
+
+    def ranges(self, limit: int) -> list[tuple[Position, Position]] | None:
+        """Holes as ranges (lower exclusive, upper inclusive) in order; None if there are more than `limit`."""
+        found: list[tuple[Position, Position]] = []
+        for ledger_id in sorted(self._holes):
+            bitmap = self._holes[ledger_id]
+            first = bitmap.min()
+            while True:
+                last = run_end(bitmap, first)
+                if len(found) == limit:
+                    return None
+                lower = Position(LedgerId(ledger_id), EntryId(first - 1))
+                found.append((lower, Position(LedgerId(ledger_id), EntryId(last))))
+                following = bitmap.next_set_bit(last + 1) if last < bitmap.max() else None
+                if following is None:
+                    break
+                first = following
+        return found
+
+    def bitmaps(self) -> Iterator[tuple[int, BitMap]]:
+        """Holes as bitmaps, by ledger in order. Not to be changed."""
+        for ledger_id in sorted(self._holes):
+            yield ledger_id, self._holes[ledger_id]
+
+    def partial(self) -> Iterator[tuple[Position, tuple[int, ...]]]:
+        """Batches acknowledged in part, in order, with the words of what is unacknowledged."""
+        for ledger_id in sorted(self._partial):
+            for entry_id, bits in sorted(self._partial[ledger_id].items()):
+                yield Position(LedgerId(ledger_id), EntryId(entry_id)), words.from_bits(bits)
+
+    def first_unacked(self, position: Position) -> Position:
+        """The position if it is an unacknowledged entry, else the next one that is; at the end the next to be written."""
+        chain = self._chain
+        position = chain.at_or_after(max(position, chain.next_position(self.mark_delete)))
+        while True:
+            bitmap = self._holes.get(position[0])
+            if bitmap is None or position[1] not in bitmap:
+                return position
+            last = run_end(bitmap, position[1])
+            position = chain.next_position(Position(position[0], EntryId(last)))
+
+    def skip_target(self, entries: int) -> Position:
+        """Where mark-delete must move to so that so many unacknowledged entries fall behind it."""
+        chain = self._chain
+        base = chain.ordinal(self.mark_delete)
+        ordinal = base + entries
+        while True:
+            target = chain.at_ordinal(ordinal)
+            wanted = base + entries + self._holes_upto(target)
+            if wanted == ordinal or target == chain.last_position():
+                return target
+            ordinal = wanted
+
+    def _ack_part(
+        self, position: Position, ack_words: tuple[int, ...], batch_size: int
+    ) -> bool:
+        """Take a part of a batch as acknowledged; answers whether nothing is left of it."""
+        if self.is_deleted(position) or self._chain.at_or_after(position) != position:
+            return False
+        bits = words.to_bits(ack_words) & (1 << batch_size) - 1 & self._bits(position)
+        if bits:
+            self._partial.setdefault(position[0], {})[position[1]] = bits
+        return not bits
+
+    def _bits(self, position: Position) -> int:
+        """What is known to be unacknowledged of a batch: all ones if nothing is known."""
+        return self._partial.get(position[0], {}).get(position[1], -1)
+
+    def _drop_partial(self, position: Position) -> None:
+        partial = self._partial.get(position[0])
+        if partial is not None and partial.pop(position[1], None) is not None and not partial:
+            del self._partial[position[0]]
+
+    def _move(self, position: Position) -> None:
+        """Move mark-delete forward over whatever is there."""
+        self.mark_delete = position
+        for ledger_id in [key for key in self._holes if key <= position[0]]:
+            bitmap = self._holes[ledger_id]
+            before = len(bitmap)
+            if ledger_id < position[0]:
+                bitmap.clear()
+            else:
+                bitmap.remove_range(0, position[1] + 1)
+            self.holes -= before - len(bitmap)
+            if not bitmap:
+                del self._holes[ledger_id]
+        for ledger_id in [key for key in self._partial if key <= position[0]]:
+            partial = self._partial[ledger_id]
+            if ledger_id == position[0]:
+                for entry_id in [key for key in partial if key <= position[1]]:
+                    del partial[entry_id]
+            if ledger_id < position[0] or not partial:
+                del self._partial[ledger_id]
+        self._absorb()
+
+    def _absorb(self) -> None:
+        """Let mark-delete swallow the holes that touch it, over ledger boundaries too."""
+        holes = self._holes
+        while holes:
+            following = self._chain.next_position(self.mark_delete)
+            bitmap = holes.get(following[0])
+            if bitmap is None or following[1] not in bitmap:
+                return
+            last = run_end(bitmap, following[1])
+            bitmap.remove_range(following[1], last + 1)
+            self.holes -= last + 1 - following[1]
+            if not bitmap:
+                del holes[following[0]]
+            self.mark_delete = Position(following[0], EntryId(last))
+
+    def _add_bitmap(self, ledger_id: int, bitmap: BitMap) -> None:
+        span = self._chain.get(ledger_id)
+        mark = self.mark_delete
+        if span is None or ledger_id < mark[0]:
+            return
+        first = mark[1] + 1 if ledger_id == mark[0] else 0
+        if first >= span.entries:
+            return
+        kept = bitmap & BitMap(range(first, span.entries))
+        known = self._holes.pop(ledger_id, None)
+        if known is not None:
+            self.holes -= len(known)
+            kept |= known
+        if kept:
+            self._holes[ledger_id] = kept
+            self.holes += len(kept)
+
+    def _holes_upto(self, position: Position) -> int:
+        count = 0
+        for ledger_id, bitmap in self._holes.items():
+            if ledger_id < position[0]:
+                count += len(bitmap)
+            elif ledger_id == position[0] and position[1] >= 0:
+                count += bitmap.rank(position[1])
+        return count
+
+
+def run_end(bitmap: BitMap, first: int) -> int:
+    """The last member of the run of consecutive members that begins at `first`."""
+    last = first
+    while last + 1 in bitmap:
+        last += 1
+        if last - first == _SHORT_RUN_ENTRIES:
+            break
+    else:
+        return last
+    step = _SHORT_RUN_ENTRIES
+    while bitmap.contains_range(last, last + step + 1):
+        last += step
+        step *= 2
+    while step:
+        if bitmap.contains_range(last, last + step + 1):
+            last += step
+        step //= 2
+    return last

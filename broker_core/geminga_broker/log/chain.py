@@ -1,0 +1,160 @@
+"""The chain of ledgers of one log, and arithmetic on its positions (pure; spec BR-01, BR-02).
+
+Ledgers come and go at the ends only. Every entry that can be read has an *ordinal*: its number in the order of writing
+since the chain was loaded. Ordinals never change when old ledgers are trimmed, so distances are subtractions.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from geminga_protocol.ids import EntryId, LedgerId, Position
+
+
+class Span:
+    """One ledger of the chain. `entries` counts what is durable; `closed_ms` is 0 while it is open."""
+
+    __slots__ = ("base", "closed_ms", "entries", "ledger_id", "size_bytes")
+
+    def __init__(
+        self, ledger_id: int, entries: int = 0, size_bytes: int = 0, closed_ms: int = 0
+    ) -> None:
+        self.ledger_id = ledger_id
+        self.entries = entries
+        self.size_bytes = size_bytes
+        self.closed_ms = closed_ms
+        self.base = 0
+
+    def __repr__(self) -> str:
+        return f"<Span {self.ledger_id}: {self.entries} entries, {self.size_bytes} bytes>"
+
+    def position(self, entry_id: int) -> Position:
+        """The position of that entry of this ledger."""
+        return Position(LedgerId(self.ledger_id), EntryId(entry_id))
+
+
+class LedgerChain:
+    """Spans in ascending order of ledger ids; only the last may still grow."""
+
+    __slots__ = ("_by_id", "_ids", "spans")
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+        self._ids: list[int] = []
+        self._by_id: dict[int, Span] = {}
+
+    def __iter__(self) -> Iterator[Span]:
+        return iter(self.spans)
+
+    def __len__(self) -> int:
+        return len(self.spans)
+
+    @property
+    def entries(self) -> int:
+        """Durable entries in all ledgers."""
+        return self._end() - self.spans[0].base if self.spans else 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of entries in all ledgers."""
+        return sum(span.size_bytes for span in self.spans)
+
+    def get(self, ledger_id: int) -> Span | None:
+        """The span of that ledger, None if the chain has none."""
+        return self._by_id.get(ledger_id)
+
+    def add(self, span: Span) -> None:
+        """Put a ledger at the end. Its id must be the highest: ids order as the ledgers were made."""
+        assert not self._ids or span.ledger_id > self._ids[-1], "ledger ids must ascend"
+        span.base = self._end()
+        self.spans.append(span)
+        self._ids.append(span.ledger_id)
+        self._by_id[span.ledger_id] = span
+
+    def remove(self, ledger_id: int) -> None:
+        """Take out the first ledger, or an empty one."""
+        span = self._by_id[ledger_id]
+        assert span.entries == 0 or span is self.spans[0], "only the ends of a chain come off"
+        del self._by_id[ledger_id]
+        index = self._ids.index(ledger_id)
+        del self._ids[index], self.spans[index]
+
+    def first_position(self) -> Position:
+        """Before the first entry that is still there."""
+        if not self.spans:
+            return Position(LedgerId(-1), EntryId(-1))
+        return self.spans[0].position(-1)
+
+    def last_position(self) -> Position:
+        """The last durable entry; before the first entry of the last ledger if there is none at all."""
+        for span in reversed(self.spans):
+            if span.entries:
+                return span.position(span.entries - 1)
+        return self.spans[-1].position(-1) if self.spans else Position(LedgerId(-1), EntryId(-1))
+
+    def next_position(self, position: Position) -> Position:
+        """The position after, in the next ledger with entries if need be; at the end the next to be written."""
+        ledger_id, entry_id = position
+        span = self._by_id.get(ledger_id)
+        if span is not None and entry_id + 1 < span.entries:
+            return Position(ledger_id, EntryId(entry_id + 1))
+        for later in self.spans[bisect_right(self._ids, ledger_id) :]:
+            if later.entries:
+                return later.position(0)
+        if not self.spans:
+            return Position(ledger_id, EntryId(entry_id + 1))
+        return self.spans[-1].position(self.spans[-1].entries)
+
+    def at_or_after(self, position: Position) -> Position:
+        """The position itself if an entry is there, else as `next_position`."""
+        span = self._by_id.get(position[0])
+        if span is not None and 0 <= position[1] < span.entries:
+            return position
+        return self.next_position(position)
+
+    def at_or_before(self, position: Position) -> Position:
+        """The last entry at or before the position; before the first entry if there is none."""
+        ledger_id, entry_id = position
+        for span in reversed(self.spans[: bisect_right(self._ids, ledger_id)]):
+            last = span.entries - 1
+            if span.ledger_id == ledger_id:
+                last = min(last, entry_id)
+            if last >= 0:
+                return span.position(last)
+        return self.first_position()
+
+    def previous_position(self, position: Position) -> Position:
+        """The last entry before the position; (first ledger, -1) at the beginning."""
+        ledger_id, entry_id = position
+        if entry_id < 0:
+            ledger_id, entry_id = LedgerId(ledger_id - 1), EntryId((1 << 63) - 1)
+        return self.at_or_before(Position(ledger_id, EntryId(entry_id - 1)))
+
+    def ordinal(self, position: Position) -> int:
+        """How many entries were written up to and with the position."""
+        ledger_id, entry_id = position
+        span = self._by_id.get(ledger_id)
+        if span is None:
+            index = bisect_right(self._ids, ledger_id)
+            if index < len(self.spans):
+                return self.spans[index].base
+            return self._end()
+        return span.base + max(0, min(entry_id + 1, span.entries))
+
+    def at_ordinal(self, ordinal: int) -> Position:
+        """The entry with that ordinal, counted from 1; clamped to what is there."""
+        for span in reversed(self.spans):
+            if span.entries and span.base < ordinal:
+                return span.position(min(ordinal - span.base, span.entries) - 1)
+        return self.first_position()
+
+    def entries_between(self, after: Position, upto: Position) -> int:
+        """How many entries lie in (after, upto]; 0 if they are the wrong way round."""
+        return max(0, self.ordinal(upto) - self.ordinal(after))
+
+    def _end(self) -> int:
+        if not self.spans:
+            return 0
+        last = self.spans[-1]
+        return last.base + last.entries
