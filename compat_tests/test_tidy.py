@@ -1,4 +1,6 @@
-"""House rules as tests: sizes, purity, docstrings, words that must not stand in the project (docs/STYLE.md)."""
+"""House rules as tests: sizes, purity, docstrings, words that must not stand in the project
+(docs/STYLE.md).
+"""
 
 from __future__ import annotations
 
@@ -114,7 +116,9 @@ def test_classes_are_small() -> None:
                 if method.name == "__init__":
                     parameters[key] = len(method.args.args) + len(method.args.kwonlyargs) - 1
     assert too_big(sizes, CLASS_CODE_LINES_MAX) == []
-    if_tests_left_out = {k: v for k, v in methods.items() if "/_tests/" not in k and "compat_" not in k}
+    if_tests_left_out = {
+        k: v for k, v in methods.items() if "/_tests/" not in k and "compat_" not in k
+    }
     assert too_big(if_tests_left_out, CLASS_METHODS_MAX) == []
     assert too_big(parameters, CONSTRUCTOR_PARAMETERS_MAX) == []
 

@@ -12,7 +12,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def resolve(*requirements: str) -> list[str]:
-    """Name==version of everything that pip would install for these requirements, our own package left out."""
+    """Name==version of everything that pip would install for these requirements, our own package
+    left out.
+    """
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         command = [sys.executable, "-m", "pip", "install", "--dry-run", "--quiet"]
@@ -29,7 +31,8 @@ def main() -> None:
     run = resolve(".[server]", "hatchling")
     dev = resolve("-r", "requirements/dev.in")
     for name, pins in (("run", run), ("dev", dev)):
-        text = "# Made by `make lock`; the ranges stand in pyproject.toml.\n" + "\n".join(pins) + "\n"
+        head = "# Made by `make lock`; the ranges stand in pyproject.toml.\n"
+        text = head + "\n".join(pins) + "\n"
         (ROOT / "requirements" / f"{name}.lock").write_text(text)
 
 

@@ -1,6 +1,8 @@
-"""Generate the Python of every .proto, or with `--check` say which generated files are stale (`make proto`).
+"""Generate the Python of every .proto, or with `--check` say which generated files are stale
+(`make proto`).
 
-Runs in an environment of its own with a protoc old enough that its code works on every protobuf runtime we allow.
+Runs in an environment of its own with a protoc old enough that its code works on every protobuf
+runtime we allow.
 """
 
 from __future__ import annotations

@@ -74,7 +74,9 @@ class TooManyRequests(BookkeeperError):
 
 
 class UnknownLedgerState(BookkeeperError):
-    """The bookie may have lost entries of this ledger in an unclean stop and doesn't guess (BK-02)."""
+    """The bookie may have lost entries of this ledger in an unclean stop and doesn't guess
+    (BK-02).
+    """
 
     code = -106
     retryable = True
@@ -88,4 +90,6 @@ class StorageFailed(BookkeeperError):
 
 
 class DataDirError(Exception):
-    """A directory can't be used: in use, another version, another bookie's, not writable. One sentence says which."""
+    """A directory can't be used: in use, another version, another bookie's, not writable. One
+    sentence says which.
+    """

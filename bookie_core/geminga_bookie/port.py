@@ -1,7 +1,9 @@
 """The bookie port: all that a ledger client can ask of one bookie.
 
-In-process, over TCP and simulated bookies stand behind the same names; nothing above may know which it is. Entries
-travel as *packets*: BookKeeper's header (ledger id, entry id, LAC, length), digest and payload, as on the wire.
+In-process, over TCP and simulated bookies stand behind the same names; nothing above may know
+which it is. Entries
+travel as *packets*: BookKeeper's header (ledger id, entry id, LAC, length), digest and payload, as
+on the wire.
 """
 
 from __future__ import annotations
@@ -12,7 +14,9 @@ from typing import Protocol
 from geminga_bookie.errors import BookkeeperError
 
 AddDone = Callable[[int, int, BookkeeperError | None], None]
-"""(first entry id, count, error): a run of entries is durable, or failed. Called in the loop, in the order of adds."""
+"""(first entry id, count, error): a run of entries is durable, or failed. Called in the loop, in
+the order of adds.
+"""
 
 
 class BookiePort(Protocol):
@@ -32,9 +36,11 @@ class BookiePort(Protocol):
         *,
         recovery: bool = False,
     ) -> None:
-        """Add consecutive entries. Never blocks and never raises: the outcome goes to `done`, by runs.
+        """Add consecutive entries. Never blocks and never raises: the outcome goes to `done`, by
+        runs.
 
-        `done` comes only after the journal's fdatasync (BK-02). A fenced ledger refuses unless `recovery`.
+        `done` comes only after the journal's fdatasync (BK-02). A fenced ledger refuses unless
+        `recovery`.
         """
 
     async def read(
@@ -42,7 +48,8 @@ class BookiePort(Protocol):
     ) -> list[bytes]:
         """Packets of consecutive entries from the first on, at least one, then up to the bounds.
 
-        Raises NoSuchEntry, NoSuchLedger, UnknownLedgerState, DigestMismatch if the first can't be read.
+        Raises NoSuchEntry, NoSuchLedger, UnknownLedgerState, DigestMismatch if the first can't be
+        read.
         """
 
     async def fence(self, ledger_id: int, master_key: bytes) -> int:
@@ -55,7 +62,9 @@ class BookiePort(Protocol):
         """Store an explicit LAC."""
 
     async def wait_lac(self, ledger_id: int, previous_lac: int) -> int:
-        """Wait until the LAC is above `previous_lac`, and answer it (long poll; the caller sets the deadline)."""
+        """Wait until the LAC is above `previous_lac`, and answer it (long poll; the caller sets
+        the deadline).
+        """
 
     async def force(self, ledger_id: int) -> None:
         """Return when all that was added to the ledger is on disk."""

@@ -1,6 +1,7 @@
 """Calls of the admin API and what Apache Pulsar 4.0.7 answers, in the order in which they are made.
 
-`{t}` in a path or body is a tenant made for the run. An expected body is compared whole when it is JSON; `KEYS(...)` asks
+`{t}` in a path or body is a tenant made for the run. An expected body is compared whole when it is
+JSON; `KEYS(...)` asks
 only for the names of its fields, `ANY` for nothing.
 """
 
@@ -38,8 +39,8 @@ T = "/admin/v2/persistent/{t}/n1"
 
 STATS = keys(
     "msgRateIn msgThroughputIn msgRateOut msgThroughputOut bytesInCounter msgInCounter "
-    "systemTopicBytesInCounter bytesOutCounter msgOutCounter bytesOutInternalCounter averageMsgSize "
-    "msgChunkPublished storageSize backlogSize backlogQuotaLimitSize backlogQuotaLimitTime "
+    "systemTopicBytesInCounter bytesOutCounter msgOutCounter bytesOutInternalCounter "
+    "averageMsgSize msgChunkPublished storageSize backlogSize backlogQuotaLimitSize backlogQuotaLimitTime "
     "oldestBacklogMessageAgeSeconds publishRateLimitedTimes earliestMsgPublishTimeInBacklogs "
     "offloadedStorageSize lastOffloadLedgerId lastOffloadSuccessTimeStamp "
     "lastOffloadFailureTimeStamp ongoingTxnCount abortedTxnCount committedTxnCount publishers "
@@ -52,8 +53,8 @@ PARTITIONED_STATS = Keys(
 )
 INTERNAL_STATS = keys(
     "entriesAddedCounter numberOfEntries totalSize currentLedgerEntries currentLedgerSize "
-    "lastLedgerCreatedTimestamp waitingCursorsCount pendingAddEntriesCount lastConfirmedEntry state "
-    "ledgers cursors schemaLedgers compactedLedger"
+    "lastLedgerCreatedTimestamp waitingCursorsCount pendingAddEntriesCount lastConfirmedEntry "
+    "state ledgers cursors schemaLedgers compactedLedger"
 )
 
 # method, path, body, status, expected body

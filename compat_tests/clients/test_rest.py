@@ -1,4 +1,6 @@
-"""The admin API: the same calls in the same order, on our server and on Apache's, with the same answers."""
+"""The admin API: the same calls in the same order, on our server and on Apache's, with the same
+answers.
+"""
 
 from __future__ import annotations
 

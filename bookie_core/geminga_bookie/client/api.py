@@ -1,6 +1,7 @@
 """The ledger API: what the broker, and nobody else, writes and reads ledgers with.
 
-The writer answers in order, one callback for each completed run. Payloads come back as views of the stored packet, so
+The writer answers in order, one callback for each completed run. Payloads come back as views of
+the stored packet, so
 that the packet is the only copy (design section 4, rule 3).
 """
 
@@ -16,7 +17,9 @@ from geminga_bookie.errors import BookkeeperError
 Buffer = bytes | bytearray | memoryview
 
 AppendDone = Callable[[int, int, BookkeeperError | None], None]
-"""(first entry id, count, error). Runs come in order; after an error every later run of that writer fails too."""
+"""(first entry id, count, error). Runs come in order; after an error every later run of that
+writer fails too.
+"""
 
 
 class DigestType(Enum):
@@ -83,7 +86,8 @@ class LedgerReader(Protocol):
     async def read(
         self, first: int, last: int, *, bytes_max: int = 1 << 62
     ) -> list[memoryview]:
-        """Payloads of entries first..last (both inclusive, last at most LAC); fewer if `bytes_max` is reached, never none.
+        """Payloads of entries first..last (both inclusive, last at most LAC); fewer if `bytes_max`
+        is reached, never none.
 
         Each is a view of its own packet, digest verified.
         """
@@ -104,13 +108,17 @@ class LedgerWriter(LedgerReader, Protocol):
     def append(
         self, entries: Sequence[Sequence[Buffer]], done: AppendDone
     ) -> tuple[int, list[memoryview]]:
-        """Queue entries, each given as the parts of its payload; buffers are copied before this returns.
+        """Queue entries, each given as the parts of its payload; buffers are copied before this
+        returns.
 
-        Answers the first entry id and each payload as a view of its packet. Never blocks; failures go to `done`.
+        Answers the first entry id and each payload as a view of its packet. Never blocks; failures
+        go to `done`.
         """
 
     async def close(self) -> None:
-        """Wait for what is pushed, and close the ledger by compare-and-set with its last entry id."""
+        """Wait for what is pushed, and close the ledger by compare-and-set with its last entry
+        id.
+        """
 
 
 class LedgerClient(Protocol):
@@ -120,13 +128,16 @@ class LedgerClient(Protocol):
         """A new ledger. Raises NotEnoughBookies, MetadataConflict."""
 
     async def open(self, ledger_id: int, password: bytes, *, recover: bool) -> LedgerReader:
-        """Open for reading. With `recover` an unclosed ledger is fenced, recovered and closed first (BK-23).
+        """Open for reading. With `recover` an unclosed ledger is fenced, recovered and closed
+        first (BK-23).
 
         Raises NoSuchLedger, UnauthorizedAccess, UnknownLedgerState.
         """
 
     async def delete(self, ledger_id: int) -> None:
-        """Remove its metadata; bookies collect the entries later. Idempotent: a missing ledger is no error."""
+        """Remove its metadata; bookies collect the entries later. Idempotent: a missing ledger is
+        no error.
+        """
 
     async def metadata(self, ledger_id: int) -> LedgerMetadata:
         """Raises NoSuchLedger."""

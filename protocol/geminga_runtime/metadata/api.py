@@ -1,7 +1,9 @@
 """The metadata store that every part of a cluster shares (spec CL-01).
 
-Paths are absolute, `/`-separated, without a trailing slash. Every value has a version: 0 when made, one more with each
-put. Values are bytes and never shared mutably. Parents are made on demand (as empty values), as Apache's stores do.
+Paths are absolute, `/`-separated, without a trailing slash. Every value has a version: 0 when
+made, one more with each
+put. Values are bytes and never shared mutably. Parents are made on demand (as empty values), as
+Apache's stores do.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ class NotEmpty(MetadataError):
 
 
 class StoreUnavailable(MetadataError):
-    """The store can't answer now; the same call may succeed later. Nothing is known of its effect."""
+    """The store can't answer now; the same call may succeed later. Nothing is known of its
+    effect.
+    """
 
 
 class SessionExpired(MetadataError):
@@ -80,7 +84,9 @@ class Notification:
 
 
 class SessionEvent(Enum):
-    """Life of the session: connection lost and back (ephemerals live), session lost and renewed (they died)."""
+    """Life of the session: connection lost and back (ephemerals live), session lost and renewed
+    (they died).
+    """
 
     CONNECTION_LOST = "connection lost"
     RECONNECTED = "reconnected"
@@ -103,9 +109,11 @@ class MetadataStore(Protocol):
         ephemeral: bool = False,
         sequential: bool = False,
     ) -> tuple[str, Stat]:
-        """Write the value; answers the path (with its ten-digit number if `sequential`) and the new stat.
+        """Write the value; answers the path (with its ten-digit number if `sequential`) and the
+        new stat.
 
-        Durable when it returns. Raises BadVersion if `expected_version` is another one than the node's.
+        Durable when it returns. Raises BadVersion if `expected_version` is another one than the
+        node's.
         """
 
     async def delete(self, path: str, expected_version: int | None = ANY_VERSION) -> None:
@@ -120,7 +128,9 @@ class MetadataStore(Protocol):
     def watch(
         self, prefix: str, *, events_max: int = 1024
     ) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[Notification]]:
-        """Changes at and beneath `prefix` while the context is open. A reader that lags gets one LOST."""
+        """Changes at and beneath `prefix` while the context is open. A reader that lags gets one
+        LOST.
+        """
 
     def session_events(
         self,
