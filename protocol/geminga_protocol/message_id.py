@@ -89,15 +89,13 @@ class MessageId:
         return data
 
     def _place(self) -> bytes:
-        """Unset values are left out; the ack set is never part of it, as in the Java client."""
+        """The Java client leaves out unset values but the batch size, and always the ack set."""
         data = b"\x08" + varint(self.ledger_id) + b"\x10" + varint(self.entry_id)
         if self.partition >= 0:
             data += b"\x18" + varint(self.partition)
         if self.batch_index != -1:
             data += b"\x20" + varint(self.batch_index)
-            if self.batch_size > 0:
-                data += b"\x30" + varint(self.batch_size)
-        return data
+        return data + b"\x30" + varint(self.batch_size)
 
     @classmethod
     def deserialize(cls, data: bytes) -> MessageId:

@@ -27,7 +27,8 @@ _ENTITY = re.compile(r"[-=:.A-Za-z0-9_]+", re.ASCII)
 _PARTITION = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 _TO_ESCAPE = re.compile(r"[^A-Za-z0-9.\-*_]")
 _ESCAPED = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
-_BLANK = " \t\n\r\x0b\x0c\x1c\x1d\x1e\x1f"
+# What java.lang.Character calls white space: no-break spaces are none.
+_BLANK = re.compile("[\t-\r\x1c-\x20\u1680\u2000-\u2006\u2008-\u200a\u2028\u2029\u205f\u3000]*")
 _INT_MAX = (1 << 31) - 1
 
 
@@ -116,10 +117,10 @@ class TopicName:
         return _parse(self._full[: self._full.rindex(PARTITION_SUFFIX)])
 
     def partition(self, index: int) -> TopicName:
-        """Partition `index`. A name that already holds a partition suffix answers itself
+        """Partition `index`; a name that ends as that partition's answers itself
         (TopicName.getPartition).
         """
-        if index < 0 or PARTITION_SUFFIX in self._full:
+        if index < 0 or index == self.partition_index:
             return self
         return _parse(f"{self._full}{PARTITION_SUFFIX}{index}")
 
@@ -159,6 +160,7 @@ def _parse(name: str) -> TopicName:
             rest = f"public/default/{parts[0]}"
         else:
             raise _invalid(f"{name!r} is neither <tenant>/<namespace>/<topic> nor <topic>")
+    domain = domain.lower()
     if domain not in (PERSISTENT, NON_PERSISTENT):
         raise _invalid(f"{name!r}: {domain!r} is no topic domain")
     pieces = rest.split("/", 3)
@@ -172,7 +174,7 @@ def _parse(name: str) -> TopicName:
     for part in (tenant, namespace) if cluster is None else (tenant, cluster, namespace):
         if not _ENTITY.fullmatch(part):
             raise _invalid(f"{name!r}: {part!r} is no name of a tenant, cluster or namespace")
-    if not local.strip():
+    if _BLANK.fullmatch(local):
         raise _invalid(f"{name!r} has a blank local name")
     return TopicName(domain, tenant, cluster, namespace, local)
 
