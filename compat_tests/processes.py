@@ -142,6 +142,27 @@ def geminga_command() -> list[str]:
     return [str(beside)] if beside.exists() else [sys.executable, "-m", "geminga.cli"]
 
 
+def standalone_command(
+    data_dir: Path,
+    *,
+    options: Sequence[str] = (),
+    broker_port: int = 0,
+    web_port: int = 0,
+    settings: Mapping[str, str] | None = None,
+) -> list[str]:
+    """Command line of ``geminga standalone``; ``settings`` (keys of Apache's ``broker.conf``) are
+    written to a file beside the data directory.
+    """
+    command = [*geminga_command(), "standalone", "--data-dir", str(data_dir)]
+    command += ["--host", "127.0.0.1"]
+    command += ["--broker-port", str(broker_port), "--web-port", str(web_port), *options]
+    if settings:
+        config = data_dir.parent / f"{data_dir.name}.conf"
+        config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        command += ["--config", str(config)]
+    return command
+
+
 def start_geminga(
     data_dir: Path,
     *,
@@ -150,22 +171,20 @@ def start_geminga(
     web_port: int = 0,
     timeout_s: float = 20.0,
     settings: Mapping[str, str] | None = None,
-    log_dir: Path | None = None,
 ) -> ServerProcess:
     """Start ``geminga standalone`` on a data directory and wait for its ready line.
 
-    ``settings`` are keys of Apache's ``broker.conf``. Raises StartError.
+    Its output goes to ``data_dir.log`` beside the directory. Raises StartError.
     """
-    log_dir = log_dir or data_dir.parent
-    log_path = log_dir / f"{data_dir.name}.log"
+    log_path = data_dir.parent / f"{data_dir.name}.log"
     offset = log_path.stat().st_size if log_path.exists() else 0
-    command = [*geminga_command(), "standalone", "--data-dir", str(data_dir)]
-    command += ["--host", "127.0.0.1"]
-    command += ["--broker-port", str(broker_port), "--web-port", str(web_port), *options]
-    if settings:
-        config = log_dir / f"{data_dir.name}.conf"
-        config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        command += ["--config", str(config)]
+    command = standalone_command(
+        data_dir,
+        options=options,
+        broker_port=broker_port,
+        web_port=web_port,
+        settings=settings,
+    )
     process = spawn(command, log_path=log_path)
     found: list[re.Match[str]] = []
 

@@ -27,7 +27,7 @@ import org.apache.pulsar.client.api.SubscriptionType;
  *
  * <ul>
  *   <li>produce: send for warmup-s and then measure for duration-s (or until count messages are
- *       acknowledged); with --subscriptions N, N consumers of the same topic beside.
+ *       acknowledged and consumed); with --subscriptions N, N consumers of the same topic beside.
  *   <li>consume: a new subscription reads count messages from the earliest one.
  *   <li>topics: count topics with one subscription each are created, in-flight at a time.
  * </ul>
@@ -46,6 +46,7 @@ public final class Load {
     private final Recorder publishMicros = new Recorder(TimeUnit.MINUTES.toMicros(2), 3);
     private final Recorder endToEndMillis = new Recorder(TimeUnit.MINUTES.toMillis(10), 3);
     private volatile String firstError = "";
+    private long ackEvery = -1;
 
     public static void main(String[] arguments) throws Exception {
         Load load = new Load();
@@ -79,6 +80,10 @@ public final class Load {
         for (int i = 0; i < subscriptions; i++) {
             consumers.add(subscribe(client, topic, "load-" + i, false));
         }
+        if (number("keep", 0) != 0) {
+            // A subscription that reads nothing keeps the backlog from being trimmed.
+            subscribe(client, topic, "keep", true).close();
+        }
         boolean batching = number("batching", 1) != 0;
         Producer<byte[]> producer =
                 client.newProducer()
@@ -102,8 +107,9 @@ public final class Load {
         measuring.set(true);
         long count = number("count", 0);
         if (count > 0) {
-            while (acknowledged.get() < count && firstError.isEmpty()) {
-                Thread.sleep(5);
+            long all = count * subscriptions;
+            while ((acknowledged.get() < count || received.get() < all) && firstError.isEmpty()) {
+                Thread.sleep(2);
             }
         } else {
             sleepSeconds(decimal("duration-s", 10));
@@ -178,13 +184,26 @@ public final class Load {
     }
 
     private void onMessage(Consumer<byte[]> consumer, Message<byte[]> message) {
-        received.incrementAndGet();
+        long number = received.incrementAndGet();
         receivedBytes.addAndGet(message.size());
         if (measuring.get()) {
             long delay = System.currentTimeMillis() - message.getPublishTime();
             endToEndMillis.recordValue(Math.max(0, Math.min(delay, 599_000)));
         }
-        consumer.acknowledgeAsync(message);
+        long ackEvery = ackEvery();
+        if (ackEvery <= 1) {
+            consumer.acknowledgeAsync(message);
+        } else if (number % ackEvery == 0) {
+            consumer.acknowledgeCumulativeAsync(message);
+        }
+    }
+
+    /** 1: each message by itself; more: cumulatively, that often (one consumer only). */
+    private long ackEvery() {
+        if (ackEvery < 0) {
+            ackEvery = number("ack-every", 1);
+        }
+        return ackEvery;
     }
 
     private void consume(PulsarClient client) throws Exception {

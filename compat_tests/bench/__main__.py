@@ -1,0 +1,81 @@
+"""``make bench``: Geminga and Apache Pulsar under the same loads, one after the other."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from compat_tests.apache.jars import PeerMissing, jars
+from compat_tests.bench import profile, report
+from compat_tests.bench.model import APACHE, GEMINGA, Outcome
+from compat_tests.bench.rows import ROWS
+from compat_tests.bench.side import Side
+from compat_tests.processes import ROOT
+
+
+def main() -> int:
+    """Run the rows that were asked for; 1 when one failed to run, 0 otherwise."""
+    options = _options()
+    rows = [row for row in ROWS if not options.only or row.name in options.only]
+    kinds = [kind for kind in (GEMINGA, APACHE) if options.side in (None, kind)]
+    try:
+        jars()
+    except PeerMissing as reason:
+        sys.exit(f"The load programs need Apache's Java client: {reason}")
+    outcomes = [Outcome(row) for row in rows]
+    profiles: list[profile.Profile] = []
+    work_dir = Path(tempfile.mkdtemp(prefix="bench-", dir=options.work_dir))
+    try:
+        for kind in kinds:
+            _measure(Side(kind, work_dir, quick=options.quick), outcomes)
+        if GEMINGA in kinds and not options.no_profile:
+            profiles = profile.profiles(Side(GEMINGA, work_dir, quick=options.quick))
+    finally:
+        shutil.rmtree(work_dir, ignore_errors=True)
+    report.show(outcomes, kinds)
+    whole = not (options.only or options.quick or options.side or options.no_profile)
+    target = options.write or (ROOT / "docs" / "BENCHMARKS.md" if whole else None)
+    if target:
+        report.write(target, outcomes, profiles)
+        print(f"written to {target}")
+    return 1 if any(outcome.failures for outcome in outcomes) else 0
+
+
+def _measure(side: Side, outcomes: Sequence[Outcome]) -> None:
+    try:
+        for outcome in outcomes:
+            if outcome.row.geminga_only and side.kind != GEMINGA:
+                continue
+            print(f"{side.kind}: {outcome.row.title} ...", file=sys.stderr, flush=True)
+            try:
+                outcome.figures[side.kind] = outcome.row.run(side)
+            except Exception as error:
+                traceback.print_exc()
+                outcome.failures[side.kind] = f"{type(error).__name__}: {error}"
+                side.stop()
+    finally:
+        side.stop()
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m compat_tests.bench", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="short loads: shows that all works")
+    parser.add_argument(
+        "--only", action="append", choices=[row.name for row in ROWS], help="this row; repeatable"
+    )
+    sides = parser.add_mutually_exclusive_group()
+    for kind in (GEMINGA, APACHE):
+        sides.add_argument(f"--{kind}-only", dest="side", action="store_const", const=kind)
+    parser.add_argument("--no-profile", action="store_true", help="leave the profiles out")
+    parser.add_argument("--write", type=Path, help="write the table here (Markdown)")
+    parser.add_argument("--work-dir", type=Path, help="where servers keep their data meanwhile")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

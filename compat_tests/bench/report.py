@@ -1,0 +1,148 @@
+"""The table on the screen and in ``docs/BENCHMARKS.md``."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from compat_tests.apache.jars import PULSAR_VERSION
+from compat_tests.bench.model import APACHE, GEMINGA, Measure, Outcome
+from compat_tests.bench.profile import Profile
+
+NOTES_MARK = "<!-- What stands below this line is kept by make bench. -->"
+_HEADINGS = ("work", "unit", "Geminga", "Apache", "ratio", "target", "held")
+
+
+def show(outcomes: Sequence[Outcome], kinds: Sequence[str]) -> None:
+    """Print the table."""
+    table = Table(*_HEADINGS)
+    for cells in _lines(outcomes):
+        table.add_row(*cells)
+    console = Console(width=None if os.isatty(1) else 140)
+    console.print(table)
+    for outcome in outcomes:
+        for kind in kinds:
+            if kind in outcome.failures:
+                console.print(f"{outcome.row.name} on {kind}: {outcome.failures[kind]}")
+
+
+def write(path: Path, outcomes: Sequence[Outcome], profiles: Sequence[Profile]) -> None:
+    """Write the table and the profiles; hand-written notes at the end of the file are kept."""
+    notes = ""
+    if path.exists() and NOTES_MARK in path.read_text():
+        notes = path.read_text().partition(NOTES_MARK)[2]
+    path.write_text("\n".join(_document(outcomes, profiles)) + "\n" + NOTES_MARK + (notes or "\n"))
+
+
+def _document(outcomes: Sequence[Outcome], profiles: Sequence[Profile]) -> Iterator[str]:
+    yield "# Benchmarks\n"
+    yield (
+        "Written by `make bench`, which runs both servers one after the other on one machine, "
+        "with the same load programs beside them on the same cores. Both write through to the "
+        "disk before they acknowledge. Latency runs from the client's call to its callback. "
+        "Ratios are Geminga's figure over Apache's.\n"
+    )
+    yield from _machine()
+    yield "| " + " | ".join(_HEADINGS) + " |"
+    yield "|---|---|--:|--:|--:|---|---|"
+    for cells in _lines(outcomes):
+        yield "| " + " | ".join(cells) + " |"
+    for outcome in outcomes:
+        for kind, failure in outcome.failures.items():
+            yield f"\n{outcome.row.title} did not run on {kind}: {failure.splitlines()[0]}"
+    missed = list(_missed(outcomes))
+    yield "\n## Missed targets\n"
+    yield "\n".join(missed) if missed else "None."
+    if profiles:
+        yield "\n## Where the time goes\n"
+        yield "Shares of py-spy's samples of all busy threads of the server."
+    for profile in profiles:
+        yield from _profile(profile)
+    yield ""
+
+
+def _lines(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, ...]]:
+    for outcome in outcomes:
+        for measure in outcome.row.measures:
+            ours, theirs = (outcome.figure(kind, measure.key) for kind in (GEMINGA, APACHE))
+            held = measure.held(ours, theirs)
+            yield (
+                measure.title,
+                measure.unit,
+                _number(ours),
+                _number(theirs),
+                f"{ours / theirs:.2f}×" if ours is not None and theirs else "",
+                measure.target(),
+                "" if held is None else "yes" if held else "NO",
+            )
+
+
+def _missed(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    for outcome in outcomes:
+        for measure in outcome.row.measures:
+            ours, theirs = (outcome.figure(kind, measure.key) for kind in (GEMINGA, APACHE))
+            if measure.held(ours, theirs) is False and ours is not None:
+                yield f"- {measure.title}: {_miss(measure, ours, theirs)}"
+
+
+def _miss(measure: Measure, ours: float, theirs: float | None) -> str:
+    text = f"{_number(ours)} {measure.unit}"
+    if theirs and (measure.ratio_min or measure.ratio_max):
+        text += f", {ours / theirs:.2f}× Apache's"
+    return f"{text}; target {measure.target()}"
+
+
+def _profile(profile: Profile) -> Iterator[str]:
+    yield f"\n### {profile.title} ({profile.samples} samples)\n"
+    yield "| in itself | share | with what it called | share |"
+    yield "|---|--:|---|--:|"
+    for (own, own_share), (within, within_share) in zip(
+        profile.own.items(), profile.within.items(), strict=False
+    ):
+        yield f"| `{own}` | {own_share:.1%} | `{within}` | {within_share:.1%} |"
+
+
+def _machine() -> Iterator[str]:
+    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
+    model = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.machine(),
+    )
+    yield f"- {time.strftime('%Y-%m-%d')}, {os.cpu_count()} cores of {model}"
+    yield f"- Python {platform.python_version()}, {java.stderr.splitlines()[0]}"
+    yield f"- Apache Pulsar {PULSAR_VERSION} standalone, `-Xms64m -Xmx1g -XX:+UseSerialGC`"
+    yield f"- one fdatasync of 4 KiB takes {_fdatasync_ms():.2f} ms (median)\n"
+
+
+def _fdatasync_ms() -> float:
+    """Median time of writing 4 KiB in place and syncing: the floor of any single publish."""
+    times = []
+    with tempfile.NamedTemporaryFile(dir=Path.cwd()) as file:
+        file.write(bytes(1 << 20))
+        os.fsync(file.fileno())
+        for number in range(50):
+            began = time.perf_counter()
+            os.pwrite(file.fileno(), b"x" * 4096, number * 4096)
+            os.fdatasync(file.fileno())
+            times.append(time.perf_counter() - began)
+    return sorted(times)[len(times) // 2] * 1000
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    if abs(value) >= 1000:
+        return f"{value:,.0f}".replace(",", " ")
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
