@@ -1,0 +1,149 @@
+"""serve and connect."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from functools import partial
+
+import pytest
+import trio
+import trio.testing
+
+from geminga_runtime.connect import connect
+from geminga_runtime.errors import BindFailed, ConnectFailed, ConnectionLost
+from geminga_runtime.server import Bound, serve
+from geminga_runtime.stream import FramedStream
+
+HOST = "127.0.0.1"
+
+
+async def echo(stream: FramedStream) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(stream.run_writer)
+        while data := await stream.receive():
+            stream.write(data)
+        await stream.flush()
+        stream.abort()
+
+
+async def start(nursery: trio.Nursery, handler: object, **options: object) -> Bound:
+    bound: list[Bound] = await nursery.start(partial(serve, handler, host=HOST, port=0, **options))
+    assert bound[0].port > 0
+    return bound[0]
+
+
+async def ask(bound: Bound, text: bytes) -> bytes:
+    stream = await connect(*bound)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(stream.run_writer)
+        stream.write(text)
+        answer = await stream.receive()
+        await stream.aclose()
+    return answer
+
+
+async def test_echo(nursery: trio.Nursery) -> None:
+    bound = await start(nursery, echo)
+    assert await ask(bound, b"hello") == b"hello"
+    assert await ask(bound, b"again") == b"again"
+
+
+async def test_failing_handler_ends_its_connection_only(
+    nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def handler(stream: FramedStream) -> None:
+        if await stream.receive() == b"bad":
+            raise ValueError("a defect")
+        await echo(stream)
+
+    bound = await start(nursery, handler)
+    assert await ask(bound, b"bad") == b""
+    assert "failed" in caplog.text
+    assert "a defect" in caplog.text
+
+
+async def test_lost_connection_is_no_error(
+    nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
+) -> None:
+    ended = trio.Event()
+
+    async def handler(stream: FramedStream) -> None:
+        try:
+            async with trio.open_nursery():
+                raise ConnectionLost("gone")
+        finally:
+            ended.set()
+
+    caplog.set_level(logging.WARNING)
+    bound = await start(nursery, handler)
+    assert await ask(bound, b"") == b""
+    await ended.wait()
+    assert caplog.text == ""
+
+
+async def test_connections_max(nursery: trio.Nursery, caplog: pytest.LogCaptureFixture) -> None:
+    bound = await start(nursery, echo, connections_max=1)
+    first = await connect(*bound)
+    second = await connect(*bound)
+    assert await second.receive() == b""
+    assert "refusing connections: 1 are open" in caplog.text
+    await first.aclose()
+    await trio.testing.wait_all_tasks_blocked()
+    assert await ask(bound, b"free again") == b"free again"
+    await second.aclose()
+
+
+async def test_port_taken() -> None:
+    with socket.create_server((HOST, 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(BindFailed, match=f"can't listen on {HOST}:{port}: Address already"):
+            await serve(echo, host=HOST, port=port)
+
+
+@pytest.mark.parametrize(("handler_s", "expected_s"), [(3.0, 3.0), (60.0, 10.0)])
+async def test_drain(
+    autojump_clock: trio.testing.MockClock, handler_s: float, expected_s: float
+) -> None:
+    ended_at: list[float] = []
+    started = trio.Event()
+
+    async def handler(stream: FramedStream) -> None:
+        started.set()
+        try:
+            await trio.sleep(handler_s)
+        finally:
+            ended_at.append(trio.current_time())
+
+    async with trio.open_nursery() as nursery:
+        bound = await start(nursery, handler, drain_s=10.0)
+        stream = await trio.open_tcp_stream(*bound)
+        async with stream:
+            await started.wait()
+            nursery.cancel_scope.cancel()
+            stopped = trio.current_time()
+            with trio.CancelScope(shield=True):
+                await trio.testing.wait_all_tasks_blocked(0.001)
+                with pytest.raises(OSError, match="connect"):
+                    await trio.open_tcp_stream(*bound)
+    assert ended_at
+    assert ended_at[0] - stopped == pytest.approx(expected_s, abs=0.5)
+
+
+async def test_connect_refused() -> None:
+    with socket.socket() as free:
+        free.bind((HOST, 0))
+        port = free.getsockname()[1]
+        with pytest.raises(ConnectFailed, match=f"{HOST}:{port}: .*refused"):
+            await connect(HOST, port)
+
+
+async def test_connect_deadline(monkeypatch: pytest.MonkeyPatch, autojump_clock: object) -> None:
+    async def never(host: str, port: int) -> trio.SocketStream:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    monkeypatch.setattr(trio, "open_tcp_stream", never)
+    with pytest.raises(ConnectFailed, match=r"\[::1\]:1: no connection before the deadline"):
+        await connect("::1", 1, deadline=trio.current_time() + 3)
+    assert trio.current_time() >= 3

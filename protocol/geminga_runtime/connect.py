@@ -1,0 +1,45 @@
+"""Opening connections."""
+
+from __future__ import annotations
+
+import math
+
+import trio
+
+from geminga_runtime.errors import ConnectFailed
+from geminga_runtime.stream import WRITE_HIGH_BYTES, FramedStream
+
+
+async def connect(
+    host: str,
+    port: int,
+    *,
+    deadline: float = math.inf,
+    write_high_bytes: int = WRITE_HIGH_BYTES,
+) -> FramedStream:
+    """A stream to `host:port`; of several addresses the first to answer wins (RFC 8305).
+
+    `deadline` is a time of Trio's clock. Raises ConnectFailed. The caller starts `run_writer` and
+    closes.
+    """
+    name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    try:
+        with trio.fail_at(deadline):
+            stream = await trio.open_tcp_stream(host, port)
+    except trio.TooSlowError as error:
+        raise ConnectFailed(f"{name}: no connection before the deadline") from error
+    except OSError as error:
+        raise ConnectFailed(f"{name}: {_reason(error)}") from error
+    return FramedStream(stream, name=name, write_high_bytes=write_high_bytes)
+
+
+def _reason(error: BaseException) -> str:
+    """The first real cause: Trio raises one error, or a group beneath it when several were
+    tried.
+    """
+    while error.__cause__ is not None:
+        error = error.__cause__
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    text = error.strerror if isinstance(error, OSError) else str(error)
+    return text or str(error) or type(error).__name__

@@ -1,0 +1,32 @@
+"""Errors of the runtime; foreign exceptions of sockets and Trio become these at the boundary.
+
+ConnectionError
+  ConnectionLost      a connection that stood is gone
+  ConnectFailed       none could be made
+OSError
+  BindFailed          the server's address can't be taken
+RequestTimeout        (TimeoutError) no answer in time
+TooManyRequests       a bounded table is full
+"""
+
+from __future__ import annotations
+
+
+class ConnectionLost(ConnectionError):
+    """The connection broke, or was closed on our side, while somebody wanted to use it."""
+
+
+class ConnectFailed(ConnectionError):
+    """No connection could be made: refused, unknown host, or the deadline passed."""
+
+
+class BindFailed(OSError):
+    """The address to serve at is taken, not ours, or not allowed; the message names it."""
+
+
+class RequestTimeout(TimeoutError):
+    """The peer did not answer a request in time; nothing is known of its effect."""
+
+
+class TooManyRequests(Exception):
+    """A table of pending requests is at its bound."""

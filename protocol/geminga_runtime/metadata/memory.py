@@ -1,0 +1,186 @@
+"""A metadata store in memory, for tests and `--in-memory` (spec CL-01). Several sessions share
+a tree.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+
+import trio
+
+from geminga_runtime.metadata.api import (
+    ANY_VERSION,
+    Node,
+    Notification,
+    SessionEvent,
+    SessionExpired,
+    Stat,
+    StoreUnavailable,
+)
+from geminga_runtime.metadata.paths import check_path, split_path
+from geminga_runtime.metadata.tree import PERSISTENT, Put, Row, apply_delete, apply_put, check_put
+from geminga_runtime.metadata.watches import WatchHub
+
+
+def wall_clock_ms() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+class _MemoryRows:
+    """Rows of `tree` in dicts; the children of each node are kept as a dict of names."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, Row] = {"/": Row(b"", 0, 0, 0)}
+        self._children: dict[str, dict[str, None]] = {}
+        self.hubs: list[WatchHub] = []
+        self.sessions = 0
+
+    def read(self, path: str) -> Row | None:
+        return self._rows.get(path)
+
+    def insert(self, path: str, row: Row) -> None:
+        parent, name = split_path(path)
+        self._rows[path] = row
+        self._children.setdefault(parent, {})[name] = None
+
+    def update(self, path: str, row: Row) -> None:
+        self._rows[path] = row
+
+    def remove(self, path: str) -> None:
+        parent, name = split_path(path)
+        del self._rows[path]
+        names = self._children[parent]
+        del names[name]
+        if not names:
+            del self._children[parent]
+
+    def has_children(self, path: str) -> bool:
+        return path in self._children
+
+    def children(self, path: str) -> list[str]:
+        return sorted(self._children.get(path, ()))
+
+    def owned_by(self, session: int) -> list[str]:
+        return [path for path, row in self._rows.items() if row.owner == session]
+
+    def publish(self, notifications: Sequence[Notification]) -> None:
+        for hub in self.hubs:
+            hub.publish(notifications)
+
+
+class MemoryMetadataStore:
+    """One session on a tree in memory. Implements MetadataStore."""
+
+    def __init__(self, *, clock_ms: Callable[[], int] = wall_clock_ms) -> None:
+        self._clock_ms = clock_ms
+        self._join(_MemoryRows())
+
+    def _join(self, rows: _MemoryRows) -> None:
+        self._rows = rows
+        self._hub = WatchHub()
+        self._closed = False
+        self._available = True
+        rows.hubs.append(self._hub)
+        self._renew()
+
+    def _renew(self) -> None:
+        self._rows.sessions += 1
+        self._session = PERSISTENT + self._rows.sessions
+
+    def another_session(self) -> MemoryMetadataStore:
+        """A further session on the same tree, as another process would have."""
+        other = MemoryMetadataStore(clock_ms=self._clock_ms)
+        other._join(self._rows)
+        return other
+
+    def set_available(self, available: bool) -> None:
+        """Lose (or get back) the connection: meanwhile all calls raise StoreUnavailable."""
+        if available != self._available:
+            self._available = available
+            kind = SessionEvent.RECONNECTED if available else SessionEvent.CONNECTION_LOST
+            self._hub.publish_session(kind)
+
+    def expire_session(self) -> None:
+        """Lose the session, and its ephemeral nodes with it, and get a new one."""
+        self._hub.publish_session(SessionEvent.SESSION_LOST)
+        self._drop_ephemerals()
+        self._renew()
+        self._hub.publish_session(SessionEvent.SESSION_RENEWED)
+
+    def _drop_ephemerals(self) -> None:
+        for path in self._rows.owned_by(self._session):
+            self._rows.publish(apply_delete(self._rows, path, ANY_VERSION))
+
+    async def _enter(self) -> None:
+        await trio.lowlevel.checkpoint()
+        if self._closed:
+            raise SessionExpired("the store is closed")
+        if not self._available:
+            raise StoreUnavailable("the store is set unavailable")
+
+    async def get(self, path: str) -> Node | None:
+        """MetadataStore.get."""
+        check_path(path)
+        await self._enter()
+        row = self._rows.read(path)
+        return None if row is None else Node(row.value, row.stat(self._session))
+
+    async def put(
+        self,
+        path: str,
+        value: bytes,
+        expected_version: int | None = ANY_VERSION,
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+    ) -> tuple[str, Stat]:
+        """MetadataStore.put."""
+        owner = self._session if ephemeral else PERSISTENT
+        request = Put(path, bytes(value), expected_version, owner, sequential)
+        check_put(request)
+        await self._enter()
+        made, row, heard = apply_put(self._rows, request, self._clock_ms())
+        self._rows.publish(heard)
+        return made, row.stat(self._session)
+
+    async def delete(self, path: str, expected_version: int | None = ANY_VERSION) -> None:
+        """MetadataStore.delete."""
+        check_path(path)
+        await self._enter()
+        self._rows.publish(apply_delete(self._rows, path, expected_version))
+
+    async def exists(self, path: str) -> bool:
+        """MetadataStore.exists."""
+        check_path(path)
+        await self._enter()
+        return self._rows.read(path) is not None
+
+    async def children(self, path: str) -> Sequence[str]:
+        """MetadataStore.children."""
+        check_path(path)
+        await self._enter()
+        return self._rows.children(path)
+
+    def watch(
+        self, prefix: str, *, events_max: int = 1024
+    ) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[Notification]]:
+        """MetadataStore.watch."""
+        return self._hub.watch(prefix, events_max)
+
+    def session_events(
+        self,
+    ) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[SessionEvent]]:
+        """MetadataStore.session_events."""
+        return self._hub.session_events()
+
+    async def aclose(self) -> None:
+        """MetadataStore.aclose."""
+        if not self._closed:
+            self._closed = True
+            self._rows.hubs.remove(self._hub)
+            self._drop_ephemerals()
+            self._hub.close()
+        await trio.lowlevel.checkpoint()

@@ -1,0 +1,28 @@
+"""Paths of metadata nodes."""
+
+from __future__ import annotations
+
+
+def check_path(path: str) -> str:
+    """`path` itself if it is one; raises ValueError if not absolute, or with empty parts."""
+    if path != "/" and (not path.startswith("/") or path.endswith("/") or "//" in path):
+        raise ValueError(f"not a metadata path: {path!r}")
+    return path
+
+
+def split_path(path: str) -> tuple[str, str]:
+    """Parent and name: "/a/b" is ("/a", "b"), "/a" is ("/", "a"), the root is ("", "")."""
+    if path == "/":
+        return "", ""
+    parent, _, name = path.rpartition("/")
+    return parent or "/", name
+
+
+def parent_path(path: str) -> str:
+    """The parent of a path other than the root."""
+    return path[: path.rindex("/")] or "/"
+
+
+def join_path(parent: str, name: str) -> str:
+    """The path of a child."""
+    return f"/{name}" if parent == "/" else f"{parent}/{name}"

@@ -1,0 +1,187 @@
+"""The file of the SQLite store: its lock, its version, its table.
+
+One table, clustered by (parent, name), so that a listing is one range and a node one look-up.
+`application_id` and `user_version` say whose file it is and of which version.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from pathlib import Path
+
+from geminga_runtime.metadata.api import MetadataError
+from geminga_runtime.metadata.paths import split_path
+from geminga_runtime.metadata.tree import Row
+
+APPLICATION_ID = 0x47454D49
+"""ASCII "GEMI"."""
+
+FORMAT_VERSION = 1
+READER_CACHE_KIB = 1024
+BUSY_TIMEOUT_S = 5.0
+
+_SCHEMA = (
+    """
+    CREATE TABLE nodes (
+        parent TEXT NOT NULL, name TEXT NOT NULL, value BLOB NOT NULL,
+        version INTEGER NOT NULL, ctime_ms INTEGER NOT NULL, mtime_ms INTEGER NOT NULL,
+        owner INTEGER NOT NULL, sequence INTEGER NOT NULL,
+        PRIMARY KEY (parent, name)
+    ) WITHOUT ROWID
+    """,
+    "CREATE INDEX ephemeral ON nodes (owner) WHERE owner != 0",
+    "INSERT INTO nodes VALUES ('', '', x'', 0, 0, 0, 0, 0)",
+    f"PRAGMA application_id = {APPLICATION_ID}",
+    f"PRAGMA user_version = {FORMAT_VERSION}",
+)
+
+
+class StoreOpenError(MetadataError):
+    """The store's file can't be used; the message is one sentence for the operator."""
+
+
+class FileLock:
+    """Held by the process that has the store open for writing; gone with the process however
+    it ends.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Take it. Raises StoreOpenError if another process (or store of this one) has it."""
+        self._file = -1
+        try:
+            self._file = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self.release()
+            raise StoreOpenError(f"{path} is in use by another process") from error
+        except OSError as error:
+            self.release()
+            raise StoreOpenError(f"{path} can't be used: {error.strerror}") from error
+
+    def release(self) -> None:
+        """Let go; idempotent."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+class SqliteRows:
+    """Rows of `tree` over a connection; used only in that connection's thread of the moment."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._execute = connection.execute
+
+    def read(self, path: str) -> Row | None:
+        """Rows.read."""
+        # fetchall ends the statement: an open one would hold on to an old snapshot of the file.
+        found = self._execute(
+            "SELECT value, version, ctime_ms, mtime_ms, owner, sequence FROM nodes"
+            " WHERE parent = ? AND name = ?",
+            split_path(path),
+        ).fetchall()
+        return Row._make(found[0]) if found else None
+
+    def insert(self, path: str, row: Row) -> None:
+        """Rows.insert."""
+        self._execute("INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?, ?, ?)", split_path(path) + row)
+
+    def update(self, path: str, row: Row) -> None:
+        """Rows.update."""
+        self._execute(
+            "UPDATE nodes SET value = ?, version = ?, mtime_ms = ?, sequence = ?"
+            " WHERE parent = ? AND name = ?",
+            (row.value, row.version, row.mtime_ms, row.sequence, *split_path(path)),
+        )
+
+    def remove(self, path: str) -> None:
+        """Rows.remove."""
+        self._execute("DELETE FROM nodes WHERE parent = ? AND name = ?", split_path(path))
+
+    def has_children(self, path: str) -> bool:
+        """Rows.has_children."""
+        found = self._execute("SELECT 1 FROM nodes WHERE parent = ? LIMIT 1", (path,)).fetchall()
+        return bool(found)
+
+    def children(self, path: str) -> list[str]:
+        """Names of the direct children, sorted."""
+        found = self._execute("SELECT name FROM nodes WHERE parent = ? ORDER BY name", (path,))
+        return [name for (name,) in found.fetchall()]
+
+
+def open_writer(path: Path) -> sqlite3.Connection:
+    """The one writing connection: makes the table in a new file, drops what died with its session.
+
+    Raises StoreOpenError.
+    """
+    try:
+        connection = _connect(f"{path.absolute().as_uri()}?mode=rwc")
+    except sqlite3.Error as error:
+        raise StoreOpenError(f"{path} can't be opened: {error}") from error
+    try:
+        connection.execute("PRAGMA journal_mode = WAL").fetchall()
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("BEGIN IMMEDIATE")
+        if _is_empty(connection):
+            for statement in _SCHEMA:
+                connection.execute(statement)
+        _check_version(path, connection)
+        connection.execute("DELETE FROM nodes WHERE owner != 0")
+        connection.execute("COMMIT")
+        _sync_directory(path)
+    except sqlite3.Error as error:
+        connection.close()
+        raise StoreOpenError(f"{path} can't be opened: {error}") from error
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_reader(path: Path) -> sqlite3.Connection:
+    """A connection that only reads, beside whoever writes. Raises StoreOpenError."""
+    if not path.is_file():
+        raise StoreOpenError(f"{path} is not there")
+    try:
+        connection = _connect(f"{path.absolute().as_uri()}?mode=ro")
+        try:
+            connection.execute(f"PRAGMA cache_size = -{READER_CACHE_KIB}")
+            _check_version(path, connection)
+        except BaseException:
+            connection.close()
+            raise
+    except sqlite3.Error as error:
+        raise StoreOpenError(f"{path} can't be read: {error}") from error
+    return connection
+
+
+def _connect(uri: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        uri, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_TIMEOUT_S
+    )
+
+
+def _is_empty(connection: sqlite3.Connection) -> bool:
+    tables = connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
+    return not tables and not connection.execute("PRAGMA user_version").fetchall()[0][0]
+
+
+def _check_version(path: Path, connection: sqlite3.Connection) -> None:
+    (application_id,) = connection.execute("PRAGMA application_id").fetchall()[0]
+    (version,) = connection.execute("PRAGMA user_version").fetchall()[0]
+    if application_id != APPLICATION_ID:
+        raise StoreOpenError(f"{path} is not a Geminga metadata store")
+    if version != FORMAT_VERSION:
+        raise StoreOpenError(
+            f"{path} is of format version {version}, this Geminga reads version {FORMAT_VERSION}"
+        )
+
+
+def _sync_directory(path: Path) -> None:
+    """A new file is there after a power cut only once its directory is on disk."""
+    directory = os.open(path.absolute().parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

@@ -1,0 +1,147 @@
+"""The thread that writes: group commit of whatever waits."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+from typing import TypeVar
+
+import trio
+
+from geminga_runtime.metadata.api import (
+    MetadataError,
+    Notification,
+    SessionExpired,
+    StoreUnavailable,
+)
+from geminga_runtime.metadata.sqlite_file import SqliteRows
+from geminga_runtime.waiters import Promise
+
+T = TypeVar("T")
+
+Operation = Callable[[SqliteRows, int], tuple[T, list[Notification]]]
+
+WAITING_MAX = 4096
+"""Requests in the thread's queue; more wait in their own tasks."""
+
+GROUP_MAX = 512
+"""Requests a transaction: bounds how long the first of them waits for the last."""
+
+
+class _Request:
+    __slots__ = ("error", "heard", "operation", "promise", "value")
+
+    def __init__(self, operation: Operation[object]) -> None:
+        self.operation = operation
+        self.promise: Promise[object] = Promise()
+        self.value: object = None
+        self.error: Exception | None = None
+        self.heard: Sequence[Notification] = ()
+
+
+class SqliteWriter:
+    """Owns the writing connection and its thread. All methods are for the loop's thread."""
+
+    def __init__(self, connection: sqlite3.Connection, clock_ms: Callable[[], int]) -> None:
+        self._connection = connection
+        self._clock_ms = clock_ms
+        self._rows = SqliteRows(connection)
+        self._queue: SimpleQueue[_Request | None] = SimpleQueue()
+        self._slots = trio.Semaphore(WAITING_MAX)
+        self._token = trio.lowlevel.current_trio_token()
+        self._closed = False
+        self._publish: Callable[[Sequence[Notification]], None] = lambda _: None
+        self._thread = threading.Thread(
+            target=self._run, name="metadata-sqlite-writer", daemon=True
+        )
+
+    def start(self, publish: Callable[[Sequence[Notification]], None]) -> None:
+        """Begin; `publish` is called in the loop with the changes of each transaction, before
+        the answers.
+        """
+        self._publish = publish
+        self._thread.start()
+
+    async def run(self, operation: Operation[T]) -> T:
+        """The operation's answer once it is on disk.
+
+        Raises what the operation raises, SessionExpired after `aclose`, StoreUnavailable if the
+        disk fails: then nothing of its transaction is done.
+        """
+        async with self._slots:
+            if self._closed:
+                raise SessionExpired("the store is closed")
+            request = _Request(operation)
+            self._queue.put(request)
+            return await request.promise.wait()  # type: ignore[return-value]
+
+    async def aclose(self) -> None:
+        """Do what waits, drop the ephemeral nodes, end the thread."""
+        self._closed = True
+        self._queue.put(None)
+        await trio.to_thread.run_sync(self._thread.join)
+
+    def _run(self) -> None:
+        open_for_more = True
+        while open_for_more:
+            group: list[_Request] = []
+            request = self._queue.get()
+            while request is not None:
+                group.append(request)
+                if len(group) == GROUP_MAX:
+                    break
+                try:
+                    request = self._queue.get_nowait()
+                except Empty:
+                    break
+            open_for_more = request is not None
+            if group:
+                self._commit(group)
+        self._end()
+
+    def _commit(self, group: list[_Request]) -> None:
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            now_ms = self._clock_ms()
+            for request in group:
+                try:
+                    request.value, request.heard = request.operation(self._rows, now_ms)
+                except MetadataError as error:
+                    # Refused before anything was written: the others of the group go on.
+                    request.error = error
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._fail(group, StoreUnavailable(f"the metadata store can't write: {error}"))
+        except Exception as error:  # a defect of ours: told to the callers, the thread lives on
+            self._fail(group, error)
+        try:
+            self._token.run_sync_soon(self._answer, group)
+        except trio.RunFinishedError:  # the loop has died meanwhile: nobody waits
+            pass
+
+    def _fail(self, group: list[_Request], error: Exception) -> None:
+        for request in group:
+            request.heard = ()
+            request.error = error
+        try:
+            self._connection.rollback()
+        except sqlite3.Error:  # SQLite has rolled back by itself
+            pass
+
+    def _answer(self, group: list[_Request]) -> None:
+        for request in group:
+            self._publish(request.heard)
+        for request in group:
+            if request.error is None:
+                request.promise.resolve(request.value)
+            else:
+                request.promise.reject(request.error)
+
+    def _end(self) -> None:
+        try:
+            self._connection.execute("DELETE FROM nodes WHERE owner != 0")
+        except sqlite3.Error:  # they vanish at the next open at the latest
+            pass
+        self._connection.close()

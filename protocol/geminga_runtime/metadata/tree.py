@@ -1,0 +1,160 @@
+"""What put and delete mean, once for all embedded stores: pure decisions over a table of rows.
+
+The rules are ZooKeeper's as Apache's MetadataStore shows them: version 0 at creation and one more
+with each put, parents made on demand, ten-digit sequence numbers that a parent never gives twice,
+no children under ephemeral nodes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from geminga_runtime.metadata.api import (
+    MUST_NOT_EXIST,
+    BadVersion,
+    Change,
+    MetadataError,
+    NoNode,
+    NotEmpty,
+    Notification,
+    Stat,
+)
+from geminga_runtime.metadata.paths import check_path, parent_path
+
+PERSISTENT = 0
+"""The owner of a node that belongs to no session."""
+
+
+class Row(NamedTuple):
+    """One node as a store keeps it; `sequence` is the next number for a sequential child."""
+
+    value: bytes
+    version: int
+    ctime_ms: int
+    mtime_ms: int
+    owner: int = PERSISTENT
+    sequence: int = 0
+
+    def stat(self, session: int) -> Stat:
+        """What the session sees of it."""
+        owned = self.owner == session != PERSISTENT
+        return Stat(self.version, self.ctime_ms, self.mtime_ms, self.owner != PERSISTENT, owned)
+
+
+class Rows(Protocol):
+    """Where the nodes are. The root is always there."""
+
+    def read(self, path: str) -> Row | None:
+        """The row of a node."""
+
+    def insert(self, path: str, row: Row) -> None:
+        """A node that was not there."""
+
+    def update(self, path: str, row: Row) -> None:
+        """A node that is there."""
+
+    def remove(self, path: str) -> None:
+        """A node that is there and has no children."""
+
+    def has_children(self, path: str) -> bool:
+        """Whether a node is beneath."""
+
+
+class Put(NamedTuple):
+    """A put as it was asked for; `owner` is the session of an ephemeral node."""
+
+    path: str
+    value: bytes
+    expected_version: int | None
+    owner: int
+    sequential: bool
+
+
+def check_put(request: Put) -> None:
+    """Raises ValueError for what no store could do."""
+    if request.path == "/":
+        raise ValueError("the root can't be written")
+    if not request.sequential or not request.path.endswith("/"):
+        check_path(request.path)
+    if request.sequential and request.expected_version not in (None, MUST_NOT_EXIST):
+        raise ValueError("a sequential node is always new: no expected version")
+
+
+def apply_put(rows: Rows, request: Put, now_ms: int) -> tuple[str, Row, list[Notification]]:
+    """Do it; answers the path, the new row and what watchers must hear. Raises BadVersion."""
+    if request.sequential:
+        return _put_sequential(rows, request, now_ms)
+    path = request.path
+    row = rows.read(path)
+    _check_version(path, row, request.expected_version)
+    if row is not None:
+        row = row._replace(value=request.value, version=row.version + 1, mtime_ms=now_ms)
+        rows.update(path, row)
+        return path, row, [Notification(Change.MODIFIED, path)]
+    row = Row(request.value, 0, now_ms, now_ms, request.owner)
+    heard = _make_parents(rows, path, now_ms)
+    rows.insert(path, row)
+    heard += _created(path)
+    return path, row, heard
+
+
+def _put_sequential(rows: Rows, request: Put, now_ms: int) -> tuple[str, Row, list[Notification]]:
+    heard = _make_parents(rows, request.path, now_ms)
+    parent = parent_path(request.path)
+    parent_row = rows.read(parent)
+    assert parent_row is not None
+    sequence = parent_row.sequence
+    while True:
+        path = f"{request.path}{sequence:010d}"
+        sequence += 1
+        if rows.read(path) is None:  # somebody may have made a node of that very name
+            break
+    rows.update(parent, parent_row._replace(sequence=sequence))
+    row = Row(request.value, 0, now_ms, now_ms, request.owner)
+    rows.insert(path, row)
+    return path, row, heard + _created(path)
+
+
+def _check_version(path: str, row: Row | None, expected: int | None) -> None:
+    if expected is None:
+        return
+    found = MUST_NOT_EXIST if row is None else row.version
+    if found != expected:
+        raise BadVersion(f"{path}: expected version {expected}, found {found}")
+
+
+def _make_parents(rows: Rows, path: str, now_ms: int) -> list[Notification]:
+    missing: list[str] = []
+    parent = parent_path(path)
+    while (row := rows.read(parent)) is None:
+        missing.append(parent)
+        parent = parent_path(parent)
+    if row.owner != PERSISTENT:
+        raise MetadataError(f"{parent} is ephemeral: it can't have children")
+    heard: list[Notification] = []
+    for made in reversed(missing):
+        rows.insert(made, Row(b"", 0, now_ms, now_ms))
+        heard += _created(made)
+    return heard
+
+
+def _created(path: str) -> list[Notification]:
+    return [
+        Notification(Change.CREATED, path),
+        Notification(Change.CHILDREN, parent_path(path)),
+    ]
+
+
+def apply_delete(rows: Rows, path: str, expected_version: int | None) -> list[Notification]:
+    """Do it; answers what watchers must hear. Raises NoNode, NotEmpty, BadVersion."""
+    row = rows.read(path)
+    if row is None:
+        raise NoNode(path)
+    _check_version(path, row, expected_version)
+    if path == "/" or rows.has_children(path):
+        raise NotEmpty(path)
+    rows.remove(path)
+    return [
+        Notification(Change.DELETED, path),
+        Notification(Change.CHILDREN, parent_path(path)),
+    ]

@@ -1,0 +1,112 @@
+"""Who hears what: the watchers of a store, found by prefix, each with a bounded channel."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+import trio
+
+from geminga_runtime.metadata.api import Change, Notification, SessionEvent
+from geminga_runtime.metadata.paths import check_path, parent_path
+
+SESSION_EVENTS_MAX = 16
+
+
+class _Watcher:
+    """One open watch. The last slot of its channel is kept for LOST."""
+
+    __slots__ = ("_events_max", "_lost", "_send", "prefix")
+
+    def __init__(
+        self, prefix: str, send: trio.MemorySendChannel[Notification], events_max: int
+    ) -> None:
+        self.prefix = prefix
+        self._send = send
+        self._events_max = events_max
+        self._lost = False
+
+    def tell(self, notification: Notification) -> None:
+        try:
+            used = self._send.statistics().current_buffer_used
+            if self._lost and used:
+                # LOST is the last in the channel and still unread: who reads it reads all again.
+                return
+            self._lost = used >= self._events_max
+            kept = Notification(Change.LOST, self.prefix) if self._lost else notification
+            self._send.send_nowait(kept)
+        except trio.BrokenResourceError:  # the reader has closed its end before the watch
+            pass
+
+    def close(self) -> None:
+        self._send.close()
+
+
+class WatchHub:
+    """All watches of one session. A notification costs one look-up for each part of its path."""
+
+    def __init__(self) -> None:
+        self._watchers: dict[str, list[_Watcher]] = {}
+        self._sessions: list[trio.MemorySendChannel[SessionEvent]] = []
+
+    @asynccontextmanager
+    async def watch(
+        self, prefix: str, events_max: int
+    ) -> AsyncIterator[trio.MemoryReceiveChannel[Notification]]:
+        """MetadataStore.watch."""
+        if events_max < 1:
+            raise ValueError("events_max must be positive")
+        check_path(prefix)
+        send, receive = trio.open_memory_channel[Notification](events_max + 1)
+        watcher = _Watcher(prefix, send, events_max)
+        self._watchers.setdefault(prefix, []).append(watcher)
+        try:
+            yield receive
+        finally:
+            watcher.close()
+            receive.close()
+            beside = self._watchers[prefix]
+            beside.remove(watcher)
+            if not beside:
+                del self._watchers[prefix]
+
+    @asynccontextmanager
+    async def session_events(self) -> AsyncIterator[trio.MemoryReceiveChannel[SessionEvent]]:
+        """MetadataStore.session_events."""
+        send, receive = trio.open_memory_channel[SessionEvent](SESSION_EVENTS_MAX)
+        self._sessions.append(send)
+        try:
+            yield receive
+        finally:
+            self._sessions.remove(send)
+            send.close()
+            receive.close()
+
+    def publish(self, notifications: Iterable[Notification]) -> None:
+        """Tell the watchers of each path and of all that is above it."""
+        if not self._watchers:
+            return
+        for notification in notifications:
+            path = notification.path
+            while True:
+                for watcher in self._watchers.get(path, ()):
+                    watcher.tell(notification)
+                if path == "/":
+                    break
+                path = parent_path(path)
+
+    def publish_session(self, event: SessionEvent) -> None:
+        """Tell who follows the session; one that reads none of its events loses the newest."""
+        for send in self._sessions:
+            try:
+                send.send_nowait(event)
+            except (trio.WouldBlock, trio.BrokenResourceError):
+                pass
+
+    def close(self) -> None:
+        """End all watches: their readers see the end of the channel."""
+        for watchers in self._watchers.values():
+            for watcher in watchers:
+                watcher.close()
+        for send in self._sessions:
+            send.close()

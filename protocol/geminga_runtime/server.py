@@ -1,0 +1,119 @@
+"""Accepting connections: `serve` with a bound on connections and a drain at the end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+import trio
+
+from geminga_runtime.errors import BindFailed, ConnectionLost
+from geminga_runtime.stream import FramedStream
+
+_log = logging.getLogger(__name__)
+
+Handler = Callable[[FramedStream], Awaitable[object]]
+
+CONNECTIONS_MAX = 50_000
+
+
+class Bound(NamedTuple):
+    """An address that is being served."""
+
+    host: str
+    port: int
+
+
+async def serve(
+    handler: Handler,
+    *,
+    host: str,
+    port: int,
+    connections_max: int = CONNECTIONS_MAX,
+    drain_s: float = 0.0,
+    task_status: trio.TaskStatus[list[Bound]] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Run `handler(stream)` for each connection until cancelled; reports where it listens.
+
+    The handler starts the stream's `run_writer`; the stream is closed when it returns.
+    ConnectionLost ends a handler quietly, any other error is logged and ends that connection
+    only. Connections over `connections_max` are closed at once. Port 0 takes a free one. No file
+    descriptors left: accepting is retried (trio.serve_listeners does).
+
+    Cancelled, it stops accepting at once and gives the handlers `drain_s` seconds to end. Raises
+    BindFailed.
+    """
+    try:
+        listeners = await trio.open_tcp_listeners(port, host=host)
+    except OSError as error:
+        raise BindFailed(f"can't listen on {host}:{port}: {error.strerror or error}") from error
+    connections = _Connections(handler, connections_max)
+    async with trio.open_nursery() as outer:
+        scope, nursery, stop = await outer.start(_run_handlers)
+        task_status.started([_bound(listener) for listener in listeners])
+        try:
+            await trio.serve_listeners(connections.run, listeners, handler_nursery=nursery)
+        finally:
+            scope.deadline = trio.current_time() + drain_s
+            stop.set()
+
+
+async def _run_handlers(
+    task_status: trio.TaskStatus[tuple[trio.CancelScope, trio.Nursery, trio.Event]],
+) -> None:
+    """Hold the handlers where the server's own cancellation does not reach them, but the drain
+    does.
+    """
+    stop = trio.Event()
+    with trio.CancelScope(shield=True) as scope:
+        async with trio.open_nursery() as nursery:
+            task_status.started((scope, nursery, stop))
+            await stop.wait()
+
+
+def _bound(listener: trio.SocketListener) -> Bound:
+    host, port = listener.socket.getsockname()[:2]
+    return Bound(str(host), int(port))
+
+
+class _Connections:
+    """Counts what is open and keeps one connection's errors from the others."""
+
+    def __init__(self, handler: Handler, connections_max: int) -> None:
+        self._handler = handler
+        self._connections_max = connections_max
+        self._open = 0
+        self._refusing = False
+
+    async def run(self, stream: trio.SocketStream) -> None:
+        if self._open >= self._connections_max:
+            if not self._refusing:
+                self._refusing = True
+                _log.warning("refusing connections: %d are open", self._open)
+            await trio.aclose_forcefully(stream)
+            return
+        self._refusing = False
+        self._open += 1
+        try:
+            await self._run_one(FramedStream(stream, name=_peer_name(stream)))
+        finally:
+            self._open -= 1
+
+    async def _run_one(self, stream: FramedStream) -> None:
+        try:
+            await self._handler(stream)
+        except* ConnectionLost as lost:
+            _log.debug("%s", lost.exceptions[0])
+        except* Exception as group:
+            _log.error("connection %s failed", stream.name, exc_info=group)
+        finally:
+            await stream.aclose()
+
+
+def _peer_name(stream: trio.SocketStream) -> str:
+    try:
+        host, port = stream.socket.getpeername()[:2]
+    except OSError:  # it was reset while it waited to be accepted
+        return "unknown peer"
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,107 @@
+"""Parked events: the cheap ways in which one task waits for others of the same loop."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+import trio
+
+T = TypeVar("T")
+
+
+class Wakeup:
+    """Set many times, waited for by one task; sets between two waits are one.
+
+    It costs no allocation, so a pump or writer can be woken per message run. From another thread
+    use `trio_token.run_sync_soon(wakeup.set)`.
+    """
+
+    __slots__ = ("_set", "_task")
+
+    def __init__(self) -> None:
+        self._set = False
+        self._task: trio.lowlevel.Task | None = None
+
+    def set(self) -> None:
+        """Wake the waiting task, or let the next `wait` return at once."""
+        task = self._task
+        if task is None:
+            self._set = True
+        else:
+            self._task = None
+            trio.lowlevel.reschedule(task)
+
+    def is_set(self) -> bool:
+        """Whether a `wait` would return at once."""
+        return self._set
+
+    async def wait(self) -> None:
+        """Until `set` was called since the last return. Always a checkpoint.
+
+        Raises trio.BusyResourceError if another task waits already. Cancelled, it takes nothing.
+        """
+        if self._task is not None:
+            raise trio.BusyResourceError("another task waits for this wakeup")
+        if self._set:
+            await trio.lowlevel.checkpoint()
+            self._set = False
+            return
+        self._task = trio.lowlevel.current_task()
+        await trio.lowlevel.wait_task_rescheduled(self._abort)
+
+    def _abort(self, raise_cancel: object) -> trio.lowlevel.Abort:
+        self._task = None
+        return trio.lowlevel.Abort.SUCCEEDED
+
+
+class Promise(Generic[T]):
+    """An answer that comes once; any number of tasks wait for it. The first outcome counts."""
+
+    __slots__ = ("_done", "_error", "_tasks", "_value")
+
+    def __init__(self) -> None:
+        self._done = False
+        self._value: T | None = None
+        self._error: BaseException | None = None
+        self._tasks: dict[trio.lowlevel.Task, None] = {}
+
+    def resolve(self, value: T) -> None:
+        """Answer all waiters with `value`; without effect if answered before."""
+        if not self._done:
+            self._value = value
+            self._finish()
+
+    def reject(self, error: BaseException) -> None:
+        """Raise `error` in all waiters; without effect if answered before."""
+        if not self._done:
+            self._error = error
+            self._finish()
+
+    def _finish(self) -> None:
+        self._done = True
+        tasks = self._tasks
+        self._tasks = {}
+        for task in tasks:
+            trio.lowlevel.reschedule(task)
+
+    def is_done(self) -> bool:
+        """Whether it was resolved or rejected."""
+        return self._done
+
+    async def wait(self) -> T:
+        """The value; raises the error it was rejected with. Always a checkpoint."""
+        if self._done:
+            await trio.lowlevel.checkpoint()
+        else:
+            task = trio.lowlevel.current_task()
+            self._tasks[task] = None
+
+            def abort(raise_cancel: object) -> trio.lowlevel.Abort:
+                del self._tasks[task]
+                return trio.lowlevel.Abort.SUCCEEDED
+
+            await trio.lowlevel.wait_task_rescheduled(abort)
+        if self._error is not None:
+            # The same error may be raised in many tasks: without this its traceback would grow.
+            raise self._error.with_traceback(None)
+        return self._value  # type: ignore[return-value]
