@@ -83,9 +83,7 @@ class LedgerReader(Protocol):
     def length(self) -> int:
         """Payload bytes up to the last add confirmed."""
 
-    async def read(
-        self, first: int, last: int, *, bytes_max: int = 1 << 62
-    ) -> list[memoryview]:
+    async def read(self, first: int, last: int, *, bytes_max: int = 1 << 62) -> list[memoryview]:
         """Payloads of entries first..last (both inclusive, last at most LAC); fewer if `bytes_max`
         is reached, never none.
 

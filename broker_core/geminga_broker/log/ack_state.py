@@ -1,8 +1,9 @@
-"""What a cursor knows of acknowledgements (pure; spec BR-05, BR-06; Apache's ManagedCursorImpl, PIP-381).
+"""What a cursor knows of acknowledgements (pure; spec BR-05, BR-06; Apache's ManagedCursorImpl,
+PIP-381).
 
-Everything up to `mark_delete` is acknowledged. Beyond it stand *holes*: entries acknowledged one by one, kept as one
-compressed bitmap per ledger, so that a million of them take some hundred kilobytes; and batches of which a part is
-acknowledged, kept as the bits still unacknowledged.
+Everything up to `mark_delete` is acknowledged. Beyond it stand *holes*: entries acknowledged one by
+one, kept as one compressed bitmap per ledger, so that a million of them take some hundred
+kilobytes; and batches of which a part is acknowledged, kept as the bits still unacknowledged.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ _ENTRIES_MAX = 1 << 32
 
 
 class AckState:
-    """Acknowledgements of one cursor. Positions that are in no ledger of the chain change nothing."""
+    """Acknowledgements of one cursor. Positions that are in no ledger of the chain change
+    nothing.
+    """
 
     __slots__ = ("_chain", "_holes", "_partial", "holes", "mark_delete")
 
@@ -43,11 +46,15 @@ class AckState:
         return bitmap is not None and 0 <= position[1] < _ENTRIES_MAX and position[1] in bitmap
 
     def deleted_of(self, ledger_id: int) -> BitMap | None:
-        """Entries of the ledger that are acknowledged beyond mark-delete, None if there are none. Not to be changed."""
+        """Entries of the ledger that are acknowledged beyond mark-delete, None if there are none.
+        Not to be changed.
+        """
         return self._holes.get(ledger_id)
 
     def ack_set(self, position: Position) -> tuple[int, ...]:
-        """BitSet words of the batch's unacknowledged messages; empty if no part of it is acknowledged."""
+        """BitSet words of the batch's unacknowledged messages; empty if no part of it is
+        acknowledged.
+        """
         partial = self._partial.get(position[0])
         if partial is None:
             return ()
@@ -59,7 +66,9 @@ class AckState:
         return chain.entries_between(self.mark_delete, chain.last_position()) - self.holes
 
     def ack(self, acks: Iterable[Ack]) -> list[Position]:
-        """Acknowledge entries or parts of batches; answers the positions that became wholly acknowledged by it."""
+        """Acknowledge entries or parts of batches; answers the positions that became wholly
+        acknowledged by it.
+        """
         done: list[Position] = []
         spans = self._chain
         holes = self._holes
@@ -93,7 +102,8 @@ class AckState:
         return done
 
     def ack_cumulative(self, position: Position, ack_words: tuple[int, ...] = ()) -> bool:
-        """Everything up to the position, or up to before it and a part of its batch. Answers whether anything changed.
+        """Everything up to the position, or up to before it and a part of its batch. Answers
+        whether anything changed.
 
         A position beyond the end stands for the end.
         """
@@ -117,7 +127,9 @@ class AckState:
         return True
 
     def reset(self, mark_delete: Position) -> None:
-        """Mark-delete anew, backwards too; nothing beyond it counts as acknowledged any more (BR-07)."""
+        """Mark-delete anew, backwards too; nothing beyond it counts as acknowledged any more
+        (BR-07).
+        """
         self.mark_delete = mark_delete
         self.holes = 0
         self._holes.clear()
@@ -129,9 +141,11 @@ class AckState:
         bitmaps: Iterable[tuple[int, BitMap]],
         partial: Iterable[tuple[Position, tuple[int, ...]]],
     ) -> None:
-        """Add what was persisted: ranges (lower exclusive, upper inclusive), bitmaps per ledger, unacknowledged parts.
+        """Add what was persisted: ranges (lower exclusive, upper inclusive), bitmaps per ledger,
+        unacknowledged parts.
 
-        Ranges that span ledgers are split; whatever the chain does not hold, or mark-delete covers, is dropped.
+        Ranges that span ledgers are split; whatever the chain does not hold, or mark-delete covers,
+        is dropped.
         """
         for lower, upper in ranges:
             for span in self._chain:
@@ -156,7 +170,9 @@ class AckState:
             del self._partial[ledger_id]
 
     def ranges(self, limit: int) -> list[tuple[Position, Position]] | None:
-        """Holes as ranges (lower exclusive, upper inclusive) in order; None if there are more than `limit`."""
+        """Holes as ranges (lower exclusive, upper inclusive) in order; None if there are more than
+        `limit`.
+        """
         found: list[tuple[Position, Position]] = []
         for ledger_id in sorted(self._holes):
             bitmap = self._holes[ledger_id]
@@ -185,7 +201,9 @@ class AckState:
                 yield Position(LedgerId(ledger_id), EntryId(entry_id)), words.from_bits(bits)
 
     def first_unacked(self, position: Position) -> Position:
-        """The position if it is an unacknowledged entry, else the next one that is; at the end the next to be written."""
+        """The position if it is an unacknowledged entry, else the next one that is; at the end the
+        next to be written.
+        """
         chain = self._chain
         position = chain.at_or_after(max(position, chain.next_position(self.mark_delete)))
         while True:
@@ -207,9 +225,7 @@ class AckState:
                 return target
             ordinal = wanted
 
-    def _ack_part(
-        self, position: Position, ack_words: tuple[int, ...], batch_size: int
-    ) -> bool:
+    def _ack_part(self, position: Position, ack_words: tuple[int, ...], batch_size: int) -> bool:
         """Take a part of a batch as acknowledged; answers whether nothing is left of it."""
         if self.is_deleted(position) or self._chain.at_or_after(position) != position:
             return False

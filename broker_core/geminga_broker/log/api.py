@@ -139,9 +139,7 @@ class ManagedLedger(Protocol):
     cursors: Mapping[str, Cursor]
     last_position: Position
 
-    def append(
-        self, entries: Sequence[tuple[Buffer, int]], done: AppendDone
-    ) -> None:
+    def append(self, entries: Sequence[tuple[Buffer, int]], done: AppendDone) -> None:
         """Append entries, each given as (payload part, messages in it). Buffers are copied before
         this returns.
 

@@ -1,7 +1,8 @@
 """The chain of ledgers of one log, and arithmetic on its positions (pure; spec BR-01, BR-02).
 
-Ledgers come and go at the ends only. Every entry that can be read has an *ordinal*: its number in the order of writing
-since the chain was loaded. Ordinals never change when old ledgers are trimmed, so distances are subtractions.
+Ledgers come and go at the ends only. Every entry that can be read has an *ordinal*: its number in
+the order of writing since the chain was loaded. Ordinals never change when old ledgers are trimmed,
+so distances are subtractions.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from geminga_protocol.ids import EntryId, LedgerId, Position
 
 
 class Span:
-    """One ledger of the chain. `entries` counts what is durable; `closed_ms` is 0 while it is open."""
+    """One ledger of the chain. `entries` counts what is durable; `closed_ms` is 0 while
+    it is open.
+    """
 
     __slots__ = ("base", "closed_ms", "entries", "ledger_id", "size_bytes")
 
@@ -65,7 +68,9 @@ class LedgerChain:
         return self._by_id.get(ledger_id)
 
     def add(self, span: Span) -> None:
-        """Put a ledger at the end. Its id must be the highest: ids order as the ledgers were made."""
+        """Put a ledger at the end. Its id must be the highest: ids order as the ledgers
+        were made.
+        """
         assert not self._ids or span.ledger_id > self._ids[-1], "ledger ids must ascend"
         span.base = self._end()
         self.spans.append(span)
@@ -87,14 +92,18 @@ class LedgerChain:
         return self.spans[0].position(-1)
 
     def last_position(self) -> Position:
-        """The last durable entry; before the first entry of the last ledger if there is none at all."""
+        """The last durable entry; before the first entry of the last ledger if there is none at
+        all.
+        """
         for span in reversed(self.spans):
             if span.entries:
                 return span.position(span.entries - 1)
         return self.spans[-1].position(-1) if self.spans else Position(LedgerId(-1), EntryId(-1))
 
     def next_position(self, position: Position) -> Position:
-        """The position after, in the next ledger with entries if need be; at the end the next to be written."""
+        """The position after, in the next ledger with entries if need be; at the end the next to be
+        written.
+        """
         ledger_id, entry_id = position
         span = self._by_id.get(ledger_id)
         if span is not None and entry_id + 1 < span.entries:

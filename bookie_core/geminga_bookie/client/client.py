@@ -1,0 +1,110 @@
+"""The ledger client: creates, opens, recovers and deletes ledgers (spec BK-20, BK-23, BK-27)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+
+from geminga_bookie.client.api import LedgerMetadata, LedgerOptions, LedgerState
+from geminga_bookie.client.append import LedgerAppender
+from geminga_bookie.client.ledger_store import LedgerStore
+from geminga_bookie.client.placement import choose_ensemble
+from geminga_bookie.client.read import LedgerHandle
+from geminga_bookie.client.recover import recover as recover_ledger
+from geminga_bookie.errors import MetadataConflict, NotEnoughBookies, UnauthorizedAccess
+from geminga_bookie.port import BookiePort
+from geminga_protocol.bookkeeper.digest import Digest
+from geminga_runtime.metadata.api import MetadataStore
+
+_ID_ATTEMPTS_MAX = 8
+"""Ids tried for a new ledger; one is taken only where ledgers were put into the store from
+elsewhere.
+"""
+
+_DIGESTS_KEPT_MAX = 256
+
+
+class BookkeeperClient:
+    """`LedgerClient` over bookie ports by bookie id. All of it raises MetadataError kinds too.
+
+    Entries go to one bookie each (E = WQ = AQ = 1).
+    """
+
+    def __init__(
+        self,
+        ports: Mapping[str, BookiePort],
+        store: MetadataStore,
+        *,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._ports = ports
+        self._store = LedgerStore(store)
+        self._now_ms = now_ms
+        self._digests: dict[tuple[int, bytes], Digest] = {}
+
+    async def create(self, options: LedgerOptions) -> LedgerAppender:
+        """See `LedgerClient.create`."""
+        if not 1 <= options.ack_quorum <= options.write_quorum <= options.ensemble_size:
+            raise ValueError("a ledger needs 1 <= ack quorum <= write quorum <= ensemble size")
+        if options.ensemble_size > 1:
+            raise NotEnoughBookies(
+                f"an ensemble of {options.ensemble_size} bookies: entries go to one bookie here"
+            )
+        for _ in range(_ID_ATTEMPTS_MAX):
+            ledger_id = await self._store.next_ledger_id()
+            ensemble = choose_ensemble(list(self._ports), options.ensemble_size, ledger_id)
+            metadata = LedgerMetadata(
+                ledger_id=ledger_id,
+                ensemble_size=options.ensemble_size,
+                write_quorum=options.write_quorum,
+                ack_quorum=options.ack_quorum,
+                state=LedgerState.OPEN,
+                last_entry_id=-1,
+                length=0,
+                digest_type=options.digest_type,
+                password=options.password,
+                ensembles={0: tuple(ensemble)},
+                custom_metadata=dict(options.custom_metadata),
+                ctime_ms=self._now_ms(),
+            )
+            try:
+                known = await self._store.create(metadata)
+            except MetadataConflict:
+                continue
+            return LedgerAppender(known, self._digest(metadata), self._ports, self._store)
+        raise MetadataConflict(f"{_ID_ATTEMPTS_MAX} ledger ids in a row were taken")
+
+    async def open(self, ledger_id: int, password: bytes, *, recover: bool) -> LedgerHandle:
+        """See `LedgerClient.open`."""
+        known = await self._store.read(ledger_id)
+        if known.metadata.password != password:
+            raise UnauthorizedAccess(f"wrong password for ledger {ledger_id}")
+        digest = self._digest(known.metadata)
+        if recover:
+            known = await recover_ledger(known, digest, self._store, self._ports)
+        handle = LedgerHandle(known.metadata, digest, self._ports)
+        if known.metadata.state is not LedgerState.CLOSED:
+            await handle.read_last_add_confirmed()
+        return handle
+
+    async def delete(self, ledger_id: int) -> None:
+        """See `LedgerClient.delete`."""
+        await self._store.delete(ledger_id)
+
+    async def metadata(self, ledger_id: int) -> LedgerMetadata:
+        """See `LedgerClient.metadata`."""
+        return (await self._store.read(ledger_id)).metadata
+
+    def ledgers(self) -> AsyncIterator[int]:
+        """See `LedgerClient.ledgers`."""
+        return self._store.ids()
+
+    def _digest(self, metadata: LedgerMetadata) -> Digest:
+        """One digest for all ledgers of a kind and password: there are few."""
+        key = (metadata.digest_type.value, metadata.password)
+        digest = self._digests.get(key)
+        if digest is None:
+            if len(self._digests) >= _DIGESTS_KEPT_MAX:
+                self._digests.clear()
+            digest = self._digests[key] = Digest(*key)
+        return digest

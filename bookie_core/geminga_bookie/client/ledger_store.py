@@ -1,0 +1,135 @@
+"""Ledger metadata in the metadata store, at BookKeeper's paths and in its format (spec BK-20,
+BK-27).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+
+import trio
+
+from geminga_bookie.client.api import DigestType, LedgerMetadata, LedgerState
+from geminga_bookie.errors import MetadataConflict, NoSuchLedger
+from geminga_protocol.bookkeeper import ledger_metadata, paths
+from geminga_protocol.pb.bookkeeper_metadata_pb2 import LedgerMetadataFormat
+from geminga_runtime.metadata.api import MUST_NOT_EXIST, BadVersion, MetadataStore, NoNode
+
+
+@dataclass(frozen=True, slots=True)
+class VersionedMetadata:
+    """Ledger metadata and the version that a compare-and-set must name."""
+
+    metadata: LedgerMetadata
+    version: int
+
+    def closed(self, last_entry_id: int, length: int) -> LedgerMetadata:
+        """The same, closed."""
+        return replace(
+            self.metadata, state=LedgerState.CLOSED, last_entry_id=last_entry_id, length=length
+        )
+
+
+class LedgerStore:
+    """Reads and writes ledger metadata. Everything raises the store's MetadataError kinds too."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+
+    async def next_ledger_id(self) -> int:
+        """An id never given out before: the number of a sequential node (ZkLedgerIdGenerator)."""
+        path, _ = await self._store.put(
+            paths.id_generator(), b"", MUST_NOT_EXIST, ephemeral=True, sequential=True
+        )
+        await self._store.delete(path)
+        return int(path.rpartition("-")[2])
+
+    async def create(self, metadata: LedgerMetadata) -> VersionedMetadata:
+        """Raises MetadataConflict if there is a ledger of that id."""
+        value = encode(metadata)
+        try:
+            _, stat = await self._store.put(paths.ledger(metadata.ledger_id), value, MUST_NOT_EXIST)
+        except BadVersion:
+            raise MetadataConflict(f"ledger {metadata.ledger_id} exists") from None
+        return VersionedMetadata(metadata, stat.version)
+
+    async def read(self, ledger_id: int) -> VersionedMetadata:
+        """Raises NoSuchLedger."""
+        node = await self._store.get(paths.ledger(ledger_id))
+        if node is None:
+            raise NoSuchLedger(f"metadata know no ledger {ledger_id}")
+        return VersionedMetadata(decode(ledger_id, node.value), node.stat.version)
+
+    async def update(self, known: VersionedMetadata, changed: LedgerMetadata) -> VersionedMetadata:
+        """Compare-and-set. Raises MetadataConflict if it is no longer what was known."""
+        try:
+            _, stat = await self._store.put(
+                paths.ledger(changed.ledger_id), encode(changed), known.version
+            )
+        except (BadVersion, NoNode):
+            raise MetadataConflict(f"metadata of ledger {changed.ledger_id} changed") from None
+        return VersionedMetadata(changed, stat.version)
+
+    async def delete(self, ledger_id: int) -> None:
+        """Idempotent: a missing ledger is no error."""
+        try:
+            await self._store.delete(paths.ledger(ledger_id))
+        except NoNode:
+            pass
+
+    async def ids(self) -> AsyncIterator[int]:
+        """All ledgers, by walking the tree; those made meanwhile may be left out."""
+        pending = [paths.ROOT]
+        while pending:
+            parent = pending.pop()
+            directories: list[str] = []
+            for name in await self._store.children(parent):
+                path = f"{parent}/{name}"
+                ledger_id = paths.ledger_id(path)
+                if ledger_id is not None:
+                    yield ledger_id
+                elif name.isdigit():
+                    directories.append(path)
+            pending.extend(reversed(directories))
+            await trio.lowlevel.checkpoint()
+
+
+def encode(metadata: LedgerMetadata) -> bytes:
+    """In format version 3."""
+    info = LedgerMetadataFormat(
+        quorumSize=metadata.write_quorum,
+        ensembleSize=metadata.ensemble_size,
+        ackQuorumSize=metadata.ack_quorum,
+        length=metadata.length,
+        state=metadata.state.name,
+        digestType=metadata.digest_type.name,
+        password=metadata.password,
+        ctime=metadata.ctime_ms,
+    )
+    if metadata.state is LedgerState.CLOSED:
+        info.lastEntryId = metadata.last_entry_id
+    for first_entry_id, bookies in sorted(metadata.ensembles.items()):
+        info.segment.add(firstEntryId=first_entry_id, ensembleMember=bookies)
+    for key, value in metadata.custom_metadata.items():
+        info.customMetadata.add(key=key, value=value)
+    return ledger_metadata.serialise(info)
+
+
+def decode(ledger_id: int, value: bytes) -> LedgerMetadata:
+    """Raises RemoteProtocolError if the value can't be understood."""
+    info = ledger_metadata.parse(value)
+    state = LedgerState(info.state)
+    return LedgerMetadata(
+        ledger_id=ledger_id,
+        ensemble_size=info.ensembleSize,
+        write_quorum=info.quorumSize,
+        ack_quorum=info.ackQuorumSize or info.quorumSize,
+        state=state,
+        last_entry_id=info.lastEntryId if state is LedgerState.CLOSED else -1,
+        length=info.length,
+        digest_type=DigestType(info.digestType),
+        password=info.password,
+        ensembles={segment.firstEntryId: tuple(segment.ensembleMember) for segment in info.segment},
+        custom_metadata={entry.key: entry.value for entry in info.customMetadata},
+        ctime_ms=info.ctime,
+    )

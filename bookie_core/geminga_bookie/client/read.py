@@ -1,0 +1,129 @@
+"""Reading a ledger: any replica, digest verified (spec BK-20, BK-22)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from geminga_bookie.client.api import LedgerMetadata, LedgerState
+from geminga_bookie.client.placement import ensemble_of, fragment_end, write_set
+from geminga_bookie.errors import (
+    BookkeeperError,
+    DigestMismatch,
+    NoSuchEntry,
+    NoSuchLedger,
+    UnknownLedgerState,
+)
+from geminga_bookie.port import BookiePort
+from geminga_protocol.bookkeeper import digest as packets
+from geminga_protocol.bookkeeper.digest import Digest, DigestError
+
+READ_ENTRIES_MAX = 4096
+"""Most entries that one request to a bookie asks for."""
+
+
+class LedgerHandle:
+    """A ledger open for reading: `LedgerReader`."""
+
+    def __init__(
+        self, metadata: LedgerMetadata, digest: Digest, ports: Mapping[str, BookiePort]
+    ) -> None:
+        self._metadata = metadata
+        self._digest = digest
+        self._ports = ports
+        self._lac = metadata.last_entry_id
+        self._length = metadata.length
+
+    @property
+    def ledger_id(self) -> int:
+        """The ledger's id."""
+        return self._metadata.ledger_id
+
+    @property
+    def last_add_confirmed(self) -> int:
+        """See `LedgerReader`."""
+        return self._lac
+
+    @property
+    def length(self) -> int:
+        """See `LedgerReader`."""
+        return self._length
+
+    async def read(self, first: int, last: int, *, bytes_max: int = 1 << 62) -> list[memoryview]:
+        """See `LedgerReader.read`. Raises NoSuchEntry beyond the last add confirmed."""
+        if not 0 <= first <= last or last > self._lac:
+            raise NoSuchEntry(
+                f"entries {first}..{last} of ledger {self.ledger_id}, which ends at {self._lac}"
+            )
+        found: list[memoryview] = []
+        at = first
+        while at <= last and bytes_max > 0:
+            for view in await self._read_run(at, last, bytes_max):
+                bytes_max -= len(view)
+                found.append(view)
+            at = first + len(found)
+        return found
+
+    async def read_last_add_confirmed(self) -> int:
+        """See `LedgerReader`. Of a closed ledger it is known."""
+        if self._metadata.state is not LedgerState.CLOSED:
+            bookies = ensemble_of(self._metadata.ensembles, max(self._lac, 0))
+            for bookie_id in bookies:
+                try:
+                    lac = await self._port(bookie_id).read_lac(self.ledger_id)
+                except NoSuchLedger:
+                    continue
+                self._lac = max(self._lac, lac)
+            await self._learn_length()
+        return self._lac
+
+    async def aclose(self) -> None:
+        """See `LedgerReader`; there is nothing to give back."""
+
+    async def _learn_length(self) -> None:
+        if self._lac >= 0:
+            [packet] = await self._packets(self._lac, 1, 1)
+            self._length = packets.header(packet)[3]
+
+    async def _read_run(self, first: int, last: int, bytes_max: int) -> list[memoryview]:
+        """Entries from the first on, as many as one replica gives at once."""
+        entries_max = min(last - first + 1, READ_ENTRIES_MAX)
+        end = fragment_end(self._metadata.ensembles, first)
+        if end is not None:
+            entries_max = min(entries_max, end - first)
+        payload = self._digest.payload
+        ledger_id = self.ledger_id
+        try:
+            return [
+                payload(ledger_id, entry_id, packet)
+                for entry_id, packet in enumerate(
+                    await self._packets(first, entries_max, bytes_max), first
+                )
+            ]
+        except DigestError as error:
+            raise DigestMismatch(f"ledger {ledger_id}: {error}") from error
+
+    async def _packets(self, first: int, entries_max: int, bytes_max: int) -> list[bytes]:
+        metadata = self._metadata
+        ensemble = ensemble_of(metadata.ensembles, first)
+        failure: BookkeeperError = NoSuchEntry(f"entry {self.ledger_id}:{first}")
+        for index in write_set(first, metadata.ensemble_size, metadata.write_quorum):
+            try:
+                return await self._port(ensemble[index]).read(
+                    self.ledger_id, first, entries_max=entries_max, bytes_max=bytes_max
+                )
+            except BookkeeperError as error:
+                # What a replica does not know tells less than what is wrong with another.
+                if not isinstance(error, NoSuchEntry | NoSuchLedger) or len(ensemble) == 1:
+                    failure = error
+        raise failure
+
+    def _port(self, bookie_id: str) -> BookiePort:
+        return port_of(self._ports, bookie_id)
+
+
+def port_of(ports: Mapping[str, BookiePort], bookie_id: str) -> BookiePort:
+    """The bookie's port. Raises UnknownLedgerState: what it holds can't be known now."""
+    port = ports.get(bookie_id)
+    if port is None:
+        raise UnknownLedgerState(f"bookie {bookie_id} can't be reached")
+    return port

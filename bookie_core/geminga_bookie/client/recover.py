@@ -1,0 +1,209 @@
+"""Recovery of a ledger that its writer left open (spec BK-23; Apache's LedgerRecoveryOp).
+
+State OPEN -> IN_RECOVERY, fence, read on from the last add confirmed, write again what an ack
+quorum may have, close by compare-and-set. Two recoveries at once agree, because whoever closes
+second takes the first one's end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import trio
+
+from geminga_bookie.client.api import LedgerMetadata, LedgerState
+from geminga_bookie.client.ledger_store import LedgerStore, VersionedMetadata
+from geminga_bookie.client.placement import covers_every_ack_quorum, ensemble_of, write_set
+from geminga_bookie.client.read import port_of
+from geminga_bookie.errors import (
+    BookkeeperError,
+    MetadataConflict,
+    NoSuchEntry,
+    NoSuchLedger,
+    UnauthorizedAccess,
+    UnknownLedgerState,
+)
+from geminga_bookie.port import BookiePort
+from geminga_protocol.bookkeeper import digest as packets
+from geminga_protocol.bookkeeper.digest import Digest, DigestError
+from geminga_runtime.waiters import Promise
+
+_RUN_ENTRIES = 256
+"""Entries that one recovery read asks for, and that are written again at once."""
+
+_RUN_BYTES = 4 * 1024 * 1024
+
+
+async def recover(
+    known: VersionedMetadata, digest: Digest, store: LedgerStore, ports: Mapping[str, BookiePort]
+) -> VersionedMetadata:
+    """Fence, recover and close the ledger; answers its closed metadata.
+
+    Raises UnknownLedgerState when too few bookies answer to tell where the ledger ends: try again
+    later.
+    """
+    while known.metadata.state is not LedgerState.CLOSED:
+        try:
+            if known.metadata.state is LedgerState.OPEN:
+                fencing = replace(known.metadata, state=LedgerState.IN_RECOVERY)
+                known = await store.update(known, fencing)
+            recovery = _Recovery(known.metadata, digest, ports)
+            last_entry_id, length = await recovery.run()
+            known = await store.update(known, known.closed(last_entry_id, length))
+        except MetadataConflict:
+            known = await store.read(known.metadata.ledger_id)
+    return known
+
+
+class _Recovery:
+    """One attempt, under one version of the metadata."""
+
+    def __init__(
+        self, metadata: LedgerMetadata, digest: Digest, ports: Mapping[str, BookiePort]
+    ) -> None:
+        self._metadata = metadata
+        self._digest = digest
+        self._ports = ports
+        self._master_key = packets.master_key(metadata.password)
+
+    async def run(self) -> tuple[int, int]:
+        """(last entry id, length) at which the ledger must be closed."""
+        last = await self._fence()
+        length = 0
+        if last >= 0:
+            run = await self._quorum_run(last, 1)
+            if not run:
+                raise UnknownLedgerState(f"{self._name}: confirmed entry {last} is not found")
+            length = packets.header(run[0])[3]
+        while run := await self._quorum_run(last + 1, _RUN_ENTRIES):
+            await self._write_again(last + 1, run)
+            last += len(run)
+            length = packets.header(run[-1])[3]
+        return last, length
+
+    @property
+    def _name(self) -> str:
+        return f"ledger {self._metadata.ledger_id}"
+
+    async def _fence(self) -> int:
+        """Fence so many bookies that the old writer gets no ack quorum any more; the highest LAC
+        they know.
+        """
+        metadata = self._metadata
+        ensemble = metadata.ensembles[max(metadata.ensembles)]
+        answers: dict[int, int] = {}
+        failures: list[BookkeeperError] = []
+
+        async def fence_one(index: int) -> None:
+            try:
+                port = port_of(self._ports, ensemble[index])
+                answers[index] = await port.fence(metadata.ledger_id, self._master_key)
+            except BookkeeperError as error:
+                failures.append(error)
+
+        async with trio.open_nursery() as nursery:
+            for index in range(len(ensemble)):
+                nursery.start_soon(fence_one, index)
+        if not covers_every_ack_quorum(
+            set(answers), metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum
+        ):
+            self._refuse("can't be fenced", failures)
+        # What earlier fragments hold was confirmed when the last one began.
+        return max(*answers.values(), max(metadata.ensembles) - 1)
+
+    async def _quorum_run(self, first: int, entries_max: int) -> list[bytes]:
+        """Packets from `first` on that an ack quorum has; empty if no ack quorum can have the
+        first.
+
+        AQ positive answers find an entry, (WQ - AQ) + 1 negative ones rule it out; with neither,
+        nobody knows.
+        """
+        metadata = self._metadata
+        ensemble = ensemble_of(metadata.ensembles, first)
+        runs: list[list[bytes]] = []
+        negative = 0
+        failures: list[BookkeeperError] = []
+
+        async def read_one(bookie_id: str) -> None:
+            nonlocal negative
+            try:
+                runs.append(await self._verified(bookie_id, first, entries_max))
+            except (NoSuchEntry, NoSuchLedger):
+                negative += 1
+            except BookkeeperError as error:
+                failures.append(error)
+
+        async with trio.open_nursery() as nursery:
+            for index in write_set(first, metadata.ensemble_size, metadata.write_quorum):
+                nursery.start_soon(read_one, ensemble[index])
+        if len(runs) >= metadata.ack_quorum:
+            runs.sort(key=len, reverse=True)
+            # Striped entries have other write sets each, so a run tells of its first entry only.
+            striped = metadata.ensemble_size != metadata.write_quorum
+            return runs[0][: 1 if striped else len(runs[metadata.ack_quorum - 1])]
+        if negative <= metadata.write_quorum - metadata.ack_quorum:
+            self._refuse(f"entry {first} is neither found nor ruled out", failures)
+        return []
+
+    async def _verified(self, bookie_id: str, first: int, entries_max: int) -> list[bytes]:
+        ledger_id = self._metadata.ledger_id
+        run = await port_of(self._ports, bookie_id).read(
+            ledger_id, first, entries_max=entries_max, bytes_max=_RUN_BYTES
+        )
+        for entry_id, packet in enumerate(run, first):
+            try:
+                self._digest.payload(ledger_id, entry_id, packet)
+            except DigestError as error:
+                raise UnknownLedgerState(f"bookie {bookie_id}: {error}") from error
+        return run
+
+    async def _write_again(self, first: int, run: Sequence[bytes]) -> None:
+        """Write entries to their whole write sets: a copy that was read may not be on disk yet."""
+        metadata = self._metadata
+        ensemble = ensemble_of(metadata.ensembles, first)
+        failures: list[BookkeeperError] = []
+        async with trio.open_nursery() as nursery:
+            for index in range(metadata.ensemble_size):
+                mine = [
+                    (first + n, packet)
+                    for n, packet in enumerate(run)
+                    if index in write_set(first + n, metadata.ensemble_size, metadata.write_quorum)
+                ]
+                if mine:
+                    nursery.start_soon(self._write_to, ensemble[index], mine, failures)
+        if failures:
+            self._refuse("recovered entries can't be written again", failures)
+
+    async def _write_to(
+        self,
+        bookie_id: str,
+        entries: list[tuple[int, bytes]],
+        failures: list[BookkeeperError],
+    ) -> None:
+        answer: Promise[None] = Promise()
+        left = len(entries)
+
+        def done(first: int, count: int, error: BookkeeperError | None) -> None:
+            nonlocal left
+            left -= count
+            if error is not None:
+                answer.reject(error)
+            elif left == 0:
+                answer.resolve(None)
+
+        ledger_id, key = self._metadata.ledger_id, self._master_key
+        try:
+            port = port_of(self._ports, bookie_id)
+            for entry_id, packet in entries:
+                port.add(ledger_id, key, entry_id, [packet], done, recovery=True)
+            await answer.wait()
+        except BookkeeperError as error:
+            failures.append(error)
+
+    def _refuse(self, why: str, failures: Sequence[BookkeeperError]) -> None:
+        for error in failures:
+            if isinstance(error, UnauthorizedAccess):
+                raise error
+        causes = "; ".join(str(error) for error in failures) or "too few answers"
+        raise UnknownLedgerState(f"{self._name}: {why}: {causes}")
