@@ -1,7 +1,9 @@
-"""The broker's configuration: Apache's `broker.conf` keys, typed, with Apache's defaults (spec OP-07).
+"""The broker's configuration: Apache's `broker.conf` keys, typed, with Apache's defaults (spec
+OP-07).
 
-Each group of settings is a small frozen dataclass; `BrokerConfig` holds one of each. `load_config` reads a properties
-file and the environment (`PULSAR_PREFIX_<key>`), checks types and bounds, and tells which keys it does not use.
+Each group of settings is a small frozen dataclass; `BrokerConfig` holds one of each. `load_config`
+reads a properties file and the environment (`PULSAR_PREFIX_<key>`), checks types and bounds, and
+tells which keys it does not use.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which broker serves a topic (spec CL-03, CL-05).
 
-There is one broker, so it owns every bundle; what a cluster adds (ownership, redirects, the leader's decision) takes the place
-of `Lookup.locate` behind the same answer.
+There is one broker, so it owns every bundle; what a cluster adds (ownership, redirects, the
+leader's decision) takes the place of `Lookup.locate` behind the same answer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ class Lookup:
         self.addresses = Addresses("", "")
 
     async def locate(self, topic: TopicName) -> Addresses:
-        """Addresses of the topic's owner. Raises BrokerError TooManyRequests, TopicNotFound (no such namespace)."""
+        """Addresses of the topic's owner. Raises BrokerError TooManyRequests, TopicNotFound (no
+        such namespace).
+        """
         if self._running >= self._lookups_max:
             raise BrokerError(ServerError.TooManyRequests, "too many lookups are running")
         self._running += 1

@@ -1,13 +1,15 @@
 """Clusters, tenants and namespaces (spec CL-03; Apache's `PulsarResources` and `Policies`).
 
-Records: `/admin/clusters/{cluster}`, `/admin/policies/{tenant}`, `/admin/policies/{tenant}/{namespace}` and the bundles at
-`/admin/local-policies/{tenant}/{namespace}`.
+Records: `/admin/clusters/{cluster}`, `/admin/policies/{tenant}`,
+`/admin/policies/{tenant}/{namespace}` and the bundles at `/admin/local-
+policies/{tenant}/{namespace}`.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import cast
 
 from geminga_broker.resources import (
@@ -30,7 +32,7 @@ class Bundles:
     def __init__(self, boundaries: Sequence[int]) -> None:
         if len(boundaries) < 2 or boundaries[0] != 0 or boundaries[-1] != HASH_MAX:
             raise ValueError("bundles must cover 0x00000000 to 0xffffffff")
-        if any(low >= high for low, high in zip(boundaries, boundaries[1:], strict=False)):
+        if any(low >= high for low, high in pairwise(boundaries)):
             raise ValueError("bundle boundaries must ascend")
         self.boundaries = tuple(boundaries)
 
@@ -56,7 +58,7 @@ class Bundles:
 
     def names(self) -> list[str]:
         """Every range as `0xlow_0xhigh`."""
-        pairs = zip(self.boundaries, self.boundaries[1:], strict=False)
+        pairs = pairwise(self.boundaries)
         return [f"0x{low:08x}_0x{high:08x}" for low, high in pairs]
 
     def of_topic(self, topic: str) -> str:
@@ -188,7 +190,9 @@ class Namespaces:
         return cast(JsonObject, override) if isinstance(override, dict) else None
 
     async def bootstrap(self, cluster: str, cluster_data: JsonObject, bundles: int) -> None:
-        """What Apache's standalone makes on its first start; on later ones the addresses are renewed."""
+        """What Apache's standalone makes on its first start; on later ones the addresses are
+        renewed.
+        """
         if await self.clusters.exists(cluster):
             await self.clusters.update(cluster, lambda old: old | cluster_data)
         else:

@@ -1,7 +1,8 @@
 """Java properties files, the form of Apache's `broker.conf` (spec OP-07).
 
-Follows `java.util.Properties.load`: `#` and `!` start comments, a key ends at `=`, `:` or blank space, a backslash at the
-end of a line joins the next one, `\\uXXXX` and the usual escapes are decoded.
+Follows `java.util.Properties.load`: `#` and `!` start comments, a key ends at `=`, `:` or blank
+space, a backslash at the end of a line joins the next one, `\\uXXXX` and the usual escapes are
+decoded.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""JSON records in the metadata store: the common part of clusters, tenants, namespaces and partitioned topics.
+"""JSON records in the metadata store: the common part of clusters, tenants, namespaces and
+partitioned topics.
 
-Paths and JSON names are Apache's (`org.apache.pulsar.broker.resources`), so that an Apache broker reads them. Fields that
-Geminga does not know are kept as they are.
+Paths and JSON names are Apache's (`org.apache.pulsar.broker.resources`), so that an Apache broker
+reads them. Fields that Geminga does not know are kept as they are.
 """
 
 from __future__ import annotations

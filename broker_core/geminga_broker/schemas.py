@@ -1,8 +1,9 @@
 """Schemas of topics: versions in the order of their first use.
 
-A small registry that lets typed clients work: a schema that is known keeps its version, an unknown one becomes the next.
-Versions are kept in the metadata store at `/geminga/schemas/{tenant}/{namespace}/{topic}`; compatibility rules and ledger
-storage are spec BR-51.
+A small registry that lets typed clients work: a schema that is known keeps its version, an unknown
+one becomes the next. Versions are kept in the metadata store at
+`/geminga/schemas/{tenant}/{namespace}/{topic}`; compatibility rules and ledger storage are spec
+BR-51.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Which topics there are: partition counts, names in a namespace, rules for making them (spec BR-09, BR-39).
+"""Which topics there are: partition counts, names in a namespace, rules for making them (spec
+BR-09, BR-39).
 
-A persistent topic exists when its managed ledger does (`/managed-ledgers/{tenant}/{namespace}/persistent/{topic}`);
-a partitioned one has a record at `/admin/partitioned-topics/{tenant}/{namespace}/{domain}/{topic}`.
+A persistent topic exists when its managed ledger does (`/managed-
+ledgers/{tenant}/{namespace}/persistent/{topic}`); a partitioned one has a record at
+`/admin/partitioned-topics/{tenant}/{namespace}/{domain}/{topic}`.
 """
 
 from __future__ import annotations
@@ -86,7 +88,7 @@ class TopicCatalog:
         return sorted(f"persistent://{namespace}/{url_decode(name)}" for name in names)
 
     async def auto_partitions(self, topic: TopicName) -> int | None:
-        """With how many partitions an unknown topic is made on first use: 0 plain, None not at all."""
+        """With how many partitions an unknown topic is made on first use: 0 plain, None not."""
         config = self._config
         allowed: object = config.allow_auto_creation
         kind: object = config.auto_creation_type
@@ -105,8 +107,8 @@ class TopicCatalog:
     async def resolve_partitions(self, topic: TopicName, *, create: bool, exists: bool) -> int:
         """Answer to PARTITIONED_METADATA: makes a partitioned topic where the policy says so.
 
-        `exists` tells that a plain topic of that name is there. Raises BrokerError TopicNotFound, when the client forbids
-        making it (PIP-344) or policy does.
+        `exists` tells that a plain topic of that name is there. Raises BrokerError TopicNotFound,
+        when the client forbids making it (PIP-344) or policy does.
         """
         if topic.is_partition:
             return 0
@@ -157,14 +159,16 @@ def without_system(names: Iterable[str]) -> list[str]:
 _REPEATED_GROUP = re.compile(r"\)[*+{]")
 _REPETITION = re.compile(r"[*+{]")
 REPETITIONS_MAX = 3
-"""Repetitions in a pattern that is matched here: each more may multiply the time by a name's length."""
+"""Repetitions in a pattern that is matched here: each more may multiply the time by a name's
+length.
+"""
 
 
 def compile_pattern(pattern: str) -> re.Pattern[str] | None:
     """A client's topic pattern, to be matched against names without their domain.
 
-    None when it can't be used here: no regular expression, or one whose repetitions could hold up the broker; the client
-    filters then. (Apache uses RE2, which cannot be held up.)
+    None when it can't be used here: no regular expression, or one whose repetitions could hold up
+    the broker; the client filters then. (Apache uses RE2, which cannot be held up.)
     """
     prefix, separator, rest = pattern.partition("://")
     text = ("^" if "^" in prefix else "") + rest if separator else pattern
@@ -182,7 +186,7 @@ def matching(names: Iterable[str], pattern: re.Pattern[str]) -> list[str]:
 
 
 def list_hash(names: Iterable[str]) -> str:
-    """Hash of a topic list (`TopicList.calculateHash`): CRC32C of the sorted names, bytes reversed."""
+    """Hash of a topic list (`TopicList.calculateHash`): CRC32C of the sorted names."""
     return crc32.iscsi(",".join(sorted(names)).encode()).to_bytes(4, "little").hex()
 
 

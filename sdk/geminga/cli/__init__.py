@@ -1,7 +1,7 @@
 """The `geminga` command: sub-commands come from entry points of the group `geminga.commands`.
 
-A sub-command's module is imported only when it is asked for, so that the program starts quickly and each part of Geminga can
-be installed alone (spec OP-01).
+A sub-command's module is imported only when it is asked for, so that the program starts quickly and
+each part of Geminga can be installed alone (spec OP-01).
 """
 
 from __future__ import annotations

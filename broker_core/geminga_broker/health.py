@@ -1,0 +1,86 @@
+"""Health: a broker is well when it can store a message (spec OP-08; Apache's `brokers/health`)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import trio
+
+from geminga_broker.errors import BrokerError
+from geminga_broker.resources import ResourceExists
+from geminga_broker.topic_api import ProducerRequest, PublishItem
+from geminga_protocol.buffers import Buffer
+from geminga_protocol.frames import FrameReader
+from geminga_protocol.payload import build
+from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, MessageMetadata, ServerError
+from geminga_protocol.topic_name import TopicName
+
+if TYPE_CHECKING:
+    from geminga_broker.service import BrokerService
+
+HEALTH_S = 10.0
+"""How long the message may take."""
+
+_PRODUCER = "healthcheck"
+
+
+class _Probe:
+    """Stands in for a client's connection and waits for the first answer."""
+
+    address = "health check"
+    client_version = ""
+    protocol_version = 0
+    supports_broker_entry_metadata = False
+    principal = None
+    writable = True
+
+    def __init__(self) -> None:
+        self.answered = trio.Event()
+        self.stored = False
+        self._reader = FrameReader()
+
+    def write(self, *buffers: Buffer) -> None:
+        for frame in self._reader.feed(b"".join(buffers)):
+            self.stored = frame.type == BaseCommand.Type.SEND_RECEIPT
+            self.answered.set()
+
+    def on_writable(self, callback: Callable[[], None]) -> None:
+        callback()
+
+    def drop_producer(self, producer_id: int) -> None:
+        self.answered.set()
+
+    def drop_consumer(self, consumer_id: int) -> None:
+        self.answered.set()
+
+
+async def check_health(service: BrokerService) -> None:
+    """Publish to the heartbeat namespace `pulsar/{broker id}` and wait for the receipt.
+
+    Raises BrokerError when it is refused, trio.TooSlowError when it takes over `HEALTH_S`.
+    """
+    namespace = f"pulsar/{service.broker_id}"
+    with trio.fail_after(HEALTH_S):
+        if not await service.namespaces.exists(namespace):
+            cluster = service.config.network.cluster_name
+            try:
+                await service.namespaces.create(namespace, bundles=1, clusters=(cluster,))
+            except ResourceExists:
+                pass
+        name = TopicName.parse(f"persistent://{namespace}/healthcheck")
+        topic = await service.get_topic(name, create=True)
+        probe = _Probe()
+        producer_name = f"{_PRODUCER}-{service.new_producer_name()}"
+        producer = await topic.add_producer(ProducerRequest(probe, 0, producer_name))
+        try:
+            metadata = MessageMetadata(
+                producer_name=producer_name, sequence_id=0, publish_time=time.time_ns() // 10**6
+            )
+            producer.publish([PublishItem(0, memoryview(build(metadata, b"ok")))])
+            await probe.answered.wait()
+        finally:
+            producer.close()
+    if not probe.stored:
+        raise BrokerError(ServerError.PersistenceError, "the health check's message wasn't stored")

@@ -1,0 +1,232 @@
+"""Bringing topics into memory and out of it: single-flight, bounded, with deadlines (BR-01)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Protocol
+
+import trio
+
+from geminga_broker.config import BrokerConfig
+from geminga_broker.errors import BrokerError
+from geminga_broker.log.api import ManagedLedger
+from geminga_broker.namespaces import Namespaces
+from geminga_broker.topic_api import Topic, TopicEnvironment, TopicOptions
+from geminga_broker.topics import TopicCatalog
+from geminga_protocol.pb.pulsar_api_pb2 import CommandSubscribe, ServerError
+from geminga_protocol.topic_name import TopicName
+from geminga_runtime.waiters import Promise
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_log = logging.getLogger(__name__)
+
+UNLOADS_MAX = 64
+"""Topics that are closed at once when the broker stops."""
+
+
+class Logs(Protocol):
+    """Opens managed ledgers; `log.factory.ManagedLedgerFactory`."""
+
+    async def open(self, name: str, *, create: bool = True) -> ManagedLedger:
+        """The log of that name (`tenant/ns/persistent/topic`)."""
+
+
+class _Load(Promise[Topic]):
+    """A load that is under way."""
+
+    __slots__ = ("create",)
+
+    def __init__(self, create: bool) -> None:
+        super().__init__()
+        self.create = create
+
+
+class TopicLoader:
+    """The topics of this broker by full name, and their loading and unloading."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        catalog: TopicCatalog,
+        namespaces: Namespaces,
+        logs: Logs,
+        environment: TopicEnvironment,
+    ) -> None:
+        self.topics: dict[str, Topic] = {}
+        self.closed = False
+        self._config = config
+        self._catalog = catalog
+        self._namespaces = namespaces
+        self._logs = logs
+        self._environment = environment
+        self._options = topic_options(config)
+        self._loads: dict[str, _Load] = {}
+        self._leaving: dict[str, Promise[None]] = {}
+
+    @property
+    def loading(self) -> int:
+        """Loads that are under way."""
+        return len(self._loads)
+
+    async def get(self, name: TopicName, *, create: bool) -> Topic:
+        """The topic, loaded now if it isn't; `create` makes one that isn't there.
+
+        Raises BrokerError: TopicNotFound, NotAllowedError, TooManyRequests, ServiceNotReady.
+        """
+        key = str(name)
+        while True:
+            topic = self.topics.get(key)
+            if topic is not None and key not in self._leaving:
+                return topic
+            if self.closed:
+                raise BrokerError(ServerError.ServiceNotReady, "the broker is shutting down")
+            leaving = self._leaving.get(key)
+            if leaving is not None:
+                await leaving.wait()
+                continue
+            load = self._loads.get(key)
+            if load is None:
+                load = self._start(name, create)
+            if load.create or not create:
+                return await load.wait()
+            try:
+                return await load.wait()
+            except BrokerError as error:
+                if error.code != ServerError.TopicNotFound:
+                    raise
+
+    def _start(self, name: TopicName, create: bool) -> _Load:
+        if len(self._loads) >= self._config.topics.loads_max:
+            raise BrokerError(ServerError.TooManyRequests, "too many topics are being loaded")
+        load = self._loads[str(name)] = _Load(create)
+        self._environment.nursery.start_soon(self._run, name, load)
+        return load
+
+    async def _run(self, name: TopicName, load: _Load) -> None:
+        key = str(name)
+        try:
+            with trio.fail_after(self._config.topics.load_timeout_s):
+                topic = await self._load(name, load.create)
+        except trio.TooSlowError:
+            _log.warning("topic=%s took too long to load", key)
+            self._fail(
+                key, BrokerError(ServerError.ServiceNotReady, f"loading {key} took too long")
+            )
+        except Exception as error:
+            self._fail(key, error)
+        except BaseException:
+            text = "the broker is shutting down"
+            self._fail(key, BrokerError(ServerError.ServiceNotReady, text))
+            raise
+        else:
+            del self._loads[key]
+            self.topics[key] = topic
+            load.resolve(topic)
+
+    def _fail(self, key: str, error: Exception) -> None:
+        self._loads.pop(key).reject(error)
+
+    async def _load(self, name: TopicName, create: bool) -> Topic:
+        await self._check(name, create)
+        if not name.is_persistent:
+            from geminga_broker.nonpersistent import NonPersistentTopic
+
+            return NonPersistentTopic(name, self._environment, self._options)
+        from geminga_broker.topic import PersistentTopic
+
+        log = await self._logs.open(name.persistence_naming_encoding)
+        return PersistentTopic(name, log, self._environment, self._options)
+
+    async def _check(self, name: TopicName, create: bool) -> None:
+        """Whether there is, or may be, such a topic."""
+        topics = self._config.topics
+        if not (topics.enable_persistent if name.is_persistent else topics.enable_non_persistent):
+            text = f"Broker is unable to load {name.domain} topics"
+            raise BrokerError(ServerError.NotAllowedError, text)
+        if name.is_persistent and await self._catalog.is_stored(name):
+            return
+        if name.is_partition:
+            partitions = await self._catalog.partitions(name.partitioned_base)
+            if name.partition_index < partitions:
+                return
+            if partitions:
+                raise BrokerError(
+                    ServerError.NotAllowedError,
+                    f"Illegal topic partition name {name} with max allowed {partitions} partitions",
+                )
+        if not create:
+            raise BrokerError(ServerError.TopicNotFound, f"Topic {name} does not exist")
+        if not await self._namespaces.exists(name.namespace):
+            raise BrokerError(ServerError.TopicNotFound, f"Namespace not found {name.namespace}")
+        if await self._catalog.auto_partitions(name) is None:
+            text = f"Topic {name} does not exist and auto creation is disabled"
+            raise BrokerError(ServerError.TopicNotFound, text)
+        limit = topics.topics_per_namespace_max
+        if limit and len(await self._catalog.persistent(name.namespace)) >= limit:
+            text = f"Exceed maximum number of topics in namespace {name.namespace}"
+            raise BrokerError(ServerError.NotAllowedError, text)
+
+    async def leave(self, key: str, end: Callable[[Topic], Awaitable[None]]) -> bool:
+        """Take a loaded topic out while `end` closes or deletes it; who asks for it meanwhile
+        waits.
+
+        False when it isn't loaded. When `end` raises, the topic stays.
+        """
+        while (leaving := self._leaving.get(key)) is not None:
+            await leaving.wait()
+        topic = self.topics.get(key)
+        if topic is None:
+            return False
+        promise = self._leaving[key] = Promise[None]()
+        try:
+            await end(topic)
+            del self.topics[key]
+        finally:
+            del self._leaving[key]
+            promise.resolve(None)
+        return True
+
+    async def unload_all(self, keys: Iterable[str] | None = None) -> None:
+        """Close topics, several at once; failures are logged."""
+        waiting = iter(list(self.topics) if keys is None else list(keys))
+
+        async def worker() -> None:
+            for key in waiting:
+                try:
+                    await self.leave(key, close_topic)
+                except Exception:
+                    _log.exception("topic=%s can't be closed", key)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(UNLOADS_MAX):
+                nursery.start_soon(worker)
+
+
+async def close_topic(topic: Topic) -> None:
+    """Unload it; its clients are told and come back."""
+    await topic.close()
+
+
+def topic_options(config: BrokerConfig) -> TopicOptions:
+    """The limits of topics without policies of their own."""
+    clients = config.clients
+    types = [part.strip() for part in clients.subscription_types.split(",")]
+    return TopicOptions(
+        producers_max=clients.producers_per_topic_max,
+        consumers_max=clients.consumers_per_topic_max,
+        consumers_per_subscription_max=clients.consumers_per_subscription_max,
+        subscriptions_max=clients.subscriptions_per_topic_max,
+        unacked_per_consumer_max=clients.unacked_per_consumer_max,
+        unacked_per_subscription_max=clients.unacked_per_subscription_max,
+        encryption_required=clients.encryption_required,
+        batch_index_ack=clients.batch_index_ack,
+        expose_broker_entry_metadata=config.log.expose_entry_metadata,
+        subscription_types=frozenset(
+            CommandSubscribe.SubType.Value(name) for name in types if name
+        ),
+        dispatch_entries_max=clients.dispatch_entries_max,
+        dispatch_bytes_max=clients.dispatch_bytes_max,
+    )

@@ -1,0 +1,238 @@
+"""The broker: topics, namespaces, lookups and the sessions that use them (spec CL-05, OP-08)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import trio
+
+from geminga_broker.config import BrokerConfig
+from geminga_broker.errors import BrokerError
+from geminga_broker.health import check_health
+from geminga_broker.loader import Logs, TopicLoader, close_topic
+from geminga_broker.lookup import Addresses, Lookup
+from geminga_broker.namespaces import Namespaces
+from geminga_broker.schemas import SchemaStore
+from geminga_broker.topic_api import Topic, TopicEnvironment
+from geminga_broker.topics import TopicCatalog
+from geminga_protocol.ids import LATEST
+from geminga_protocol.pb.pulsar_api_pb2 import ServerError
+from geminga_protocol.topic_name import TopicName
+from geminga_runtime.metadata.api import MetadataStore
+
+if TYPE_CHECKING:
+    from geminga_broker.session.session import Session
+
+_log = logging.getLogger(__name__)
+
+_COUNTER = "/counters/producer-name"
+
+
+class BrokerService:
+    """One broker. Made by `open_service`."""
+
+    def __init__(
+        self, config: BrokerConfig, store: MetadataStore, logs: Logs, nursery: trio.Nursery
+    ) -> None:
+        self.config = config
+        self.store = store
+        self.namespaces = Namespaces(store)
+        self.catalog = TopicCatalog(store, self.namespaces, config.topics)
+        self.lookup = Lookup(self.namespaces, config.topics.lookups_max)
+        self.schemas = SchemaStore(store)
+        self.loader = TopicLoader(
+            config, self.catalog, self.namespaces, logs, TopicEnvironment(nursery)
+        )
+        self.sessions: dict[Session, None] = {}
+        self.publish_buffer_full = False
+        self._publish_bytes = 0
+        self._publish_bytes_max = config.network.publish_buffer_mb_max << 20
+        self._drained: list[Callable[[], None]] = []
+        self._instance = ""
+        self._names_given = 0
+
+    # ---- topics ----
+
+    @property
+    def topics(self) -> dict[str, Topic]:
+        """Loaded topics by full name."""
+        return self.loader.topics
+
+    async def get_topic(self, name: TopicName, *, create: bool) -> Topic:
+        """See `TopicLoader.get`."""
+        return await self.loader.get(name, create=create)
+
+    async def topic_exists(self, name: TopicName) -> bool:
+        """Whether a topic of exactly that name is there, partitioned ones left out."""
+        if name.is_persistent:
+            return await self.catalog.is_stored(name)
+        return str(name) in self.topics
+
+    async def partition_count(self, name: TopicName, *, create: bool) -> int:
+        """Partitions for a client that asks; makes a topic's record where policy says so."""
+        exists = await self.topic_exists(name)
+        return await self.catalog.resolve_partitions(name, create=create, exists=exists)
+
+    async def topic_names(self, namespace: str) -> list[str]:
+        """Stored topics and loaded non-persistent ones of a namespace, partitions one by one."""
+        prefix = f"non-persistent://{namespace}/"
+        loaded = sorted(name for name in self.topics if name.startswith(prefix))
+        return await self.catalog.persistent(namespace) + loaded
+
+    async def ensure_subscription(self, topic: Topic, name: str) -> None:
+        """Make a durable subscription at the topic's end if it isn't there."""
+        if name not in topic.subscriptions:
+            try:
+                await topic.create_subscription(name, LATEST)
+            except BrokerError as error:
+                if error.code != ServerError.ConsumerBusy:
+                    raise
+
+    async def unload_topic(self, name: TopicName) -> bool:
+        """Close a loaded topic; its clients come back and load it again. False if not loaded."""
+        return await self.loader.leave(str(name), close_topic)
+
+    async def unload_namespace(self, namespace: str) -> None:
+        """Close all loaded topics of a namespace."""
+        inside = f"://{namespace}/"
+        await self.loader.unload_all([name for name in self.topics if inside in name])
+
+    async def delete_topic(self, name: TopicName, *, force: bool = False) -> None:
+        """Delete a topic with its subscriptions, log and (if it is no partition) schemas.
+
+        Raises BrokerError TopicNotFound, and what `Topic.delete` raises.
+        """
+        await self.get_topic(name, create=False)
+
+        async def delete(topic: Topic) -> None:
+            await topic.delete(force=force)
+
+        await self.loader.leave(str(name), delete)
+        if not name.is_partition:
+            await self.schemas.delete(name)
+
+    async def _delete_inactive(self) -> None:
+        """Every period, delete topics that nobody uses (`brokerDeleteInactiveTopics…`)."""
+        config = self.config.topics
+        if not config.delete_inactive or self.config.log.retention_minutes:
+            return
+        while True:
+            await trio.sleep(config.delete_inactive_period_s)
+            since = trio.current_time() - config.delete_inactive_period_s
+            for key, topic in list(self.topics.items()):
+                if topic.idle and topic.idle_since_s <= since and self._may_delete(topic):
+                    await self._delete_quietly(key)
+
+    def _may_delete(self, topic: Topic) -> bool:
+        if self.config.topics.delete_inactive_mode == "delete_when_no_subscriptions":
+            return not topic.subscriptions
+        return all(not each.backlog_entries() for each in topic.subscriptions.values())
+
+    async def _delete_quietly(self, key: str) -> None:
+        async def delete(topic: Topic) -> None:
+            if topic.idle and self._may_delete(topic):
+                await topic.delete(force=bool(topic.subscriptions))
+            else:
+                raise BrokerError(ServerError.NotAllowedError, "in use again")
+
+        try:
+            if await self.loader.leave(key, delete):
+                _log.info("topic=%s was inactive, deleted", key)
+        except Exception as error:
+            _log.info("topic=%s stays: %s", key, error)
+
+    async def policies_changed(self, namespace: str) -> None:
+        """A namespace has other policies now: its loaded topics take them when loaded again."""
+        await self.unload_namespace(namespace)
+
+    # ---- clients ----
+
+    @property
+    def broker_service_url(self) -> str:
+        """Where clients find this broker."""
+        return self.lookup.addresses.broker_url
+
+    @property
+    def web_service_url(self) -> str:
+        """Where admin requests go."""
+        return self.lookup.addresses.web_url
+
+    @property
+    def broker_id(self) -> str:
+        """`host:port` of the web service, which names a broker in the cluster."""
+        return self.web_service_url.partition("://")[2]
+
+    async def check_health(self) -> None:
+        """Publish one message and wait until it is stored. Raises BrokerError, TooSlowError."""
+        await check_health(self)
+
+    def new_producer_name(self) -> str:
+        """A name that no other producer of the cluster has, as Apache writes them."""
+        self._names_given += 1
+        return f"{self.config.network.cluster_name}-{self._instance}-{self._names_given - 1}"
+
+    def publish_pending(self, size_bytes: int) -> None:
+        """Count entries that wait for storage, over all connections (BR-22)."""
+        pending = self._publish_bytes = self._publish_bytes + size_bytes
+        if size_bytes > 0:
+            self.publish_buffer_full = pending > self._publish_bytes_max > 0
+        elif self.publish_buffer_full and pending <= self._publish_bytes_max // 2:
+            self.publish_buffer_full = False
+            drained, self._drained = self._drained, []
+            for callback in drained:
+                callback()
+
+    def on_publish_buffer_drained(self, callback: Callable[[], None]) -> None:
+        """Call back once when the publish buffer is down to half; at once if it isn't full."""
+        if self.publish_buffer_full:
+            self._drained.append(callback)
+        else:
+            callback()
+
+    # ---- life ----
+
+    async def start(self, addresses: Addresses) -> None:
+        """Make what every cluster has, and tell clients these addresses from now on."""
+        network = self.config.network
+        self.lookup.addresses = addresses
+        await self.namespaces.bootstrap(
+            network.cluster_name,
+            {"serviceUrl": addresses.web_url, "brokerServiceUrl": addresses.broker_url},
+            self.config.topics.namespace_bundles,
+        )
+        path, _ = await self.store.put(f"{_COUNTER}-", b"", sequential=True)
+        self._instance = str(int(path.rpartition("-")[2]))
+
+    async def shutdown(self) -> None:
+        """Unload all topics, tell the clients, and end their sessions. Idempotent."""
+        self.loader.closed = True
+        await self.loader.unload_all()
+        for session in list(self.sessions):
+            session.stop()
+
+    async def run(self) -> None:
+        """Background work, until cancelled."""
+        await self._delete_inactive()
+
+
+@asynccontextmanager
+async def open_service(
+    config: BrokerConfig, store: MetadataStore, logs: Logs
+) -> AsyncIterator[BrokerService]:
+    """A broker over a metadata store and managed ledgers; left, it has unloaded all topics.
+
+    Unloading may take `brokerShutdownTimeoutMs`, even when the caller is cancelled.
+    """
+    async with trio.open_nursery() as nursery:
+        service = BrokerService(config, store, logs, nursery)
+        nursery.start_soon(service.run)
+        try:
+            yield service
+        finally:
+            deadline = trio.current_time() + config.network.shutdown_timeout_ms / 1000
+            with trio.CancelScope(shield=True, deadline=deadline):
+                await service.shutdown()
+            nursery.cancel_scope.cancel()

@@ -1,0 +1,256 @@
+"""SUBSCRIBE and what comes after it (spec BR-30 to BR-36)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from geminga_broker.errors import BrokerError
+from geminga_broker.log.api import Ack
+from geminga_broker.session.producers import NO_SCHEMA
+from geminga_broker.session.registry import Opening
+from geminga_broker.session.session import Session
+from geminga_broker.topic_api import KeySharedPolicy, SubscribeRequest, TopicConsumer
+from geminga_protocol.commands import answers, consuming
+from geminga_protocol.ids import EARLIEST, LATEST, EntryId, LedgerId, Position
+from geminga_protocol.message_id import MessageId, signed
+from geminga_protocol.pb.pulsar_api_pb2 import (
+    CommandAck,
+    CommandCloseConsumer,
+    CommandConsumerStats,
+    CommandConsumerStatsResponse,
+    CommandFlow,
+    CommandGetLastMessageId,
+    CommandRedeliverUnacknowledgedMessages,
+    CommandSeek,
+    CommandSubscribe,
+    CommandUnsubscribe,
+    KeySharedMode,
+    MessageIdData,
+    ServerError,
+)
+from geminga_protocol.topic_name import TopicName
+
+_CUMULATIVE = CommandAck.AckType.Cumulative
+
+
+def subscribe(session: Session, command: CommandSubscribe) -> None:
+    """Reserve the id, then open in a task. A repeated request for an open one is answered again."""
+    opening = session.consumers.begin(command.consumer_id)
+    if opening is not None:
+        refuse = partial(answers.error, command.request_id)
+        session.spawn(refuse, _open, session, command, opening)
+    elif session.consumers.get(command.consumer_id) is not None:
+        session.write(answers.success(command.request_id))
+    else:
+        text = "Consumer is already present on the connection"
+        session.write(answers.error(command.request_id, ServerError.ServiceNotReady, text))
+
+
+async def _open(session: Session, command: CommandSubscribe, opening: Opening) -> None:
+    service = session.service
+    key = command.consumer_id
+
+    def subscribed(consumer: TopicConsumer) -> None:
+        if session.consumers.finish(key, opening, consumer):
+            session.write(answers.success(command.request_id))
+
+    try:
+        name = TopicName.parse(command.topic)
+        topic = await service.get_topic(name, create=command.force_topic_creation)
+        if command.HasField("schema") and command.schema.type not in NO_SCHEMA:
+            await service.schemas.register(name, command.schema)
+        consumer = await topic.subscribe(_request(session, command, subscribed))
+    except BaseException:
+        session.consumers.fail(key, opening)
+        raise
+    if opening.dropped:
+        consumer.close()
+
+
+def _request(
+    session: Session, command: CommandSubscribe, subscribed: Callable[[TopicConsumer], None]
+) -> SubscribeRequest:
+    start = None
+    if not command.durable and command.HasField("start_message_id"):
+        start = start_position(command.start_message_id)
+    return SubscribeRequest(
+        connection=session,
+        consumer_id=command.consumer_id,
+        subscription=command.subscription,
+        sub_type=command.subType,
+        consumer_name=command.consumer_name,
+        priority_level=command.priority_level,
+        durable=command.durable,
+        start=start,
+        initial_position=command.initialPosition,
+        rollback_duration_s=command.start_message_rollback_duration_sec,
+        metadata={pair.key: pair.value for pair in command.metadata},
+        subscription_properties={pair.key: pair.value for pair in command.subscription_properties},
+        key_shared=_key_shared(command),
+        read_compacted=command.read_compacted,
+        replicate_state=command.replicate_subscription_state,
+        consumer_epoch=command.consumer_epoch if command.HasField("consumer_epoch") else None,
+        create_subscription=session.service.config.clients.allow_auto_subscription,
+        on_subscribed=subscribed,
+    )
+
+
+def _key_shared(command: CommandSubscribe) -> KeySharedPolicy | None:
+    if not command.HasField("keySharedMeta"):
+        return None
+    meta = command.keySharedMeta
+    if meta.keySharedMode == KeySharedMode.STICKY:
+        return KeySharedPolicy.from_ranges(meta.hashRanges)
+    return KeySharedPolicy(allow_out_of_order=meta.allowOutOfOrderDelivery)
+
+
+def start_position(data: MessageIdData) -> Position:
+    """What a reader that starts at an id reads first: the entry after it, or the entry itself when
+    the id is inside of a batch, whose rest the client picks (`NonDurableCursorImpl`).
+    """
+    position = _position(data)
+    if position in (EARLIEST, LATEST) or data.batch_index >= 0:
+        return position
+    return Position(position.ledger_id, EntryId(position.entry_id + 1))
+
+
+def _position(data: MessageIdData) -> Position:
+    ledger_id = signed(data.ledgerId)
+    if ledger_id == LATEST.ledger_id:
+        return LATEST  # C++ clients can't write the largest entry id
+    if ledger_id < 0:
+        return EARLIEST
+    return Position(LedgerId(ledger_id), EntryId(signed(data.entryId)))
+
+
+def flow(session: Session, command: CommandFlow) -> None:
+    """More permits; for a consumer that is gone they mean nothing."""
+    consumer = session.consumers.get(command.consumer_id)
+    if consumer is not None:
+        consumer.flow(command.messagePermits)
+
+
+def ack(session: Session, command: CommandAck) -> None:
+    """Acknowledge; the receipt, if asked for, goes out at once."""
+    consumer = session.consumers.get(command.consumer_id)
+    error = None
+    if consumer is None:
+        error = ServerError.ConsumerNotFound
+    elif command.txnid_most_bits or command.txnid_least_bits:
+        error = ServerError.TransactionCoordinatorNotFound
+    else:
+        acks = [_ack_of(data) for data in command.message_id]
+        consumer.ack(acks, cumulative=command.ack_type == _CUMULATIVE)
+    if command.HasField("request_id"):
+        session.write(
+            consuming.ack_response(
+                command.consumer_id,
+                command.request_id,
+                error=error,
+                message=None if error is None else "The acknowledgement can't be taken",
+            )
+        )
+
+
+def _ack_of(data: MessageIdData) -> Ack:
+    position = Position(LedgerId(data.ledgerId), EntryId(data.entryId))
+    return Ack(position, tuple(data.ack_set), data.batch_size or 1)
+
+
+def redeliver(session: Session, command: CommandRedeliverUnacknowledgedMessages) -> None:
+    """Send unacknowledged messages again: those named, or all."""
+    consumer = session.consumers.get(command.consumer_id)
+    if consumer is not None:
+        positions = [_position(data) for data in command.message_ids]
+        epoch = command.consumer_epoch if command.HasField("consumer_epoch") else None
+        consumer.redeliver(positions or None, epoch)
+
+
+def _open_consumer(session: Session, consumer_id: int) -> TopicConsumer:
+    consumer = session.consumers.get(consumer_id)
+    if consumer is None:
+        raise BrokerError(ServerError.MetadataError, "Consumer not found")
+    return consumer
+
+
+async def seek(session: Session, command: CommandSeek) -> None:
+    """Read from an id or a time on; all consumers are closed and come back."""
+    consumer = _open_consumer(session, command.consumer_id)
+    if command.HasField("message_id"):
+        words = tuple(command.message_id.ack_set)
+        await consumer.seek(_position(command.message_id), words)
+    elif command.HasField("message_publish_time"):
+        await consumer.seek_time(command.message_publish_time)
+    else:
+        raise BrokerError(ServerError.MetadataError, "Seek to neither an id nor a time")
+    session.write(answers.success(command.request_id))
+
+
+async def unsubscribe(session: Session, command: CommandUnsubscribe) -> None:
+    """Delete the subscription."""
+    consumer = _open_consumer(session, command.consumer_id)
+    await consumer.unsubscribe(force=command.force)
+    session.consumers.forget(command.consumer_id)
+    session.write(answers.success(command.request_id))
+
+
+def close_consumer(session: Session, command: CommandCloseConsumer) -> None:
+    """Leave the subscription; an id that isn't known is an error only if it never was."""
+    registry = session.consumers
+    consumer = registry.forget(command.consumer_id)
+    if consumer is not None:
+        consumer.close()
+    elif not registry.drop_opening(command.consumer_id) and not registry.was_closed(
+        command.consumer_id
+    ):
+        text = "Consumer not found"
+        session.write(answers.error(command.request_id, ServerError.MetadataError, text))
+        return
+    session.write(answers.success(command.request_id))
+
+
+async def last_message_id(session: Session, command: CommandGetLastMessageId) -> None:
+    """The topic's last message and the subscription's mark-delete position."""
+    last = await _open_consumer(session, command.consumer_id).last_message()
+    mark_delete = last.mark_delete
+    session.write(
+        consuming.get_last_message_id_response(
+            command.request_id,
+            MessageId(*last.position, last.partition, last.batch_index),
+            mark_delete=None if mark_delete is None else MessageId(*mark_delete),
+        )
+    )
+
+
+def consumer_stats(session: Session, command: CommandConsumerStats) -> None:
+    """Figures of one consumer."""
+    consumer = session.consumers.get(command.consumer_id)
+    if consumer is None:
+        session.write(
+            consuming.consumer_stats_error(
+                command.request_id, ServerError.ConsumerNotFound, "Consumer not found"
+            )
+        )
+        return
+    stats = consumer.stats()
+    session.write(
+        consuming.consumer_stats_response(
+            CommandConsumerStatsResponse(
+                request_id=command.request_id,
+                msgRateOut=stats.msg_rate_out,
+                msgThroughputOut=stats.msg_throughput_out,
+                msgRateRedeliver=stats.msg_rate_redeliver,
+                consumerName=stats.consumer_name,
+                availablePermits=max(stats.available_permits, 0),
+                unackedMessages=stats.unacked_messages,
+                blockedConsumerOnUnackedMsgs=stats.blocked_consumer_on_unacked_msgs,
+                address=stats.address,
+                connectedSince=stats.connected_since,
+                type=stats.type,
+                msgRateExpired=stats.msg_rate_expired,
+                msgBacklog=stats.msg_backlog,
+                messageAckRate=stats.message_ack_rate,
+            )
+        )
+    )

@@ -1,0 +1,155 @@
+"""Where topics are and which there are (spec CL-05, BR-39)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from geminga_broker.errors import BrokerError
+from geminga_broker.session.session import Session
+from geminga_broker.topics import (
+    MANAGED_LEDGERS,
+    by_mode,
+    compile_pattern,
+    list_hash,
+    matching,
+    topic_of_ledger_path,
+    without_system,
+)
+from geminga_protocol.commands import answers, lookup
+from geminga_protocol.pb.pulsar_api_pb2 import (
+    CommandGetTopicsOfNamespace,
+    CommandLookupTopic,
+    CommandPartitionedTopicMetadata,
+    CommandWatchTopicList,
+    CommandWatchTopicListClose,
+    ServerError,
+)
+from geminga_protocol.topic_name import TopicName
+from geminga_runtime.metadata.api import Change, Notification
+
+if TYPE_CHECKING:
+    import re
+
+WATCHERS_MAX = 1000
+"""Topic watchers of one connection."""
+
+GATHER_S = 0.05
+"""How long changes of a topic list are gathered before they are told."""
+
+
+async def partitioned_metadata(session: Session, command: CommandPartitionedTopicMetadata) -> None:
+    """How many partitions the topic has; makes it where policy and client want that."""
+    topic = TopicName.parse(command.topic)
+    service = session.service
+    count = await service.partition_count(topic, create=command.metadata_auto_creation_enabled)
+    session.write(lookup.partitioned_metadata_response(command.request_id, count))
+
+
+async def lookup_topic(session: Session, command: CommandLookupTopic) -> None:
+    """Which broker serves the topic."""
+    place = await session.service.lookup.locate(TopicName.parse(command.topic))
+    answer = lookup.lookup_response(
+        command.request_id, broker_url=place.broker_url, authoritative=True
+    )
+    session.write(answer)
+
+
+async def topics_of_namespace(session: Session, command: CommandGetTopicsOfNamespace) -> None:
+    """The namespace's topics, filtered here if the pattern allows that."""
+    config = session.service.config.topics
+    names = await session.service.topic_names(command.namespace)
+    names = without_system(by_mode(names, command.mode))
+    pattern = None
+    text = command.topics_pattern
+    if text and config.pattern_filtering and len(text) <= config.pattern_length_max:
+        pattern = compile_pattern(text)
+    if pattern is not None:
+        names = matching(names, pattern)
+    digest = list_hash(names)
+    changed = not command.HasField("topics_hash") or command.topics_hash != digest
+    session.write(
+        lookup.get_topics_of_namespace_response(
+            command.request_id,
+            names if changed else (),
+            filtered=pattern is not None,
+            topics_hash=digest,
+            changed=changed,
+        )
+    )
+
+
+async def watch_topic_list(session: Session, command: CommandWatchTopicList) -> None:
+    """Tell the namespace's matching topics now and each change of them, until closed (PIP-145)."""
+    config = session.service.config.topics
+    pattern = None
+    if config.pattern_filtering and len(command.topics_pattern) <= config.pattern_length_max:
+        pattern = compile_pattern(command.topics_pattern)
+    if pattern is None:
+        raise BrokerError(ServerError.NotAllowedError, "Unable to create topic list watcher")
+    if command.watcher_id in session.watchers:
+        raise BrokerError(ServerError.NotAllowedError, "Topic list watcher is already present")
+    if len(session.watchers) >= WATCHERS_MAX:
+        raise BrokerError(ServerError.TooManyRequests, "too many topic list watchers")
+    scope = session.watchers[command.watcher_id] = trio.CancelScope()
+    try:
+        with scope:
+            await _watch(session, command, pattern)
+    finally:
+        if session.watchers.get(command.watcher_id) is scope:
+            del session.watchers[command.watcher_id]
+
+
+async def _watch(
+    session: Session, command: CommandWatchTopicList, pattern: re.Pattern[str]
+) -> None:
+    """Compare the list after each change with what the client knows, and tell the difference."""
+    prefix = f"{MANAGED_LEDGERS}/{command.namespace}/persistent"
+    async with session.service.store.watch(prefix) as changes:
+        known = await _persistent_matching(session, command.namespace, pattern)
+        digest = list_hash(known)
+        session.write(
+            lookup.watch_topic_list_success(
+                command.request_id,
+                command.watcher_id,
+                () if command.topics_hash == digest else sorted(known),
+                digest,
+            )
+        )
+        while await _topics_changed(changes):
+            now = await _persistent_matching(session, command.namespace, pattern)
+            if now != known:
+                new, gone = sorted(now - known), sorted(known - now)
+                update = lookup.watch_topic_update(command.watcher_id, new, gone, list_hash(now))
+                session.write(update)
+                known = now
+
+
+async def _topics_changed(changes: trio.MemoryReceiveChannel[Notification]) -> bool:
+    """Return when topics came or went, after a moment in which more of them are gathered."""
+    async for change in changes:
+        made_or_gone = change.kind in (Change.CREATED, Change.DELETED)
+        if change.kind is Change.LOST or (made_or_gone and topic_of_ledger_path(change.path)):
+            await trio.sleep(GATHER_S)
+            try:
+                while True:
+                    changes.receive_nowait()
+            except (trio.WouldBlock, trio.EndOfChannel):
+                return True
+    return False
+
+
+async def _persistent_matching(
+    session: Session, namespace: str, pattern: re.Pattern[str]
+) -> set[str]:
+    names = await session.service.catalog.persistent(namespace)
+    return set(matching(without_system(names), pattern))
+
+
+def close_watcher(session: Session, command: CommandWatchTopicListClose) -> None:
+    """Stop a watcher; one that isn't there is no error."""
+    scope = session.watchers.pop(command.watcher_id, None)
+    if scope is not None:
+        scope.cancel()
+    session.write(answers.success(command.request_id))

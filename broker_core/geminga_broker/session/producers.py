@@ -1,0 +1,112 @@
+"""PRODUCER and CLOSE_PRODUCER (spec BR-20)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from geminga_broker.session.registry import Opening
+from geminga_broker.session.session import Session
+from geminga_broker.topic_api import ProducerRequest, TopicProducer
+from geminga_protocol.commands import answers, producing
+from geminga_protocol.pb.pulsar_api_pb2 import (
+    CommandCloseProducer,
+    CommandProducer,
+    Schema,
+    ServerError,
+)
+from geminga_protocol.topic_name import TopicName
+
+NO_SCHEMA = (Schema.Type.Value("None"), Schema.Type.AutoConsume)
+"""Schema types that register nothing."""
+
+
+def open_producer(session: Session, command: CommandProducer) -> None:
+    """Reserve the id, then open in a task. A repeated request for an open one is answered again."""
+    opening = session.producers.begin(command.producer_id)
+    if opening is not None:
+        refuse = partial(answers.error, command.request_id)
+        session.spawn(refuse, _open, session, command, opening)
+        return
+    known = session.producers.get(command.producer_id)
+    if known is not None:
+        _answer(session, command.request_id, known, b"")
+        return
+    text = "Producer is already present on the connection"
+    session.write(answers.error(command.request_id, ServerError.ServiceNotReady, text))
+
+
+async def _open(session: Session, command: CommandProducer, opening: Opening) -> None:
+    try:
+        producer, schema_version = await _join_topic(session, command)
+    except BaseException:
+        session.producers.fail(command.producer_id, opening)
+        raise
+    if not session.producers.finish(command.producer_id, opening, producer):
+        producer.close()
+        return
+    _answer(session, command.request_id, producer, schema_version)
+
+
+async def _join_topic(session: Session, command: CommandProducer) -> tuple[TopicProducer, bytes]:
+    service = session.service
+    name = TopicName.parse(command.topic)
+    topic = await service.get_topic(name, create=True)
+    version = b""
+    if command.HasField("schema") and command.schema.type not in NO_SCHEMA:
+        version = await service.schemas.register(name, command.schema)
+    if command.initial_subscription_name:
+        await service.ensure_subscription(topic, command.initial_subscription_name)
+    producer_name = command.producer_name
+    given = bool(producer_name) and command.user_provided_producer_name
+    request = ProducerRequest(
+        connection=session,
+        producer_id=command.producer_id,
+        producer_name=producer_name or service.new_producer_name(),
+        epoch=command.epoch,
+        user_provided_name=given,
+        access_mode=command.producer_access_mode,
+        topic_epoch=command.topic_epoch if command.HasField("topic_epoch") else None,
+        encrypted=command.encrypted,
+        schema_version=version,
+        metadata={pair.key: pair.value for pair in command.metadata},
+        publish_pending=session.publish_pending,
+        on_ready=partial(_became_ready, session, command.request_id, version),
+    )
+    return await topic.add_producer(request), version
+
+
+def _became_ready(
+    session: Session, request_id: int, schema_version: bytes, producer: TopicProducer
+) -> None:
+    """Exclusive access is there now: the second PRODUCER_SUCCESS."""
+    _answer(session, request_id, producer, schema_version)
+
+
+def _answer(
+    session: Session, request_id: int, producer: TopicProducer, schema_version: bytes
+) -> None:
+    session.write(
+        producing.producer_success(
+            request_id,
+            producer.name,
+            last_sequence_id=producer.last_sequence_id,
+            schema_version=schema_version,
+            topic_epoch=producer.topic_epoch,
+            producer_ready=producer.ready,
+        )
+    )
+
+
+def close_producer(session: Session, command: CommandCloseProducer) -> None:
+    """Leave the topic; an id that isn't known is an error only if it never was."""
+    registry = session.producers
+    producer = registry.forget(command.producer_id)
+    if producer is not None:
+        producer.close()
+    elif not registry.drop_opening(command.producer_id) and not registry.was_closed(
+        command.producer_id
+    ):
+        text = f"Producer {command.producer_id} is not open"
+        session.write(answers.error(command.request_id, ServerError.UnknownError, text))
+        return
+    session.write(answers.success(command.request_id))

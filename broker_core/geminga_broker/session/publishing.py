@@ -1,0 +1,79 @@
+"""SEND: entries on their way to a topic (spec PR-07, BR-24)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from geminga_broker.session.session import Session, SessionClosed
+from geminga_broker.topic_api import PublishItem, TopicProducer
+from geminga_protocol.commands import producing
+from geminga_protocol.frames import Frame
+from geminga_protocol.payload import verify_checksum
+from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, ServerError
+
+_SEND = int(BaseCommand.Type.SEND)
+_new_item = tuple.__new__
+
+Run = tuple[TopicProducer | None, list[PublishItem]]
+
+
+def publish_run(session: Session, frames: Sequence[Frame], start: int) -> int:
+    """Hand the SENDs from `start` on, until another command, to their producers, in one list each.
+
+    Answers where the run ends. An entry whose checksum is wrong is refused alone. Raises
+    SessionClosed for a producer that never was.
+    """
+    if not session.connected:
+        raise SessionClosed("SEND before CONNECT")
+    runs: dict[int, Run] = {}
+    last_id = -1
+    items: list[PublishItem] = []
+    index, end = start, len(frames)
+    while index < end:
+        frame = frames[index]
+        if frame.type != _SEND:
+            break
+        index += 1
+        send = frame.command.send
+        producer_id = send.producer_id
+        if producer_id != last_id:
+            last_id = producer_id
+            run = runs.get(producer_id)
+            if run is None:
+                run = runs[producer_id] = (_producer(session, producer_id), [])
+            items = run[1]
+        payload = frame.payload
+        if payload is None or not verify_checksum(payload):
+            _refuse(session, producer_id, send.sequence_id, payload is None)
+            continue
+        items.append(
+            _new_item(
+                PublishItem,
+                (
+                    send.sequence_id,
+                    payload,
+                    send.num_messages,
+                    send.highest_sequence_id,
+                    send.is_chunk,
+                ),
+            )
+        )
+    for producer, items in runs.values():
+        if items and producer is not None:
+            producer.publish(items)
+    return index
+
+
+def _producer(session: Session, producer_id: int) -> TopicProducer | None:
+    """The open producer; None for one that the broker closed, whose last SENDs are dropped: the
+    client sends them again after it reconnected.
+    """
+    producer = session.producers.opened.get(producer_id)
+    if producer is None and not session.producers.was_closed(producer_id):
+        raise SessionClosed(f"SEND for producer {producer_id}, which is not open")
+    return producer
+
+
+def _refuse(session: Session, producer_id: int, sequence_id: int, empty: bool) -> None:
+    text = "The message has no metadata" if empty else "Checksum failed on the broker"
+    session.write(producing.send_error(producer_id, sequence_id, ServerError.ChecksumError, text))

@@ -1,0 +1,83 @@
+"""Producers or consumers of a connection by the ids that the client gave them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+CLOSED_IDS_MAX = 10_000
+"""Closed ids remembered for one connection, the oldest forgotten first."""
+
+
+class Opening:
+    """An id whose producer or consumer is being made; `dropped` when the client gave it up."""
+
+    __slots__ = ("dropped",)
+
+    def __init__(self) -> None:
+        self.dropped = False
+
+
+class Registry(Generic[T]):
+    """What is open, what is being opened, and which ids were open once."""
+
+    __slots__ = ("_closed", "_opening", "opened")
+
+    def __init__(self) -> None:
+        self.opened: dict[int, T] = {}
+        self._opening: dict[int, Opening] = {}
+        self._closed: dict[int, None] = {}
+
+    def __len__(self) -> int:
+        return len(self.opened) + len(self._opening)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(list(self.opened.values()))
+
+    def get(self, key: int) -> T | None:
+        """The open one of that id."""
+        return self.opened.get(key)
+
+    def begin(self, key: int) -> Opening | None:
+        """Reserve an id; None when it is taken."""
+        if key in self.opened or key in self._opening:
+            return None
+        opening = self._opening[key] = Opening()
+        return opening
+
+    def finish(self, key: int, opening: Opening, value: T) -> bool:
+        """The one of that id is open now; False when the client gave it up meanwhile."""
+        if opening.dropped:
+            return False
+        del self._opening[key]
+        self._closed.pop(key, None)
+        self.opened[key] = value
+        return True
+
+    def fail(self, key: int, opening: Opening) -> None:
+        """Opening failed; harmless when it was finished or dropped."""
+        if self._opening.get(key) is opening:
+            del self._opening[key]
+
+    def drop_opening(self, key: int) -> bool:
+        """Give up one that is being opened; False when there is none."""
+        opening = self._opening.pop(key, None)
+        if opening is None:
+            return False
+        opening.dropped = True
+        return True
+
+    def forget(self, key: int) -> T | None:
+        """Take it out; answers what was open."""
+        value = self.opened.pop(key, None)
+        if value is not None:
+            if len(self._closed) >= CLOSED_IDS_MAX:
+                del self._closed[next(iter(self._closed))]
+            self._closed[key] = None
+        return value
+
+    def was_closed(self, key: int) -> bool:
+        """Whether the id was open once, or is being opened: frames may still be on their way."""
+        return key in self._closed or key in self._opening

@@ -1,0 +1,117 @@
+"""Drives a session: bytes to frames, frames to handlers (spec PR-05, PR-16, OP-08)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import trio
+
+from geminga_broker.session.publishing import publish_run
+from geminga_broker.session.session import Session, SessionClosed
+from geminga_broker.session.table import ROUTES
+from geminga_protocol.commands import answers
+from geminga_protocol.frames import BROKEN, SUBMESSAGE, Frame, FrameReader, FramingError
+from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, ServerError
+from geminga_runtime.errors import ConnectionLost
+
+if TYPE_CHECKING:
+    from geminga_broker.service import BrokerService
+    from geminga_runtime.stream import FramedStream
+
+_log = logging.getLogger(__name__)
+
+SEND = int(BaseCommand.Type.SEND)
+LAST_ANSWERS_S = 1.0
+"""How long a connection that is closed by us may take to read its last answers."""
+
+
+async def handle_connection(stream: FramedStream, service: BrokerService) -> None:
+    """Serve one client until it leaves, breaks the protocol, falls silent, or the broker stops."""
+    session = None
+    try:
+        async with trio.open_nursery() as nursery:
+            session = Session(stream, service, nursery)
+            service.sessions[session] = None
+            nursery.start_soon(stream.run_writer)
+            nursery.start_soon(_keep_alive, session)
+            with session.read_scope:
+                await _read(session)
+            with trio.move_on_after(LAST_ANSWERS_S):
+                await _flush(stream)
+            nursery.cancel_scope.cancel()
+    finally:
+        # Only now has every task of the session ended, so that none opens anything any more.
+        if session is not None:
+            del service.sessions[session]
+            session.release()
+
+
+async def _flush(stream: FramedStream) -> None:
+    try:
+        await stream.flush()
+    except ConnectionLost:
+        pass
+
+
+async def _keep_alive(session: Session) -> None:
+    await session.keep_alive(session.service.config.network.keep_alive_interval_s)
+    session.stream.abort("the peer was silent")
+
+
+async def _read(session: Session) -> None:
+    """The only reader. Returns when the client left or must go."""
+    reader = FrameReader(session.service.config.network.max_message_size_bytes)
+    receive = session.stream.receive
+    try:
+        while data := await receive():
+            session.heard = True
+            try:
+                frames = reader.feed(data)
+            except FramingError as error:
+                serve_frames(session, error.frames)
+                raise SessionClosed(str(error)) from error
+            serve_frames(session, frames)
+            if session.overloaded:
+                await session.wait_ready()
+    except ConnectionLost as error:
+        _log.debug("address=%s lost: %s", session.address, error)
+    except SessionClosed as error:
+        _log.warning("address=%s closed: %s", session.address, error)
+
+
+def serve_frames(session: Session, frames: Sequence[Frame]) -> None:
+    """Handle frames in order; neighbouring SENDs go to their topics together.
+
+    Raises SessionClosed.
+    """
+    index, end = 0, len(frames)
+    while index < end:
+        frame = frames[index]
+        kind = frame.type
+        if kind == SEND:
+            index = publish_run(session, frames, index)
+            continue
+        index += 1
+        route = ROUTES.get(kind)
+        if route is None:
+            _odd(session, frame)
+        elif session.connected or route.before_connect:
+            route.run(session, getattr(frame.command, SUBMESSAGE[kind]))
+        else:
+            raise SessionClosed(f"{SUBMESSAGE[kind]} before CONNECT")
+
+
+def _odd(session: Session, frame: Frame) -> None:
+    """A command that is broken (answered if it can be), or that no client of a broker sends."""
+    if frame.type != BROKEN:
+        _log.debug("address=%s ignored command of type %d", session.address, frame.type)
+        return
+    body = None
+    if frame.command.HasField("type"):
+        body = getattr(frame.command, SUBMESSAGE[frame.command.type])
+    known = body.DESCRIPTOR.fields_by_name if body is not None else {}
+    if body is None or "request_id" not in known or not body.HasField("request_id"):
+        raise SessionClosed(str(frame.error))
+    session.write(answers.error(body.request_id, ServerError.UnknownError, str(frame.error)))

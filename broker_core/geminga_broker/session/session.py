@@ -1,0 +1,173 @@
+"""One client's connection: ids, lifetimes and limits (spec PR-04 to PR-07, PR-12).
+
+The session owns what the connection holds (producers, consumers, watchers) and its bounds. What a
+command does stands in the handler functions of this package, reached through `table.ROUTES`. One
+task reads; what needs storage runs in tasks of the session's nursery, so that reading goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from geminga_broker.session.registry import Registry
+from geminga_broker.session.requests import Refuse, run_request
+from geminga_protocol.commands import connection, consuming, producing
+from geminga_protocol.pb.pulsar_api_pb2 import FeatureFlags
+
+if TYPE_CHECKING:
+    from geminga_broker.service import BrokerService
+    from geminga_broker.topic_api import TopicConsumer, TopicProducer
+    from geminga_runtime.stream import FramedStream
+
+_log = logging.getLogger(__name__)
+
+PENDING_PUBLISH_BYTES_MAX = 16 << 20
+"""Entries of one connection that wait for storage; above it the socket isn't read until half is
+stored. (Apache bounds their number, `maxPendingPublishRequestsPerConnection`.)
+"""
+
+REQUESTS_MAX = 5000
+"""Commands of one connection that run at once; above it the socket isn't read until half ended."""
+
+NO_REQUEST = (1 << 64) - 1
+"""Request id -1 of commands that the broker starts."""
+
+
+class SessionClosed(Exception):
+    """A handler found that the connection must be closed; the text goes to the log."""
+
+
+class Session:
+    """A client's connection, as handlers and topics see it (`connection.ClientConnection`)."""
+
+    def __init__(self, stream: FramedStream, service: BrokerService, nursery: trio.Nursery) -> None:
+        self.stream = stream
+        self.service = service
+        self.nursery = nursery
+        self.address = stream.name
+        self.connected = False
+        self.client_version = ""
+        self.protocol_version = 0
+        self.principal: str | None = None
+        self.features = FeatureFlags()
+        self.producers: Registry[TopicProducer] = Registry()
+        self.consumers: Registry[TopicConsumer] = Registry()
+        self.watchers: dict[int, trio.CancelScope] = {}
+        self.read_scope = trio.CancelScope()
+        self.heard = True
+        self.reading = True
+        self.write = stream.write
+        self.on_writable = stream.on_writable
+        self._requests = 0
+        self._pending_publish_bytes = 0
+        self._resume: trio.Event | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"<Session {self.address} client={self.client_version!r} "
+            f"producers={len(self.producers)} consumers={len(self.consumers)}>"
+        )
+
+    # ---- what topics ask of a connection ----
+
+    @property
+    def writable(self) -> bool:
+        """Whether more may be written before the client reads some."""
+        return self.stream.writable
+
+    @property
+    def supports_broker_entry_metadata(self) -> bool:
+        """Whether the client wants entries with their broker entry metadata (PR-03)."""
+        return self.features.supports_broker_entry_metadata
+
+    def publish_pending(self, messages: int, size_bytes: int) -> None:
+        """Entries were handed to storage, or (negative) came back."""
+        self._pending_publish_bytes += size_bytes
+        self.service.publish_pending(size_bytes)
+        if self._resume is not None:
+            self.check_resume()
+
+    def drop_producer(self, producer_id: int) -> None:
+        """The broker closes a producer: tell the client and forget it."""
+        if self.producers.forget(producer_id) is not None:
+            self.write(producing.close_producer(producer_id, NO_REQUEST))
+
+    def drop_consumer(self, consumer_id: int) -> None:
+        """The broker closes a consumer: tell the client and forget it."""
+        if self.consumers.forget(consumer_id) is not None:
+            self.write(consuming.close_consumer(consumer_id, NO_REQUEST))
+
+    # ---- commands in tasks ----
+
+    def spawn(self, refuse: Refuse, run: Callable[..., Awaitable[None]], *args: Any) -> None:
+        """Run a command in a task; its failure is answered with what `refuse` makes of it."""
+        self._requests += 1
+        self.nursery.start_soon(run_request, self.write, self._ended, refuse, run, *args)
+
+    def _ended(self) -> None:
+        self._requests -= 1
+        if self._resume is not None:
+            self.check_resume()
+
+    # ---- bounds ----
+
+    @property
+    def overloaded(self) -> bool:
+        """Whether nothing more may be read from the client for now."""
+        return (
+            self._pending_publish_bytes > PENDING_PUBLISH_BYTES_MAX
+            or not self.stream.writable
+            or self._requests > REQUESTS_MAX
+            or self.service.publish_buffer_full
+        )
+
+    async def wait_ready(self) -> None:
+        """Return when the client's work has gone down to half of the bounds."""
+        self.reading = False
+        while self.overloaded:
+            self._resume = trio.Event()
+            self.stream.on_writable(self.check_resume)
+            self.service.on_publish_buffer_drained(self.check_resume)
+            await self._resume.wait()
+        self._resume = None
+        self.reading = True
+
+    def check_resume(self) -> None:
+        """Wake the reader if it waits and all is below half of the bounds."""
+        if (
+            self._resume is not None
+            and self._pending_publish_bytes <= PENDING_PUBLISH_BYTES_MAX // 2
+            and self._requests <= REQUESTS_MAX // 2
+            and self.stream.writable
+        ):
+            self._resume.set()
+
+    # ---- life ----
+
+    async def keep_alive(self, interval_s: float) -> None:
+        """Ping every interval; return when the peer was silent for two of them (PR-12).
+
+        A peer that isn't read, because it is at its bounds, can't be heard and is kept.
+        """
+        silent = 0
+        while silent < 2:
+            self.heard = False
+            await trio.sleep(interval_s)
+            silent = 0 if self.heard or not self.reading else silent + 1
+            self.write(connection.PING)
+        _log.info("address=%s silent for %g s, dropped", self.address, 2 * interval_s)
+
+    def stop(self) -> None:
+        """The broker ends the connection: nothing more is read, what was written is still sent."""
+        self.read_scope.cancel()
+
+    def release(self) -> None:
+        """Close all that the connection holds; topics go on without it."""
+        for consumer in self.consumers:
+            consumer.close()
+        for producer in self.producers:
+            producer.close()
