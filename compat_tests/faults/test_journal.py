@@ -1,0 +1,99 @@
+"""The journal's tail torn off or overwritten, on a whole server.
+
+Every byte of the last three records is tried in the storage's own tests; here a sample of places
+shows that the server starts, keeps what came before, and says what it dropped.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from compat_tests.faults.conftest import TOPIC
+from compat_tests.processes import start_geminga
+from compat_tests.wire.raw import RawClient, read_all
+
+_MESSAGES = 12
+_SAMPLES = 6
+
+
+@dataclass(frozen=True)
+class Written:
+    """A data directory left by a kill, and where each message ended in the journal."""
+
+    folder: Path
+    journal: Path
+    ends: list[int]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
+    """Messages published one by one, so that each has a journal record of its own."""
+    folder = tmp_path_factory.mktemp("torn") / "data"
+    server = start_geminga(folder)
+    ends = []
+    try:
+        with RawClient(server.address) as client:
+            client.producer(TOPIC)
+            for n in range(_MESSAGES):
+                client.publish(n, b"message %d " % n + b"." * 200)
+                journal = last_journal(folder)
+                ends.append(used_bytes(journal))
+    finally:
+        server.kill()
+    assert ends == sorted(set(ends)), "each message must have grown the journal"
+    yield Written(folder, last_journal(folder).relative_to(folder), ends)
+
+
+def last_journal(folder: Path) -> Path:
+    """The journal file that is written now."""
+    files = [path for path in folder.rglob("*") if path.is_file() and "journal" in str(path.parent)]
+    assert files, f"no journal under {folder}: {sorted(folder.rglob('*'))}"
+    return max(files, key=lambda path: (used_bytes(path) > 0, path.stat().st_mtime_ns, path.name))
+
+
+def used_bytes(path: Path) -> int:
+    """The length without the zeroes that a journal file is filled with beforehand."""
+    return len(path.read_bytes().rstrip(b"\0"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("damage", ["cut", "noise"])
+def test_earlier_messages_survive_a_damaged_tail(
+    written: Written, damage: str, tmp_path: Path
+) -> None:
+    chance = random.Random(damage)
+    for sample in range(_SAMPLES):
+        at = chance.randrange(written.ends[-4], written.ends[-1])
+        folder = tmp_path / f"{damage}-{sample}"
+        shutil.copytree(written.folder, folder)
+        journal = folder / written.journal
+        data = journal.read_bytes()
+        noise = chance.randbytes(written.ends[-1] - at) if damage == "noise" else b""
+        rest = data[written.ends[-1] :] if damage == "noise" else b""
+        journal.write_bytes(data[:at] + noise + rest)
+        _check(folder, kept_min=sum(end <= at for end in written.ends), at=at)
+
+
+def _check(folder: Path, *, kept_min: int, at: int) -> None:
+    server = start_geminga(folder)
+    try:
+        bodies = [body for _, body in read_all(server.address, TOPIC)]
+        expected = [b"message %d " % n + b"." * 200 for n in range(len(bodies))]
+        assert bodies == expected, f"damage at byte {at}"
+        assert len(bodies) >= kept_min, f"damage at byte {at}"
+        if len(bodies) < _MESSAGES:
+            log = server.log_path.read_text().lower()
+            assert "journal" in log, f"it does not say what it dropped (damage at {at}):\n{log}"
+        with RawClient(server.address) as client:
+            client.producer(TOPIC)
+            client.publish(1000, b"and goes on")
+        assert read_all(server.address, TOPIC)[-1][1] == b"and goes on"
+    finally:
+        server.kill()

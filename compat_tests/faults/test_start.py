@@ -1,0 +1,128 @@
+"""Starting: quick, alone on its data, and with one clear sentence where that cannot be."""
+
+from __future__ import annotations
+
+import socket
+import sqlite3
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from compat_tests.faults.conftest import TOPIC, Starter
+from compat_tests.processes import standalone_command
+from compat_tests.wire.raw import RawClient, read_all
+
+
+def refused(command: list[str]) -> str:
+    """Run a server that must not start; what it said, one sentence on stderr."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 2, f"code {done.returncode}: {done.stderr}"
+    assert "Traceback" not in done.stderr
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1, f"one sentence is enough:\n{done.stderr}"
+    return lines[0]
+
+
+def test_starts_quickly_and_small_and_stops_quickly(start: Starter) -> None:
+    began = time.monotonic()
+    server = start()
+    started_s = time.monotonic() - began
+    with RawClient(server.address) as client:
+        client.producer(TOPIC)
+        client.publish(0, b"kept")
+        # The tests share the machine: the bench measures what the promise of one second is worth.
+        assert started_s < 4
+        assert server.rss_bytes() < 120e6
+        began = time.monotonic()
+        assert server.stop() == 0, server.log_tail()
+        assert time.monotonic() - began < 3
+    assert "Traceback" not in server.log_path.read_text()
+    assert [body for _, body in read_all(start().address, TOPIC)] == [b"kept"]
+
+
+def test_in_memory_leaves_nothing(data_dir: Path, start: Starter) -> None:
+    server = start(options=["--in-memory"])
+    with RawClient(server.address) as client:
+        client.producer(TOPIC)
+        client.publish(0, b"gone with the process")
+    server.stop()
+    assert not data_dir.exists() or not list(data_dir.rglob("*"))
+
+
+def test_port_taken(data_dir: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        for options in ({"broker_port": port}, {"web_port": port}):
+            assert str(port) in refused(standalone_command(data_dir, **options))
+
+
+def test_data_directory_in_use(data_dir: Path, start: Starter) -> None:
+    start()
+    assert str(data_dir) in refused(standalone_command(data_dir))
+
+
+def test_data_directory_not_writable() -> None:
+    folder = Path("/proc/geminga-data")  # not writable for root either
+    assert str(folder) in refused(standalone_command(folder))
+
+
+def test_data_directory_is_a_file(data_dir: Path) -> None:
+    data_dir.write_text("not a folder")
+    assert str(data_dir) in refused(standalone_command(data_dir))
+
+
+def test_data_of_another_version(data_dir: Path, start: Starter) -> None:
+    start().stop()
+    databases = [
+        path
+        for path in data_dir.rglob("*")
+        if path.is_file() and path.read_bytes()[:15] == b"SQLite format 3"
+    ]
+    assert databases
+    with sqlite3.connect(databases[0]) as database:
+        database.execute("PRAGMA user_version = 999")
+    database.close()
+    assert "999" in refused(standalone_command(data_dir))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("brokerDeleteInactiveTopicsEnabled", "perhaps"),
+        ("maxMessageSize", "many"),
+        ("managedLedgerMaxEntriesPerLedger", "-5"),
+    ],
+)
+def test_wrong_value_in_the_configuration(data_dir: Path, key: str, value: str) -> None:
+    sentence = refused(standalone_command(data_dir, settings={key: value}))
+    assert key in sentence
+
+
+def test_configuration_file_missing(data_dir: Path) -> None:
+    missing = str(data_dir.with_suffix(".nowhere"))
+    assert missing in refused(standalone_command(data_dir, options=["--config", missing]))
+
+
+def test_wrong_option(data_dir: Path) -> None:
+    done = subprocess.run(
+        standalone_command(data_dir, options=["--no-such-option"]),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "--no-such-option" in done.stderr
+
+
+def test_unknown_keys_are_warned_about_once_together(data_dir: Path, start: Starter) -> None:
+    settings = data_dir.with_suffix(".settings")
+    settings.write_text("someKeyOfApaches=1\nanotherKeyOfApaches=2\nclusterName=standalone\n")
+    server = start(options=["--config", str(settings)])
+    log = server.log_path.read_text().splitlines()
+    lines = [line for line in log if "someKeyOfApaches" in line or "anotherKeyOfApaches" in line]
+    assert len(lines) == 1
+    assert "someKeyOfApaches" in lines[0]
+    assert "anotherKeyOfApaches" in lines[0]
