@@ -229,15 +229,18 @@ def _odd_frame(command: BaseCommand, payload: memoryview | None) -> Frame:
     """A frame that decodes but isn't in the usual form: odd encoding, unknown type, or fields
     missing.
     """
-    if not command.HasField("type"):
+    if command.HasField("type"):
+        name = SUBMESSAGE[command.type]
+        body: Message = getattr(command, name)
+        if body.IsInitialized():
+            return Frame(command.type, command, payload)
+        text = f"{name} lacks required fields: {missing_fields(body)}"
+    else:
         number = unknown_varint(command, 1)
-        if number is not None:
+        if number:
             return Frame(number, command, payload)
-    elif command.IsInitialized():
-        return Frame(command.type, command, payload)
-    name = SUBMESSAGE.get(command.type, "") if command.HasField("type") else "command"
-    error = RemoteProtocolError(f"{name}: required fields are missing: {missing_fields(command)}")
-    return Frame(BROKEN, command, payload, error)
+        text = "command has no type"
+    return Frame(BROKEN, command, payload, RemoteProtocolError(text))
 
 
 def _undecodable_frame(payload: memoryview | None, cause: DecodeError) -> Frame:

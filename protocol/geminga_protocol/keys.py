@@ -67,7 +67,7 @@ def _choose_murmur() -> Callable[[Buffer], int]:
         return plain_murmur3_32
 
     def fast_murmur3_32(data: Buffer, _hash: Callable[..., int] = mmh3.hash) -> int:
-        return _hash(data, 0) & _POSITIVE
+        return _hash(data if isinstance(data, bytes) else bytes(data), 0) & _POSITIVE
 
     return fast_murmur3_32
 

@@ -88,7 +88,7 @@ def test_missing_required_field_is_a_broken_frame_that_can_be_answered() -> None
     assert only.type == BROKEN
     assert isinstance(only.error, RemoteProtocolError)
     assert not only.error.fatal
-    assert "flow.messagePermits" in str(only.error)
+    assert str(only.error) == "flow lacks required fields: messagePermits"
     assert only.command.flow.consumer_id == 5
     assert after.type == BaseCommand.PING
 
@@ -101,10 +101,17 @@ def test_undecodable_command_is_a_broken_frame(body: bytes) -> None:
     assert only.error.fatal
 
 
-def test_missing_type_is_broken() -> None:
-    (only,) = FrameReader().feed(raw(b""))
+@pytest.mark.parametrize("body", [b"", b"\x08\x00", b"\x0a\x00"])
+def test_missing_type_is_broken(body: bytes) -> None:
+    (only,) = FrameReader().feed(raw(body))
     assert only.type == BROKEN
     assert only.error is not None
+
+
+def test_type_without_its_command_is_broken() -> None:
+    (only,) = FrameReader().feed(raw(b"\x08\x0b"))
+    assert only.type == BROKEN
+    assert str(only.error) == "flow lacks required fields: consumer_id, messagePermits"
 
 
 def test_type_after_its_command_is_understood() -> None:

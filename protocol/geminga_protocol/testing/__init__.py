@@ -1,0 +1,1 @@
+"""Tools for tests of what speaks the protocol; they need Hypothesis."""
