@@ -1,0 +1,74 @@
+"""The broker's HTTP side as one ASGI application (spec OP-03, OP-05)."""
+
+from __future__ import annotations
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from geminga_broker.admin import (
+    broker_routes,
+    clusters,
+    namespace_routes,
+    partitioned_routes,
+    stats_routes,
+    subscription_routes,
+    tenants,
+    topic_routes,
+)
+from geminga_broker.admin.rest import EXCEPTION_HANDLERS
+from geminga_broker.metrics.scrape import scrape
+from geminga_broker.service import BrokerService
+
+DOMAINS = ("persistent", "non-persistent")
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def create_app(service: BrokerService) -> ASGIApp:
+    """All routes of a broker."""
+    routes = [*clusters.routes(service), *tenants.routes(service)]
+    routes += [*namespace_routes.routes(service), *broker_routes.routes(service)]
+    for domain in DOMAINS:
+        routes += partitioned_routes.routes(service, domain)
+        routes += stats_routes.routes(service, domain)
+        routes += subscription_routes.routes(service, domain)
+        routes += topic_routes.routes(service, domain)
+    routes += _plain_routes(service)
+    app = Starlette(routes=routes, exception_handlers=EXCEPTION_HANDLERS)
+    app.router.redirect_slashes = False
+    return _encoded_paths(app)
+
+
+def _plain_routes(service: BrokerService) -> list[Route]:
+    async def metrics(_request: Request) -> Response:
+        text = scrape(service, version=broker_routes.PULSAR_VERSION)
+        return Response(text, headers={"content-type": METRICS_TYPE})
+
+    async def to_metrics(_request: Request) -> Response:
+        return RedirectResponse("/metrics/", status_code=302)
+
+    async def status(_request: Request) -> Response:
+        await service.check_health()
+        return PlainTextResponse("OK")
+
+    return [
+        Route("/metrics", to_metrics, methods=["GET"]),
+        Route("/metrics/", metrics, methods=["GET"]),
+        Route("/status.html", status, methods=["GET"]),
+    ]
+
+
+def _encoded_paths(app: ASGIApp) -> ASGIApp:
+    """Match routes on the path as it was sent, so that `%2F` in a topic's name doesn't split it.
+
+    Handlers decode the parts that they take (`rest.parameter`).
+    """
+
+    async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope.get("raw_path"):
+            scope = dict(scope, path=scope["raw_path"].decode("latin-1").partition("?")[0])
+        await app(scope, receive, send)
+
+    return wrapped

@@ -1,0 +1,83 @@
+"""`/admin/v2/brokers` and `/lookup/v2` (Apache's `BrokersBase` and `TopicLookup`), for a cluster
+of one broker.
+"""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from geminga_broker.admin.rest import RestError, ok, parameter, route, topic_of
+from geminga_broker.service import BrokerService
+
+PULSAR_VERSION = "4.0.7"
+"""The version of Pulsar whose protocol and API this broker speaks; clients compare it."""
+
+
+def routes(service: BrokerService) -> list[Route]:
+    """All routes of the family."""
+
+    async def health(_request: Request) -> Response:
+        await service.check_health()
+        return PlainTextResponse("ok")
+
+    async def ready(_request: Request) -> Response:
+        return PlainTextResponse("ok")
+
+    async def version(_request: Request) -> Response:
+        return PlainTextResponse(PULSAR_VERSION)
+
+    async def leader(_request: Request) -> Response:
+        return ok({"serviceUrl": service.web_service_url, "brokerId": service.broker_id})
+
+    async def active(request: Request) -> Response:
+        cluster = parameter(request, "cluster")
+        if cluster != service.config.network.cluster_name:
+            raise RestError(404, f"Cluster {cluster} is not this broker's")
+        return ok([service.broker_id])
+
+    async def runtime_configuration(_request: Request) -> Response:
+        return ok(service.config.values())
+
+    base = "/admin/v2/brokers"
+    return [
+        route("GET", base + "/health", health),
+        route("GET", base + "/ready", ready),
+        route("GET", base + "/version", version),
+        route("GET", base + "/leaderBroker", leader),
+        route("GET", base + "/configuration/runtime", runtime_configuration),
+        route("GET", base + "/{cluster}", active),
+        route("GET", base, lambda _request: _all_brokers(service)),
+        *_lookup_routes(service),
+    ]
+
+
+async def _all_brokers(service: BrokerService) -> Response:
+    return ok([service.broker_id])
+
+
+def _lookup_routes(service: BrokerService) -> list[Route]:
+    async def lookup(request: Request) -> Response:
+        topic = topic_of(request, parameter(request, "domain"))
+        if not await service.namespaces.exists(topic.namespace):
+            raise RestError(404, "Namespace not found")
+        url = service.broker_service_url
+        return ok(
+            {
+                "brokerUrl": url,
+                "httpUrl": service.web_service_url,
+                "nativeUrl": url,
+                "brokerUrlSsl": "",
+            }
+        )
+
+    async def bundle(request: Request) -> Response:
+        topic = topic_of(request, parameter(request, "domain"))
+        if not await service.namespaces.exists(topic.namespace):
+            raise RestError(404, "Namespace not found")
+        bundles = await service.namespaces.bundles(topic.namespace)
+        return PlainTextResponse(bundles.of_topic(str(topic)))
+
+    path = "/lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}"
+    return [route("GET", path, lookup), route("GET", path + "/bundle", bundle)]

@@ -1,0 +1,197 @@
+"""`/admin/v2/namespaces` (Apache's `NamespacesBase`): create, list, delete, policies, bundles,
+unload.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from geminga_broker.admin.rest import (
+    RestError,
+    flag,
+    namespace_of,
+    no_content,
+    ok,
+    parameter,
+    read_body,
+    route,
+)
+from geminga_broker.resources import BadName, JsonObject, ResourceExists, ResourceMissing
+from geminga_broker.service import BrokerService
+
+BUNDLES_MAX = 1 << 16
+
+
+async def require_namespace(service: BrokerService, namespace: str) -> None:
+    """Raises RestError 404 as the namespace API words it."""
+    if not await service.namespaces.exists(namespace):
+        raise RestError(404, "Namespace does not exist")
+
+
+def _bundle_count(service: BrokerService, policies: JsonObject) -> int:
+    bundles = policies.get("bundles")
+    count = bundles.get("numBundles") if isinstance(bundles, dict) else None
+    if count is None or count == 0:
+        return service.config.topics.namespace_bundles
+    if not isinstance(count, int) or not 0 < count <= BUNDLES_MAX:
+        raise RestError(412, "Invalid number of bundles: number of bundles has to be in the range "
+                             "of (0, 2^32).")  # fmt: skip
+    return count
+
+
+def _clusters(service: BrokerService, policies: JsonObject) -> list[str]:
+    given = policies.get("replication_clusters")
+    if isinstance(given, list) and given:
+        return [str(name) for name in given]
+    return [service.config.network.cluster_name]
+
+
+async def create_namespace(service: BrokerService, namespace: str, policies: JsonObject) -> None:
+    """Raises RestError as Apache answers."""
+    tenant = namespace.partition("/")[0]
+    if not await service.namespaces.tenants.exists(tenant):
+        raise RestError(404, "Tenant does not exist")
+    extra = {k: v for k, v in policies.items() if k not in ("bundles", "replication_clusters")}
+    try:
+        await service.namespaces.create(
+            namespace,
+            bundles=_bundle_count(service, policies),
+            clusters=_clusters(service, policies),
+            policies=extra,
+        )
+    except BadName:
+        raise RestError(412, "Namespace name is not valid") from None
+    except ResourceMissing:
+        raise RestError(404, "Tenant does not exist") from None
+    except ResourceExists:
+        raise RestError(409, "Namespace already exists") from None
+
+
+async def delete_namespace(service: BrokerService, namespace: str) -> None:
+    """Raises RestError as Apache answers."""
+    if not await service.namespaces.exists(namespace):
+        raise RestError(404, f"Namespace {namespace} does not exist.")
+    names = await service.topic_names(namespace)
+    partitioned = [
+        name
+        for domain in ("persistent", "non-persistent")
+        for name in await service.catalog.partitioned(namespace, domain)
+    ]
+    if names or partitioned:
+        raise RestError(409, "Cannot delete non empty namespace")
+    try:
+        await service.namespaces.delete(namespace)
+    except ResourceMissing:
+        raise RestError(404, f"Namespace {namespace} does not exist.") from None
+
+
+def routes(service: BrokerService) -> list[Route]:
+    """All routes of the family."""
+    namespaces = service.namespaces
+
+    async def list_of_tenant(request: Request) -> Response:
+        tenant = parameter(request, "tenant")
+        if not await namespaces.tenants.exists(tenant):
+            raise RestError(404, "Tenant not found")
+        return ok(await namespaces.list(tenant))
+
+    async def get(request: Request) -> Response:
+        try:
+            return ok(await namespaces.policies(namespace_of(request)))
+        except ResourceMissing:
+            raise RestError(404, "Namespace does not exist") from None
+
+    async def create(request: Request) -> Response:
+        policies = await read_body(request, dict[str, object])
+        await create_namespace(service, namespace_of(request), policies or {})
+        return no_content()
+
+    async def delete(request: Request) -> Response:
+        if flag(request, "force"):
+            raise RestError(405, "Broker doesn't allow forced deletion of namespaces")
+        await delete_namespace(service, namespace_of(request))
+        return no_content()
+
+    async def topics(request: Request) -> Response:
+        namespace = namespace_of(request)
+        await require_namespace(service, namespace)
+        mode = request.query_params.get("mode", "PERSISTENT").upper()
+        names = await service.topic_names(namespace)
+        if mode != "ALL":
+            scheme = "non-persistent://" if mode == "NON_PERSISTENT" else "persistent://"
+            names = [name for name in names if name.startswith(scheme)]
+        return ok(names)
+
+    async def bundles(request: Request) -> Response:
+        try:
+            return ok((await namespaces.bundles(namespace_of(request))).to_json())
+        except ResourceMissing:
+            raise RestError(404, "Namespace does not exist") from None
+
+    async def unload(request: Request) -> Response:
+        namespace = namespace_of(request)
+        await require_namespace(service, namespace)
+        await service.unload_namespace(namespace)
+        return no_content()
+
+    base = "/admin/v2/namespaces"
+    one = base + "/{tenant}/{namespace}"
+    return [
+        route("GET", base + "/{tenant}", list_of_tenant),
+        route("GET", one, get),
+        route("PUT", one, create),
+        route("DELETE", one, delete),
+        route("GET", one + "/topics", topics),
+        route("GET", one + "/bundles", bundles),
+        route("PUT", one + "/unload", unload),
+        *_retention_routes(service),
+    ]
+
+
+class Retention(msgspec.Struct, rename="camel"):
+    """How long and how much is kept after everybody acknowledged it; -1 is without limit."""
+
+    retention_time_in_minutes: int
+    retention_size_in_m_b: int = msgspec.field(name="retentionSizeInMB")
+
+
+def _retention_routes(service: BrokerService) -> list[Route]:
+    namespaces = service.namespaces
+
+    async def get(request: Request) -> Response:
+        namespace = namespace_of(request)
+        await require_namespace(service, namespace)
+        return ok((await namespaces.policies(namespace)).get("retention_policies"))
+
+    async def put(request: Request) -> Response:
+        namespace = namespace_of(request)
+        await require_namespace(service, namespace)
+        retention = await read_body(request, Retention)
+        if retention is None:
+            raise RestError(412, "RetentionPolicies is null")
+        time, size = retention.retention_time_in_minutes, retention.retention_size_in_m_b
+        if time < -1 or size < -1 or (time == 0) != (size == 0):
+            raise RestError(
+                412,
+                "Invalid retention policy: size limit and time limit must both be zero, or both "
+                "be -1 or positive",
+            )
+        record = msgspec.to_builtins(retention)
+        await namespaces.tenants.update(namespace, lambda old: old | {"retention_policies": record})
+        await service.policies_changed(namespace)
+        return no_content()
+
+    async def remove(request: Request) -> Response:
+        namespace = namespace_of(request)
+        await require_namespace(service, namespace)
+        await namespaces.tenants.update(
+            namespace, lambda old: {k: v for k, v in old.items() if k != "retention_policies"}
+        )
+        await service.policies_changed(namespace)
+        return no_content()
+
+    path = "/admin/v2/namespaces/{tenant}/{namespace}/retention"
+    return [route("GET", path, get), route("POST", path, put), route("DELETE", path, remove)]

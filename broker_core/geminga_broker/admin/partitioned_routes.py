@@ -1,0 +1,138 @@
+"""Partitioned topics: create, grow, look up, delete, terminate (Apache's
+`PersistentTopicsBase`).
+"""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from geminga_broker.admin.rest import (
+    RestError,
+    flag,
+    namespace_of,
+    no_content,
+    ok,
+    read_body,
+    route,
+    topic_of,
+)
+from geminga_broker.admin.topic_routes import require_writable_namespace, terminate
+from geminga_broker.resources import ResourceExists, ResourceMissing
+from geminga_broker.service import BrokerService
+from geminga_protocol.topic_name import TopicName
+
+
+class PartitionedTopicMetadata(msgspec.Struct):
+    """Body of `create-partitioned-topic` with properties."""
+
+    partitions: int
+    properties: dict[str, str] | None = None
+
+
+async def _wanted(request: Request) -> tuple[int, dict[str, str] | None]:
+    body = await read_body(request, int | PartitionedTopicMetadata)  # type: ignore[arg-type]
+    if isinstance(body, PartitionedTopicMetadata):
+        return body.partitions, body.properties
+    if not isinstance(body, int):
+        raise RestError(400, "Number of partitions is missing")
+    return body, None
+
+
+async def _require_partitioned(service: BrokerService, name: TopicName, text: str) -> int:
+    count = await service.catalog.partitions(name)
+    if not count:
+        raise RestError(404, text)
+    return count
+
+
+def routes(service: BrokerService, domain: str) -> list[Route]:
+    """All routes of the family for one domain."""
+    catalog = service.catalog
+
+    async def list_all(request: Request) -> Response:
+        namespace = namespace_of(request)
+        if not await service.namespaces.exists(namespace):
+            raise RestError(404, "Namespace does not exist")
+        return ok(await catalog.partitioned(namespace, domain))
+
+    async def create(request: Request) -> Response:
+        name = topic_of(request, domain)
+        count, properties = await _wanted(request)
+        if count <= 0:
+            raise RestError(406, "Number of partitions should be more than 0")
+        limit = service.config.topics.partitions_max
+        if limit and count > limit:
+            raise RestError(406, f"Number of partitions should be less than or equal to {limit}")
+        await require_writable_namespace(service, name)
+        if await service.topic_exists(name):
+            raise RestError(409, "This topic already exists")
+        try:
+            await catalog.create_partitioned(name, count, properties)
+        except ResourceExists:
+            raise RestError(409, "This topic already exists") from None
+        if name.is_persistent and not flag(request, "createLocalTopicOnly"):
+            await _create_partitions(service, name, range(count))
+        return no_content()
+
+    async def grow(request: Request) -> Response:
+        name = topic_of(request, domain)
+        count, _properties = await _wanted(request)
+        current = await catalog.partitions(name)
+        if not current:
+            raise RestError(409, f"Topic {name} is not the partitioned topic.")
+        if count < current:
+            raise RestError(
+                422,
+                f"Desired partitions {count} can't be less than the current partitions {current}.",
+            )
+        await catalog.grow_partitioned(name, count)
+        if name.is_persistent:
+            await _create_partitions(service, name, range(current, count))
+        return no_content()
+
+    async def get(request: Request) -> Response:
+        name = topic_of(request, domain)
+        count = await catalog.partitions(name)
+        if not count and not await service.topic_exists(name):
+            if not flag(request, "checkAllowAutoCreation"):
+                raise RestError(404, f"Topic {name} not found")
+            count = await catalog.resolve_partitions(name, create=True, exists=False)
+        return ok({"partitions": count, "deleted": False})
+
+    async def delete(request: Request) -> Response:
+        name = topic_of(request, domain)
+        count = await _require_partitioned(service, name, f"Topic {name} not found.")
+        force = flag(request, "force")
+        for index in range(count):
+            partition = name.partition(index)
+            if await service.topic_exists(partition):
+                await service.delete_topic(partition, force=force)
+        try:
+            await catalog.delete_partitioned(name)
+        except ResourceMissing:
+            raise RestError(404, f"Topic {name} not found.") from None
+        return no_content()
+
+    async def stop_writes(request: Request) -> Response:
+        name = topic_of(request, domain)
+        count = await _require_partitioned(service, name, f"Topic {name} not found")
+        return ok({str(i): await terminate(service, name.partition(i)) for i in range(count)})
+
+    base = f"/admin/v2/{domain}/{{tenant}}/{{namespace}}"
+    one = base + "/{topic}/partitions"
+    return [
+        route("GET", base + "/partitioned", list_all),
+        route("PUT", one, create),
+        route("POST", one, grow),
+        route("GET", one, get),
+        route("DELETE", one, delete),
+        route("POST", base + "/{topic}/terminate/partitions", stop_writes),
+    ]
+
+
+async def _create_partitions(service: BrokerService, name: TopicName, indexes: range) -> None:
+    for index in indexes:
+        await service.get_topic(name.partition(index), create=True)

@@ -1,0 +1,137 @@
+"""What every resource family of the admin API shares: answers, errors, bodies (spec OP-03).
+
+Errors are Apache's `{"reason": ...}`; a body that can't be read is answered 400 in plain text, as
+Apache does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+from urllib.parse import unquote
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from geminga_broker.errors import BrokerError
+from geminga_protocol.errors import LocalProtocolError
+from geminga_protocol.pb.pulsar_api_pb2 import ServerError
+from geminga_protocol.topic_name import TopicName
+
+T = TypeVar("T")
+
+BODY_BYTES_MAX = 1 << 20
+"""Largest request body that the admin API reads."""
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+STATUS_BY_CODE: dict[int, int] = {
+    ServerError.TopicNotFound: 404,
+    ServerError.SubscriptionNotFound: 404,
+    ServerError.ConsumerNotFound: 404,
+    ServerError.InvalidTopicName: 412,
+    ServerError.AuthenticationError: 401,
+    ServerError.AuthorizationError: 401,
+    ServerError.ServiceNotReady: 503,
+    ServerError.TooManyRequests: 503,
+    ServerError.ConsumerBusy: 412,
+    ServerError.ProducerBusy: 412,
+    ServerError.NotAllowedError: 405,
+    ServerError.TopicTerminatedError: 405,
+}
+"""HTTP status for a broker error that no handler translated itself; anything else is 500."""
+
+
+class RestError(Exception):
+    """Answer with this status and `{"reason": ...}`."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
+class _BadBody(Exception):
+    """The request's body isn't what it should be."""
+
+
+def ok(value: object) -> Response:
+    """200 with a JSON body."""
+    return Response(msgspec.json.encode(value), media_type="application/json")
+
+
+def no_content() -> Response:
+    """204."""
+    return Response(status_code=204)
+
+
+async def read_body(request: Request, kind: type[T]) -> T | None:
+    """The body as JSON of that type; None if there is none."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > BODY_BYTES_MAX:
+            raise RestError(413, f"Request body is larger than {BODY_BYTES_MAX} bytes")
+    if not body.strip():
+        return None
+    try:
+        return msgspec.json.decode(bytes(body), type=kind)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise _BadBody(str(error)) from None
+
+
+def parameter(request: Request, name: str) -> str:
+    """A decoded part of the path."""
+    return unquote(str(request.path_params[name]))
+
+
+def flag(request: Request, name: str, default: bool = False) -> bool:
+    """A boolean of the query string."""
+    text = request.query_params.get(name)
+    return default if text is None else text.lower() == "true"
+
+
+def namespace_of(request: Request) -> str:
+    """`tenant/namespace` of the path."""
+    return f"{parameter(request, 'tenant')}/{parameter(request, 'namespace')}"
+
+
+def topic_of(request: Request, domain: str) -> TopicName:
+    """The topic of the path. Raises RestError 412 for a name that can't be one."""
+    full = f"{domain}://{namespace_of(request)}/{parameter(request, 'topic')}"
+    try:
+        return TopicName.parse(full)
+    except LocalProtocolError as error:
+        raise RestError(412, f"Topic name is not valid: {error}") from None
+
+
+async def on_rest_error(_request: Request, error: Exception) -> Response:
+    """Answer a RestError or BrokerError."""
+    if isinstance(error, RestError):
+        status, reason = error.status, error.reason
+    elif isinstance(error, BrokerError):
+        status, reason = STATUS_BY_CODE.get(error.code, 500), str(error)
+    else:
+        status, reason = 500, f"{type(error).__name__}: {error}"
+    body = msgspec.json.encode({"reason": reason})
+    return Response(body, status_code=status, media_type="application/json")
+
+
+async def on_bad_body(_request: Request, error: Exception) -> Response:
+    """400 in plain text."""
+    return Response(str(error), status_code=400, media_type="text/plain")
+
+
+EXCEPTION_HANDLERS: dict[type[Exception], Callable[[Request, Exception], Awaitable[Response]]] = {
+    RestError: on_rest_error,
+    BrokerError: on_rest_error,
+    _BadBody: on_bad_body,
+}
+"""For the application: how exceptions of handlers are answered."""
+
+
+def route(method: str, path: str, handler: Handler) -> Route:
+    """One method at one path."""
+    return Route(path, handler, methods=[method])

@@ -1,0 +1,140 @@
+"""Statistics of topics, partitions and subscriptions over REST (spec OP-04)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from geminga_broker.admin.rest import RestError, flag, ok, route, topic_of
+from geminga_broker.admin.topic_routes import require_topic
+from geminga_broker.service import BrokerService
+from geminga_protocol.topic_name import TopicName
+
+Json = dict[str, object]
+
+NOT_SUMMED = frozenset(
+    {
+        "averageMsgSize",
+        "backlogQuotaLimitSize",
+        "backlogQuotaLimitTime",
+        "oldestBacklogMessageAgeSeconds",
+        "lastOffloadLedgerId",
+        "earliestMsgPublishTimeInBacklogs",
+        "lastExpireTimestamp",
+        "lastConsumedFlowTimestamp",
+        "lastConsumedTimestamp",
+        "lastAckedTimestamp",
+        "lastMarkDeleteAdvancedTimestamp",
+        "earliestMsgPublishTimeInBacklog",
+        "avgMessagesPerEntry",
+    }
+)
+"""Numbers of which the largest is told instead of the sum."""
+
+OF_A_TOPIC_ONLY = ("ownerBroker", "deduplicationStatus")
+
+
+def merged(parts: list[Json]) -> Json:
+    """One object of several with the same fields: numbers added, flags or-ed, objects merged,
+    lists joined.
+    """
+    result: Json = {}
+    for part in parts:
+        for key, value in part.items():
+            result[key] = _merge(key, result[key], value) if key in result else value
+    return result
+
+
+def _merge(key: str, left: object, right: object) -> object:
+    if isinstance(left, bool) and isinstance(right, bool):
+        return left or right
+    if isinstance(left, int | float) and isinstance(right, int | float):
+        return max(left, right) if key in NOT_SUMMED else left + right
+    if isinstance(left, dict) and isinstance(right, dict):
+        return merged([cast(Json, left), cast(Json, right)])
+    if isinstance(left, list) and isinstance(right, list):
+        return left + right
+    return left
+
+
+async def topic_stats(service: BrokerService, name: TopicName) -> Json:
+    """Apache's `/stats` of one loaded topic. Raises RestError 404."""
+    topic = await require_topic(service, name)
+    stats = cast(Json, msgspec.to_builtins(topic.stats()))
+    stats["ownerBroker"] = service.broker_id
+    return stats
+
+
+async def _internal_stats(service: BrokerService, name: TopicName) -> Json:
+    topic = await require_topic(service, name)
+    return cast(Json, msgspec.to_builtins(topic.internal_stats()))
+
+
+async def _partition_count(service: BrokerService, name: TopicName) -> int:
+    count = await service.catalog.partitions(name)
+    if not count:
+        raise RestError(404, f"Partitioned Topic {name} not found")
+    return count
+
+
+async def _partitions(service: BrokerService, name: TopicName, count: int) -> Mapping[str, Json]:
+    """Statistics of the partitions that exist, by full name."""
+    found: dict[str, Json] = {}
+    for index in range(count):
+        partition = name.partition(index)
+        if await service.topic_exists(partition):
+            found[str(partition)] = await topic_stats(service, partition)
+    return found
+
+
+def _summary(parts: Mapping[str, Json]) -> Json:
+    total = merged([dict(part) for part in parts.values()])
+    for key in OF_A_TOPIC_ONLY:
+        total.pop(key, None)
+    total["oldestBacklogMessageAgeSeconds"] = max(
+        [0, *(cast(int, part.get("oldestBacklogMessageAgeSeconds", 0)) for part in parts.values())]
+    )
+    return total
+
+
+def routes(service: BrokerService, domain: str) -> list[Route]:
+    """All routes of the family for one domain."""
+
+    async def stats(request: Request) -> Response:
+        return ok(await topic_stats(service, topic_of(request, domain)))
+
+    async def internal_stats(request: Request) -> Response:
+        return ok(await _internal_stats(service, topic_of(request, domain)))
+
+    async def partitioned_stats(request: Request) -> Response:
+        name = topic_of(request, domain)
+        count = await _partition_count(service, name)
+        parts = await _partitions(service, name, count)
+        answer = _summary(parts)
+        answer["metadata"] = {"partitions": count, "deleted": False}
+        answer["partitions"] = parts if flag(request, "perPartition", default=True) else {}
+        return ok(answer)
+
+    async def partitioned_internal_stats(request: Request) -> Response:
+        name = topic_of(request, domain)
+        count = await _partition_count(service, name)
+        parts = {}
+        for index in range(count):
+            partition = name.partition(index)
+            if await service.topic_exists(partition):
+                parts[str(partition)] = await _internal_stats(service, partition)
+        return ok({"metadata": {"partitions": count, "deleted": False}, "partitions": parts})
+
+    one = f"/admin/v2/{domain}/{{tenant}}/{{namespace}}/{{topic}}"
+    return [
+        route("GET", one + "/stats", stats),
+        route("GET", one + "/internalStats", internal_stats),
+        route("GET", one + "/internal-stats", internal_stats),
+        route("GET", one + "/partitioned-stats", partitioned_stats),
+        route("GET", one + "/partitioned-internalStats", partitioned_internal_stats),
+    ]

@@ -1,0 +1,170 @@
+"""Subscriptions of a topic over REST: create, delete, skip, reset, expire (spec OP-04)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from geminga_broker.admin.rest import (
+    RestError,
+    flag,
+    no_content,
+    ok,
+    parameter,
+    read_body,
+    route,
+    topic_of,
+)
+from geminga_broker.admin.topic_routes import require_topic
+from geminga_broker.service import BrokerService
+from geminga_broker.topic_api import Topic
+from geminga_protocol.ids import EARLIEST, LATEST, EntryId, LedgerId, Position
+from geminga_protocol.topic_name import TopicName
+
+OnTopic = Callable[[Topic, TopicName, str, Request], Awaitable[None]]
+JAVA_LONG_MAX = (1 << 63) - 1
+
+
+class ResetCursorData(msgspec.Struct, rename="camel"):
+    """Where a subscription starts or is reset to; the extremes are Java's for earliest and
+    latest.
+    """
+
+    ledger_id: int
+    entry_id: int
+    partition_index: int = -1
+    batch_index: int = -1
+    is_excluded: bool = False
+    excluded: bool = False
+
+    def position(self) -> Position:
+        """The position, or EARLIEST or LATEST."""
+        if self.ledger_id == JAVA_LONG_MAX:
+            return LATEST
+        if self.ledger_id < 0:
+            return EARLIEST
+        return Position(LedgerId(self.ledger_id), EntryId(self.entry_id))
+
+
+async def _targets(service: BrokerService, name: TopicName) -> list[TopicName]:
+    """The partitions of a partitioned topic, otherwise the topic itself."""
+    count = await service.catalog.partitions(name)
+    return [name.partition(index) for index in range(count)] or [name]
+
+
+def _number(request: Request, name: str) -> int:
+    text = parameter(request, name)
+    try:
+        return int(text)
+    except ValueError:
+        raise RestError(400, f"{name} is not a number: {text}") from None
+
+
+def _require(topic: Topic, name: TopicName, subscription: str) -> None:
+    if subscription not in topic.subscriptions:
+        raise RestError(404, f"Subscription {subscription} not found for topic {name}")
+
+
+async def _start_of(request: Request) -> Position:
+    data = await read_body(request, ResetCursorData | str)  # type: ignore[arg-type]
+    if isinstance(data, ResetCursorData):
+        return data.position()
+    if data is None or data == "latest":
+        return LATEST
+    if data == "earliest":
+        return EARLIEST
+    raise RestError(412, f"Message id is not valid: {data}")
+
+
+def routes(service: BrokerService, domain: str) -> list[Route]:
+    """All routes of the family for one domain."""
+
+    def on_each(action: OnTopic) -> Callable[[Request], Awaitable[Response]]:
+        async def handler(request: Request) -> Response:
+            subscription = parameter(request, "subscription")
+            for name in await _targets(service, topic_of(request, domain)):
+                topic = await require_topic(service, name)
+                _require(topic, name, subscription)
+                await action(topic, name, subscription, request)
+            return no_content()
+
+        return handler
+
+    async def list_all(request: Request) -> Response:
+        found: dict[str, None] = {}
+        for name in await _targets(service, topic_of(request, domain)):
+            topic = await require_topic(service, name)
+            found.update(dict.fromkeys(topic.subscriptions))
+        return ok(list(found))
+
+    async def create(request: Request) -> Response:
+        subscription = parameter(request, "subscription")
+        start = await _start_of(request)
+        topics = [
+            (name, await require_topic(service, name))
+            for name in await _targets(service, topic_of(request, domain))
+        ]
+        if all(subscription in topic.subscriptions for _name, topic in topics):
+            raise RestError(409, "Subscription already exists for topic")
+        for _name, topic in topics:
+            if subscription not in topic.subscriptions:
+                await topic.create_subscription(subscription, start)
+        return no_content()
+
+    async def reset_to_id(request: Request) -> Response:
+        start = await _start_of(request)
+        name = topic_of(request, domain)
+        subscription = parameter(request, "subscription")
+        topic = await require_topic(service, name)
+        _require(topic, name, subscription)
+        await topic.reset(subscription, start)
+        return no_content()
+
+    one = f"/admin/v2/{domain}/{{tenant}}/{{namespace}}/{{topic}}"
+    sub = one + "/subscription/{subscription}"
+    return [
+        route("GET", one + "/subscriptions", list_all),
+        route("PUT", sub, create),
+        route("DELETE", sub, on_each(_delete)),
+        route("POST", sub + "/skip_all", on_each(_skip_all)),
+        route("POST", sub + "/skip/{count}", on_each(_skip)),
+        route("POST", sub + "/resetcursor/{timestamp}", on_each(_reset_to_time)),
+        route("POST", sub + "/resetcursor", reset_to_id),
+        route("POST", sub + "/expireMessages/{seconds}", on_each(_expire)),
+    ]
+
+
+async def _delete(topic: Topic, _name: TopicName, subscription: str, request: Request) -> None:
+    await topic.delete_subscription(subscription, force=flag(request, "force"))
+
+
+async def _skip_all(topic: Topic, _name: TopicName, subscription: str, _request: Request) -> None:
+    await topic.skip(subscription, None)
+
+
+async def _skip(topic: Topic, _name: TopicName, subscription: str, request: Request) -> None:
+    await topic.skip(subscription, _number(request, "count"))
+
+
+async def _reset_to_time(
+    topic: Topic, _name: TopicName, subscription: str, request: Request
+) -> None:
+    await topic.reset_to_time(subscription, _number(request, "timestamp"))
+
+
+async def _expire(topic: Topic, name: TopicName, subscription: str, request: Request) -> None:
+    seconds = _number(request, "seconds")
+    # Apache refuses where there is nothing to do, so that an operator sees that nothing was done.
+    if topic.subscriptions[subscription].backlog_entries() == 0:
+        raise RestError(
+            409,
+            f"Expire message by timestamp not issued on topic {name} for subscription "
+            f"{subscription} due to ongoing message expiration not finished or subscription almost "
+            "catch  up. If it's performed on a partitioned topic operation might succeeded on "
+            "other partitions, please check stats of individual partition.",
+        )
+    await topic.expire(subscription, seconds)

@@ -1,0 +1,110 @@
+"""`/admin/v2/tenants` (Apache's `TenantsBase`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from geminga_broker.admin.rest import (
+    RestError,
+    flag,
+    no_content,
+    ok,
+    parameter,
+    read_body,
+    route,
+)
+from geminga_broker.resources import (
+    BadName,
+    JsonObject,
+    ResourceExists,
+    ResourceInUse,
+    ResourceMissing,
+)
+from geminga_broker.service import BrokerService
+
+
+class TenantInfo(msgspec.Struct, rename="camel"):
+    """Who administers a tenant, and where its topics may live."""
+
+    admin_roles: list[str] | None = None
+    allowed_clusters: list[str] | None = None
+
+
+async def _checked(service: BrokerService, request: Request) -> TenantInfo:
+    info = await read_body(request, TenantInfo)
+    if info is None:
+        raise RestError(412, "TenantInfo is null")
+    if not info.allowed_clusters:
+        raise RestError(412, "Clusters cannot be null")
+    known: Sequence[str] = await service.namespaces.clusters.names()
+    if any(not cluster.strip() for cluster in info.allowed_clusters):
+        raise RestError(412, "Clusters can not be blank")
+    if not set(info.allowed_clusters) <= {*known, "global"}:
+        raise RestError(412, "Clusters do not exist")
+    return info
+
+
+def routes(service: BrokerService) -> list[Route]:
+    """All routes of the family."""
+    namespaces = service.namespaces
+
+    async def list_all(_request: Request) -> Response:
+        return ok(await namespaces.tenants.names())
+
+    async def get(request: Request) -> Response:
+        record = await namespaces.tenants.get(parameter(request, "tenant"))
+        if record is None:
+            raise RestError(404, "Tenant does not exist")
+        return ok(record)
+
+    async def create(request: Request) -> Response:
+        name = parameter(request, "tenant")
+        info = await _checked(service, request)
+        try:
+            await namespaces.create_tenant(
+                name, info.admin_roles or [], info.allowed_clusters or []
+            )
+        except BadName:
+            raise RestError(412, "Tenant name is not valid") from None
+        except ResourceExists:
+            raise RestError(409, "Tenant already exist") from None
+        return no_content()
+
+    async def update(request: Request) -> Response:
+        name = parameter(request, "tenant")
+        info = await _checked(service, request)
+        changes: JsonObject = {
+            "adminRoles": info.admin_roles or [],
+            "allowedClusters": info.allowed_clusters,
+        }
+        try:
+            await namespaces.tenants.update(name, lambda old: old | changes)
+        except ResourceMissing:
+            raise RestError(404, f"Tenant {name} not found") from None
+        return no_content()
+
+    async def delete(request: Request) -> Response:
+        name = parameter(request, "tenant")
+        if flag(request, "force"):
+            raise RestError(405, "Broker doesn't allow forced deletion of tenants")
+        try:
+            await namespaces.delete_tenant(name)
+        except ResourceMissing:
+            raise RestError(404, "Tenant doesn't exist") from None
+        except ResourceInUse:
+            raise RestError(409, "The tenant still has active namespaces") from None
+        return no_content()
+
+    base = "/admin/v2/tenants"
+    return [
+        route("GET", base, list_all),
+        route("GET", base + "/{tenant}", get),
+        route("PUT", base + "/{tenant}", create),
+        route("POST", base + "/{tenant}", update),
+        route("DELETE", base + "/{tenant}", delete),
+    ]

@@ -1,0 +1,121 @@
+"""`/admin/v2/persistent` and `/admin/v2/non-persistent`: topics by themselves (Apache's
+`PersistentTopicsBase`).
+"""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from geminga_broker.admin.rest import (
+    RestError,
+    flag,
+    namespace_of,
+    no_content,
+    ok,
+    read_body,
+    route,
+    topic_of,
+)
+from geminga_broker.service import BrokerService
+from geminga_broker.topic_api import Topic
+from geminga_protocol.ids import Position
+from geminga_protocol.topic_name import TopicName
+
+
+async def require_topic(service: BrokerService, name: TopicName) -> Topic:
+    """The loaded topic. Raises RestError 404 if there is none of that name."""
+    if not await service.topic_exists(name):
+        raise RestError(404, f"Topic {name} not found")
+    return await service.get_topic(name, create=False)
+
+
+async def require_writable_namespace(service: BrokerService, name: TopicName) -> None:
+    """Raises RestError 404 as the topic API words it."""
+    if not await service.namespaces.exists(name.namespace):
+        raise RestError(404, "Namespace not found")
+
+
+def message_id_json(name: TopicName, position: Position) -> dict[str, int]:
+    """A position as the REST API writes message ids."""
+    return {
+        "ledgerId": position.ledger_id,
+        "entryId": position.entry_id,
+        "partitionIndex": name.partition_index,
+        "batchIndex": -1,
+        "batchSize": 0,
+    }
+
+
+async def terminate(service: BrokerService, name: TopicName) -> dict[str, int]:
+    """Terminate one topic. Raises RestError 404, 405."""
+    if not name.is_persistent:
+        raise RestError(405, "Termination of a non-persistent topic is not allowed")
+    if await service.catalog.partitions(name):
+        raise RestError(405, "Termination of a partitioned topic is not allowed")
+    topic = await require_topic(service, name)
+    return message_id_json(name, await topic.terminate())
+
+
+def routes(service: BrokerService, domain: str) -> list[Route]:
+    """All routes of the family for one domain."""
+
+    async def list_topics(request: Request) -> Response:
+        namespace = namespace_of(request)
+        if not await service.namespaces.exists(namespace):
+            raise RestError(404, "Namespace does not exist")
+        names = await service.topic_names(namespace)
+        return ok([name for name in names if name.startswith(f"{domain}://")])
+
+    async def create(request: Request) -> Response:
+        name = topic_of(request, domain)
+        await read_body(request, dict[str, str])
+        await require_writable_namespace(service, name)
+        if await service.catalog.partitions(name) or await service.topic_exists(name):
+            raise RestError(409, "This topic already exists")
+        await service.get_topic(name, create=True)
+        return no_content()
+
+    async def delete(request: Request) -> Response:
+        name = topic_of(request, domain)
+        if await service.catalog.partitions(name):
+            raise RestError(
+                409,
+                f"{name} is a partitioned topic, instead of calling delete topic, please call "
+                "delete-partitioned-topic.",
+            )
+        if not await service.topic_exists(name):
+            raise RestError(404, f"Topic {name} not found")
+        await service.delete_topic(name, force=flag(request, "force"))
+        return no_content()
+
+    async def unload(request: Request) -> Response:
+        name = topic_of(request, domain)
+        partitions = await service.catalog.partitions(name)
+        if not partitions and not await service.topic_exists(name):
+            raise RestError(404, f"Topic {name} not found")
+        for one in [name.partition(i) for i in range(partitions)] or [name]:
+            await service.unload_topic(one)
+        return no_content()
+
+    async def stop_writes(request: Request) -> Response:
+        return ok(await terminate(service, topic_of(request, domain)))
+
+    async def last_message_id(request: Request) -> Response:
+        name = topic_of(request, domain)
+        if await service.catalog.partitions(name):
+            raise RestError(405, "GetLastMessageId on a partitioned-topic is not allowed")
+        topic = await require_topic(service, name)
+        return ok(message_id_json(name, (await topic.last_message()).position))
+
+    base = f"/admin/v2/{domain}/{{tenant}}/{{namespace}}"
+    one = base + "/{topic}"
+    return [
+        route("GET", base, list_topics),
+        route("PUT", one, create),
+        route("DELETE", one, delete),
+        route("PUT", one + "/unload", unload),
+        route("POST", one + "/terminate", stop_writes),
+        route("GET", one + "/lastMessageId", last_message_id),
+    ]

@@ -1,0 +1,1 @@
+"""Prometheus metrics under Pulsar's names (spec OP-05)."""
