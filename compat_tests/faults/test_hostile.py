@@ -130,9 +130,11 @@ def test_bad_checksum_is_refused_and_the_rest_goes_on(standalone: ServerProcess)
 
 
 def test_commands_before_connect_are_refused(standalone: ServerProcess) -> None:
-    with RawClient(standalone.address, handshake=False, timeout_s=5) as client:
-        with pytest.raises((ConnectionEnded, RuntimeError)):
-            client.producer(topic("early"))
+    with (
+        RawClient(standalone.address, handshake=False, timeout_s=5) as client,
+        pytest.raises((ConnectionEnded, RuntimeError)),
+    ):
+        client.producer(topic("early"))
 
 
 @pytest.mark.slow

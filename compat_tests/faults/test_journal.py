@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +31,7 @@ class Written:
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
+def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
     """Messages published one by one, so that each has a journal record of its own."""
     folder = tmp_path_factory.mktemp("torn") / "data"
     server = start_geminga(folder)
@@ -47,7 +46,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
     finally:
         server.kill()
     assert ends == sorted(set(ends)), "each message must have grown the journal"
-    yield Written(folder, last_journal(folder).relative_to(folder), ends)
+    return Written(folder, last_journal(folder).relative_to(folder), ends)
 
 
 def last_journal(folder: Path) -> Path:
