@@ -15,7 +15,7 @@ from geminga_broker.admin.rest import (
     namespace_of,
     no_content,
     ok,
-    read_body,
+    read_union,
     route,
     topic_of,
 )
@@ -33,7 +33,7 @@ class PartitionedTopicMetadata(msgspec.Struct):
 
 
 async def _wanted(request: Request) -> tuple[int, dict[str, str] | None]:
-    body = await read_body(request, int | PartitionedTopicMetadata)  # type: ignore[arg-type]
+    body = await read_union(request, int, PartitionedTopicMetadata)
     if isinstance(body, PartitionedTopicMetadata):
         return body.partitions, body.properties
     if not isinstance(body, int):

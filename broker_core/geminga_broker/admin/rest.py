@@ -7,7 +7,7 @@ Apache does.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TypeVar, Union, cast
 from urllib.parse import unquote
 
 import msgspec
@@ -69,6 +69,11 @@ def no_content() -> Response:
 
 async def read_body(request: Request, kind: type[T]) -> T | None:
     """The body as JSON of that type; None if there is none."""
+    return cast(T | None, await read_union(request, kind))
+
+
+async def read_union(request: Request, *kinds: type) -> object:
+    """The body as JSON of the first of these types that fits; None if there is none."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
@@ -77,7 +82,7 @@ async def read_body(request: Request, kind: type[T]) -> T | None:
     if not body.strip():
         return None
     try:
-        return msgspec.json.decode(bytes(body), type=kind)
+        return msgspec.json.decode(bytes(body), type=Union[kinds])
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise _BadBody(str(error)) from None
 

@@ -15,7 +15,7 @@ from geminga_broker.admin.rest import (
     no_content,
     ok,
     parameter,
-    read_body,
+    read_union,
     route,
     topic_of,
 )
@@ -70,7 +70,7 @@ def _require(topic: Topic, name: TopicName, subscription: str) -> None:
 
 
 async def _start_of(request: Request) -> Position:
-    data = await read_body(request, ResetCursorData | str)  # type: ignore[arg-type]
+    data = await read_union(request, ResetCursorData, str)
     if isinstance(data, ResetCursorData):
         return data.position()
     if data is None or data == "latest":
