@@ -7,7 +7,9 @@ Apache does.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TypeVar, Union, cast
+from functools import reduce
+from operator import or_
+from typing import TypeVar, cast
 from urllib.parse import unquote
 
 import msgspec
@@ -82,7 +84,7 @@ async def read_union(request: Request, *kinds: type) -> object:
     if not body.strip():
         return None
     try:
-        return msgspec.json.decode(bytes(body), type=Union[kinds])
+        return msgspec.json.decode(bytes(body), type=reduce(or_, kinds))
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise _BadBody(str(error)) from None
 
