@@ -1,7 +1,7 @@
 """One connection's byte stream: one reader, writes that never block, one writer task.
 
 The rules:
-- `receive` costs one recv; nothing is copied or parsed here.
+- `receive` costs one read; nothing is copied or parsed here.
 - `write` only queues. All that was written in one turn of the scheduler leaves as one scatter-
   gather send, since the writer task runs in the next turn. Small buffers are joined, large ones
   never copied.
@@ -68,8 +68,9 @@ class FramedStream:
         self._scopes: list[trio.CancelScope] = []
         self._socket = _vectored_socket(stream)
         self._receive_some: Callable[[int], Awaitable[bytes]] = (
-            self._receive_any if self._socket is None else self._socket.recv
+            self._receive_any if self._socket is None else self._receive_socket
         )
+        self._drained = True
 
     def __repr__(self) -> str:
         state = self._lost or "open"
@@ -100,6 +101,9 @@ class FramedStream:
         """
         if self._receiving:
             raise trio.BusyResourceError(f"another task receives from {self.name}")
+        if self._lost is not None:
+            await trio.lowlevel.checkpoint()
+            raise self._connection_lost() from self._cause
         self._receiving = True
         try:
             return await self._receive_some(max_bytes)
@@ -109,9 +113,24 @@ class FramedStream:
         finally:
             self._receiving = False
 
+    async def _receive_socket(self, max_bytes: int) -> bytes:
+        """One wait and one read; read(2) itself, past the layers that Trio's recv puts above it."""
+        assert self._socket is not None
+        if self._drained:
+            await trio.lowlevel.wait_readable(self._socket.fileno())
+        else:
+            # The last read was full, so more is there: only let the others have their turn.
+            await trio.lowlevel.checkpoint()
+        while True:
+            try:
+                data = os.read(self._socket.fileno(), max_bytes)
+            except BlockingIOError:
+                await trio.lowlevel.wait_readable(self._socket.fileno())
+            else:
+                self._drained = len(data) < max_bytes
+                return data
+
     async def _receive_any(self, max_bytes: int) -> bytes:
-        if self._lost is not None:
-            raise trio.ClosedResourceError(self._lost)
         with self._cancelled_by_loss():
             return bytes(await self._stream.receive_some(max_bytes))
         raise trio.ClosedResourceError("closed on our side")

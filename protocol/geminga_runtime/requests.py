@@ -1,0 +1,86 @@
+"""Requests of one connection that wait for their answers, by request id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import trio
+
+from geminga_protocol.ids import RequestId
+from geminga_runtime.errors import RequestTimeout, TooManyRequests
+from geminga_runtime.waiters import Promise
+
+T = TypeVar("T")
+
+REQUESTS_MAX = 50_000
+
+
+class RequestTable(Generic[T]):
+    """Gives ids, keeps who waits, hands answers out; after `fail_all` it takes no more requests."""
+
+    def __init__(self, *, requests_max: int = REQUESTS_MAX, first_id: int = 0) -> None:
+        self._requests_max = requests_max
+        self._next_id = first_id
+        self._pending: dict[int, Promise[T]] = {}
+        self._failed: BaseException | None = None
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def __repr__(self) -> str:
+        return f"<RequestTable {len(self._pending)} pending>"
+
+    def next_id(self) -> RequestId:
+        """A new id, for requests whose answer nobody awaits too."""
+        request_id = self._next_id
+        self._next_id += 1
+        return RequestId(request_id)
+
+    async def call(self, send: Callable[[RequestId], object], *, timeout_s: float) -> T:
+        """Send a request and wait for its answer.
+
+        `send` gets the id and writes the frame. Raises what `reject` or `fail_all` were given,
+        RequestTimeout, and TooManyRequests without sending. An answer that comes after the
+        timeout, or after the caller was cancelled, is dropped.
+        """
+        if self._failed is not None:
+            await trio.lowlevel.checkpoint()
+            raise self._failed.with_traceback(None)
+        if len(self._pending) >= self._requests_max:
+            await trio.lowlevel.checkpoint()
+            raise TooManyRequests(f"{self._requests_max} requests wait for their answers already")
+        request_id = self.next_id()
+        promise: Promise[T] = Promise()
+        self._pending[request_id] = promise
+        try:
+            send(request_id)
+            with trio.move_on_after(timeout_s):
+                return await promise.wait()
+        finally:
+            self._pending.pop(request_id, None)
+        raise RequestTimeout(f"no answer to request {request_id} in {timeout_s:g} s")
+
+    def resolve(self, request_id: int, answer: T) -> bool:
+        """Hand an answer to who waits; False if nobody does (any more)."""
+        promise = self._pending.pop(request_id, None)
+        if promise is None:
+            return False
+        promise.resolve(answer)
+        return True
+
+    def reject(self, request_id: int, error: BaseException) -> bool:
+        """Raise an error in who waits; False if nobody does (any more)."""
+        promise = self._pending.pop(request_id, None)
+        if promise is None:
+            return False
+        promise.reject(error)
+        return True
+
+    def fail_all(self, error: BaseException) -> None:
+        """The connection is gone: raise `error` in all who wait and in all later calls. Once."""
+        if self._failed is None:
+            self._failed = error
+            pending, self._pending = self._pending, {}
+            for promise in pending.values():
+                promise.reject(error)
