@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from geminga_broker.properties_file import parse_properties
 
@@ -132,13 +132,12 @@ class BookieConfig:
 
     journal_sync: bool = _setting("journalSyncData", True)
     journal_file_mb: int = _setting("journalMaxSizeMB", 64, at_least=1)
-    journal_wait_ms: int = _setting("journalMaxGroupWaitMSec", 1)
     write_cache_mb: int = _setting("dbStorage_writeCacheMaxSizeMb", 64, at_least=1)
     read_cache_mb: int = _setting("dbStorage_readAheadCacheMaxSizeMb", 32, at_least=1)
-    entry_log_mb: int = _setting("logSizeLimit", 1024 * MIB, at_least=1 << 16)
+    entry_log_bytes: int = _setting("logSizeLimit", 1024 * MIB, at_least=1 << 16)
     gc_wait_ms: int = _setting("gcWaitTime", 900_000, at_least=1)
     disk_usage_max: float = _setting("diskUsageThreshold", 0.95, at_least=0.01, at_most=1)
-    disk_usage_warn: float = _setting("diskUsageWarnThreshold", 0.95, at_least=0.01, at_most=1)
+    disk_usage_low: float = _setting("diskUsageLwmThreshold", 0.95, at_least=0.01, at_most=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,13 +160,19 @@ class BrokerConfig:
 
 
 def load_config(
-    path: Path | None, environment: Mapping[str, str], overrides: Mapping[str, str] | None = None
+    path: Path | None,
+    environment: Mapping[str, str],
+    overrides: Mapping[str, str] | None = None,
+    *,
+    defaults: Mapping[str, str] | None = None,
 ) -> BrokerConfig:
-    """The configuration of a file (if any), then the environment, then overrides by Apache's keys.
+    """The configuration by Apache's keys: defaults, then a file, the environment, overrides.
 
     Keys that Geminga does not use are named in one warning. Raises ConfigError.
     """
     values: dict[str, tuple[str, str]] = {}
+    for key, value in (defaults or {}).items():
+        values[key] = (value, "defaults")
     if path is not None:
         for key, value in _read(path).items():
             values[key] = (value, str(path))
@@ -245,7 +250,6 @@ def _parse_float(text: str) -> float:
     return value
 
 
-_T = TypeVar("_T")
 _PARSERS: Mapping[type, Callable[[str], object]] = {
     bool: _parse_bool,
     int: _parse_int,

@@ -34,6 +34,8 @@ class Lookup:
         """Addresses of the topic's owner. Raises BrokerError TooManyRequests, TopicNotFound (no
         such namespace).
         """
+        if not self.addresses.broker_url:
+            raise BrokerError(ServerError.ServiceNotReady, "the broker is starting")
         if self._running >= self._lookups_max:
             raise BrokerError(ServerError.TooManyRequests, "too many lookups are running")
         self._running += 1

@@ -1,0 +1,109 @@
+"""Configuration: Apache's keys, types, bounds, and sentences for what is wrong."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from geminga_broker.config import BrokerConfig, ConfigError, load_config
+
+
+def write(path: Path, text: str) -> Path:
+    file = path / "broker.conf"
+    file.write_text(text)
+    return file
+
+
+def test_defaults() -> None:
+    config = load_config(None, {})
+    assert config == BrokerConfig()
+    assert config.network.max_message_size_bytes == 5 * 1024 * 1024
+    assert config.topics.namespace_bundles == 4
+
+
+def test_file_environment_and_overrides_in_that_order(tmp_path: Path) -> None:
+    file = write(tmp_path, "clusterName=a\nbrokerServicePort=1\nmaxMessageSize=3\n")
+    environment = {"PULSAR_PREFIX_brokerServicePort": "2", "PULSAR_PREFIX_maxMessageSize": "4"}
+    config = load_config(
+        file,
+        environment,
+        {"maxMessageSize": "5"},
+        defaults={"clusterName": "z", "webServicePort": "9"},
+    )
+    network = config.network
+    assert network.cluster_name == "a"
+    assert network.broker_service_port == 2
+    assert network.max_message_size_bytes == 5
+    assert network.web_service_port == 9
+
+
+def test_types_are_read(tmp_path: Path) -> None:
+    file = write(
+        tmp_path, "allowAutoTopicCreation=FALSE\nmanagedLedgerDefaultMarkDeleteRateLimit= 0.5\n"
+    )
+    config = load_config(file, {})
+    assert config.topics.allow_auto_creation is False
+    assert config.log.mark_delete_rate_per_s == 0.5
+
+
+def test_an_empty_value_is_the_default(tmp_path: Path) -> None:
+    assert load_config(write(tmp_path, "maxMessageSize=\n"), {}) == BrokerConfig()
+
+
+def test_unknown_keys_are_warned_about_once_together(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        load_config(write(tmp_path, "zookeeperServers=x\nclusterName=y\nabc=1\n"), {})
+    assert [record.getMessage() for record in caplog.records] == [
+        "configuration keys that are not used: abc, zookeeperServers"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("brokerServicePort=x", "brokerServicePort in {file}: 'x' is not a whole number"),
+        (
+            "brokerServicePort=65536",
+            "brokerServicePort in {file}: 65536 is out of bounds, it must be from 0 to 65535",
+        ),
+        (
+            "maxConcurrentLookupRequest=0",
+            "maxConcurrentLookupRequest in {file}: 0 is out of bounds, it must be at least 1",
+        ),
+        ("journalSyncData=yes", "journalSyncData in {file}: 'yes' is not true or false"),
+        (
+            "managedLedgerDefaultMarkDeleteRateLimit=nan",
+            "managedLedgerDefaultMarkDeleteRateLimit in {file}: 'nan' is not a finite number",
+        ),
+        (
+            "allowAutoTopicCreationType=both",
+            "allowAutoTopicCreationType in {file}: 'both' is none of partitioned, non-partitioned",
+        ),
+        (
+            "managedLedgerDefaultWriteQuorum=2",
+            (
+                "managedLedgerDefaultAckQuorum must not be above managedLedgerDefaultWriteQuorum, "
+                "nor that above managedLedgerDefaultEnsembleSize"
+            ),
+        ),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(tmp_path: Path, line: str, sentence: str) -> None:
+    file = write(tmp_path, line + "\n")
+    with pytest.raises(ConfigError) as caught:
+        load_config(file, {})
+    assert str(caught.value) == sentence.format(file=file)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"gone\.conf can't be read"):
+        load_config(tmp_path / "gone.conf", {})
+
+
+def test_values_are_written_as_in_a_file(tmp_path: Path) -> None:
+    lines = [f"{key}={value}" for key, value in BrokerConfig().values().items()]
+    assert load_config(write(tmp_path, "\n".join(lines)), {}) == BrokerConfig()

@@ -1,0 +1,153 @@
+"""Partition records, topic lists, patterns and the rules of automatic creation."""
+
+from __future__ import annotations
+
+import pytest
+
+from geminga_broker.config import TopicConfig
+from geminga_broker.errors import BrokerError
+from geminga_broker.namespaces import Namespaces
+from geminga_broker.resources import ResourceExists, ResourceMissing
+from geminga_broker.topics import (
+    Mode,
+    TopicCatalog,
+    by_mode,
+    compile_pattern,
+    list_hash,
+    matching,
+    topic_of_ledger_path,
+    without_system,
+)
+from geminga_protocol.pb.pulsar_api_pb2 import ServerError
+from geminga_protocol.topic_name import TopicName
+from geminga_runtime.metadata.memory import MemoryMetadataStore
+
+A = TopicName.parse("persistent://public/default/a")
+
+
+async def catalog(**settings: object) -> tuple[MemoryMetadataStore, Namespaces, TopicCatalog]:
+    store = MemoryMetadataStore()
+    namespaces = Namespaces(store)
+    await namespaces.bootstrap("standalone", {}, 4)
+    return store, namespaces, TopicCatalog(store, namespaces, TopicConfig(**settings))  # type: ignore[arg-type]
+
+
+async def test_partition_records_stand_where_apache_puts_them() -> None:
+    store, _, topics = await catalog()
+    name = TopicName.parse("persistent://public/default/a b")
+    await topics.create_partitioned(name, 3)
+    node = await store.get("/admin/partitioned-topics/public/default/persistent/a+b")
+    assert node is not None
+    assert node.value == b'{"partitions":3,"deleted":false}'
+    assert await topics.partitions(name) == 3
+    assert await topics.partitioned("public/default", "persistent") == [str(name)]
+    assert await topics.partitioned("public/default", "non-persistent") == []
+    with pytest.raises(ResourceExists):
+        await topics.create_partitioned(name, 3)
+    await topics.grow_partitioned(name, 5)
+    assert await topics.partitions(name) == 5
+    await topics.delete_partitioned(name)
+    assert await topics.partitions(name) == 0
+    with pytest.raises(ResourceMissing):
+        await topics.delete_partitioned(name)
+    with pytest.raises(ResourceMissing):
+        await topics.properties(name)
+
+
+async def test_properties_and_limit_of_partitioned_topics() -> None:
+    _, _, topics = await catalog(partitions_max=4)
+    await topics.create_partitioned(A, 4, {"k": "v"})
+    assert await topics.properties(A) == {"k": "v"}
+    with pytest.raises(BrokerError, match="less than or equal to 4"):
+        await topics.create_partitioned(TopicName.parse("b"), 5)
+
+
+async def test_stored_topics_of_a_namespace() -> None:
+    store, _, topics = await catalog()
+    await store.put("/managed-ledgers/public/default/persistent/b", b"x")
+    await store.put("/managed-ledgers/public/default/persistent/a+%2F1/sub", b"x")
+    assert await topics.persistent("public/default") == [
+        "persistent://public/default/a /1",
+        "persistent://public/default/b",
+    ]
+    assert await topics.is_stored(TopicName.parse("b"))
+    assert not await topics.is_stored(A)
+
+
+async def test_unknown_topics_are_made_by_policy() -> None:
+    _, namespaces, topics = await catalog()
+    assert await topics.resolve_partitions(A, create=True, exists=False) == 0
+    await namespaces.tenants.update(
+        "public/default",
+        lambda old: (
+            old
+            | {
+                "autoTopicCreationOverride": {
+                    "allowAutoTopicCreation": True,
+                    "topicType": "partitioned",
+                    "defaultNumPartitions": 6,
+                }
+            }
+        ),
+    )
+    assert await topics.resolve_partitions(A, create=True, exists=True) == 0
+    assert await topics.resolve_partitions(A.partition(0), create=True, exists=False) == 0
+    assert await topics.resolve_partitions(A, create=True, exists=False) == 6
+    assert await topics.partitions(A) == 6
+
+
+@pytest.mark.parametrize("settings", [{"allow_auto_creation": False}, {}])
+async def test_unknown_topics_are_refused(settings: dict[str, object]) -> None:
+    _, _, topics = await catalog(**settings)
+    with pytest.raises(BrokerError) as caught:
+        await topics.resolve_partitions(A, create=settings != {}, exists=False)
+    assert caught.value.code == ServerError.TopicNotFound
+    with pytest.raises(BrokerError, match="Namespace not found"):
+        await topics.resolve_partitions(TopicName.parse("x/y/z"), create=True, exists=False)
+
+
+NAMES = ["persistent://t/n/a", "persistent://t/n/ab", "non-persistent://t/n/a"]
+
+
+def test_modes() -> None:
+    assert by_mode(NAMES, Mode.PERSISTENT) == NAMES[:2]
+    assert by_mode(NAMES, Mode.NON_PERSISTENT) == NAMES[2:]
+    assert by_mode(NAMES, Mode.ALL) == NAMES
+
+
+def test_system_topics_are_left_out() -> None:
+    system = ["persistent://t/n/__change_events", "persistent://t/n/__change_events-partition-1"]
+    assert without_system(NAMES + system) == NAMES
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("t/n/a.*", NAMES),
+        ("persistent://t/n/a", [NAMES[0], NAMES[2]]),
+        ("^persistent://t/n/ab$", [NAMES[1]]),
+        ("t/n", []),
+        ("t/n/(a|b)b?", NAMES),
+    ],
+)
+def test_patterns(pattern: str, expected: list[str]) -> None:
+    compiled = compile_pattern(pattern)
+    assert compiled is not None
+    assert matching(NAMES, compiled) == expected
+
+
+@pytest.mark.parametrize("pattern", ["t/n/(a+)+", "(", "a{1,9}{2}{3}{4}", ".*.*.*.*x", "((a|a))*"])
+def test_patterns_that_could_hold_up_the_broker_are_left_to_the_client(pattern: str) -> None:
+    assert compile_pattern(pattern) is None
+
+
+def test_list_hash_is_apaches() -> None:
+    names = ["persistent://public/default/b", "persistent://public/default/a"]
+    assert list_hash(names) == list_hash(reversed(names)) == "c7559e98"
+    assert list_hash([]) == "00000000"
+
+
+def test_topics_of_ledger_paths() -> None:
+    assert topic_of_ledger_path("/managed-ledgers/t/n/persistent/a%2Fb") == "persistent://t/n/a/b"
+    for path in ("/managed-ledgers/t/n/persistent", "/managed-ledgers/t/n/persistent/a/sub", "/x"):
+        assert topic_of_ledger_path(path) is None
