@@ -17,12 +17,19 @@ A command type that this version doesn't know comes with its number as type, and
 from __future__ import annotations
 
 import struct
+from typing import Any, cast
 
 import msgspec
 from google.protobuf.message import DecodeError, Message
 
 from geminga_protocol.errors import RemoteProtocolError
-from geminga_protocol.messages import missing_fields, parser, unknown_varint
+from geminga_protocol.messages import (
+    has_bad_text,
+    missing_fields,
+    parser,
+    text_fields,
+    unknown_varint,
+)
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand
 
 MAX_MESSAGE_SIZE_DEFAULT = 5 * 1024 * 1024
@@ -45,6 +52,14 @@ SUBMESSAGE: dict[int, str] = {
     field.number: field.name for field in BaseCommand.DESCRIPTOR.fields if field.number != 1
 }
 """Command type -> name of the field of BaseCommand that holds the command."""
+
+
+_TEXTLESS = frozenset(
+    kind
+    for kind, name in SUBMESSAGE.items()
+    if not text_fields(cast(Any, BaseCommand.DESCRIPTOR.fields_by_name[name].message_type))
+)
+"""Types without any text: their bodies need no look for wrong UTF-8."""
 
 
 class Frame(msgspec.Struct, gc=False, eq=False):
@@ -151,7 +166,7 @@ class FrameReader:
                 kind = data[start + 1] if command_size > 1 and data[start] == 8 else 0
                 if command.type == kind and kind in submessage:
                     body: Message = getattr(command, submessage[kind])
-                    if body.IsInitialized():
+                    if body.IsInitialized() and (kind in _TEXTLESS or not has_bad_text(body)):
                         append(Frame(kind, command, payload))
                         start = stop
                         continue
@@ -232,9 +247,12 @@ def _odd_frame(command: BaseCommand, payload: memoryview | None) -> Frame:
     if command.HasField("type"):
         name = SUBMESSAGE[command.type]
         body: Message = getattr(command, name)
-        if body.IsInitialized():
+        if not body.IsInitialized():
+            text = f"{name} lacks required fields: {missing_fields(body)}"
+        elif has_bad_text(body):
+            text = f"{name} has text that is not UTF-8"
+        else:
             return Frame(command.type, command, payload)
-        text = f"{name} lacks required fields: {missing_fields(body)}"
     else:
         number = unknown_varint(command, 1)
         if number:

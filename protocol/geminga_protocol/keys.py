@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from geminga_protocol.buffers import Buffer
 from geminga_protocol.errors import RemoteProtocolError
+from geminga_protocol.messages import text
 from geminga_protocol.pb.pulsar_api_pb2 import MessageMetadata
 
 KEY_SLOTS = 65536
@@ -26,11 +27,11 @@ _POSITIVE = 0x7FFF_FFFF
 _U32 = 0xFFFF_FFFF
 
 
-def java_string_hash(text: str) -> int:
+def java_string_hash(key: str) -> int:
     """String.hashCode over UTF-16 units, without its sign bit; the official clients' default for
     routing by key.
     """
-    units = text.encode("utf-16-be", "surrogatepass")
+    units = key.encode("utf-16-be", "surrogatepass")
     value = 0
     for at in range(0, len(units), 2):
         value = value * 31 + (units[at] << 8 | units[at + 1]) & _U32
@@ -102,16 +103,16 @@ def sticky_key(metadata: MessageMetadata) -> bytes:
         return metadata.ordering_key
     if metadata.HasField("partition_key"):
         if metadata.partition_key_b64_encoded:
-            return decode_key(metadata.partition_key)
-        return metadata.partition_key.encode()
+            return decode_key(text(metadata.partition_key))
+        return text(metadata.partition_key).encode()
     if metadata.HasField("producer_name") and metadata.HasField("sequence_id"):
-        return f"{metadata.producer_name}-{metadata.sequence_id}".encode()
+        return f"{text(metadata.producer_name)}-{metadata.sequence_id}".encode()
     return NONE_KEY
 
 
-def decode_key(text: str) -> bytes:
+def decode_key(encoded: str) -> bytes:
     """Bytes of a Base64 partition key. Raises RemoteProtocolError."""
     try:
-        return binascii.a2b_base64(text, strict_mode=True)
+        return binascii.a2b_base64(encoded, strict_mode=True)
     except ValueError as error:
         raise RemoteProtocolError(f"partition key is not Base64: {error}") from error

@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError, EncodeError, Message
 
 from geminga_protocol import compression
 from geminga_protocol.errors import LocalProtocolError, RemoteProtocolError
-from geminga_protocol.messages import missing_fields, parser
+from geminga_protocol.messages import has_bad_text, missing_fields, parser
 from geminga_protocol.pb.managed_ledger_pb2 import (
     CompressionType,
     ManagedCursorInfo,
@@ -107,4 +107,6 @@ def _parsed(data: bytes | memoryview, kind: type[M]) -> M:
         raise RemoteProtocolError(f"{kind.__name__} can't be decoded: {error}") from error
     if not info.IsInitialized():
         raise RemoteProtocolError(f"{kind.__name__} lacks {missing_fields(info)}")
+    if has_bad_text(info):
+        raise RemoteProtocolError(f"{kind.__name__} has text that is not UTF-8")
     return info

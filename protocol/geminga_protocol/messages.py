@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Protocol, TypeVar, cast
+from functools import cache
+from typing import NamedTuple, Protocol, TypeVar, cast
 
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
@@ -42,3 +44,48 @@ def unknown_varint(message: Message, number: int) -> int | None:
         if field.field_number == number and isinstance(field.data, int) and not field.wire_type:
             return field.data
     return None
+
+
+class _TextField(NamedTuple):
+    name: str
+    repeated: bool
+    nested: Descriptor | None
+
+
+@cache
+def text_fields(descriptor: Descriptor) -> tuple[_TextField, ...]:
+    """The fields that are text, or messages with text in them. Messages that hold themselves
+    (message ids) are only looked into once; none of them has text.
+    """
+    found = []
+    for field in descriptor.fields:
+        nested = field.message_type
+        if field.type == FieldDescriptor.TYPE_STRING:
+            found.append(_TextField(field.name, field.is_repeated, None))
+        elif nested is not None and nested is not descriptor and text_fields(nested):
+            found.append(_TextField(field.name, field.is_repeated, nested))
+    return tuple(found)
+
+
+def has_bad_text(message: Message) -> bool:
+    """Whether a text field isn't UTF-8.
+
+    In proto2 protobuf then hands out bytes where everybody expects a str.
+    """
+    for field in text_fields(cast(Descriptor, message.DESCRIPTOR)):
+        value = getattr(message, field.name)
+        if field.repeated:
+            for each in value:
+                if has_bad_text(each) if field.nested is not None else isinstance(each, bytes):
+                    return True
+        elif field.nested is not None:
+            if message.HasField(field.name) and has_bad_text(value):
+                return True
+        elif isinstance(value, bytes):
+            return True
+    return False
+
+
+def text(value: str | bytes) -> str:
+    """A text field of a message that wasn't checked, wrong UTF-8 replaced as Java does."""
+    return value if isinstance(value, str) else value.decode("utf-8", "replace")

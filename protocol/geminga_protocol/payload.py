@@ -103,7 +103,10 @@ def parse_metadata(headers_and_payload: memoryview) -> MessageMetadata:
 
 
 def decode_metadata(metadata: Buffer) -> MessageMetadata:
-    """Parse message metadata alone. A missing required field is an error, as in Apache."""
+    """Parse message metadata alone. A missing required field is an error, as in Apache.
+
+    Text that isn't UTF-8 is none, as in Apache; such a field holds bytes: see `messages.text`.
+    """
     try:
         parsed = _parse_metadata(metadata)
     except DecodeError as error:

@@ -114,6 +114,22 @@ def test_type_without_its_command_is_broken() -> None:
     assert str(only.error) == "flow lacks required fields: consumer_id, messagePermits"
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\x08\x17\xba\x01\x05\x0a\x01\xff\x10\x01",
+        b"\xba\x01\x05\x0a\x01\xff\x10\x01\x08\x17",
+        b"\x08\x17\xba\x01\x0d\x0a\x01t\x10\x01\x42\x06\x0a\x01k\x12\x01\xff",
+        b"\x08\x24\xa2\x02\x05\x12\x03\x0a\x01\xff",
+        b"\x08\x20\x82\x02\x02\x08\x01\x82\x02\x03\x12\x01\xff",
+    ],
+)
+def test_text_that_is_not_utf8_is_broken(body: bytes) -> None:
+    (only,) = FrameReader().feed(raw(body))
+    assert only.type == BROKEN
+    assert "not UTF-8" in str(only.error)
+
+
 def test_type_after_its_command_is_understood() -> None:
     (only,) = FrameReader().feed(raw(b"\x5a\x04\x08\x05\x10\x07\x08\x0b"))
     assert only.type == BaseCommand.FLOW

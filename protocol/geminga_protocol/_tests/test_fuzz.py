@@ -15,6 +15,7 @@ from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.frames import BROKEN, SUBMESSAGE, Frame, FrameReader, FramingError
 from geminga_protocol.keys import sticky_key
 from geminga_protocol.message_id import MessageId
+from geminga_protocol.messages import has_bad_text
 from geminga_protocol.pb.pulsar_api_pb2 import CommandSubscribe, MessageMetadata
 
 MAX_MESSAGE_SIZE = 64 * 1024
@@ -79,7 +80,9 @@ def use(frame: Frame) -> None:
         return
     assert frame.error is None
     if frame.type in SUBMESSAGE:
-        assert getattr(frame.command, SUBMESSAGE[frame.type]).IsInitialized()
+        body = getattr(frame.command, SUBMESSAGE[frame.type])
+        assert body.IsInitialized()
+        assert not has_bad_text(body)
     if frame.payload is None:
         return
     payload.verify_checksum(frame.payload)

@@ -115,6 +115,8 @@ def test_sticky_keys() -> None:
     metadata.ordering_key = b"order"
     assert keys.sticky_key(metadata) == b"order"
     assert keys.sticky_key(MessageMetadata()) == keys.NONE_KEY
+    wrong = MessageMetadata.FromString(b"\x0a\x01\xff\x10\x01\x18\x01")
+    assert keys.sticky_key(wrong) == "\ufffd-1".encode()
     metadata = MessageMetadata(partition_key="no base64!", partition_key_b64_encoded=True)
     with pytest.raises(RemoteProtocolError, match="Base64"):
         keys.sticky_key(metadata)

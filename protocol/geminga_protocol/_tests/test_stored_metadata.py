@@ -54,6 +54,19 @@ def test_ledger_metadata_that_is_none(data: bytes) -> None:
         ledger_metadata.parse(data)
 
 
+def test_text_that_is_not_utf8_is_an_error() -> None:
+    info = ManagedLedgerInfo()
+    info.properties.add(key="k", value="v")
+    with pytest.raises(RemoteProtocolError, match="UTF-8"):
+        managed_ledger.decode_ledger_info(info.SerializeToString().replace(b"v", b"\xff"))
+    metadata = LedgerMetadataFormat(quorumSize=1, ensembleSize=1, length=5)
+    metadata.state = LedgerMetadataFormat.OPEN
+    metadata.segment.add(firstEntryId=0, ensembleMember=["name"])
+    data = ledger_metadata.serialise(metadata).replace(b"name", b"nam\xff")
+    with pytest.raises(RemoteProtocolError, match="UTF-8"):
+        ledger_metadata.parse(data)
+
+
 def test_incomplete_metadata_are_our_own_error() -> None:
     with pytest.raises(LocalProtocolError):
         ledger_metadata.serialise(LedgerMetadataFormat())

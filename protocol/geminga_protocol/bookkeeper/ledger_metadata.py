@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError, EncodeError
 
 from geminga_protocol.encode import varint
 from geminga_protocol.errors import LocalProtocolError, RemoteProtocolError
-from geminga_protocol.messages import missing_fields, parser
+from geminga_protocol.messages import has_bad_text, missing_fields, parser
 from geminga_protocol.pb.bookkeeper_metadata_pb2 import LedgerMetadataFormat
 
 _VERSION_KEY = b"BookieMetadataFormatVersion\t"
@@ -42,6 +42,8 @@ def parse(data: bytes) -> LedgerMetadataFormat:
         raise RemoteProtocolError(f"ledger metadata of version {version!r} can't be read")
     if not metadata.IsInitialized():
         raise RemoteProtocolError(f"ledger metadata lack {missing_fields(metadata)}")
+    if has_bad_text(metadata):
+        raise RemoteProtocolError("ledger metadata have text that is not UTF-8")
     return metadata
 
 
