@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 
 from google.protobuf.message import EncodeError
 
@@ -53,6 +54,10 @@ def _continued(value: int) -> bytes:
     )
 
 
+steady_varint = lru_cache(maxsize=4096)(varint)
+"""`varint` for numbers that come again and again: ids of producers and ledgers, timestamps."""
+
+
 def frame(command: BaseCommand) -> bytes:
     """A simple frame, without anything after the command. Raises LocalProtocolError if required
     fields are missing.
@@ -91,18 +96,17 @@ def send_receipt(
 
     A ledger or entry id of -1 (non-persistent topics) goes out as Java's long does.
     """
-    place = b"\x08" + varint(ledger_id) + b"\x10" + varint(entry_id)
+    place = b"\x08" + steady_varint(ledger_id) + b"\x10" + varint(entry_id)
     body = b"".join(
         (
             b"\x08",
-            varint(producer_id),
+            steady_varint(producer_id),
             b"\x10",
             varint(sequence_id),
             b"\x1a",
             _ONE[len(place)],
             place,
-            b"\x20",
-            varint(highest_sequence_id),
+            b"\x20\x00" if highest_sequence_id == 0 else b"\x20" + varint(highest_sequence_id),
         )
     )
     # At most 11 + 11 + 2 + 22 + 11 bytes, so one byte holds the length.
@@ -124,7 +128,7 @@ def send(
     Written as Apache's client does: a single message has no count, only batches have a highest
     sequence id.
     """
-    body = b"\x08" + varint(producer_id) + b"\x10" + varint(sequence_id)
+    body = b"\x08" + steady_varint(producer_id) + b"\x10" + varint(sequence_id)
     if num_messages > 1:
         body += b"\x18" + varint(num_messages)
     if highest_sequence_id:

@@ -18,7 +18,7 @@ from fastcrc import crc32
 from google.protobuf.message import DecodeError, EncodeError
 
 from geminga_protocol.buffers import Buffer
-from geminga_protocol.encode import varint
+from geminga_protocol.encode import steady_varint, varint
 from geminga_protocol.errors import LocalProtocolError, RemoteProtocolError
 from geminga_protocol.messages import missing_fields, parser
 from geminga_protocol.pb.pulsar_api_pb2 import BrokerEntryMetadata, MessageMetadata
@@ -138,7 +138,7 @@ def broker_entry_prefix(timestamp_ms: int, index: int) -> bytes:
     The index is that of the entry's last message, contiguous per topic
     (AppendIndexMetadataInterceptor).
     """
-    body = b"\x08" + varint(timestamp_ms) + b"\x10" + varint(index)
+    body = b"\x08" + steady_varint(timestamp_ms) + b"\x10" + varint(index)
     return _MARKED.pack(MAGIC_BROKER_ENTRY_METADATA, len(body)) + body
 
 

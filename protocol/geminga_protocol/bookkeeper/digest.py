@@ -38,7 +38,7 @@ _pack_u32 = struct.Struct(">I").pack
 _pack_u64 = struct.Struct(">Q").pack
 _crc32c = crc32.iscsi
 
-_Mac = Callable[[bytes, Sequence[Buffer]], bytes]
+_Mac = Callable[[Buffer, Sequence[Buffer]], bytes]
 
 
 class DigestError(ValueError):
@@ -89,23 +89,22 @@ class Digest:
         """The payload as a view of the packet. Raises DigestError unless digest, ledger and entry
         are right.
         """
-        view = memoryview(packet)
-        self.verify(view)
-        found = _unpack_ids(view)
+        view = self.verify(packet)
+        found = _unpack_ids(packet)
         if found != (ledger_id, entry_id):
             raise DigestError(f"packet is of {found[0]}:{found[1]}, not {ledger_id}:{entry_id}")
-        return view[self.overhead_bytes :]
+        return view
 
-    def verify(self, packet: Buffer) -> None:
-        """Raises DigestError unless the digest fits."""
-        view = memoryview(packet)
+    def verify(self, packet: Buffer) -> memoryview:
+        """The payload as a view, whatever the entry. Raises DigestError unless the digest fits."""
         overhead = self.overhead_bytes
-        if len(view) < overhead:
-            raise DigestError(f"a packet of {len(view)} bytes has no header and digest")
-        head = bytes(view[:HEADER_BYTES])
-        if self._mac(head, (view[overhead:],)) != view[HEADER_BYTES:overhead]:
-            ledger_id, entry_id = _unpack_ids(view)
+        if len(packet) < overhead:
+            raise DigestError(f"a packet of {len(packet)} bytes has no header and digest")
+        payload = memoryview(packet)[overhead:]
+        if self._mac(packet[:HEADER_BYTES], (payload,)) != packet[HEADER_BYTES:overhead]:
+            ledger_id, entry_id = _unpack_ids(packet)
             raise DigestError(f"digest of the packet said to be {ledger_id}:{entry_id} is wrong")
+        return payload
 
 
 def _mac_of(kind: int, password: bytes) -> _Mac:
@@ -121,7 +120,7 @@ def _mac_of(kind: int, password: bytes) -> _Mac:
     # entries.
     keyed = hmac.new(hashlib.sha1(b"mac" + password).digest(), digestmod="sha1")
 
-    def hmac_of(head: bytes, parts: Sequence[Buffer]) -> bytes:
+    def hmac_of(head: Buffer, parts: Sequence[Buffer]) -> bytes:
         mac = keyed.copy()
         mac.update(head)
         for part in parts:
@@ -131,19 +130,19 @@ def _mac_of(kind: int, password: bytes) -> _Mac:
     return hmac_of
 
 
-def _crc32c_of(head: bytes, parts: Sequence[Buffer]) -> bytes:
+def _crc32c_of(head: Buffer, parts: Sequence[Buffer]) -> bytes:
     value = _crc32c(head)
     for part in parts:
         value = _crc32c(part, value)
     return _pack_u32(value)
 
 
-def _crc32_of(head: bytes, parts: Sequence[Buffer]) -> bytes:
+def _crc32_of(head: Buffer, parts: Sequence[Buffer]) -> bytes:
     value = zlib.crc32(head)
     for part in parts:
         value = zlib.crc32(part, value)
     return _pack_u64(value)
 
 
-def _nothing_of(head: bytes, parts: Sequence[Buffer]) -> bytes:
+def _nothing_of(head: Buffer, parts: Sequence[Buffer]) -> bytes:
     return b""
