@@ -1,0 +1,102 @@
+"""The bench's own arithmetic: targets, profiles, the written document."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from compat_tests.bench import profile, report
+from compat_tests.bench.model import APACHE, GEMINGA, Measure, Outcome, Row
+from compat_tests.bench.rows import ROWS
+from compat_tests.bench.side import LoadFailed, MemoryWatch, run_program
+
+FASTER = Measure("rate", "publishes", "msg/s", ratio_min=1.5, ratio_aim=2.0)
+SOONER = Measure("p50", "latency", "ms", ratio_max=0.7)
+SMALLER = Measure("rss", "memory", "MB", geminga_max=100.0)
+
+
+def outcome(**figures: tuple[float | None, float | None]) -> Outcome:
+    """Figures of a row on (Geminga, Apache)."""
+    result = Outcome(Row("row", "Row", lambda _: {}, (FASTER, SOONER, SMALLER)))
+    for position, kind in enumerate((GEMINGA, APACHE)):
+        result.figures[kind] = {
+            key: value for key, pair in figures.items() if (value := pair[position]) is not None
+        }
+    return result
+
+
+@pytest.mark.parametrize(
+    ("measure", "geminga", "apache", "held"),
+    [
+        (FASTER, 150.0, 100.0, True),
+        (FASTER, 149.0, 100.0, False),
+        (FASTER, 149.0, None, None),
+        (FASTER, None, 100.0, None),
+        (SOONER, 7.0, 10.0, True),
+        (SOONER, 7.1, 10.0, False),
+        (SMALLER, 99.0, None, True),
+        (SMALLER, 100.0, 5.0, False),
+        (Measure("x", "x", "x"), 1.0, 1.0, None),
+    ],
+)
+def test_targets(
+    measure: Measure, geminga: float | None, apache: float | None, held: bool | None
+) -> None:
+    assert measure.held(geminga, apache) is held
+
+
+def test_every_row_has_its_own_name_and_measures() -> None:
+    assert len({row.name for row in ROWS}) == len(ROWS)
+    for row in ROWS:
+        keys = [measure.key for measure in row.measures]
+        assert keys
+        assert len(set(keys)) == len(keys)
+
+
+def test_profiles_count_own_time_and_time_within() -> None:
+    stacks = (
+        "main (a/cli.py:1);feed (a/frames.py:10) 30\nmain (a/cli.py:1);feed (a/frames.py:12) 10\n"
+    )
+    stacks += "main (a/cli.py:2);write (a/stream.py:7);feed (a/frames.py:10) 60\n"
+    found = profile.summarise("title", stacks)
+    assert found.samples == 100
+    assert found.own == {"feed frames.py": 1.0}
+    assert found.within == {
+        "main cli.py": 1.0,
+        "feed frames.py": 1.0,
+        "write stream.py": 0.6,
+    }
+
+
+def test_written_document_keeps_the_notes(tmp_path: Path) -> None:
+    path = tmp_path / "BENCHMARKS.md"
+    first = outcome(rate=(80_000.0, 30_000.0), p50=(9.0, 10.0), rss=(80.0, 300.0))
+    report.write(path, [first], [profile.Profile("Publish", 10, {"a": 0.5}, {"b": 0.9})])
+    text = path.read_text()
+    assert "| publishes | msg/s | 80 000 | 30 000 | 2.67× | ≥ 1.5×, aim 2× | yes |" in text
+    assert "- latency: 9.00 ms, 0.90× Apache's; target ≤ 0.7×" in text
+    assert "| `a` | 50.0% | `b` | 90.0% |" in text
+    path.write_text(text + "By hand.\n")
+    report.write(path, [outcome(rate=(1.0, 1.0))], [])
+    assert path.read_text().endswith(report.NOTES_MARK + "\nBy hand.\n")
+    assert "80 000" not in path.read_text()
+
+
+def test_failed_loads_are_not_figures() -> None:
+    program = [sys.executable, "-c"]
+    assert run_program([*program, 'print(\'noise\'); print(\'{"rate": 2, "error": ""}\')']) == {
+        "rate": 2
+    }
+    with pytest.raises(LoadFailed, match="3 operations failed: Timeout"):
+        run_program([*program, 'print(\'{"failed": 3, "error": "Timeout"}\')'])
+    with pytest.raises(LoadFailed, match="no result"):
+        run_program([*program, "raise SystemExit(4)"])
+
+
+def test_growth_compares_the_end_with_the_settled_part() -> None:
+    watch = MemoryWatch.__new__(MemoryWatch)
+    watch.samples = [10, 50, 100, 100, 100, 100, 150, 150]
+    assert watch.peak_bytes() == 150
+    assert watch.growth_bytes() == 50
