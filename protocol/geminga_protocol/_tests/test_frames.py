@@ -151,3 +151,29 @@ def test_limit_can_be_set_when_connected_tells() -> None:
     assert reader.max_message_size == 100
     with pytest.raises(FramingError):
         reader.feed(struct.pack(">I", 100 + FRAME_PADDING_BYTES))
+
+
+def test_only_a_frame_that_spans_chunks_is_copied() -> None:
+    body = b"x" * 1000
+    stream = (send(1, 1, 1, 1000) + body) * 3
+    reader = FrameReader()
+    assert reader.feed(stream[:500]) == []
+    rest = stream[500:]
+    spanning, second, third = reader.feed(rest)
+    for each in (second, third):
+        assert each.payload is not None
+        assert each.payload.obj is rest
+    assert spanning.payload == body
+    assert spanning.payload is not None
+    assert len(bytes(spanning.payload.obj)) < 1100
+
+
+def test_a_dripping_peer_makes_us_hold_few_objects() -> None:
+    reader = FrameReader()
+    stream = send(1, 1, 1, 100_000) + bytes(100_000)
+    for at in range(0, 50_000, 2):
+        assert reader.feed(stream[at : at + 2]) == []
+    assert reader.buffered == 50_000
+    assert len(reader._chunks) == 1
+    (only,) = reader.feed(stream[50_000:])
+    assert only.payload == bytes(100_000)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import mmh3
 import pytest
 from hypothesis import given
@@ -103,6 +105,11 @@ def test_murmur_twins(data: bytes) -> None:
     assert keys.murmur3_32(memoryview(data)) == keys.murmur3_32(data)
     assert 1 <= keys.key_slot(data) <= 65535
     assert 1 <= keys.key_slot(data, first=1) <= 65535
+
+
+def test_without_mmh3_the_plain_twin_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mmh3", None)
+    assert keys._choose_murmur() is keys.plain_murmur3_32
 
 
 def test_sticky_keys() -> None:
