@@ -100,8 +100,9 @@ class MetadataCache(Generic[T]):
     async def get_with_stat(self, path: str) -> Cached[T] | None:
         """The value and its stat; many who ask at once cause one read."""
         if path in self._values:
+            cached = self._values[path]
             await trio.lowlevel.checkpoint()
-            return self._values.get(path)
+            return cached
         while (loading := self._loading.get(path)) is not None:
             try:
                 return await loading.wait()

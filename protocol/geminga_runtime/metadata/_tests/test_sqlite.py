@@ -1,0 +1,279 @@
+"""The SQLite store: the contract, and what its file goes through."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from geminga_runtime.metadata import sqlite_writer
+from geminga_runtime.metadata._tests.contract import MetadataStoreContract, drain
+from geminga_runtime.metadata.api import (
+    MetadataError,
+    MetadataStore,
+    Notification,
+    StoreUnavailable,
+)
+from geminga_runtime.metadata.sqlite import SqliteMetadataStore
+from geminga_runtime.metadata.sqlite_file import StoreOpenError
+
+open_store = SqliteMetadataStore.open
+
+
+class TestSqlite(MetadataStoreContract):
+    async def open_store(self, folder: Path) -> MetadataStore:
+        return await open_store(folder / "metadata.db")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "metadata.db"
+
+
+async def test_all_is_there_after_reopening(file: Path) -> None:
+    store = await open_store(file)
+    await store.put("/a/b", b"1")
+    await store.put("/a/b", b"2")
+    first, _ = await store.put("/ids/", b"", sequential=True)
+    await store.put("/e/x", b"", ephemeral=True)
+    before = await store.get("/a/b")
+    await store.aclose()
+    store = await open_store(file)
+    assert await store.get("/a/b") == before
+    assert not await store.exists("/e/x")
+    assert await store.exists("/e")
+    second, _ = await store.put("/ids/", b"", sequential=True)
+    assert second > first
+    await store.aclose()
+
+
+async def test_clock_is_injected(file: Path) -> None:
+    store = await open_store(file, clock_ms=lambda: 1234)
+    _, stat = await store.put("/a", b"")
+    assert (stat.ctime_ms, stat.mtime_ms) == (1234, 1234)
+    await store.aclose()
+
+
+async def test_only_one_process_writes(file: Path) -> None:
+    store = await open_store(file)
+    with pytest.raises(StoreOpenError, match="is in use by another process"):
+        await open_store(file)
+    await store.aclose()
+    await (await open_store(file)).aclose()
+
+
+async def test_reading_beside_the_writer(file: Path) -> None:
+    with pytest.raises(StoreOpenError, match="is not there"):
+        await open_store(file, read_only=True)
+    store = await open_store(file)
+    await store.put("/a", b"1")
+    reader = await open_store(file, read_only=True)
+    node = await reader.get("/a")
+    assert node is not None
+    assert node.value == b"1"
+    await store.put("/a", b"2")
+    node = await reader.get("/a")
+    assert node is not None
+    assert node.value == b"2"
+    assert list(await reader.children("/")) == ["a"]
+    with pytest.raises(MetadataError, match="reading only"):
+        await reader.put("/a", b"3")
+    with pytest.raises(MetadataError, match="reading only"):
+        await reader.delete("/a")
+    await reader.aclose()
+    await store.aclose()
+    reader = await open_store(file, read_only=True)
+    assert await reader.exists("/a")
+    await reader.aclose()
+
+
+async def test_another_version(file: Path) -> None:
+    await (await open_store(file)).aclose()
+    with sqlite3.connect(file) as connection:
+        connection.execute("PRAGMA user_version = 2")
+    connection.close()
+    for read_only in (False, True):
+        with pytest.raises(StoreOpenError, match=r"format version 2, .* reads version 1"):
+            await open_store(file, read_only=read_only)
+
+
+async def test_foreign_files(file: Path) -> None:
+    with sqlite3.connect(file) as connection:
+        connection.execute("CREATE TABLE other (x)")
+    connection.close()
+    with pytest.raises(StoreOpenError, match="is not a Geminga metadata store"):
+        await open_store(file)
+    await trio.Path(file).write_bytes(b"no database at all" * 1000)
+    with pytest.raises(StoreOpenError, match="can't be opened: file is not a database"):
+        await open_store(file)
+    with pytest.raises(StoreOpenError, match="can't be used: No such file"):
+        await open_store(file.parent / "absent" / "nothing")
+
+
+async def test_failed_transaction_changes_nothing_and_tells_all(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await open_store(file)
+    await store.put("/a", b"1")
+    real = sqlite_writer.SqliteWriter._commit
+
+    def full_disk(self: sqlite_writer.SqliteWriter, group: list[object]) -> None:
+        def refuse(rows: object, now_ms: int) -> tuple[None, list[object]]:
+            raise sqlite3.OperationalError("database or disk is full")
+
+        real(self, [*group, sqlite_writer._Request(refuse)])
+
+    monkeypatch.setattr(sqlite_writer.SqliteWriter, "_commit", full_disk)
+    async with store.watch("/") as changes:
+        for path in ("/a", "/b"):
+            with pytest.raises(StoreUnavailable, match="disk is full"):
+                await store.put(path, b"2")
+        assert drain(changes) == []
+    monkeypatch.undo()
+    node = await store.get("/a")
+    assert node is not None
+    assert node.value == b"1"
+    assert not await store.exists("/b")
+    await store.put("/b", b"2")
+    assert await store.exists("/b")
+    await store.aclose()
+
+
+async def test_defect_is_told_and_the_thread_lives_on(file: Path) -> None:
+    store = await open_store(file)
+    assert store._writer is not None
+
+    def broken(rows: object, now_ms: int) -> tuple[None, list[object]]:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await store._writer.run(broken)
+    await store.put("/a", b"")
+    await store.aclose()
+
+
+async def test_waiting_requests_are_one_transaction(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await open_store(file)
+    sizes: list[int] = []
+    real = sqlite_writer.SqliteWriter._commit
+
+    def counted(self: sqlite_writer.SqliteWriter, group: list[object]) -> None:
+        sizes.append(len(group))
+        real(self, group)
+
+    monkeypatch.setattr(sqlite_writer.SqliteWriter, "_commit", counted)
+    async with trio.open_nursery() as nursery:
+        for number in range(600):
+            nursery.start_soon(store.put, f"/n/{number}", b"")
+    assert sum(sizes) == 600
+    assert max(sizes) <= sqlite_writer.GROUP_MAX
+    assert len(sizes) < 60, "puts that wait together are not written one by one"
+    await store.aclose()
+
+
+async def test_closing_does_what_was_asked_before(file: Path) -> None:
+    store = await open_store(file)
+    assert store._writer is not None
+    go_on = threading.Event()
+
+    def hold(rows: object, now_ms: int) -> tuple[None, list[Notification]]:
+        go_on.wait()
+        return None, []
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(store._writer.run, hold)
+        for number in range(50):
+            nursery.start_soon(store.put, f"/n/{number}", b"")
+        await trio.testing.wait_all_tasks_blocked()
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            go_on.set()
+            await store.aclose()
+    store = await open_store(file)
+    assert len(await store.children("/n")) == 50
+    await store.aclose()
+
+
+CHILD = """
+import sys, trio
+from geminga_runtime.metadata.sqlite import SqliteMetadataStore
+
+async def put(store, worker):
+    for number in range(100_000):
+        path, stat = await store.put(f"/w{worker}/n{number}", b"%d" % number)
+        await store.put("/e/x", b"", ephemeral=True)
+        sys.stdout.write(f"{path} {number}\\n")
+        sys.stdout.flush()
+
+async def main():
+    store = await SqliteMetadataStore.open(sys.argv[1])
+    async with trio.open_nursery() as nursery:
+        for worker in range(8):
+            nursery.start_soon(put, store, worker)
+
+trio.run(main)
+"""
+
+
+def run_child_until_killed(file: Path, lines_min: int) -> dict[str, bytes]:
+    """What a child reported as put before kill -9 took it."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", CHILD, str(file)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as child:
+        assert child.stdout is not None
+        lines = [child.stdout.readline() for _ in range(lines_min)]
+        child.send_signal(signal.SIGKILL)
+        lines += child.stdout.readlines()
+    pairs = [line.split() for line in lines if line.endswith(b"\n")]
+    assert len(pairs) >= lines_min
+    return {path.decode(): value for path, value in pairs}
+
+
+@pytest.mark.slow
+async def test_what_was_answered_survives_kill(file: Path) -> None:
+    answered: dict[str, bytes] = {}
+    for lines_min in (1, 40, 400):
+        answered |= run_child_until_killed(file, lines_min)
+        store = await open_store(file)
+        for path, value in answered.items():
+            node = await store.get(path)
+            assert node is not None, f"{path} was answered and is lost"
+            assert node.value == value
+        assert not await store.exists("/e/x")
+        await store.aclose()
+
+
+def write_torn(file: Path, data: bytes, log: bytes) -> None:
+    file.write_bytes(data)
+    Path(f"{file}-wal").write_bytes(log)
+    Path(f"{file}-shm").unlink(missing_ok=True)
+
+
+async def test_torn_log_of_the_last_transaction(file: Path) -> None:
+    """A write-ahead log cut anywhere opens, and holds the transactions before the cut."""
+    store = await open_store(file)
+    for number in range(5):
+        await store.put(f"/n{number}", bytes(2000))
+    data = await trio.Path(file).read_bytes()
+    log = await trio.Path(f"{file}-wal").read_bytes()
+    await store.aclose()
+    lengths = []
+    for cut in range(0, len(log) + 1777, 1777):
+        write_torn(file, data, log[:cut])
+        store = await open_store(file)
+        found = list(await store.children("/"))
+        assert found == [f"n{number}" for number in range(len(found))]
+        lengths.append(len(found))
+        await store.aclose()
+    assert lengths == sorted(lengths)
+    assert lengths[-1] == 5
