@@ -50,10 +50,10 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
 
 
 def last_journal(folder: Path) -> Path:
-    """The journal file that is written now."""
-    files = [path for path in folder.rglob("*") if path.is_file() and "journal" in str(path.parent)]
+    """The journal file that was written; the others are room made beforehand."""
+    files = list(folder.rglob("*.journal"))
     assert files, f"no journal under {folder}: {sorted(folder.rglob('*'))}"
-    return max(files, key=lambda path: (used_bytes(path) > 0, path.stat().st_mtime_ns, path.name))
+    return max(files, key=used_bytes)
 
 
 def used_bytes(path: Path) -> int:

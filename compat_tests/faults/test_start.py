@@ -20,7 +20,12 @@ def refused(command: list[str]) -> str:
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 2, f"code {done.returncode}: {done.stderr}"
     assert "Traceback" not in done.stderr
-    lines = done.stderr.strip().splitlines()
+    # For a wrong argument the command line's usage goes before the sentence.
+    lines = [
+        line
+        for line in done.stderr.splitlines()
+        if line and not line.startswith(("Usage:", "Try "))
+    ]
     assert len(lines) == 1, f"one sentence is enough:\n{done.stderr}"
     return lines[0]
 
