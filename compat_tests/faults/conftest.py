@@ -11,8 +11,7 @@ import pytest
 from compat_tests.processes import ServerProcess, start_geminga
 
 # Acknowledgements reach the disk soon, so that what must not come again can be known in a test.
-# The disk is looked at every second.
-SETTINGS = {"managedLedgerCursorPositionFlushSeconds": "1", "diskCheckInterval": "1000"}
+SETTINGS = {"managedLedgerDefaultMarkDeleteRateLimit": "2"}
 TOPIC = "persistent://public/default/faults"
 
 Starter = Callable[..., ServerProcess]
