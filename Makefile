@@ -16,7 +16,7 @@ check: $(VENV)/dev.stamp .venv-proto/stamp
 	.venv-proto/bin/python tools/proto.py --check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/flake8 protocol bookie_core broker_core sdk compat_tests
+	$(BIN)/flake8-async --disable ASYNC109 $$(git ls-files '*.py' | grep -v _pb2)
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 	$(BIN)/pyright
