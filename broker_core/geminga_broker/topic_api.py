@@ -47,9 +47,11 @@ class TopicOptions:
     subscription_types: frozenset[int] = ALL_SUBSCRIPTION_TYPES
     dispatch_entries_max: int = 100
     dispatch_bytes_max: int = 5 << 20
+    round_robin_entries_max: int = 20
+    failover_delay_s: float = 1.0
     delayed_entries_max: int = 100_000
-    key_shared_look_ahead_entries: int = 2_000
-    nonpersistent_pending_bytes_max: int = 8 << 20
+    look_ahead_per_consumer_entries: int = 2_000
+    look_ahead_entries_max: int = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +120,8 @@ class KeySharedPolicy:
 class SubscribeRequest:
     """SUBSCRIBE, after names are resolved.
 
-    `start` (inclusive, with the words of `start_ack_set` for the inside of a batch) is only looked
-    at when the subscription is new or not durable. `on_subscribed` is called synchronously when the
+    `start` (inclusive; clients filter what lies before it in its batch) is only looked at when the
+    subscription is not durable, as in Apache. `on_subscribed` is called synchronously when the
     consumer is in, before anything is written for it: the place to write SUCCESS, so that nothing
     comes before it.
     """
@@ -132,7 +134,6 @@ class SubscribeRequest:
     priority_level: int = 0
     durable: bool = True
     start: Position | None = None
-    start_ack_set: tuple[int, ...] = ()
     initial_position: int = InitialPosition.Latest
     rollback_duration_s: int = 0
     metadata: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,35 @@
+"""Fixtures for topics over a log in memory."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from geminga_broker.topic import PersistentTopic
+from geminga_broker.topic_api import TopicEnvironment, TopicOptions
+from geminga_protocol.topic_name import TopicName
+
+from .fake_log import FakeLog
+
+
+class World:
+    """Makes topics with one clock; `settle` lets pumps do all they can."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self.now_ms = 1_000_000
+        self.environment = TopicEnvironment(nursery, lambda: self.now_ms)
+        self.log = FakeLog()
+
+    def topic(
+        self, name: str = "persistent://public/default/t", **options: object
+    ) -> PersistentTopic:
+        made = TopicOptions(**options)  # type: ignore[arg-type]
+        return PersistentTopic(TopicName.parse(name), self.log, self.environment, made)
+
+    async def settle(self) -> None:
+        await trio.testing.wait_all_tasks_blocked()
+
+
+@pytest.fixture
+async def world(nursery: trio.Nursery) -> World:
+    return World(nursery)

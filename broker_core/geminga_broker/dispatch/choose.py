@@ -1,0 +1,108 @@
+"""Who gets what, for Exclusive, Failover and Shared: pure (spec BR-30).
+
+Follows AbstractDispatcherSingleActiveConsumer and AbstractDispatcherMultipleConsumers.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
+from geminga_protocol.keys import murmur3_32
+
+RING_POINTS = 100
+"""Places of a consumer on a hash ring."""
+
+
+class Candidate(Protocol):
+    """A consumer, as far as choosing goes."""
+
+    name: str
+    priority: int
+    permits: int
+
+    @property
+    def ready(self) -> bool:
+        """Whether it may get something now."""
+
+
+C = TypeVar("C", bound=Candidate)
+
+
+def pick_active(consumers: Sequence[C], topic: str, partition: int) -> C | None:
+    """The active consumer of a Failover subscription, None without consumers.
+
+    Of those with the lowest priority level, sorted by name: partition number modulo count, so that
+    the partitions of a topic spread; for a plain topic, by its name on a ring of the consumers'.
+    """
+    if not consumers:
+        return None
+    level = min(consumer.priority for consumer in consumers)
+    ordered = sorted((c for c in consumers if c.priority == level), key=lambda c: c.name)
+    if len(ordered) == 1:
+        return ordered[0]
+    if partition >= 0:
+        return ordered[partition % len(ordered)]
+    ring: dict[int, C] = {}
+    for consumer in ordered:
+        for point in range(RING_POINTS):
+            ring[murmur3_32(f"{consumer.name}{point}".encode())] = consumer
+    points = sorted(ring)
+    at = bisect_left(points, murmur3_32(topic.encode()))
+    return ring[points[at % len(points)]]
+
+
+class RoundRobin:
+    """Shared: in turn, at most `run_entries_max` entries at once, those of lower priority level
+    first as long as they have permits.
+    """
+
+    __slots__ = ("_next", "_run_entries_max")
+
+    def __init__(self, run_entries_max: int) -> None:
+        self._run_entries_max = run_entries_max
+        self._next = 0
+
+    def assign(self, counts: Sequence[int], consumers: Sequence[C]) -> list[tuple[C, int, int]]:
+        """Give out entries with these message counts, in order: (consumer, first, end) runs.
+
+        What comes after the last run's end found nobody with permits.
+        """
+        able = sorted((c for c in consumers if c.ready), key=lambda c: c.priority)
+        runs: list[tuple[C, int, int]] = []
+        total = len(counts)
+        at = first = 0
+        while first < len(able) and at < total:
+            level = able[first].priority
+            last = first
+            while last < len(able) and able[last].priority == level:
+                last += 1
+            at = self._assign_level(able[first:last], counts, at, runs)
+            first = last
+        return runs
+
+    def _assign_level(
+        self, able: list[C], counts: Sequence[int], at: int, runs: list[tuple[C, int, int]]
+    ) -> int:
+        """Go round among consumers of one priority level; answers how far it came."""
+        total = len(counts)
+        left = [consumer.permits for consumer in able]
+        turn = self._next % len(able)
+        while able and at < total:
+            permits = left[turn]
+            start = at
+            stop = min(total, at + self._run_entries_max)
+            while at < stop and permits > 0:
+                permits -= counts[at]
+                at += 1
+            runs.append((able[turn], start, at))
+            if permits > 0:
+                left[turn] = permits
+                turn += 1
+            else:
+                del able[turn], left[turn]
+            self._next += 1
+            if able:
+                turn %= len(able)
+        return at

@@ -1,0 +1,213 @@
+"""The one task that dispatches for a subscription, and what its dispatchers share."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import trio
+
+from geminga_broker.consumer import Consumer
+from geminga_broker.log.api import Ack, Cursor, Entry, LogClosed, LogError, LogFenced
+from geminga_broker.topic_api import KeySharedPolicy, TopicEnvironment, TopicOptions
+from geminga_protocol.ids import Position
+
+_log = logging.getLogger(__name__)
+
+RETRY_S = 1.0
+"""Pause after storage failed to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchContext:
+    """What a dispatcher works with. `wake` wakes its pump, `before` is the log's
+    `previous_position`.
+    """
+
+    cursor: Cursor
+    environment: TopicEnvironment
+    options: TopicOptions
+    wake: Callable[[], None]
+    before: Callable[[Position], Position]
+
+
+class Dispatcher(ABC):
+    """How one kind of subscription gives out entries. `lock` is held during a round."""
+
+    def __init__(self, context: DispatchContext) -> None:
+        self.cursor = context.cursor
+        self.options = context.options
+        self.environment = context.environment
+        self._wake = context.wake
+        self._before = context.before
+        self.kicked = True
+        self._rewind = True
+        self.consumers: list[Consumer] = []
+        self.lock = trio.Lock()
+        self.carry: list[Entry] = []
+        """Entries read that found nobody with permits. At most one read's."""
+
+    @property
+    def key_shared_mode(self) -> str | None:
+        """For stats; None where keys don't matter."""
+        return None
+
+    @property
+    def active(self) -> Consumer | None:
+        """The active consumer of Exclusive and Failover."""
+        return None
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the subscription as a whole has too many unacknowledged messages."""
+        return False
+
+    @property
+    def delayed(self) -> int:
+        """Entries that wait for their time."""
+        return 0
+
+    @property
+    @abstractmethod
+    def sub_type(self) -> int:
+        """What kind of subscription this is for."""
+
+    def matches(self, policy: KeySharedPolicy) -> bool:
+        """Whether a consumer with that Key_Shared policy may join."""
+        return True
+
+    def admit(self, consumer: Consumer) -> None:
+        """A consumer comes. Raises BrokerError, and then nothing is changed."""
+        self.consumers.append(consumer)
+
+    def added(self, consumer: Consumer) -> None:
+        """Its client knows that it is in: now it may hear of more."""
+        self._wake()
+
+    @abstractmethod
+    def remove(self, consumer: Consumer) -> None:
+        """A consumer left; what it held is sent again."""
+
+    @abstractmethod
+    def redeliver(self, consumer: Consumer, positions: Sequence[Position] | None) -> None:
+        """Send again."""
+
+    def acknowledge(self, consumer: Consumer, acks: Sequence[Ack], cumulative: bool) -> None:
+        """Acknowledge at the cursor."""
+        if cumulative:
+            ack = acks[0]
+            if not ack.ack_set or self.options.batch_index_ack:
+                self.cursor.ack_cumulative(ack.position, ack.ack_set)
+            else:
+                # The batch itself is not done; all before it is.
+                self.cursor.ack_cumulative(self._before(ack.position))
+        else:
+            self.cursor.ack(self.recordable(acks))
+
+    def recordable(self, acks: Sequence[Ack]) -> Sequence[Ack]:
+        """Those that the cursor keeps: parts of batches only if that is switched on."""
+        if self.options.batch_index_ack:
+            return acks
+        return [ack for ack in acks if not ack.ack_set]
+
+    def reset(self) -> None:
+        """Start over from the mark-delete position; takes effect with the next round."""
+        self._rewind = True
+        self.carry.clear()
+        self._wake()
+
+    def begin_round(self) -> None:
+        """Apply a reset that was asked for since."""
+        if self._rewind:
+            self._rewind = False
+            self.carry.clear()
+            self.cursor.rewind()
+
+    @property
+    def stale(self) -> bool:
+        """Whether what was just read is of no use, because a reset was asked for meanwhile."""
+        return self._rewind
+
+    def kick(self) -> None:
+        """A consumer may take more than before: permits, room in its connection."""
+        self.kicked = True
+
+    def forget_deleted(self) -> None:
+        """Entries were acknowledged from outside (skip, expire): don't send them any more."""
+        self.carry = [e for e in self.carry if not self.cursor.is_deleted(e.position)]
+
+    @abstractmethod
+    async def round(self) -> bool:
+        """Give out what can be given out now; False when there is nothing to do until woken."""
+
+    @property
+    def next_due_ms(self) -> int | None:
+        """When to run without being woken, wall clock; None: never."""
+        return None
+
+    def entries_wanted(self, permits: int, average: float) -> int:
+        """How many entries to read so that permits are about used up."""
+        return max(1, min(self.options.dispatch_entries_max, int(permits / max(average, 1.0))))
+
+    def ack_sets_of(self, entries: Sequence[Entry]) -> Mapping[Position, tuple[int, ...]]:
+        """Ack sets of the batches that are acknowledged in part."""
+        if not self.options.batch_index_ack:
+            return {}
+        of = self.cursor.ack_set
+        found = {e.position: of(e.position) for e in entries if e.messages > 1}
+        return {position: words for position, words in found.items() if words}
+
+
+class Pump:
+    """Runs a dispatcher's rounds as long as it has consumers."""
+
+    def __init__(self, name: str, environment: TopicEnvironment) -> None:
+        self.dispatcher: Dispatcher | None = None
+        self._name = name
+        self._environment = environment
+        self._event = trio.Event()
+        self._running = False
+
+    def wake(self) -> None:
+        """Something changed: entries, permits, consumers."""
+        self._event.set()
+
+    def start(self) -> None:
+        """See to it that the task runs."""
+        if not self._running:
+            self._running = True
+            self._environment.nursery.start_soon(self._run, name=f"pump of {self._name}")
+        self.wake()
+
+    async def _run(self) -> None:
+        try:
+            while (dispatcher := self.dispatcher) is not None and dispatcher.consumers:
+                event = self._event = trio.Event()
+                try:
+                    async with dispatcher.lock:
+                        more = await dispatcher.round()
+                except (LogFenced, LogClosed):
+                    return
+                except LogError as error:
+                    _log.warning("%s: reading failed, trying again: %s", self._name, error)
+                    await trio.sleep(RETRY_S)
+                    continue
+                if not more:
+                    await self._wait(event, dispatcher.next_due_ms)
+        except Exception:
+            # A defect here must not take down the other topics: its consumers come back.
+            _log.exception("%s: dispatch broke off", self._name)
+            if self.dispatcher is not None:
+                for consumer in list(self.dispatcher.consumers):
+                    consumer.disconnect()
+        finally:
+            self._running = False
+
+    async def _wait(self, event: trio.Event, due_ms: int | None) -> None:
+        if due_ms is None:
+            await event.wait()
+            return
+        with trio.move_on_after(max(0, due_ms - self._environment.now_ms()) / 1000):
+            await event.wait()

@@ -1,0 +1,258 @@
+"""Shared: entries go to consumers in turn, acknowledged one by one (spec BR-30, BR-33, BR-34)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from geminga_broker.consumer import Consumer
+from geminga_broker.dispatch.choose import RoundRobin
+from geminga_broker.dispatch.peek import special
+from geminga_broker.dispatch.pump import DispatchContext, Dispatcher
+from geminga_broker.dispatch.replay import DelayedEntries, ReplayQueue
+from geminga_broker.log.api import Ack, Entry
+from geminga_broker.topic_api import SubType
+from geminga_protocol import ack_set as ack_sets
+from geminga_protocol.ids import Position
+
+
+class SharedDispatcher(Dispatcher):
+    """Follows PersistentDispatcherMultipleConsumers: replays by position, then new entries."""
+
+    def __init__(self, context: DispatchContext) -> None:
+        super().__init__(context)
+        options = context.options
+        self.replay = ReplayQueue()
+        self.counts: dict[Position, int] = {}
+        """How often an entry was sent before; bounded by the unacked limits."""
+        self._delayed = DelayedEntries(options.delayed_entries_max)
+        self._round_robin = RoundRobin(options.round_robin_entries_max)
+        self._blocked = False
+        self.put_back_count = 0
+
+    # ---- state ----
+
+    @property
+    def sub_type(self) -> int:
+        """Shared."""
+        return SubType.Shared
+
+    @property
+    def unacked(self) -> int:
+        """Messages sent and not acknowledged."""
+        return sum(consumer.unacked for consumer in self.consumers)
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the subscription's unacked limit is reached; ends at half of it."""
+        limit = self.options.unacked_per_subscription_max
+        if limit:
+            unacked = self.unacked
+            if unacked >= limit:
+                self._blocked = True
+            elif unacked < limit / 2:
+                self._blocked = False
+        return self._blocked
+
+    @property
+    def delayed(self) -> int:
+        """Entries that wait for their time."""
+        return len(self._delayed)
+
+    @property
+    def next_due_ms(self) -> int | None:
+        """When the next delayed entry is due; nothing to wait for if nobody can take it."""
+        if any(consumer.ready for consumer in self.consumers):
+            return self._delayed.next_due_ms
+        return None
+
+    def begin_round(self) -> None:
+        """A reset forgets replays and delays too: they are read again."""
+        if self.stale:
+            self.replay.clear()
+            self._delayed.clear()
+        super().begin_round()
+
+    # ---- consumers ----
+
+    def remove(self, consumer: Consumer) -> None:
+        """What it held goes to the others; with nobody left all starts over at the next."""
+        self.consumers.remove(consumer)
+        if self.consumers:
+            for position in consumer.pending:
+                self.put_back(consumer, position)
+            consumer.pending.clear()
+        else:
+            consumer.pending.clear()
+            self.forget_in_flight()
+            self.counts.clear()
+            self.reset()
+        consumer.unacked = 0
+        self._wake()
+
+    def put_back(self, consumer: Consumer, position: Position) -> None:
+        """Queue an entry that this consumer held."""
+        self.put_back_count += 1
+        self.replay.add(position)
+
+    def forget_in_flight(self) -> None:
+        """Nobody holds anything any more."""
+
+    def released(self, consumer: Consumer, position: Position) -> None:
+        """The consumer holds this entry no longer."""
+
+    def redeliver(self, consumer: Consumer, positions: Sequence[Position] | None) -> None:
+        """Queue what this consumer holds of these; others' and acknowledged ones are left alone."""
+        held = consumer.pending
+        wanted = list(held) if positions is None else [p for p in positions if p in held]
+        messages = 0
+        for position in wanted:
+            messages += held.pop(position, 0)
+            self.counts[position] = self.counts.get(position, 0) + 1
+            self.put_back(consumer, position)
+        consumer.redelivered.add(messages, 0)
+        consumer.release(messages)
+        self._wake()
+
+    # ---- acknowledgements ----
+
+    def acknowledge(self, consumer: Consumer, acks: Sequence[Ack], cumulative: bool) -> None:
+        """Individual only. An entry may be held by another consumer than the one that answers."""
+        assert not cumulative, "consumers refuse cumulative acks of this type"
+        was_blocked = self._blocked
+        for ack in acks:
+            position = ack.position
+            owner = consumer
+            if position not in owner.pending:
+                owner = self._holder(position) or consumer
+            if ack.ack_set:
+                self._acknowledge_part(owner, ack)
+                continue
+            messages = owner.pending.pop(position, None)
+            if messages is not None:
+                self.released(owner, position)
+                owner.release(messages)
+            if self.counts:
+                self.counts.pop(position, None)
+            if self.replay:
+                self.replay.discard(position)
+        self.cursor.ack(self.recordable(acks))
+        if was_blocked and not self.blocked:
+            self._wake()
+
+    def _acknowledge_part(self, owner: Consumer, ack: Ack) -> None:
+        held = owner.pending.get(ack.position)
+        if held is None or not self.options.batch_index_ack:
+            return
+        before = self.cursor.ack_set(ack.position)
+        remaining = ack_sets.and_(before, ack.ack_set) if before else ack.ack_set
+        left = min(held, ack_sets.cardinality(remaining))
+        if left:
+            owner.pending[ack.position] = left
+        else:
+            del owner.pending[ack.position]
+            self.released(owner, ack.position)
+        owner.release(held - left)
+
+    def _holder(self, position: Position) -> Consumer | None:
+        for consumer in self.consumers:
+            if position in consumer.pending:
+                return consumer
+        return None
+
+    # ---- dispatch ----
+
+    async def round(self) -> bool:
+        """Replays if there are any, else new entries."""
+        self.begin_round()
+        self._collect_due()
+        ready = [consumer for consumer in self.consumers if consumer.ready]
+        if not ready or self.blocked:
+            return False
+        permits = sum(consumer.permits for consumer in ready)
+        average = sum(consumer.average for consumer in ready) / len(ready)
+        wanted = self.entries_wanted(permits, average)
+        if self.replay:
+            return await self._round_of_replays(wanted)
+        entries = self.carry
+        self.carry = []
+        if not entries:
+            entries = await self.read_on(wanted)
+            if not entries or self.stale:
+                return self.stale
+            entries = self._plain(entries)
+        left = self._give_out(entries)
+        self.carry = left
+        return len(left) < len(entries) or not entries
+
+    async def read_on(self, wanted: int) -> list[Entry]:
+        """New entries; none if delays are full."""
+        if self._delayed.full or not self.cursor.available():
+            return []
+        return await self.cursor.read(entries_max=wanted, bytes_max=self.options.dispatch_bytes_max)
+
+    async def _round_of_replays(self, wanted: int) -> bool:
+        positions = self.replay.first(wanted)
+        left = self._give_out(await self.read_again(positions))
+        for entry in left:
+            self.replay.add(entry.position)
+        return len(left) < len(positions)
+
+    async def read_again(self, positions: Sequence[Position]) -> list[Entry]:
+        """Entries of the replay queue, taken out of it; those acknowledged meanwhile left out."""
+        put_back = self.put_back_count
+        entries = await self.cursor.read_at(positions)
+        if self.stale or put_back != self.put_back_count:
+            # Something earlier may have been queued meanwhile: look again.
+            return []
+        still = [entry for entry in entries if entry.position in self.replay]
+        for position in positions:
+            self.replay.discard(position)
+        return still
+
+    def _give_out(self, entries: list[Entry]) -> list[Entry]:
+        """Send by turns; answers what nobody could take."""
+        end = 0
+        runs = self._round_robin.assign([entry.messages for entry in entries], self.consumers)
+        for consumer, start, end in runs:
+            self.send(consumer, entries[start:end])
+        return entries[end:]
+
+    def send(self, consumer: Consumer, entries: list[Entry]) -> None:
+        """To one consumer, tracked."""
+        consumer.send(
+            entries,
+            track=True,
+            redelivery_counts=self.counts,
+            acknowledged=self.ack_sets_of(entries),
+        )
+
+    def _plain(self, entries: list[Entry]) -> list[Entry]:
+        """Take out markers (acknowledged) and what is to be delivered later (kept)."""
+        now_ms = 0
+        plain: list[Entry] = []
+        markers: list[Ack] = []
+        for entry in entries:
+            metadata = special(entry.data)
+            if metadata is None:
+                plain.append(entry)
+            elif metadata.HasField("marker_type"):
+                markers.append(Ack(entry.position))
+            else:
+                now_ms = now_ms or self.environment.now_ms()
+                if metadata.deliver_at_time > now_ms:
+                    due_ms = metadata.deliver_at_time
+                    self._delayed.add(due_ms, entry.position, self.hash_of(entry))
+                else:
+                    plain.append(entry)
+        if markers:
+            self.cursor.ack(markers)
+        return plain
+
+    def hash_of(self, entry: Entry) -> int:
+        """What replays are queued under."""
+        return -1
+
+    def _collect_due(self) -> None:
+        if self._delayed:
+            for position, key_hash in self._delayed.pop_due(self.environment.now_ms()):
+                self.replay.add(position, key_hash)

@@ -1,0 +1,207 @@
+"""A registered producer: entries in, receipts out in order (spec BR-20, BR-24)."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import trio
+
+from geminga_broker.log.api import AppendDone, Buffer, LogClosed, LogError, LogFenced, LogTerminated
+from geminga_broker.rates import Rates, utc_now
+from geminga_broker.stats import PublisherStats
+from geminga_broker.topic_api import ProducerRequest, PublishItem
+from geminga_protocol.encode import frame, send_receipt
+from geminga_protocol.errors import RemoteProtocolError
+from geminga_protocol.ids import Position
+from geminga_protocol.payload import parse_metadata
+from geminga_protocol.pb.pulsar_api_pb2 import (
+    BaseCommand,
+    CommandSendError,
+    ProducerAccessMode,
+    ServerError,
+)
+
+_log = logging.getLogger(__name__)
+
+
+class PublishTarget(Protocol):
+    """The topic, as its producers use it."""
+
+    name: str
+    encryption_required: bool
+    entry_step: int
+    """How far the entry ids of consecutive receipts are apart: 1, or 0 where nothing is stored."""
+
+    def append(self, entries: Sequence[tuple[Buffer, int]], done: AppendDone) -> None:
+        """Take entries; `done` is called in order."""
+
+    def remove_producer(self, producer: Producer) -> None:
+        """Forget a closed producer."""
+
+    def publish_failed(self, error: LogError) -> None:
+        """Called once per failed run."""
+
+
+class Producer:
+    """One producer of one connection. `topic_epoch` and `ready` change if it waits for its turn."""
+
+    __slots__ = (
+        "_closed",
+        "_pending",
+        "_target",
+        "_tell_pending",
+        "_write",
+        "access_mode",
+        "connected_since",
+        "connection",
+        "epoch",
+        "last_sequence_id",
+        "name",
+        "producer_id",
+        "rates",
+        "ready",
+        "request",
+        "topic_epoch",
+    )
+
+    def __init__(self, request: ProducerRequest, target: PublishTarget) -> None:
+        self.request = request
+        self.connection = request.connection
+        self.producer_id = request.producer_id
+        self.name = request.producer_name
+        self.epoch = request.epoch
+        self.access_mode = request.access_mode
+        self.topic_epoch: int | None = None
+        self.last_sequence_id = -1
+        self.ready = True
+        self.rates = Rates(trio.current_time())
+        self.connected_since = utc_now()
+        self._target = target
+        self._tell_pending: Callable[[int, int], None] = request.publish_pending
+        self._write = request.connection.write
+        # (sequence id, highest sequence id, bytes) of what waits for its receipt; the session
+        # bounds it by what it is told through `publish_pending`.
+        self._pending: deque[tuple[int, int, int]] = deque()
+        self._closed = False
+
+    def publish(self, items: Sequence[PublishItem]) -> None:
+        """Append; receipts and SEND_ERRORs go to the connection, in order (BR-24)."""
+        if self._closed or not self.ready:
+            return
+        if self._target.encryption_required:
+            items = [item for item in items if self._is_encrypted(item)]
+        size = messages = 0
+        entries: list[tuple[Buffer, int]] = []
+        pending = self._pending
+        for sequence_id, payload, count, highest, _ in items:
+            if highest and highest < sequence_id:
+                text = "Invalid lowest or highest sequence id"
+                self._send_error(sequence_id, ServerError.MetadataError, text)
+                continue
+            bytes_here = len(payload)
+            size += bytes_here
+            messages += count
+            entries.append((payload, count))
+            pending.append((sequence_id, highest, bytes_here))
+        if not entries:
+            return
+        self.rates.add(messages, size)
+        self._tell_pending(len(entries), size)
+        try:
+            self._target.append(entries, self._done)
+        except LogError as error:
+            self._done(Position(-1, -1), len(entries), error)  # type: ignore[arg-type]
+
+    def _is_encrypted(self, item: PublishItem) -> bool:
+        """Whether the message says so; if not, it is answered with SEND_ERROR."""
+        try:
+            encrypted = len(parse_metadata(item.payload).encryption_keys) > 0
+        except RemoteProtocolError:
+            encrypted = False
+        if not encrypted:
+            text = "Messages must be encrypted"
+            self._send_error(item.sequence_id, ServerError.MetadataError, text)
+        return encrypted
+
+    def _done(self, first: Position, count: int, error: LogError | None) -> None:
+        """One run is durable, or failed."""
+        pending = self._pending
+        if error is not None:
+            self._failed(count, error)
+            return
+        producer_id = self.producer_id
+        ledger_id, entry_id = first
+        step = self._target.entry_step
+        size = 0
+        pop = pending.popleft
+        receipts = []
+        receipt = send_receipt
+        for entry in range(entry_id, entry_id + count) if step else (entry_id,) * count:
+            sequence_id, highest, bytes_here = pop()
+            size += bytes_here
+            receipts.append(receipt(producer_id, sequence_id, ledger_id, entry, highest))
+        if not self._closed:
+            self._write(b"".join(receipts))
+        self._tell_pending(-count, -size)
+
+    def _failed(self, count: int, error: LogError) -> None:
+        code = ServerError.PersistenceError
+        if isinstance(error, LogTerminated):
+            code = ServerError.TopicTerminatedError
+        # A topic that is given up closes its producers, who then send again elsewhere: an answer
+        # would only confuse them.
+        silent = self._closed or isinstance(error, LogFenced | LogClosed)
+        size = 0
+        for _ in range(count):
+            sequence_id, _highest, bytes_here = self._pending.popleft()
+            size += bytes_here
+            if not silent:
+                self._send_error(sequence_id, code, str(error))
+        _log.warning("%s: publishing by %s failed: %s", self._target.name, self.name, error)
+        self._tell_pending(-count, -size)
+        self._target.publish_failed(error)
+
+    def _send_error(self, sequence_id: int, code: ServerError, text: str) -> None:
+        answer = CommandSendError(
+            producer_id=self.producer_id, sequence_id=sequence_id, error=code, message=text
+        )
+        self._write(frame(BaseCommand(type=BaseCommand.Type.SEND_ERROR, send_error=answer)))
+
+    def close(self) -> None:
+        """CLOSE_PRODUCER, or the connection is gone: leave the topic. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            self._target.remove_producer(self)
+
+    def disconnect(self) -> None:
+        """Close from the broker's side. Idempotent."""
+        if not self._closed:
+            self.close()
+            self.connection.drop_producer(self.producer_id)
+
+    @property
+    def pending_entries(self) -> int:
+        """Entries without answer yet."""
+        return len(self._pending)
+
+    def stats(self) -> PublisherStats:
+        """As in `/stats`."""
+        rate, throughput = self.rates.per_second(trio.current_time())
+        return PublisherStats(
+            producer_id=self.producer_id,
+            producer_name=self.name,
+            access_mode=ProducerAccessMode.Name(ProducerAccessMode.ValueType(self.access_mode)),
+            msg_rate_in=rate,
+            msg_throughput_in=throughput,
+            average_msg_size=throughput / rate if rate else 0.0,
+            address=self.connection.address,
+            connected_since=self.connected_since,
+            client_version=self.connection.client_version,
+            metadata=dict(self.request.metadata),
+        )
+
+    def __repr__(self) -> str:
+        return f"<Producer {self.name} of {self._target.name}>"

@@ -1,0 +1,51 @@
+"""Counters that answer rates when they are asked, without a timer (spec BR-50)."""
+
+from __future__ import annotations
+
+import datetime
+import time
+
+WINDOW_S = 1.0
+"""A rate covers at least this much time; asked sooner, the last answer stands."""
+
+
+class Rates:
+    """Messages and bytes, in all and per second. Times are a monotonic clock's, seconds."""
+
+    __slots__ = ("_bytes_before", "_messages_before", "_rates", "_since_s", "bytes", "messages")
+
+    def __init__(self, now_s: float) -> None:
+        self.messages = 0
+        self.bytes = 0
+        self._messages_before = 0
+        self._bytes_before = 0
+        self._since_s = now_s
+        self._rates = (0.0, 0.0)
+
+    def add(self, messages: int, size_bytes: int) -> None:
+        """Count a run."""
+        self.messages += messages
+        self.bytes += size_bytes
+
+    def per_second(self, now_s: float) -> tuple[float, float]:
+        """(messages, bytes) per second since the last window began."""
+        elapsed_s = now_s - self._since_s
+        if elapsed_s >= WINDOW_S:
+            self._rates = (
+                (self.messages - self._messages_before) / elapsed_s,
+                (self.bytes - self._bytes_before) / elapsed_s,
+            )
+            self._messages_before = self.messages
+            self._bytes_before = self.bytes
+            self._since_s = now_s
+        return self._rates
+
+
+def utc_now() -> str:
+    """The time of day as Apache's stats write it: ISO 8601, UTC."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+
+
+def now_ms() -> int:
+    """Wall clock for timestamps in stats, milliseconds."""
+    return time.time_ns() // 1_000_000

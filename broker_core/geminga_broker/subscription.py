@@ -1,0 +1,288 @@
+"""A persistent topic's subscription: consumers, cursor, dispatcher (BR-30, BR-33, BR-36)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Protocol
+
+import trio
+
+from geminga_broker.consumer import Consumer
+from geminga_broker.dispatch.key_shared import KeySharedDispatcher
+from geminga_broker.dispatch.pump import DispatchContext, Dispatcher, Pump
+from geminga_broker.dispatch.shared import SharedDispatcher
+from geminga_broker.dispatch.single_active import ActiveChoice, SingleActiveDispatcher
+from geminga_broker.errors import BrokerError
+from geminga_broker.log.api import Ack, Cursor, ManagedLedger
+from geminga_broker.rates import Rates, now_ms
+from geminga_broker.stats import ConsumerStats, SubscriptionStats
+from geminga_broker.topic_api import (
+    KeySharedPolicy,
+    LastMessage,
+    SubscribeRequest,
+    SubType,
+    TopicEnvironment,
+    TopicOptions,
+)
+from geminga_protocol.ids import EARLIEST, LATEST, Position
+from geminga_protocol.pb.pulsar_api_pb2 import ServerError
+
+_log = logging.getLogger(__name__)
+
+
+class SubscriptionHost(Protocol):
+    """The topic, as its subscriptions use it."""
+
+    name: str
+    partition: int
+    log: ManagedLedger
+    environment: TopicEnvironment
+    options: TopicOptions
+    terminated: bool
+
+    def subscription_emptied(self, subscription: Subscription) -> None:
+        """The last consumer left."""
+
+    async def drop_subscription(self, subscription: Subscription) -> None:
+        """Delete it with its cursor."""
+
+    async def last_message(self) -> LastMessage:
+        """The topic's last."""
+
+
+class Subscription:
+    """One subscription. What it is (type, policy) is decided by the first consumer that comes."""
+
+    def __init__(self, name: str, cursor: Cursor, host: SubscriptionHost) -> None:
+        self.name = name
+        self.topic_name = host.name
+        self.partition = host.partition
+        self.cursor = cursor
+        self.properties: dict[str, str] = {}
+        self.replicated = False
+        self.sub_type: int | None = None
+        self.rates_gone = Rates(trio.current_time())
+        """Counters of consumers that left."""
+        self.mark_delete_advanced_ms = 0
+        self._host = host
+        self._pump = Pump(f"{host.name} {name}", host.environment)
+        self._dispatcher: Dispatcher | None = None
+        self._fenced = False
+        self._end_told = False
+        cursor.on_available(self._pump.wake)
+
+    @property
+    def consumers(self) -> Sequence[Consumer]:
+        """Those connected."""
+        return self._dispatcher.consumers if self._dispatcher is not None else ()
+
+    @property
+    def active(self) -> Consumer | None:
+        """The active consumer of Exclusive and Failover."""
+        return self._dispatcher.active if self._dispatcher is not None else None
+
+    def backlog_entries(self) -> int:
+        """Entries not acknowledged."""
+        return self.cursor.backlog_entries()
+
+    # ---- consumers come and go ----
+
+    def add(self, request: SubscribeRequest) -> Consumer:
+        """Let a consumer in. Raises BrokerError."""
+        if self._fenced:
+            raise BrokerError(ServerError.ServiceNotReady, "Subscription is fenced")
+        policy = request.key_shared or KeySharedPolicy()
+        dispatcher = self._dispatcher
+        if dispatcher is None or not dispatcher.consumers:
+            if dispatcher is None or not self._suits(dispatcher, request.sub_type, policy):
+                dispatcher = self._make_dispatcher(request.sub_type, policy)
+        elif request.sub_type != self.sub_type:
+            raise BrokerError(ServerError.ConsumerBusy, "Subscription is of different type")
+        elif not self._suits(dispatcher, request.sub_type, policy):
+            text = "Subscription is of different type or has another Key_Shared policy"
+            raise BrokerError(ServerError.ConsumerBusy, text)
+        limit = self._host.options.consumers_per_subscription_max
+        shared = request.sub_type != SubType.Exclusive
+        if limit and shared and len(dispatcher.consumers) >= limit:
+            text = "Subscription reached max consumers limit"
+            raise BrokerError(ServerError.ConsumerBusy, text)
+        consumer = Consumer(request, self, self._host.options)
+        dispatcher.admit(consumer)
+        self._dispatcher = self._pump.dispatcher = dispatcher
+        self.sub_type = request.sub_type
+        request.on_subscribed(consumer)
+        dispatcher.added(consumer)
+        self._pump.start()
+        self._tell_end_if_reached(consumer)
+        return consumer
+
+    @staticmethod
+    def _suits(dispatcher: Dispatcher, sub_type: int, policy: KeySharedPolicy) -> bool:
+        return dispatcher.sub_type == sub_type and dispatcher.matches(policy)
+
+    def _make_dispatcher(self, sub_type: int, policy: KeySharedPolicy) -> Dispatcher:
+        host = self._host
+        context = DispatchContext(
+            self.cursor, host.environment, host.options, self._pump.wake, host.log.previous_position
+        )
+        if sub_type == SubType.Shared:
+            return SharedDispatcher(context)
+        if sub_type == SubType.Key_Shared:
+            return KeySharedDispatcher(context, policy)
+        return SingleActiveDispatcher(
+            context, ActiveChoice(sub_type, self.topic_name, self.partition)
+        )
+
+    def remove(self, consumer: Consumer) -> None:
+        """The consumer left."""
+        dispatcher = self._dispatcher
+        if dispatcher is None or consumer not in dispatcher.consumers:
+            return
+        self.rates_gone.add(consumer.rates.messages, consumer.rates.bytes)
+        dispatcher.remove(consumer)
+        if not dispatcher.consumers:
+            self._host.subscription_emptied(self)
+
+    def disconnect_all(self) -> None:
+        """Close all consumers from the broker's side."""
+        for consumer in list(self.consumers):
+            consumer.disconnect()
+
+    def fence(self) -> None:
+        """Let nobody in any more, close all."""
+        self._fenced = True
+        self.disconnect_all()
+        self._pump.wake()
+
+    # ---- what consumers ask ----
+
+    def wake(self) -> None:
+        """A consumer may take more."""
+        if self._dispatcher is not None:
+            self._dispatcher.kick()
+        self._pump.wake()
+
+    def acknowledge(self, consumer: Consumer, acks: Sequence[Ack], cumulative: bool) -> None:
+        """Acknowledge; positions that are unknown, acknowledged or beyond the end do no harm."""
+        assert self._dispatcher is not None, "a consumer has a dispatcher"
+        before = self.cursor.mark_delete
+        self._dispatcher.acknowledge(consumer, acks, cumulative)
+        if self.cursor.mark_delete != before:
+            self.mark_delete_advanced_ms = now_ms()
+            if self._host.terminated:
+                self.tell_end_if_reached()
+
+    def redeliver(self, consumer: Consumer, positions: Sequence[Position] | None) -> None:
+        """Send again."""
+        if self._dispatcher is not None:
+            self._dispatcher.redeliver(consumer, positions)
+
+    def tell_end_if_reached(self) -> None:
+        """REACHED_END_OF_TOPIC to all once a terminated topic is consumed."""
+        if self._host.terminated and not self._end_told and self.cursor.backlog_entries() == 0:
+            self._end_told = True
+            for consumer in self.consumers:
+                consumer.notify_end()
+
+    def _tell_end_if_reached(self, consumer: Consumer) -> None:
+        if self._host.terminated and self.cursor.backlog_entries() == 0:
+            self._end_told = True
+            consumer.notify_end()
+
+    async def seek(self, position: Position, ack_set: tuple[int, ...] = ()) -> None:
+        """Read from there. All consumers are closed first and come back."""
+        log = self._host.log
+        if position == LATEST:
+            position = log.next_position(log.last_position)
+        async with self._paused():
+            await self.cursor.seek(position)
+            if ack_set and self._host.options.batch_index_ack and position != EARLIEST:
+                self.cursor.ack([Ack(position, ack_set)])
+
+    async def seek_time(self, timestamp_ms: int) -> None:
+        """Read what was published from then on."""
+        await self.seek(await self._host.log.find_by_time(timestamp_ms))
+
+    async def skip(self, entries: int | None) -> None:
+        """Move over that many entries, None: over all."""
+        if entries is None:
+            self.cursor.ack_cumulative(self._host.log.last_position)
+            await self.cursor.persist()
+        else:
+            await self.cursor.skip(entries)
+        self._deleted_from_outside()
+
+    async def expire(self, before_ms: int) -> None:
+        """Acknowledge what was published before."""
+        log = self._host.log
+        last = log.previous_position(await log.find_by_time(before_ms))
+        if last > self.cursor.mark_delete:
+            self.cursor.ack_cumulative(last)
+            self._deleted_from_outside()
+
+    def _deleted_from_outside(self) -> None:
+        if self._dispatcher is not None:
+            self._dispatcher.forget_deleted()
+        self.tell_end_if_reached()
+
+    def _paused(self) -> trio.Lock:
+        """Close all consumers; while the answer is held no round runs."""
+        self._end_told = False
+        self.disconnect_all()
+        return self._dispatcher.lock if self._dispatcher is not None else trio.Lock()
+
+    async def unsubscribe(self, consumer: Consumer, force: bool) -> None:
+        """Delete the subscription; only its sole consumer may, unless forced."""
+        if not force and list(self.consumers) != [consumer]:
+            text = "Unconnected or shared consumer attempting to unsubscribe"
+            raise BrokerError(ServerError.MetadataError, text)
+        consumer.close()
+        await self._host.drop_subscription(self)
+
+    async def last_message(self) -> LastMessage:
+        """The topic's last, with this subscription's mark-delete position."""
+        return (await self._host.last_message())._replace(mark_delete=self.cursor.mark_delete)
+
+    # ---- stats ----
+
+    def consumer_stats(self, consumer: Consumer) -> ConsumerStats:
+        """With what only the dispatcher knows."""
+        found = consumer.stats()
+        if isinstance(self._dispatcher, KeySharedDispatcher):
+            found.key_hash_ranges = self._dispatcher.key_ranges(consumer)
+        return found
+
+    def stats(self) -> SubscriptionStats:
+        """As in `/stats`."""
+        dispatcher = self._dispatcher
+        consumers = [self.consumer_stats(consumer) for consumer in self.consumers]
+        backlog = self.cursor.backlog_entries()
+        delayed = dispatcher.delayed if dispatcher is not None else 0
+        kind = self.sub_type
+        return SubscriptionStats(
+            msg_rate_out=sum(c.msg_rate_out for c in consumers),
+            msg_throughput_out=sum(c.msg_throughput_out for c in consumers),
+            bytes_out_counter=self.rates_gone.bytes + sum(c.bytes_out_counter for c in consumers),
+            msg_out_counter=self.rates_gone.messages + sum(c.msg_out_counter for c in consumers),
+            msg_rate_redeliver=sum(c.msg_rate_redeliver for c in consumers),
+            message_ack_rate=sum(c.message_ack_rate for c in consumers),
+            msg_backlog=backlog,
+            msg_backlog_no_delayed=max(0, backlog - delayed),
+            msg_delayed=delayed,
+            blocked_subscription_on_unacked_msgs=dispatcher is not None and dispatcher.blocked,
+            unacked_messages=sum(c.unacked_messages for c in consumers),
+            type=None if kind is None else SubType.Name(SubType.ValueType(kind)),
+            active_consumer_name=self.active.name if self.active is not None else None,
+            last_consumed_flow_timestamp=max(
+                (c.last_consumed_flow_timestamp for c in consumers), default=0
+            ),
+            last_consumed_timestamp=max((c.last_consumed_timestamp for c in consumers), default=0),
+            last_acked_timestamp=max((c.last_acked_timestamp for c in consumers), default=0),
+            last_mark_delete_advanced_timestamp=self.mark_delete_advanced_ms,
+            consumers=consumers,
+            is_durable=self.cursor.durable,
+            is_replicated=self.replicated,
+            key_shared_mode=dispatcher.key_shared_mode if dispatcher is not None else None,
+            subscription_properties=dict(self.properties),
+        )

@@ -1,0 +1,339 @@
+"""A persistent topic over its managed ledger (spec BR-09, BR-20, BR-24, BR-30)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+import trio
+
+from geminga_broker.consumer import Consumer
+from geminga_broker.errors import BrokerError
+from geminga_broker.log.api import (
+    AppendDone,
+    Buffer,
+    Cursor,
+    CursorNotFound,
+    LogError,
+    LogFenced,
+    ManagedLedger,
+)
+from geminga_broker.producer import Producer
+from geminga_broker.rates import now_ms
+from geminga_broker.stats import CursorStats, InternalStats, TopicStats
+from geminga_broker.subscription import Subscription
+from geminga_broker.topic_api import (
+    InitialPosition,
+    LastMessage,
+    ProducerRequest,
+    SubscribeRequest,
+    TopicEnvironment,
+    TopicOptions,
+)
+from geminga_broker.topic_base import TopicBase
+from geminga_protocol.errors import RemoteProtocolError
+from geminga_protocol.ids import EARLIEST, LATEST, EntryId, Position
+from geminga_protocol.payload import parse_metadata
+from geminga_protocol.pb.pulsar_api_pb2 import ServerError
+from geminga_protocol.topic_name import TopicName
+
+_log = logging.getLogger(__name__)
+
+
+class PersistentTopic(TopicBase):
+    """One topic; the log's cursors are its subscriptions."""
+
+    entry_step = 1
+
+    def __init__(
+        self,
+        name: TopicName,
+        log: ManagedLedger,
+        environment: TopicEnvironment,
+        options: TopicOptions | None = None,
+    ) -> None:
+        super().__init__(name, environment, options or TopicOptions())
+        self.log = log
+        self.on_fenced: Callable[[], None] = lambda: None
+        """Called once if another broker took the log: the service must forget this topic."""
+        self.subscriptions: dict[str, Subscription] = {}
+        self._creating = trio.Lock()
+        self._closed = False
+        for cursor in log.cursors.values():
+            if cursor.durable:
+                self._adopt(cursor, {})
+
+    # ---- publishing ----
+
+    async def add_producer(self, request: ProducerRequest) -> Producer:
+        """Raises BrokerError ProducerBusy, ProducerFenced, TopicTerminatedError, ServiceNotReady,
+        MetadataError (encryption), NotAllowedError.
+        """
+        producer = self.admit_producer(request, Producer(request, self))
+        await trio.lowlevel.checkpoint()
+        return producer
+
+    def append(self, entries: Sequence[tuple[Buffer, int]], done: AppendDone) -> None:
+        """Take entries of a producer; `done` is called in order."""
+        messages = size = 0
+        for data, count in entries:
+            messages += count
+            size += len(data)
+        self.rates.add(messages, size)
+        self.last_publish_ms = now_ms()
+        self.log.append(entries, done)
+
+    def publish_failed(self, error: LogError) -> None:
+        """A run failed. If the log is lost to another broker, the topic goes with it."""
+        if isinstance(error, LogFenced) and not self.fenced:
+            self._fence()
+            self.on_fenced()
+
+    # ---- consuming ----
+
+    @property
+    def consumer_count(self) -> int:
+        """Connected consumers of all subscriptions."""
+        return sum(len(s.consumers) for s in self.subscriptions.values())
+
+    @property
+    def idle(self) -> bool:
+        """Nobody here: may be deleted as inactive if there is no subscription either."""
+        return self._registry.empty and self.consumer_count == 0
+
+    async def subscribe(self, request: SubscribeRequest) -> Consumer:
+        """Raises BrokerError ConsumerBusy, SubscriptionNotFound, NotAllowedError,
+        ConsumerAssignError, ServiceNotReady.
+        """
+        known = self.subscriptions.get(request.subscription)
+        self.check_subscribe(request, self.consumer_count, known is not None)
+        async with self._creating:
+            subscription = self.subscriptions.get(request.subscription)
+            if subscription is None:
+                subscription = await self._make_for(request)
+            elif subscription.cursor.durable != request.durable:
+                kind = "Durable" if subscription.cursor.durable else "Non-durable"
+                text = f"{kind} subscription with the same name already exists."
+                raise BrokerError(ServerError.NotAllowedError, text)
+        self.check_open()
+        try:
+            return subscription.add(request)
+        except BrokerError:
+            self.subscription_emptied(subscription)
+            raise
+
+    async def _make_for(self, request: SubscribeRequest) -> Subscription:
+        latest = request.initial_position == InitialPosition.Latest
+        initial = LATEST if latest else EARLIEST
+        properties = dict(request.subscription_properties)
+        if request.durable:
+            cursor = await self._open_cursor(request.subscription, initial, properties)
+        else:
+            start = initial if request.start is None else request.start
+            cursor = self.log.open_reader(request.subscription, start)
+        if request.rollback_duration_s > 0:
+            since_ms = self.environment.now_ms() - request.rollback_duration_s * 1000
+            await cursor.seek(await self.log.find_by_time(since_ms))
+        subscription = self._adopt(cursor, properties)
+        subscription.replicated = request.replicate_state
+        return subscription
+
+    async def _open_cursor(
+        self, name: str, initial: Position, properties: Mapping[str, str]
+    ) -> Cursor:
+        self.check_subscriptions_limit(
+            sum(1 for s in self.subscriptions.values() if s.cursor.durable)
+        )
+        try:
+            return await self.log.open_cursor(name, initial=initial, cursor_properties=properties)
+        except LogError as error:
+            raise BrokerError(ServerError.PersistenceError, str(error)) from error
+
+    def _adopt(self, cursor: Cursor, properties: Mapping[str, str]) -> Subscription:
+        subscription = self.subscriptions[cursor.name] = Subscription(cursor.name, cursor, self)
+        subscription.properties = dict(properties)
+        return subscription
+
+    def subscription_emptied(self, subscription: Subscription) -> None:
+        """The last consumer left: a subscription that isn't durable ends with it."""
+        self.idle_since_s = trio.current_time()
+        name = subscription.name
+        if subscription.cursor.durable or subscription.consumers:
+            return
+        if self.subscriptions.get(name) is subscription:
+            del self.subscriptions[name]
+            subscription.fence()
+            if not self._closed:
+                self.environment.nursery.start_soon(self._delete_cursor, name)
+
+    async def _delete_cursor(self, name: str) -> None:
+        try:
+            if name not in self.subscriptions:
+                await self.log.delete_cursor(name)
+        except CursorNotFound:
+            pass
+        except LogError as error:
+            _log.warning("%s: cursor %s can't be deleted: %s", self.name, name, error)
+
+    async def drop_subscription(self, subscription: Subscription) -> None:
+        """Delete it with its cursor; consumers are closed."""
+        subscription.fence()
+        if self.subscriptions.get(subscription.name) is subscription:
+            del self.subscriptions[subscription.name]
+        try:
+            await self.log.delete_cursor(subscription.name)
+        except CursorNotFound:
+            pass
+        except LogError as error:
+            raise BrokerError(ServerError.PersistenceError, str(error)) from error
+
+    # ---- administration ----
+
+    def _get(self, name: str) -> Subscription:
+        try:
+            return self.subscriptions[name]
+        except KeyError:
+            text = f"Subscription {name} not found"
+            raise BrokerError(ServerError.SubscriptionNotFound, text) from None
+
+    async def create_subscription(
+        self, name: str, start: Position, properties: Mapping[str, str] | None = None
+    ) -> None:
+        """Durable; reads from `start` on (EARLIEST, LATEST or inclusive). Raises BrokerError
+        ConsumerBusy if it exists.
+        """
+        self.check_open()
+        async with self._creating:
+            if name in self.subscriptions:
+                text = f"Subscription already exists for topic: {name}"
+                raise BrokerError(ServerError.ConsumerBusy, text)
+            initial = start
+            if start not in (EARLIEST, LATEST):
+                initial = self.log.previous_position(start)
+            self._adopt(await self._open_cursor(name, initial, properties or {}), properties or {})
+
+    async def delete_subscription(self, name: str, *, force: bool = False) -> None:
+        """Raises BrokerError SubscriptionNotFound, and ConsumerBusy with consumers connected."""
+        subscription = self._get(name)
+        if subscription.consumers and not force:
+            text = "Subscription has active connected consumers"
+            raise BrokerError(ServerError.ConsumerBusy, text)
+        await self.drop_subscription(subscription)
+
+    async def skip(self, name: str, entries: int | None) -> None:
+        """Move the subscription over that many entries, None: over all."""
+        await self._get(name).skip(entries)
+
+    async def reset(self, name: str, position: Position) -> None:
+        """Let the subscription read from the position on; consumers are closed and come back."""
+        await self._get(name).seek(position)
+
+    async def reset_to_time(self, name: str, timestamp_ms: int) -> None:
+        """Let the subscription read from the first message published at or after."""
+        await self._get(name).seek_time(timestamp_ms)
+
+    async def expire(self, name: str, older_than_s: int) -> None:
+        """Acknowledge all that was published longer ago."""
+        await self._get(name).expire(self.environment.now_ms() - older_than_s * 1000)
+
+    async def terminate(self) -> Position:
+        """Take no more messages (BR-09); answers the last position."""
+        try:
+            last = await self.log.terminate()
+        except LogError as error:
+            raise BrokerError(ServerError.PersistenceError, str(error)) from error
+        self.terminated = True
+        self._registry.disconnect_all()
+        for subscription in self.subscriptions.values():
+            subscription.tell_end_if_reached()
+        return last
+
+    async def truncate(self) -> None:
+        """Move every subscription to the end and drop what lies before."""
+        for subscription in list(self.subscriptions.values()):
+            await subscription.skip(None)
+        await self.log.roll()
+        await self.log.trim()
+
+    async def delete(self, *, force: bool = False) -> None:
+        """Delete with all subscriptions. Unless forced, raises BrokerError ProducerBusy or
+        ConsumerBusy while clients are connected; forced, they are closed first.
+        """
+        if not force and not self.idle:
+            producers, consumers = len(self.producers), self.consumer_count
+            text = f"Topic has {producers} connected producers and {consumers} consumers"
+            busy = ServerError.ProducerBusy if producers else ServerError.ConsumerBusy
+            raise BrokerError(busy, text)
+        self._fence()
+        self._closed = True
+        try:
+            await self.log.delete()
+        except LogError as error:
+            raise BrokerError(ServerError.PersistenceError, str(error)) from error
+
+    async def close(self, *, close_clients: bool = True) -> None:
+        """Unload: fence, close producers and consumers (CLOSE_*), close the log. Idempotent.
+
+        Without `close_clients` their connections are expected to end by themselves.
+        """
+        self.fenced = True
+        if close_clients:
+            self._fence()
+        if not self._closed:
+            self._closed = True
+            await self.log.close()
+
+    def _fence(self) -> None:
+        self.fenced = True
+        self._registry.disconnect_all()
+        for subscription in list(self.subscriptions.values()):
+            subscription.fence()
+
+    # ---- questions ----
+
+    async def last_message(self) -> LastMessage:
+        """The last message that can be consumed; entry id -1 for an empty topic."""
+        position = self.log.last_position
+        while position.entry_id >= 0:
+            found = await self.log.read_range(position, entries_max=1, bytes_max=1)
+            if not found:
+                break
+            try:
+                metadata = parse_metadata(found[0].data)
+            except RemoteProtocolError:
+                return LastMessage(position, -1, self.partition, None)
+            if not metadata.HasField("marker_type"):
+                batch = metadata.HasField("num_messages_in_batch")
+                last = metadata.num_messages_in_batch - 1 if batch else -1
+                return LastMessage(position, last, self.partition, None)
+            position = self.log.previous_position(position)
+        return LastMessage(Position(position.ledger_id, EntryId(-1)), -1, self.partition, None)
+
+    def stats(self) -> TopicStats:
+        """As `/stats`."""
+        return self.base_stats({name: s.stats() for name, s in self.subscriptions.items()})
+
+    def internal_stats(self) -> InternalStats:
+        """As `/internalStats`."""
+        last = self.log.last_position
+        cursors = {
+            name: CursorStats(
+                mark_delete_position=str(subscription.cursor.mark_delete),
+                read_position=str(subscription.cursor.read_position),
+                active=bool(subscription.consumers),
+                number_of_entries_since_first_not_acked_message=max(
+                    0, self.log.entries_between(subscription.cursor.mark_delete, last)
+                ),
+            )
+            for name, subscription in self.subscriptions.items()
+        }
+        return InternalStats(
+            entries_added_counter=self.rates.messages,
+            number_of_entries=self.log.entries_between(EARLIEST, last),
+            last_confirmed_entry=str(last),
+            state="Terminated" if self.terminated else "LedgerOpened",
+            cursors=cursors,
+        )
+
+    def __repr__(self) -> str:
+        return f"<PersistentTopic {self.name}>"

@@ -1,0 +1,122 @@
+"""What persistent and non-persistent topics have in common: name, producers, limits, idleness."""
+
+from __future__ import annotations
+
+import trio
+
+from geminga_broker.errors import BrokerError
+from geminga_broker.producer import Producer
+from geminga_broker.rates import Rates, now_ms
+from geminga_broker.stats import SubscriptionStats, TopicStats
+from geminga_broker.topic_api import (
+    ProducerRequest,
+    SubscribeRequest,
+    SubType,
+    TopicEnvironment,
+    TopicOptions,
+)
+from geminga_broker.topic_producers import ProducerRegistry
+from geminga_protocol.pb.pulsar_api_pb2 import ServerError
+from geminga_protocol.topic_name import TopicName
+
+
+class TopicBase:
+    """State and checks of a topic, whatever is beneath it."""
+
+    def __init__(
+        self, name: TopicName, environment: TopicEnvironment, options: TopicOptions
+    ) -> None:
+        self.topic_name = name
+        self.name = str(name)
+        self.partition = name.partition_index
+        self.persistent = name.is_persistent
+        self.environment = environment
+        self.options = options
+        self.encryption_required = options.encryption_required
+        self.terminated = False
+        self.rates = Rates(trio.current_time())
+        self.created_ms = now_ms()
+        self.last_publish_ms = 0
+        self.idle_since_s = trio.current_time()
+        self.fenced = False
+        self._registry = ProducerRegistry(self.name, options.producers_max)
+
+    def set_options(self, options: TopicOptions) -> None:
+        """Policies changed. Limits hold for who comes from now on."""
+        self.options = options
+        self.encryption_required = options.encryption_required
+        self._registry.producers_max = options.producers_max
+
+    @property
+    def producers(self) -> dict[str, Producer]:
+        """Registered producers by name, waiting ones left out."""
+        return self._registry.by_name
+
+    def check_open(self) -> None:
+        """Raises BrokerError ServiceNotReady while the topic is being given up."""
+        if self.fenced:
+            raise BrokerError(ServerError.ServiceNotReady, "Topic is temporarily unavailable")
+
+    def admit_producer(self, request: ProducerRequest, producer: Producer) -> Producer:
+        """Checks, then the registry decides. Raises BrokerError."""
+        self.check_open()
+        if self.terminated:
+            text = "Topic was already terminated"
+            raise BrokerError(ServerError.TopicTerminatedError, text)
+        if self.encryption_required and not request.encrypted:
+            text = f"Encryption is required in {self.name}"
+            raise BrokerError(ServerError.MetadataError, text)
+        self._registry.add(producer)
+        return producer
+
+    def remove_producer(self, producer: Producer) -> None:
+        """Forget a closed producer."""
+        self._registry.remove(producer)
+        self.idle_since_s = trio.current_time()
+
+    def check_subscribe(self, request: SubscribeRequest, consumers: int, known: bool) -> None:
+        """Raises BrokerError for what no subscription of this topic would take."""
+        self.check_open()
+        if not request.subscription:
+            raise BrokerError(ServerError.NotAllowedError, "Empty subscription name")
+        if request.sub_type not in self.options.subscription_types:
+            kind = SubType.Name(SubType.ValueType(request.sub_type))
+            text = f"Topic[{{{self.name}}}] doesn't support {kind} sub type!"
+            raise BrokerError(ServerError.NotAllowedError, text)
+        if request.read_compacted and request.sub_type not in (SubType.Exclusive, SubType.Failover):
+            text = "readCompacted only allowed on failover or exclusive subscriptions"
+            raise BrokerError(ServerError.NotAllowedError, text)
+        limit = self.options.consumers_max
+        if limit and consumers >= limit:
+            raise BrokerError(ServerError.ConsumerBusy, "Topic reached max consumers limit")
+        if not known and request.durable and not request.create_subscription:
+            raise BrokerError(ServerError.SubscriptionNotFound, "Subscription does not exist")
+
+    def check_subscriptions_limit(self, durable: int) -> None:
+        """Raises BrokerError NotAllowedError when no more may be made."""
+        limit = self.options.subscriptions_max
+        if limit and durable >= limit:
+            text = "Exceed the maximum number of subscriptions of the topic: " + self.name
+            raise BrokerError(ServerError.NotAllowedError, text)
+
+    def base_stats(self, subscriptions: dict[str, SubscriptionStats]) -> TopicStats:
+        """Sums over producers and subscriptions."""
+        rate, throughput = self.rates.per_second(trio.current_time())
+        values = subscriptions.values()
+        return TopicStats(
+            msg_rate_in=rate,
+            msg_throughput_in=throughput,
+            msg_rate_out=sum(s.msg_rate_out for s in values),
+            msg_throughput_out=sum(s.msg_throughput_out for s in values),
+            bytes_in_counter=self.rates.bytes,
+            msg_in_counter=self.rates.messages,
+            bytes_out_counter=sum(s.bytes_out_counter for s in values),
+            msg_out_counter=sum(s.msg_out_counter for s in values),
+            average_msg_size=throughput / rate if rate else 0.0,
+            waiting_publishers=self._registry.waiting,
+            publishers=[producer.stats() for producer in self.producers.values()],
+            subscriptions=subscriptions,
+            topic_epoch=self._registry.epoch,
+            topic_creation_time_stamp=self.created_ms,
+            last_publish_time_stamp=self.last_publish_ms,
+        )
