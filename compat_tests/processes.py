@@ -105,10 +105,9 @@ def spawn(
     env: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start a child in its own group, output appended to a file, that dies with this process."""
-    guard = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
     with log_path.open("ab") as log:
         return subprocess.Popen(
-            [*guard, *command],
+            guarded(command),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -116,6 +115,11 @@ def spawn(
             env=None if env is None else {**os.environ, **env},
             start_new_session=True,
         )
+
+
+def guarded(command: Sequence[str]) -> list[str]:
+    """The command, killed by the kernel when its parent ends (where util-linux is there)."""
+    return [*(["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []), *command]
 
 
 def wait_until(

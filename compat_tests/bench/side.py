@@ -17,7 +17,7 @@ from pathlib import Path
 from compat_tests.apache.jars import java_command
 from compat_tests.apache.server import start_apache
 from compat_tests.bench.model import APACHE
-from compat_tests.processes import ROOT, ServerProcess, start_geminga
+from compat_tests.processes import ROOT, ServerProcess, guarded, start_geminga
 
 _LOAD_TIMEOUT_S = 900.0
 MB = 1e6
@@ -138,7 +138,7 @@ class MemoryWatch:
 def run_program(command: Sequence[str]) -> dict[str, float]:
     """Run a load program to its end; its last line is its result. Raises LoadFailed."""
     program = subprocess.Popen(
-        command,
+        guarded(command),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
