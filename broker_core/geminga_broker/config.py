@@ -118,7 +118,6 @@ class LogConfig:
     ack_ranges_to_store_max: int = _setting(
         "managedLedgerMaxUnackedRangesToPersistInMetadataStore", 1000
     )
-    ack_ranges_max: int = _setting("managedLedgerMaxUnackedRangesToPersist", 10_000)
     batch_indexes_max: int = _setting("managedLedgerMaxBatchDeletedIndexToPersist", 10_000)
     retention_minutes: int = _setting("defaultRetentionTimeInMinutes", 0, at_least=-1)
     retention_mb: int = _setting("defaultRetentionSizeInMB", 0, at_least=-1)
@@ -182,9 +181,9 @@ def load_config(
     for key, value in (overrides or {}).items():
         values[key] = (value, "command line")
     config, used = _build(values)
+    _check(config, values)
     if unused := sorted(values.keys() - used):
         _log.warning("configuration keys that are not used: %s", ", ".join(unused))
-    _check(config, values)
     return config
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import trio
@@ -138,7 +139,14 @@ class TopicLoader:
         from geminga_broker.topic import PersistentTopic
 
         log = await self._logs.open(name.persistence_naming_encoding)
-        return PersistentTopic(name, log, self._environment, self._options)
+        topic = PersistentTopic(name, log, self._environment, self._options)
+        topic.on_fenced = partial(self._environment.nursery.start_soon, self._give_up, str(name))
+        return topic
+
+    async def _give_up(self, key: str) -> None:
+        """Another broker took the topic's log: close it here."""
+        _log.warning("topic=%s was taken by another broker", key)
+        await self.unload_all([key])
 
     async def _check(self, name: TopicName, create: bool) -> None:
         """Whether there is, or may be, such a topic."""

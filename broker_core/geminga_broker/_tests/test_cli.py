@@ -1,0 +1,108 @@
+"""`geminga standalone` as a process: ready line, a sentence for what is wrong, clean end."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+READY = re.compile(
+    r"ready in [0-9.]+ s: pulsar://127\.0\.0\.1:(\d+) (http://127\.0\.0\.1:\d+) data="
+)
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "geminga.cli", "standalone", "--host", "127.0.0.1", *arguments]
+
+
+def fail(*arguments: str) -> str:
+    """Standard error of a start that must fail with exit code 2 and one sentence."""
+    done = subprocess.run(command(*arguments), capture_output=True, text=True, timeout=20)
+    assert done.returncode == 2, done.stderr
+    (line,) = done.stderr.strip().splitlines()
+    return line
+
+
+@contextmanager
+def running(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], re.Match[str]]]:
+    process = subprocess.Popen(
+        command("--broker-port", "0", "--web-port", "0", *arguments),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        ready = READY.match(process.stdout.readline())
+        assert ready is not None
+        yield process, ready
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_serves_and_ends_on_a_signal(tmp_path: Path, number: signal.Signals) -> None:
+    with running("--data-dir", str(tmp_path / "data")) as (process, ready):
+        socket.create_connection(("127.0.0.1", int(ready[1]))).close()
+        with urllib.request.urlopen(f"{ready[2]}/admin/v2/brokers/health") as answer:
+            assert answer.read() == b"ok"
+        process.send_signal(number)
+        assert process.wait(5) == 0
+    assert (tmp_path / "data").is_dir()
+
+
+def test_in_memory_leaves_nothing(tmp_path: Path) -> None:
+    with running("--in-memory", "--data-dir", str(tmp_path / "data")) as (process, _):
+        process.send_signal(signal.SIGINT)
+        assert process.wait(5) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_data_directory_in_use(tmp_path: Path) -> None:
+    data = str(tmp_path / "data")
+    with running("--data-dir", data):
+        line = fail("--data-dir", data, "--broker-port", "0", "--web-port", "0")
+    assert data in line
+    assert "use" in line
+
+
+def test_a_data_directory_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("")
+    line = fail(
+        "--data-dir", str(tmp_path / "data" / "sub"), "--broker-port", "0", "--web-port", "0"
+    )
+    assert "can't be made" in line
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_data_directory_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir(mode=0o500)
+    fail("--data-dir", str(tmp_path / "data"), "--broker-port", "0", "--web-port", "0")
+
+
+@pytest.mark.parametrize("option", ["--broker-port", "--web-port"])
+def test_a_port_that_is_taken(tmp_path: Path, option: str) -> None:
+    other = "--web-port" if option == "--broker-port" else "--broker-port"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        line = fail("--in-memory", option, port, other, "0")
+    assert f"can't listen on 127.0.0.1:{port}" in line
+
+
+def test_a_wrong_setting_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "broker.conf"
+    file.write_text("journalSyncData=perhaps\nunknownKey=1\n")
+    line = fail("--in-memory", "--config", str(file)).splitlines()[-1]
+    assert line == f"Error: journalSyncData in {file}: 'perhaps' is not true or false"

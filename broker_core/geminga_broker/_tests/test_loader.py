@@ -1,0 +1,194 @@
+"""Topics come into memory once, within bounds and deadlines, and leave it in order."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+import trio
+import trio.testing
+
+from geminga_broker.config import BrokerConfig, TopicConfig
+from geminga_broker.errors import BrokerError
+from geminga_broker.loader import TopicLoader
+from geminga_broker.log.api import LogError, ManagedLedger
+from geminga_broker.namespaces import Namespaces
+from geminga_broker.topic_api import Topic, TopicEnvironment
+from geminga_broker.topics import TopicCatalog
+from geminga_protocol.pb.pulsar_api_pb2 import ServerError
+from geminga_protocol.topic_name import TopicName
+from geminga_runtime.metadata.memory import MemoryMetadataStore
+
+A = TopicName.parse("a")
+KEY = str(A)
+NP = "non-persistent://public/default/a"
+
+
+class SlowLogs:
+    """Opens logs when the test lets it."""
+
+    def __init__(self) -> None:
+        self.gate = trio.Event()
+        self.opened: list[str] = []
+        self.error: Exception | None = None
+
+    async def open(self, name: str, *, create: bool = True) -> ManagedLedger:
+        self.opened.append(name)
+        await self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        return cast(ManagedLedger, SimpleNamespace(name=name, cursors={}))
+
+
+@asynccontextmanager
+async def loader(**settings: object) -> AsyncIterator[tuple[TopicLoader, SlowLogs]]:
+    config = BrokerConfig(topics=TopicConfig(**settings))  # type: ignore[arg-type]
+    store = MemoryMetadataStore()
+    namespaces = Namespaces(store)
+    await namespaces.bootstrap("standalone", {}, 4)
+    logs = SlowLogs()
+    async with trio.open_nursery() as nursery:
+        catalog = TopicCatalog(store, namespaces, config.topics)
+        environment = TopicEnvironment(nursery)
+        yield TopicLoader(config, catalog, namespaces, logs, environment), logs
+        nursery.cancel_scope.cancel()
+
+
+async def get_into(topics: TopicLoader, name: TopicName, found: list[object], create: bool) -> None:
+    try:
+        found.append(await topics.get(name, create=create))
+    except BrokerError as error:
+        found.append(error.code)
+    except LogError as error:
+        found.append(error)
+
+
+async def test_one_load_for_all_who_ask() -> None:
+    async with loader() as (topics, logs), trio.open_nursery() as nursery:
+        found: list[object] = []
+        for _ in range(5):
+            nursery.start_soon(get_into, topics, A, found, True)
+        await trio.testing.wait_all_tasks_blocked()
+        assert topics.loading == 1
+        logs.gate.set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert logs.opened == ["public/default/persistent/a"]
+        assert found == [topics.topics[KEY]] * 5
+        assert topics.loading == 0
+
+
+async def test_a_failed_load_fails_all_and_the_next_one_tries_again() -> None:
+    async with loader() as (topics, logs):
+        logs.error = LogError("broken")
+        logs.gate.set()
+        found: list[object] = []
+        await get_into(topics, A, found, True)
+        assert found == [logs.error]
+        logs.error = None
+        assert await topics.get(A, create=True) is topics.topics[KEY]
+
+
+async def test_a_slow_load_is_given_up(autojump_clock: trio.testing.MockClock) -> None:
+    async with loader(load_timeout_s=60) as (topics, _):
+        with pytest.raises(BrokerError) as caught:
+            await topics.get(A, create=True)
+        assert caught.value.code == ServerError.ServiceNotReady
+        assert trio.current_time() == 60
+        assert topics.loading == 0
+
+
+async def test_too_many_loads() -> None:
+    async with loader(loads_max=1) as (topics, _), trio.open_nursery() as nursery:
+        nursery.start_soon(get_into, topics, A, [], True)
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(BrokerError) as caught:
+            await topics.get(TopicName.parse("b"), create=True)
+        assert caught.value.code == ServerError.TooManyRequests
+        nursery.cancel_scope.cancel()
+
+
+async def test_who_may_create_is_not_refused_by_one_who_may_not() -> None:
+    async with loader() as (topics, logs), trio.open_nursery() as nursery:
+        logs.gate.set()
+        found: list[object] = []
+        nursery.start_soon(get_into, topics, A, found, False)
+        nursery.start_soon(get_into, topics, A, found, True)
+        await trio.testing.wait_all_tasks_blocked()
+        assert topics.topics[KEY] in found
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "code"),
+    [
+        ("a", {"allow_auto_creation": False}, ServerError.TopicNotFound),
+        ("a", {"enable_persistent": False}, ServerError.NotAllowedError),
+        (NP, {"enable_non_persistent": False}, ServerError.NotAllowedError),
+        ("x/y/z", {}, ServerError.TopicNotFound),
+        ("p-partition-3", {}, ServerError.NotAllowedError),
+        ("b", {"topics_per_namespace_max": 1}, ServerError.NotAllowedError),
+    ],
+)  # fmt: skip
+async def test_refusals(name: str, settings: dict[str, object], code: ServerError) -> None:
+    async with loader(**settings) as (topics, logs):
+        logs.gate.set()
+        catalog = topics._catalog
+        await catalog.create_partitioned(TopicName.parse("p"), 3)
+        await catalog._store.put("/managed-ledgers/public/default/persistent/stored", b"x")
+        with pytest.raises(BrokerError) as caught:
+            await topics.get(TopicName.parse(name), create=True)
+        assert caught.value.code == code
+        assert logs.opened == []
+
+
+async def test_partitions_that_exist_are_loaded_whatever_the_policy() -> None:
+    async with loader(allow_auto_creation=False) as (topics, logs):
+        logs.gate.set()
+        await topics._catalog.create_partitioned(TopicName.parse("p"), 3)
+        await topics.get(TopicName.parse("p-partition-2"), create=False)
+        assert logs.opened == ["public/default/persistent/p-partition-2"]
+
+
+async def test_who_asks_while_a_topic_leaves_gets_it_anew() -> None:
+    async with loader() as (topics, _), trio.open_nursery() as nursery:
+        name = TopicName.parse(NP)
+        old = await topics.get(name, create=True)
+        closing = trio.Event()
+
+        async def slow_close(topic: Topic) -> None:
+            await closing.wait()
+
+        nursery.start_soon(topics.leave, str(name), slow_close)
+        await trio.testing.wait_all_tasks_blocked()
+        found: list[object] = []
+        nursery.start_soon(get_into, topics, name, found, True)
+        await trio.testing.wait_all_tasks_blocked()
+        assert found == []
+        closing.set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert found == [topics.topics[str(name)]]
+        assert found != [old]
+
+
+async def test_a_topic_whose_end_fails_stays() -> None:
+    async with loader() as (topics, _):
+        name = TopicName.parse(NP)
+        topic = await topics.get(name, create=True)
+
+        async def refuse(topic: Topic) -> None:
+            raise BrokerError(ServerError.NotAllowedError, "no")
+
+        with pytest.raises(BrokerError):
+            await topics.leave(str(name), refuse)
+        assert await topics.get(name, create=False) is topic
+        assert not await topics.leave("gone", refuse)
+
+
+async def test_nothing_is_loaded_once_closed() -> None:
+    async with loader() as (topics, _):
+        topics.closed = True
+        with pytest.raises(BrokerError) as caught:
+            await topics.get(A, create=True)
+        assert caught.value.code == ServerError.ServiceNotReady

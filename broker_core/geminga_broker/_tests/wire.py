@@ -1,0 +1,143 @@
+"""A broker in memory and a client that speaks frames, for tests at the wire."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import trio
+from trio.testing import memory_stream_pair
+
+from geminga_bookie.client.client import BookkeeperClient
+from geminga_bookie.memory import MemoryBookie
+from geminga_broker.config import BrokerConfig
+from geminga_broker.log.factory import ManagedLedgerFactory
+from geminga_broker.lookup import Addresses
+from geminga_broker.service import BrokerService, open_service
+from geminga_broker.session.serving import handle_connection
+from geminga_broker.standalone import log_options
+from geminga_protocol.commands import connection, consuming, producing
+from geminga_protocol.encode import send
+from geminga_protocol.frames import SUBMESSAGE, Frame, FrameReader
+from geminga_protocol.payload import build
+from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, CommandSubscribe, MessageMetadata
+from geminga_runtime.metadata.memory import MemoryMetadataStore
+from geminga_runtime.stream import FramedStream
+
+Type = BaseCommand.Type
+SubType = CommandSubscribe.SubType
+
+
+class WireClient:
+    """Sends frames and reads them. Not a client library: every step stands in the test."""
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self.stream = stream
+        self._reader = FrameReader()
+        self._frames: list[Frame] = []
+
+    async def send(self, *frames: bytes) -> None:
+        """Write raw frames."""
+        await self.stream.send_all(b"".join(frames))
+
+    async def next(self) -> Frame | None:
+        """The next frame, None at the end of the stream."""
+        while not self._frames:
+            data = await self.stream.receive_some()
+            if not data:
+                return None
+            self._frames += self._reader.feed(bytes(data))
+        return self._frames.pop(0)
+
+    async def expect(self, kind: int) -> Frame:
+        """The next frame, which must be of that type."""
+        frame = await self.next()
+        assert frame is not None, f"the broker closed instead of {SUBMESSAGE[kind]}"
+        assert frame.type == kind, f"{frame.command} instead of {SUBMESSAGE[kind]}"
+        return frame
+
+    async def ask(self, request: bytes, kind: int) -> BaseCommand:
+        """Send and expect."""
+        await self.send(request)
+        return (await self.expect(kind)).command
+
+    async def connect(self) -> None:
+        """CONNECT and CONNECTED."""
+        await self.ask(connection.connect("test"), Type.CONNECTED)
+
+    async def open_producer(self, topic: str, producer_id: int = 1) -> None:
+        """PRODUCER and PRODUCER_SUCCESS."""
+        request = producing.producer(topic, producer_id, 100 + producer_id)
+        await self.ask(request, Type.PRODUCER_SUCCESS)
+
+    async def subscribe(
+        self,
+        topic: str,
+        consumer_id: int = 1,
+        *,
+        kind: CommandSubscribe.SubType = SubType.Exclusive,
+    ) -> None:
+        """SUBSCRIBE and SUCCESS."""
+        request = consuming.subscribe(topic, "sub", kind, consumer_id, 200 + consumer_id)
+        await self.ask(request, Type.SUCCESS)
+
+
+def message(sequence_id: int, content: bytes = b"x", producer_id: int = 1) -> bytes:
+    """A SEND frame with one message."""
+    metadata = MessageMetadata(producer_name="p", sequence_id=sequence_id, publish_time=1)
+    payload = build(metadata, content)
+    return send(producer_id, sequence_id, 1, len(payload)) + payload
+
+
+class WireBroker:
+    """A broker whose connections are memory streams."""
+
+    def __init__(self, service: BrokerService, nursery: trio.Nursery) -> None:
+        self.service = service
+        self._nursery = nursery
+
+    def client(self) -> WireClient:
+        """A new connection."""
+        ours, theirs = memory_stream_pair()
+        stream = FramedStream(theirs, name="test:1")
+        self._nursery.start_soon(self._serve, stream)
+        return WireClient(ours)
+
+    async def _serve(self, stream: FramedStream) -> None:
+        try:
+            await handle_connection(stream, self.service)
+        finally:
+            await stream.aclose()
+
+
+@asynccontextmanager
+async def open_broker(config: BrokerConfig | None = None) -> AsyncIterator[WireBroker]:
+    """A broker with everything real but disk and network."""
+    config = config or BrokerConfig()
+    store = MemoryMetadataStore()
+    bookie = MemoryBookie()
+    client = BookkeeperClient({bookie.bookie_id: bookie}, store)
+    async with (
+        ManagedLedgerFactory(client, store, log_options(config)) as logs,
+        trio.open_nursery() as connections,
+    ):
+        async with open_service(config, store, logs) as service:
+            await service.start(Addresses("pulsar://here:1", "http://here:2"))
+            yield WireBroker(service, connections)
+        connections.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def open_client(config: BrokerConfig | None = None) -> AsyncIterator[WireClient]:
+    """A connected client of a fresh broker."""
+    async with open_broker(config) as broker:
+        client = broker.client()
+        await client.connect()
+        yield client
+
+
+def with_network(**settings: object) -> BrokerConfig:
+    """A configuration with other network settings."""
+    config = BrokerConfig()
+    return replace(config, network=replace(config.network, **settings))  # type: ignore[arg-type]

@@ -1,0 +1,198 @@
+"""The composition root: metadata store, bookie, broker and web server in one process (spec OP-02).
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import trio
+
+from geminga_bookie.client.api import DigestType
+from geminga_bookie.client.client import BookkeeperClient
+from geminga_bookie.inprocess import open_bookie
+from geminga_bookie.options import BookieOptions, DiskOptions, GcOptions, JournalOptions
+from geminga_bookie.port import BookiePort
+from geminga_broker.config import MIB, BrokerConfig
+from geminga_broker.log.factory import ManagedLedgerFactory
+from geminga_broker.log.options import (
+    CursorOptions,
+    LedgerDurability,
+    LogOptions,
+    Retention,
+    Rollover,
+)
+from geminga_broker.lookup import Addresses
+from geminga_broker.service import BrokerService, open_service
+from geminga_broker.session.serving import handle_connection
+from geminga_broker.web import bind_web, serve_web
+from geminga_runtime.metadata.api import MetadataStore
+from geminga_runtime.metadata.memory import MemoryMetadataStore
+from geminga_runtime.metadata.sqlite import SqliteMetadataStore
+from geminga_runtime.server import Bound, serve
+
+BOOKIE_ID = "127.0.0.1:3181"
+METADATA_FILE = "metadata.sqlite"
+CONNECTIONS_DRAIN_S = 1.0
+
+
+class DataDirUnusable(Exception):
+    """The data directory can't be used; the text is one sentence that says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class StandaloneOptions:
+    """One process. Without a data directory everything is kept in memory and lost at the end."""
+
+    config: BrokerConfig = field(default_factory=BrokerConfig)
+    data_dir: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A standalone that serves."""
+
+    broker_url: str
+    web_url: str
+    service: BrokerService
+
+
+async def run_standalone(
+    options: StandaloneOptions,
+    *,
+    task_status: trio.TaskStatus[Running] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve until cancelled; `task_status` tells when all answers.
+
+    Cancelled, it unloads topics, closes ledgers and flushes, for at most `brokerShutdownTimeoutMs`.
+    Raises BindFailed, DataDirUnusable, and what the storage raises for a directory it can't use.
+    """
+    async with AsyncExitStack() as stack:
+        web_socket = stack.enter_context(_web_socket(options.config))
+        store = await _open_store(options)
+        stack.push_async_callback(store.aclose)
+        service = await stack.enter_async_context(_open_broker(options, store))
+        await _serve(options.config, service, web_socket, task_status)
+
+
+def _web_socket(config: BrokerConfig) -> socket.socket:
+    return bind_web(config.network.bind_address, config.network.web_service_port)
+
+
+async def _open_store(options: StandaloneOptions) -> MetadataStore:
+    if options.data_dir is None:
+        return MemoryMetadataStore()
+    try:
+        options.data_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        text = f"data directory {options.data_dir} can't be made: {error.strerror or error}"
+        raise DataDirUnusable(text) from error
+    return await SqliteMetadataStore.open(options.data_dir / METADATA_FILE)
+
+
+@asynccontextmanager
+async def _open_broker(
+    options: StandaloneOptions, store: MetadataStore
+) -> AsyncIterator[BrokerService]:
+    """Bookie, ledger client, managed ledgers and broker, each closed before what it stands on."""
+    ports: dict[str, BookiePort] = {}
+    client = BookkeeperClient(ports, store)
+    async with open_bookie(bookie_options(options), client.ledgers) as bookie:
+        ports[bookie.bookie_id] = bookie
+        async with (
+            ManagedLedgerFactory(client, store, log_options(options.config)) as logs,
+            open_service(options.config, store, logs) as service,
+        ):
+            yield service
+
+
+async def _serve(
+    config: BrokerConfig,
+    service: BrokerService,
+    web_socket: socket.socket,
+    task_status: trio.TaskStatus[Running],
+) -> None:
+    from geminga_broker.admin.app import create_app
+
+    network = config.network
+    async with trio.open_nursery() as nursery:
+        bound: list[Bound] = await nursery.start(
+            partial(
+                serve,
+                partial(handle_connection, service=service),
+                host=network.bind_address,
+                port=network.broker_service_port,
+                drain_s=CONNECTIONS_DRAIN_S,
+            )
+        )
+        host = network.advertised_address or _reachable(network.bind_address)
+        addresses = Addresses(
+            f"pulsar://{host}:{bound[0].port}", f"http://{host}:{web_socket.getsockname()[1]}"
+        )
+        await service.start(addresses)
+        await nursery.start(serve_web, create_app(service), web_socket)
+        task_status.started(Running(addresses.broker_url, addresses.web_url, service))
+
+
+def _reachable(bind_address: str) -> str:
+    """What clients are told when no advertised address is set."""
+    if bind_address in ("", "0.0.0.0", "::"):
+        return "localhost"
+    return bind_address
+
+
+def bookie_options(options: StandaloneOptions) -> BookieOptions:
+    """The bookie's part of the configuration."""
+    bookie = options.config.bookie
+    where = (
+        BookieOptions(in_memory=True)
+        if options.data_dir is None
+        else BookieOptions.in_directory(options.data_dir / "bookie", BOOKIE_ID)
+    )
+    return replace(
+        where,
+        bookie_id=BOOKIE_ID,
+        write_cache_bytes=bookie.write_cache_mb * MIB,
+        read_cache_bytes=bookie.read_cache_mb * MIB,
+        entry_log_bytes_max=bookie.entry_log_bytes,
+        journal=JournalOptions(
+            sync_data=bookie.journal_sync, segment_bytes=bookie.journal_file_mb * MIB
+        ),
+        gc=GcOptions(gc_interval_s=bookie.gc_wait_ms / 1000),
+        disk=DiskOptions(usage_max=bookie.disk_usage_max, usage_low=bookie.disk_usage_low),
+    )
+
+
+def log_options(config: BrokerConfig) -> LogOptions:
+    """The managed ledgers' part of the configuration."""
+    log = config.log
+    digest = {"MAC": "HMAC"}.get(log.digest_type, log.digest_type)
+    return LogOptions(
+        durability=LedgerDurability(
+            log.ensemble_size,
+            log.write_quorum,
+            log.ack_quorum,
+            DigestType[digest],
+            log.password.encode(),
+        ),
+        rollover=Rollover(
+            log.ledger_entries_max,
+            log.ledger_mb_max * MIB,
+            log.rollover_min_minutes * 60,
+            log.rollover_max_minutes * 60,
+        ),
+        retention=Retention(log.retention_minutes * 60, log.retention_mb * MIB),
+        cursors=CursorOptions(
+            flush_interval_s=1 / log.mark_delete_rate_per_s if log.mark_delete_rate_per_s else 0.0,
+            ledger_entries_max=log.cursor_ledger_entries_max,
+            ledger_max_s=log.cursor_rollover_s,
+            ranges_to_store_max=log.ack_ranges_to_store_max,
+            batches_max=log.batch_indexes_max,
+        ),
+        cache_bytes_max=log.cache_mb * MIB,
+        broker_entry_metadata=bool(log.entry_metadata_interceptors.strip()),
+    )
