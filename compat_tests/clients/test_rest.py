@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import uuid
 
-import httpx
+import httpx2 as httpx
 
 from compat_tests.clients.rest_calls import ANY, CALLS, EMPTY, Keys
 from compat_tests.processes import ServerProcess
