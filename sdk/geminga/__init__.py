@@ -1,1 +1,191 @@
-"""Geminga: a Pulsar client for Trio (spec SDK)."""
+"""Geminga: a Pulsar client for Trio (spec SDK).
+
+    async with geminga.connect("pulsar://localhost:6650") as client:
+        producer = await client.create_producer("my-topic")
+        await producer.send(b"hello")
+        consumer = await client.subscribe("my-topic", "my-subscription")
+        async for message in consumer:
+            await consumer.acknowledge(message)
+
+What stands in `__all__` is the public API; all else is private. Logs go to the logger "geminga",
+which prints nothing by itself.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from geminga._receipt import Receipt
+    from geminga.client import Client, connect
+    from geminga.consumer import Consumer
+    from geminga.errors import (
+        AlreadyClosed,
+        AuthenticationFailed,
+        AuthorizationFailed,
+        BrokerError,
+        ChecksumFailed,
+        ConnectionFailed,
+        ConsumerAssignFailed,
+        ConsumerBusy,
+        ConsumerNotFound,
+        CorruptMessage,
+        GemingaError,
+        IncompatibleSchema,
+        InvalidArgument,
+        InvalidServiceUrl,
+        InvalidTopicName,
+        InvalidTransactionStatus,
+        MemoryLimitExceeded,
+        MessageTooBig,
+        MetadataFailed,
+        NotAllowed,
+        PersistenceFailed,
+        ProducerBusy,
+        ProducerFenced,
+        ProducerQueueFull,
+        QuotaExceeded,
+        ServiceNotReady,
+        SubscriptionNotFound,
+        Timeout,
+        TooManyRequests,
+        TopicNotFound,
+        TopicTerminated,
+        TransactionConflict,
+        TransactionCoordinatorNotFound,
+        TransactionFailed,
+        TransactionNotFound,
+        UnknownBrokerError,
+        UnsupportedVersion,
+    )
+    from geminga.message import Message
+    from geminga.options import (
+        ClientOptions,
+        CompressionType,
+        ConsumerOptions,
+        ConsumerType,
+        HashingScheme,
+        InitialPosition,
+        KeySharedPolicy,
+        MultiplierBackoff,
+        ProducerAccessMode,
+        ProducerOptions,
+        ReaderOptions,
+        RoutedMessage,
+        RoutingMode,
+    )
+    from geminga.producer import Producer
+    from geminga.reader import Reader
+    from geminga_protocol.message_id import EARLIEST_ID as EARLIEST
+    from geminga_protocol.message_id import LATEST_ID as LATEST
+    from geminga_protocol.message_id import MessageId
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AlreadyClosed",
+    "AuthenticationFailed",
+    "AuthorizationFailed",
+    "BrokerError",
+    "ChecksumFailed",
+    "Client",
+    "ClientOptions",
+    "CompressionType",
+    "ConnectionFailed",
+    "Consumer",
+    "ConsumerAssignFailed",
+    "ConsumerBusy",
+    "ConsumerNotFound",
+    "ConsumerOptions",
+    "ConsumerType",
+    "CorruptMessage",
+    "EARLIEST",
+    "GemingaError",
+    "HashingScheme",
+    "IncompatibleSchema",
+    "InitialPosition",
+    "InvalidArgument",
+    "InvalidServiceUrl",
+    "InvalidTopicName",
+    "InvalidTransactionStatus",
+    "KeySharedPolicy",
+    "LATEST",
+    "MemoryLimitExceeded",
+    "Message",
+    "MessageId",
+    "MessageTooBig",
+    "MetadataFailed",
+    "MultiplierBackoff",
+    "NotAllowed",
+    "PersistenceFailed",
+    "Producer",
+    "ProducerAccessMode",
+    "ProducerBusy",
+    "ProducerFenced",
+    "ProducerOptions",
+    "ProducerQueueFull",
+    "QuotaExceeded",
+    "Reader",
+    "ReaderOptions",
+    "Receipt",
+    "RoutedMessage",
+    "RoutingMode",
+    "ServiceNotReady",
+    "SubscriptionNotFound",
+    "Timeout",
+    "TooManyRequests",
+    "TopicNotFound",
+    "TopicTerminated",
+    "TransactionConflict",
+    "TransactionCoordinatorNotFound",
+    "TransactionFailed",
+    "TransactionNotFound",
+    "UnknownBrokerError",
+    "UnsupportedVersion",
+    "connect",
+]
+
+_HOMES = {
+    "geminga.client": ("Client", "connect"),
+    "geminga.producer": ("Producer",),
+    "geminga._receipt": ("Receipt",),
+    "geminga.consumer": ("Consumer",),
+    "geminga.reader": ("Reader",),
+    "geminga.message": ("Message",),
+    "geminga.options": (
+        "ClientOptions",
+        "CompressionType",
+        "ConsumerOptions",
+        "ConsumerType",
+        "HashingScheme",
+        "InitialPosition",
+        "KeySharedPolicy",
+        "MultiplierBackoff",
+        "ProducerAccessMode",
+        "ProducerOptions",
+        "ReaderOptions",
+        "RoutedMessage",
+        "RoutingMode",
+    ),
+    "geminga_protocol.message_id": ("EARLIEST", "LATEST", "MessageId"),
+}
+_RENAMED = {"EARLIEST": "EARLIEST_ID", "LATEST": "LATEST_ID"}
+_MODULES = {name: module for module, names in _HOMES.items() for name in names}
+
+logging.getLogger("geminga").addHandler(logging.NullHandler())
+
+
+def __getattr__(name: str) -> object:
+    """Import what is asked for when it is asked for: `import geminga` alone stays cheap."""
+    if name not in __all__:
+        raise AttributeError(f"module 'geminga' has no attribute {name!r}")
+    module = importlib.import_module(_MODULES.get(name, "geminga.errors"))
+    value: object = getattr(module, _RENAMED.get(name, name))
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

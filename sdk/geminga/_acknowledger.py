@@ -1,0 +1,195 @@
+"""Sends one consumer's acknowledgements, grouped, and has refused messages redelivered
+(spec SDK-22, SDK-23).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import trio
+
+from geminga._acks import AckGroup, AckTracker, Position
+from geminga._alarm import Alarm
+from geminga._connection import Connection, error_name
+from geminga._core import Core
+from geminga._entry import Entry
+from geminga._nacks import NegativeAcks
+from geminga.errors import GemingaError, from_broker
+from geminga.options import ConsumerOptions
+from geminga_protocol.commands import consuming as commands
+from geminga_protocol.message_id import MessageId
+from geminga_runtime.waiters import Promise
+
+
+class Acknowledger:
+    """Acknowledgements wait here while the consumer isn't attached. `redeliver` is called with the
+    entries whose delay after a negative acknowledgement has passed.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        topic: str,
+        consumer_id: int,
+        options: ConsumerOptions,
+        redeliver: Callable[[list[Position]], None],
+    ) -> None:
+        self._core = core
+        self._topic = topic
+        self._consumer_id = consumer_id
+        self._options = options
+        self._redeliver = redeliver
+        self.acks = AckTracker(batch_index_ack=options.batch_index_ack_enabled)
+        self._nacks = NegativeAcks(
+            options.negative_ack_redelivery_delay_s, options.negative_ack_backoff
+        )
+        self._group: Promise[None] = Promise()
+        self._due_s = math.inf
+        self._alarm = Alarm(self._on_alarm)
+        self._scope = trio.CancelScope()
+        self._connection: Connection | None = None
+
+    async def run(self) -> None:
+        """Keep the times, until `stop`."""
+        with self._scope:
+            await self._alarm.run()
+
+    def stop(self) -> None:
+        """Nothing is sent any more."""
+        self._scope.cancel()
+        self._connection = None
+
+    def attached(self, connection: Connection) -> None:
+        """Send by that connection; what waits goes at once, so that it isn't redelivered."""
+        self._connection = connection
+        self.flush()
+
+    def detached(self) -> None:
+        """Wait for the next connection. The broker redelivers by itself what was refused."""
+        self._connection = None
+        self._nacks.clear()
+
+    def reset(self) -> None:
+        """After a seek: what was acknowledged or refused before means nothing."""
+        self.acks.reset()
+        self._nacks.clear()
+        self._due_s = math.inf
+
+    def acknowledge(self, entry: Entry, index: int) -> None:
+        """Note a message as acknowledged."""
+        if entry.singles is None:
+            self.acks.add(entry.ledger_id, entry.entry_id)
+        else:
+            self.acks.add_in_batch(
+                entry.ledger_id, entry.entry_id, index, len(entry.singles), entry.ack_set
+            )
+        self._after_ack()
+
+    def acknowledge_id(self, message_id: MessageId) -> None:
+        """The same by id."""
+        if 0 <= message_id.batch_index < message_id.batch_size:
+            self.acks.add_in_batch(
+                message_id.ledger_id,
+                message_id.entry_id,
+                message_id.batch_index,
+                message_id.batch_size,
+            )
+        else:
+            self.acks.add(message_id.ledger_id, message_id.entry_id)
+        self._after_ack()
+
+    def acknowledge_cumulative(self, message_id: MessageId) -> None:
+        """Note everything up to and including that message as acknowledged."""
+        self.acks.add_cumulative(
+            message_id.ledger_id,
+            message_id.entry_id,
+            message_id.batch_index,
+            message_id.batch_size,
+        )
+        self._after_ack()
+
+    def _after_ack(self) -> None:
+        waiting = len(self.acks)
+        if not waiting:
+            return
+        options = self._options
+        if waiting >= options.ack_grouping_max or not options.ack_grouping_time_s:
+            self.flush()
+        elif self._due_s == math.inf:
+            self._due_s = trio.current_time() + options.ack_grouping_time_s
+            self._alarm.at(self._due_s)
+
+    def flush(self) -> None:
+        """Send what waits; unattached, it goes on waiting."""
+        connection = self._connection
+        if connection is None:
+            return
+        self._due_s = math.inf
+        if not len(self.acks):
+            return
+        groups = self.acks.take()
+        if self._options.ack_receipt_enabled:
+            promise, self._group = self._group, Promise()
+            self._core.nursery.start_soon(self._send_for_receipt, connection, groups, promise)
+            return
+        for group in groups:
+            connection.write(self._command(group, None))
+
+    def _command(self, group: AckGroup, request_id: int | None) -> bytes:
+        ids = [
+            MessageId(ledger_id, entry_id, ack_set=ack_set)
+            for ledger_id, entry_id, ack_set in group.ids
+        ]
+        return commands.ack(
+            self._consumer_id, ids, cumulative=group.cumulative, request_id=request_id
+        )
+
+    async def _send_for_receipt(
+        self, connection: Connection, groups: list[AckGroup], promise: Promise[None]
+    ) -> None:
+        try:
+            for group in groups:
+                await self._ask(connection, group)
+        except GemingaError as error:
+            promise.reject(error)
+        finally:
+            # Still open only if cancelled: the client is being closed.
+            promise.resolve(None)
+
+    async def _ask(self, connection: Connection, group: AckGroup) -> None:
+        answer = await connection.request(
+            lambda request_id: self._command(group, request_id),
+            timeout_s=self._core.options.operation_timeout_s,
+            topic=self._topic,
+        )
+        response = answer.ackResponse
+        if response.HasField("error"):
+            raise from_broker(error_name(response.error), response.message, self._topic)
+
+    async def wait_for_receipt(self) -> None:
+        """Until the broker has answered the group of the newest acknowledgement. Raises what it
+        says.
+        """
+        if len(self.acks):
+            await self._group.wait()
+        else:
+            await trio.lowlevel.checkpoint()
+
+    def refuse(self, message_id: MessageId, redelivery_count: int) -> None:
+        """Have the message's entry redelivered after the delay."""
+        position = message_id.ledger_id, message_id.entry_id
+        self._alarm.at(self._nacks.add(position, redelivery_count, trio.current_time()))
+
+    def forget_refused(self) -> None:
+        """Everything is redelivered anyway."""
+        self._nacks.clear()
+
+    def _on_alarm(self, now_s: float) -> float:
+        if self._due_s <= now_s:
+            self._due_s = math.inf
+            self.flush()
+        positions = self._nacks.due(now_s)
+        if positions:
+            self._redeliver(positions)
+        return min(self._due_s, self._nacks.next_due_s())

@@ -1,0 +1,151 @@
+"""Acknowledgements on their way to the broker (spec SDK-22;
+PersistentAcknowledgmentsGroupingTracker of the Java client). Pure.
+
+Acknowledged messages of a batch are noted one by one; the entry is acknowledged when its last one
+is, or, with batch-index acknowledgement, each group tells the broker which are left (PIP-54).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from geminga_protocol.ack_set import AckSet, from_bits, full, to_bits
+
+Position = tuple[int, int]
+
+UNACKED_BATCHES_MAX = 100_000
+"""Batches acknowledged in part that are remembered; the oldest is forgotten, then its acknowledged
+messages may come again (at least once holds)."""
+
+
+class AckGroup(NamedTuple):
+    """One ACK command: positions, each with what is left of its batch (empty: nothing is)."""
+
+    cumulative: bool
+    ids: list[tuple[int, int, AckSet]]
+
+
+class BatchAcks:
+    """Which messages of one batch are acknowledged."""
+
+    __slots__ = ("flags", "left")
+
+    def __init__(self, batch_size: int, ack_set: AckSet) -> None:
+        """`ack_set` is what the broker said is left; empty means all."""
+        if ack_set:
+            bits = to_bits(ack_set)
+            self.flags = bytearray(bits >> n & 1 for n in range(batch_size))
+            self.left = sum(self.flags)
+        else:
+            self.flags = bytearray(b"\x01") * batch_size
+            self.left = batch_size
+
+    def ack_set(self) -> AckSet:
+        """What is left, in the wire's words."""
+        return from_bits(sum(1 << n for n, flag in enumerate(self.flags) if flag))
+
+
+class AckTracker:
+    """Collects acknowledgements and hands them out in groups."""
+
+    def __init__(self, *, batch_index_ack: bool) -> None:
+        self._batch_index_ack = batch_index_ack
+        self._partial: dict[Position, BatchAcks] = {}
+        self._individual: dict[Position, BatchAcks | None] = {}
+        self._cumulative: tuple[int, int, AckSet] | None = None
+        self._cumulative_pending = False
+
+    def __len__(self) -> int:
+        """Positions waiting to be sent."""
+        return len(self._individual) + self._cumulative_pending
+
+    def add(self, ledger_id: int, entry_id: int) -> None:
+        """A whole entry."""
+        self._individual[ledger_id, entry_id] = None
+
+    def add_in_batch(
+        self, ledger_id: int, entry_id: int, index: int, batch_size: int, ack_set: AckSet = ()
+    ) -> bool:
+        """One message of a batch. Answers whether its entry is now acknowledged whole."""
+        position = ledger_id, entry_id
+        state = self._partial.get(position)
+        if state is None:
+            if len(self._partial) >= UNACKED_BATCHES_MAX:
+                del self._partial[next(iter(self._partial))]
+            state = self._partial[position] = BatchAcks(batch_size, ack_set)
+        if state.flags[index]:
+            state.flags[index] = 0
+            state.left -= 1
+        if not state.left:
+            del self._partial[position]
+            self._individual[position] = None
+            return True
+        if self._batch_index_ack:
+            self._individual[position] = state
+        return False
+
+    def add_cumulative(
+        self, ledger_id: int, entry_id: int, index: int = -1, batch_size: int = 0
+    ) -> None:
+        """Everything up to and including that message. Going back changes nothing."""
+        left: AckSet = ()
+        if 0 <= index < batch_size - 1:
+            if self._batch_index_ack:
+                left = from_bits(to_bits(full(batch_size)) >> (index + 1) << (index + 1))
+            else:
+                # The batch is only done in part, so what the broker may forget ends before it.
+                entry_id -= 1
+        reached = self._cumulative
+        if reached is None or self._is_after((ledger_id, entry_id, left), reached):
+            self._cumulative = ledger_id, entry_id, left
+            self._cumulative_pending = True
+            done = ledger_id, entry_id if not left else entry_id - 1
+            for position in [p for p in self._partial if p <= done]:
+                del self._partial[position]
+
+    @staticmethod
+    def _is_after(new: tuple[int, int, AckSet], old: tuple[int, int, AckSet]) -> bool:
+        if new[:2] != old[:2]:
+            return new[:2] > old[:2]
+        if not old[2]:
+            return False
+        return not new[2] or to_bits(new[2]).bit_count() < to_bits(old[2]).bit_count()
+
+    def is_acked(self, ledger_id: int, entry_id: int) -> bool:
+        """Whether the entry is acknowledged whole, though the broker may not know it yet."""
+        position = ledger_id, entry_id
+        if position in self._individual:
+            return self._individual[position] is None
+        reached = self._cumulative
+        if reached is None or not self._cumulative_pending:
+            return False
+        return position < reached[:2] or (position == reached[:2] and not reached[2])
+
+    def left_of(self, ledger_id: int, entry_id: int) -> bytearray | None:
+        """For a batch acknowledged in part: one flag for each message, 1 where it isn't yet."""
+        state = self._partial.get((ledger_id, entry_id))
+        return None if state is None else state.flags
+
+    def take(self, ids_max: int = 1000) -> list[AckGroup]:
+        """Everything that waits, in commands of at most `ids_max` positions; it waits no more."""
+        groups: list[AckGroup] = []
+        if self._cumulative_pending and self._cumulative is not None:
+            groups.append(AckGroup(True, [self._cumulative]))
+            self._cumulative_pending = False
+        if self._individual:
+            ids = [
+                (ledger_id, entry_id, () if state is None else state.ack_set())
+                for (ledger_id, entry_id), state in self._individual.items()
+            ]
+            self._individual = {}
+            groups += [
+                AckGroup(False, ids[at : at + ids_max]) for at in range(0, len(ids), ids_max)
+            ]
+        return groups
+
+    def reset(self) -> None:
+        """Forget everything: after a seek, old acknowledgements mean nothing."""
+        self._partial.clear()
+        self._individual = {}
+        self._cumulative = None
+        self._cumulative_pending = False

@@ -1,0 +1,36 @@
+"""One timer that is moved often and fires seldom."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import trio
+
+
+class Alarm:
+    """Calls back at the earliest time that was asked for; moving it costs no task switch.
+
+    `callback(now_s)` answers when it wants to be called again, infinity for "not by itself". All
+    times are Trio's clock. It must not raise.
+    """
+
+    def __init__(self, callback: Callable[[float], float]) -> None:
+        self._callback = callback
+        self._at_s = math.inf
+        self._scope = trio.CancelScope()
+        self._never = trio.Event()
+
+    def at(self, time_s: float) -> None:
+        """Call back at that time, or earlier if that was asked for; the past means at once."""
+        if time_s < self._at_s:
+            self._at_s = time_s
+            self._scope.deadline = time_s
+
+    async def run(self) -> None:
+        """Keep the time; started once, by the owner."""
+        while True:
+            with trio.CancelScope(deadline=self._at_s) as self._scope:
+                await self._never.wait()
+            self._at_s = math.inf
+            self.at(self._callback(trio.current_time()))

@@ -1,0 +1,139 @@
+"""Keeping a producer or consumer known to its broker: the one place where reconnecting is decided
+(spec SDK-07; ConnectionHandler of the Java client).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Protocol
+
+import trio
+
+from geminga._connection import Connection
+from geminga._core import Core
+from geminga._pool import Endpoint
+from geminga._retry import AttachAction, attach_action
+from geminga._service_url import parse_one
+from geminga.errors import AlreadyClosed, ConnectionFailed, GemingaError
+from geminga_runtime.backoff import Backoff
+from geminga_runtime.waiters import Promise, Wakeup
+
+logger = logging.getLogger("geminga")
+
+
+class Target(Protocol):
+    """What is kept attached."""
+
+    @property
+    def topic(self) -> str:
+        """Full name of its topic."""
+
+    async def attach(self, connection: Connection) -> None:
+        """Make itself known on that connection, and begin. Raises GemingaError."""
+
+    def detached(self) -> None:
+        """It is known no more."""
+
+    def failed(self, error: GemingaError) -> None:
+        """It will not be attached again."""
+
+
+class Attachment:
+    """Looks the topic up, connects, attaches; again after every loss, with back-off."""
+
+    def __init__(self, core: Core, target: Target) -> None:
+        self._core = core
+        self._target = target
+        self._lost = Wakeup()
+        self._lost_while_attaching = False
+        self._hint: str | None = None
+        self._scope = trio.CancelScope()
+        self._finished = trio.Event()
+        self._ready: Promise[None] = Promise()
+        self.connection: Connection | None = None
+        """The one attached to, None while there is none."""
+
+    async def start(self) -> None:
+        """Until it is attached for the first time. Raises GemingaError.
+
+        Failed or cancelled, it is stopped.
+        """
+        self._core.nursery.start_soon(self._run)
+        try:
+            await self._ready.wait()
+        except BaseException:
+            self._scope.cancel()
+            raise
+
+    def lost(self, assigned_broker_url: str | None) -> None:
+        """The connection is gone, or the broker closed the target on it; the broker may have told
+        where it goes (PIP-307).
+        """
+        self._hint = assigned_broker_url
+        if self.connection is None:
+            self._lost_while_attaching = True
+            return
+        self.connection = None
+        self._target.detached()
+        self._lost.set()
+
+    def abandon(self) -> None:
+        """Keep it attached no longer."""
+        self._scope.cancel()
+
+    async def stop(self) -> None:
+        """The same, and wait until nothing more is done about it."""
+        self._scope.cancel()
+        self._ready.reject(AlreadyClosed("closed", topic=self._target.topic))
+        await self._finished.wait()
+
+    async def _run(self) -> None:
+        options = self._core.options
+        backoff = Backoff(options.initial_backoff_s, options.max_backoff_s, rng=self._core.chance)
+        deadline_s = trio.current_time() + options.operation_timeout_s
+        try:
+            with self._scope:
+                while await self._attach_once(backoff, deadline_s):
+                    await self._lost.wait()
+                    logger.info("%s: connection lost, attaching again", self._target.topic)
+                    if self._hint is None:
+                        await trio.sleep(backoff.next_s(trio.current_time()))
+        finally:
+            self._finished.set()
+
+    async def _attach_once(self, backoff: Backoff, deadline_s: float) -> bool:
+        """Until it is attached; answers False if that is given up."""
+        while True:
+            try:
+                await self._attach()
+            except GemingaError as error:
+                action = attach_action(
+                    error,
+                    attached_before=self._ready.is_done(),
+                    deadline_passed=trio.current_time() >= deadline_s,
+                )
+                if action is AttachAction.GIVE_UP:
+                    self._target.failed(error)
+                    self._ready.reject(error)
+                    return False
+                delay_s = backoff.next_s(trio.current_time())
+                logger.warning("%s: %s; trying again in %.1f s", self._target.topic, error, delay_s)
+                await trio.sleep(delay_s)
+            else:
+                backoff.reset()
+                self._ready.resolve(None)
+                return True
+
+    async def _attach(self) -> None:
+        hint, self._hint = self._hint, None
+        if hint is not None:
+            endpoint = Endpoint(parse_one(hint))
+        else:
+            endpoint = await self._core.lookup.broker_of(self._target.topic)
+        connection = await self._core.pool.get(endpoint)
+        self._lost_while_attaching = False
+        await self._target.attach(connection)
+        if self._lost_while_attaching:
+            self._target.detached()
+            raise ConnectionFailed("lost while attaching", topic=self._target.topic)
+        self.connection = connection

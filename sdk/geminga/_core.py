@@ -1,0 +1,109 @@
+"""What all producers and consumers of a client share."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
+
+import trio
+
+from geminga._lookup import Lookup
+from geminga._pool import ConnectionPool
+from geminga._service_url import Address
+from geminga.errors import GemingaError
+from geminga.options import ClientOptions
+from geminga_runtime.backoff import Backoff
+
+T = TypeVar("T")
+logger = logging.getLogger("geminga")
+
+
+class MemoryLimit:
+    """Bytes of pending messages over all producers of a client (PIP-74; MemoryLimitController).
+
+    One message may pass the limit, so that a message larger than it can be sent at all.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.used_bytes = 0
+        self._lot = trio.lowlevel.ParkingLot()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a message may be added."""
+        return self.used_bytes < self.limit_bytes
+
+    def reserve(self, size_bytes: int) -> None:
+        """Count a message; asked for `has_room` before."""
+        self.used_bytes += size_bytes
+
+    def release(self, size_bytes: int) -> None:
+        """Messages are done; whoever waits looks again."""
+        self.used_bytes -= size_bytes
+        if self.has_room and self._lot:
+            self._lot.unpark_all()
+
+    async def wait_for_room(self) -> None:
+        """Until it is worth to look again."""
+        await self._lot.park()
+
+
+class Closeable(Protocol):
+    """What a client has to close."""
+
+    async def aclose(self) -> None:
+        """Leave the topic; idempotent."""
+
+
+class Core:
+    """The client's options, tasks, connections and counters."""
+
+    def __init__(
+        self, addresses: tuple[Address, ...], options: ClientOptions, nursery: trio.Nursery
+    ) -> None:
+        self.options = options
+        self.nursery = nursery
+        self.chance = random.Random()
+        self.memory = MemoryLimit(options.memory_limit_bytes)
+        self.pool = ConnectionPool(options, nursery)
+        self.open: dict[Closeable, None] = {}
+        """Producers, consumers and readers that the client closes at its end."""
+        self._producer_ids = itertools.count(0)
+        self._consumer_ids = itertools.count(0)
+        self.lookup = Lookup(addresses, options, self.pool)
+
+    async def with_retries(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """The answer to a question that may be asked again: retryable errors are met with back-off
+        until the operation timeout has passed.
+        """
+        backoff = Backoff(
+            self.options.initial_backoff_s, self.options.max_backoff_s, rng=self.chance
+        )
+        deadline_s = trio.current_time() + self.options.operation_timeout_s
+        while True:
+            try:
+                return await ask()
+            except GemingaError as error:
+                delay_s = backoff.next_s(trio.current_time())
+                if not error.retryable or trio.current_time() + delay_s >= deadline_s:
+                    raise
+                logger.warning("%s; trying again in %.1f s", error, delay_s)
+            await trio.sleep(delay_s)
+
+    def next_producer_id(self) -> int:
+        """An id for a producer, unique in the client."""
+        return next(self._producer_ids)
+
+    def next_consumer_id(self) -> int:
+        """An id for a consumer, unique in the client."""
+        return next(self._consumer_ids)
+
+
+def wall_clock_ms() -> int:
+    """Now, in ms since 1970."""
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,172 @@
+"""Messages to frames: single ones and batches (spec SDK-04, SDK-06, SDK-09; ProducerImpl and
+BatchMessageContainerImpl of the Java client). Pure but for the wall clock that comes in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from geminga.errors import InvalidArgument, MessageTooBig
+from geminga.options import CompressionType
+from geminga_protocol.batch import BatchBuilder
+from geminga_protocol.buffers import Buffer
+from geminga_protocol.compression import compress
+from geminga_protocol.encode import send, varint
+from geminga_protocol.errors import LocalProtocolError
+from geminga_protocol.payload import build
+from geminga_protocol.pb.pulsar_api_pb2 import KeyValue, MessageMetadata, SingleMessageMetadata
+
+MAX_MESSAGE_SIZE_DEFAULT = 5 * 1024 * 1024
+LOCAL_CLUSTER_ONLY = ("__local__",)
+"""`replicate_to` of a message that isn't to be replicated (MarkerType of TypedMessageBuilder)."""
+
+
+class Extras:
+    """What a message may have beside its payload; most messages have none of it."""
+
+    __slots__ = (
+        "deliver_at_ms",
+        "event_time_ms",
+        "ordering_key",
+        "partition_key",
+        "properties",
+        "replication_clusters",
+    )
+
+    def __init__(
+        self,
+        properties: Mapping[str, str] | None = None,
+        partition_key: str | None = None,
+        ordering_key: bytes | None = None,
+        event_time_ms: int | None = None,
+        deliver_at_ms: int | None = None,
+        replication_clusters: Sequence[str] = (),
+    ) -> None:
+        self.properties = properties
+        self.partition_key = partition_key
+        self.ordering_key = ordering_key
+        self.event_time_ms = event_time_ms
+        self.deliver_at_ms = deliver_at_ms
+        self.replication_clusters = replication_clusters
+
+    @property
+    def batchable(self) -> bool:
+        """Delayed messages and those with their own clusters go alone: the broker reads both from
+        the entry.
+        """
+        return self.deliver_at_ms is None and not self.replication_clusters
+
+
+class Encodable(Protocol):
+    """What the encoder reads and fills in of an entry to be."""
+
+    items: list[tuple[int, bytes, Extras | None]]
+    count: int
+    sequence_id: int
+    highest_sequence_id: int
+    frame: tuple[Buffer, Buffer]
+
+
+class Encoder:
+    """Makes SEND frames of one producer. The driver sets name and limits when it is attached."""
+
+    def __init__(
+        self,
+        producer_id: int,
+        topic: str,
+        compression: CompressionType,
+        wall_clock_ms: Callable[[], int],
+    ) -> None:
+        self._producer_id = producer_id
+        self._topic = topic
+        self._compression = compression
+        self._wall_clock_ms = wall_clock_ms
+        self.producer_name = ""
+        self.max_message_size_bytes = MAX_MESSAGE_SIZE_DEFAULT
+
+    def encode(self, outgoing: Encodable) -> None:
+        """Fill in the frame. Raises MessageTooBig, and InvalidArgument for a codec that is missing.
+
+        A batch of one goes as a single message.
+        """
+        count = outgoing.count
+        if count == 1:
+            body = self._single(outgoing)
+            highest_sequence_id = 0
+        else:
+            body = self._batch(outgoing)
+            highest_sequence_id = outgoing.highest_sequence_id
+        head = send(self._producer_id, outgoing.sequence_id, count, len(body), highest_sequence_id)
+        outgoing.frame = (head, body)
+
+    def _single(self, outgoing: Encodable) -> bytes:
+        sequence_id, data, extras = outgoing.items[0]
+        metadata = self._metadata(sequence_id, len(data))
+        if extras is not None:
+            _describe(metadata, extras)
+            if extras.deliver_at_ms is not None:
+                metadata.deliver_at_time = extras.deliver_at_ms
+            metadata.replicate_to.extend(extras.replication_clusters)
+        return self._build(metadata, data)
+
+    def _batch(self, outgoing: Encodable) -> bytes:
+        builder = BatchBuilder()
+        add_encoded = builder.add_encoded
+        known_size = -1
+        prefix = b""
+        for sequence_id, data, extras in outgoing.items:
+            size = len(data)
+            if extras is not None:
+                single = SingleMessageMetadata(sequence_id=sequence_id)
+                _describe(single, extras)
+                builder.add(single, data)
+                continue
+            # By hand: messages of one batch mostly have one size, so only the sequence id changes.
+            if size != known_size:
+                known_size = size
+                prefix = b"\x18" + varint(size) + b"\x40"
+            add_encoded(prefix + varint(sequence_id), data, size)
+        payload = builder.build()
+        metadata = self._metadata(outgoing.sequence_id, len(payload))
+        metadata.num_messages_in_batch = outgoing.count
+        metadata.highest_sequence_id = outgoing.highest_sequence_id
+        return self._build(metadata, payload)
+
+    def _metadata(self, sequence_id: int, uncompressed_size_bytes: int) -> MessageMetadata:
+        return MessageMetadata(
+            producer_name=self.producer_name,
+            sequence_id=sequence_id,
+            publish_time=self._wall_clock_ms(),
+            uncompressed_size=uncompressed_size_bytes,
+        )
+
+    def _build(self, metadata: MessageMetadata, payload: bytes) -> bytes:
+        compressed = payload
+        if self._compression:
+            try:
+                compressed = compress(self._compression, payload)
+            except LocalProtocolError as error:
+                raise InvalidArgument(f"compression_type: {error}", topic=self._topic) from error
+            metadata.compression = self._compression.value  # type: ignore[assignment]
+        if len(compressed) > self.max_message_size_bytes:
+            raise MessageTooBig(
+                f"message of {len(compressed)} bytes is above the broker's limit of"
+                f" {self.max_message_size_bytes} bytes",
+                topic=self._topic,
+            )
+        return build(metadata, compressed)
+
+
+def _describe(metadata: MessageMetadata | SingleMessageMetadata, extras: Extras) -> None:
+    """Write what both kinds of metadata have in common."""
+    if extras.properties:
+        metadata.properties.extend(
+            [KeyValue(key=key, value=value) for key, value in extras.properties.items()]
+        )
+    if extras.partition_key is not None:
+        metadata.partition_key = extras.partition_key
+    if extras.ordering_key is not None:
+        metadata.ordering_key = extras.ordering_key
+    if extras.event_time_ms is not None:
+        metadata.event_time = extras.event_time_ms

@@ -1,0 +1,114 @@
+"""What a consumer has received and not yet handed out, and the permits that keep it bounded (spec
+SDK-21). Pure.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Container
+
+from geminga._entry import Entry, Source
+from geminga.message import Message
+
+
+class Permits:
+    """Exact account of one consumer's permits: given to the broker, used by it, and to give back.
+
+    The broker counts messages, whatever entries they come in, so it may use more than it was given
+    by less than a batch.
+    """
+
+    def __init__(self, queue_size: int) -> None:
+        self.queue_size = queue_size
+        self._threshold = max(1, queue_size // 2)
+        self._to_give = 0
+        self.outstanding = 0
+        """Given and not used yet."""
+
+    def start(self) -> int:
+        """Permits for a fresh attachment: the whole queue."""
+        self._to_give = 0
+        self.outstanding = self.queue_size
+        return self.queue_size
+
+    def used(self, messages: int) -> None:
+        """The broker sent that many."""
+        self.outstanding -= messages
+
+    def released(self, messages: int) -> int:
+        """That many left the queue; answers what to give now: nothing until it's half the queue."""
+        self._to_give += messages
+        if self._to_give < self._threshold or not self.queue_size:
+            return 0
+        given, self._to_give = self._to_give, 0
+        self.outstanding += given
+        return given
+
+    def demand(self) -> int:
+        """Without a queue: somebody waits for a message; answers what to give now."""
+        if self.queue_size or self.outstanding > 0:
+            return 0
+        given = 1 - self.outstanding
+        self.outstanding = 1
+        return given
+
+
+class Inbox:
+    """Entries in the order of their arrival, over all partitions, taken message by message.
+
+    Bounded by the permits that its sources give: messages, and so at most the broker's largest
+    message size times that.
+    """
+
+    def __init__(self) -> None:
+        self._entries: deque[Entry] = deque()
+        self.messages = 0
+        """To be handed out."""
+
+    def put(self, entry: Entry) -> None:
+        """Add an entry with at least one message to deliver."""
+        assert entry.indexes, "an entry without messages would never be taken"
+        self._entries.append(entry)
+        self.messages += len(entry.indexes)
+
+    def take(self) -> Message | None:
+        """The next message, None if there is none."""
+        if not self.messages:
+            return None
+        entry = self._entries[0]
+        at = entry.at
+        index = entry.indexes[at]
+        entry.at = at + 1
+        if at + 1 == len(entry.indexes):
+            self._entries.popleft()
+        self.messages -= 1
+        entry.source.taken(entry, index)
+        return Message(entry, index)
+
+    def holds(self, source: Source) -> bool:
+        """Whether a message that came by that source waits."""
+        return any(entry.source is source for entry in self._entries)
+
+    def peek_bytes(self) -> int:
+        """Payload bytes of the message that `take` would return, 0 if there is none."""
+        if not self._entries:
+            return 0
+        entry = self._entries[0]
+        return len(Message(entry, entry.indexes[entry.at]).data)
+
+    def discard(self, source: Source, positions: Container[tuple[int, int]] | None = None) -> int:
+        """Throw away what came by that source, of those entries only if any are named; answers how
+        many messages that were.
+        """
+        kept: deque[Entry] = deque()
+        dropped = 0
+        for entry in self._entries:
+            if entry.source is source and (
+                positions is None or (entry.ledger_id, entry.entry_id) in positions
+            ):
+                dropped += len(entry.indexes) - entry.at
+            else:
+                kept.append(entry)
+        self._entries = kept
+        self.messages -= dropped
+        return dropped

@@ -1,0 +1,98 @@
+"""Which broker serves a topic, and how many partitions it has (spec SDK-40;
+BinaryProtoLookupService).
+"""
+
+from __future__ import annotations
+
+from geminga._connection import Connection, error_name
+from geminga._pool import ConnectionPool, Endpoint
+from geminga._service_url import Address, parse_one
+from geminga.errors import ConnectionFailed, GemingaError, ServiceNotReady, from_broker
+from geminga.options import ClientOptions
+from geminga_protocol.commands import lookup as commands
+from geminga_protocol.pb.pulsar_api_pb2 import (
+    CommandLookupTopicResponse,
+    CommandPartitionedTopicMetadataResponse,
+)
+
+
+class Lookup:
+    """Asks the brokers of the service URL, the next one when one can't be reached."""
+
+    def __init__(
+        self,
+        addresses: tuple[Address, ...],
+        options: ClientOptions,
+        pool: ConnectionPool,
+    ) -> None:
+        self._addresses = addresses
+        self._options = options
+        self._pool = pool
+        self._at = 0
+
+    @property
+    def service_address(self) -> Address:
+        """The broker that is asked."""
+        return self._addresses[self._at]
+
+    async def service_connection(self) -> Connection:
+        """A connection to any broker of the service URL. Raises ConnectionFailed or Timeout."""
+        failure: GemingaError | None = None
+        for _ in self._addresses:
+            try:
+                return await self._pool.get(Endpoint(self.service_address))
+            except (ConnectionFailed, TimeoutError) as error:
+                failure = failure or error  # type: ignore[assignment]
+                self._at = (self._at + 1) % len(self._addresses)
+        assert failure is not None
+        raise failure
+
+    async def broker_of(self, topic: str) -> Endpoint:
+        """The broker that serves the topic, following redirects. Raises what brokers answer."""
+        connection = await self.service_connection()
+        authoritative = False
+        for _ in range(self._options.lookup_redirects_max + 1):
+            answer = await self._ask(connection, topic, authoritative)
+            if answer.response == CommandLookupTopicResponse.Failed:
+                raise from_broker(error_name(answer.error), answer.message, topic)
+            service = self.service_address
+            url = answer.brokerServiceUrlTls if service.tls else answer.brokerServiceUrl
+            if not url:
+                raise ServiceNotReady("the lookup names no broker", topic=topic)
+            if answer.proxy_through_service_url:
+                found = Endpoint(service, url.partition("://")[2])
+            else:
+                found = Endpoint(parse_one(url))
+            if answer.response == CommandLookupTopicResponse.Connect:
+                return found
+            authoritative = answer.authoritative
+            connection = await self._pool.get(found)
+        raise ServiceNotReady("the lookup was redirected too often", topic=topic)
+
+    async def _ask(
+        self, connection: Connection, topic: str, authoritative: bool
+    ) -> CommandLookupTopicResponse:
+        answer = await connection.request(
+            lambda request_id: commands.lookup(
+                topic,
+                request_id,
+                authoritative=authoritative,
+                listener_name=self._options.listener_name,
+            ),
+            timeout_s=self._options.operation_timeout_s,
+            topic=topic,
+        )
+        return answer.lookupTopicResponse
+
+    async def partitions_of(self, topic: str) -> int:
+        """Number of partitions, 0 for a topic without partitions. Raises the broker's answer."""
+        connection = await self.service_connection()
+        answer = await connection.request(
+            lambda request_id: commands.partitioned_metadata(topic, request_id),
+            timeout_s=self._options.operation_timeout_s,
+            topic=topic,
+        )
+        metadata = answer.partitionMetadataResponse
+        if metadata.response == CommandPartitionedTopicMetadataResponse.Failed:
+            raise from_broker(error_name(metadata.error), metadata.message, topic)
+        return metadata.partitions

@@ -1,0 +1,207 @@
+"""What one producer has to send: the open batch and the frames in flight (spec SDK-01, SDK-04,
+SDK-07, SDK-08). Pure: no sockets, no tasks; the clock comes in from outside.
+
+    add -> open batch -> seal -> window (in order, until the receipt) -> done
+
+The window is resent as it is whenever the producer is attached again, so order holds. `unsent` are
+the frames that were sealed since the driver last took them.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Callable
+
+from geminga._encode import Encoder, Extras
+from geminga._receipt import Outgoing, Receipt
+from geminga.errors import ChecksumFailed, GemingaError, Timeout
+from geminga.options import ProducerOptions
+from geminga_protocol.payload import verify_checksum
+
+
+class ReceiptVerdict(enum.Enum):
+    """What a SEND_RECEIPT means (ProducerImpl.ackReceived)."""
+
+    DONE = "done"
+    STALE = "stale"
+    """Of a frame that is settled already: ignored."""
+    GAP = "gap"
+    """Of a later frame than the oldest in flight: the connection lost something, so it must go."""
+
+
+class Outbox:
+    """Batching and the window of frames in flight.
+
+    `settled` is called once for every frame that leaves the window, done or failed.
+    """
+
+    def __init__(
+        self,
+        options: ProducerOptions,
+        encoder: Encoder,
+        clock: Callable[[], float],
+        settled: Callable[[Outgoing], None],
+    ) -> None:
+        self._encoder = encoder
+        self._clock = clock
+        self._settled = settled
+        self._batching = options.batching_enabled
+        self._messages_max = options.batching_max_messages
+        self._bytes_max = options.batching_max_bytes
+        self._open: Outgoing | None = None
+        self._window: deque[Outgoing] = deque()
+        self._unsent: list[Outgoing] = []
+        self.next_sequence_id = options.initial_sequence_id or 0
+        self.last_sequence_id = self.next_sequence_id - 1
+        """Highest sequence id that the broker has confirmed, -1 if none."""
+        self.pending_messages = 0
+        self.pending_bytes = 0
+        self.sealed_batches = 0
+
+    @property
+    def has_open_batch(self) -> bool:
+        """Whether messages wait for their batch to be sealed."""
+        return self._open is not None
+
+    @property
+    def in_flight(self) -> int:
+        """Frames sealed and not settled."""
+        return len(self._window)
+
+    @property
+    def open_since_s(self) -> float | None:
+        """When the open batch got its first message."""
+        return None if self._open is None else self._open.created_s
+
+    @property
+    def oldest_since_s(self) -> float | None:
+        """When the oldest pending message was added."""
+        if self._window:
+            return self._window[0].created_s
+        return self.open_since_s
+
+    def newest(self) -> Outgoing | None:
+        """The entry of the newest pending message."""
+        if self._open is not None:
+            return self._open
+        return self._window[-1] if self._window else None
+
+    def add(self, data: bytes, extras: Extras | None, sequence_id: int | None) -> Receipt:
+        """Take a message in; what becomes full or can't be batched is sealed."""
+        if sequence_id is None:
+            sequence_id = self.next_sequence_id
+            self.next_sequence_id = sequence_id + 1
+        elif sequence_id >= self.next_sequence_id:
+            self.next_sequence_id = sequence_id + 1
+        size = len(data)
+        self.pending_messages += 1
+        self.pending_bytes += size
+        batch = self._open
+        batched = self._batching and (extras is None or extras.batchable)
+        if batch is not None and (not batched or batch.size_bytes + size > self._bytes_max):
+            self.seal()
+            batch = None
+        if batch is None:
+            batch = self._open = Outgoing(self._clock())
+        index = batch.add(sequence_id, data, extras, size)
+        if not batched or index + 1 >= self._messages_max or batch.size_bytes >= self._bytes_max:
+            self.seal()
+        return Receipt(batch, index)
+
+    def seal(self) -> None:
+        """Close the open batch and put it in the window. A batch too big fails its messages."""
+        batch = self._open
+        if batch is None:
+            return
+        self._open = None
+        self.sealed_batches += 1
+        try:
+            self._encoder.encode(batch)
+        except GemingaError as error:
+            self._settle(batch, error)
+            return
+        self._window.append(batch)
+        self._unsent.append(batch)
+
+    def take_unsent(self) -> list[Outgoing]:
+        """Frames sealed since the last call, in order."""
+        unsent = self._unsent
+        if unsent:
+            self._unsent = []
+        return unsent
+
+    def resend(self) -> list[Outgoing]:
+        """All frames in flight, in order, for a fresh attachment."""
+        self._unsent = []
+        return list(self._window)
+
+    def on_receipt(self, sequence_id: int, ledger_id: int, entry_id: int) -> ReceiptVerdict:
+        """Settle the oldest frame if the receipt is its own."""
+        if not self._window or sequence_id < self._window[0].sequence_id:
+            return ReceiptVerdict.STALE
+        head = self._window[0]
+        if sequence_id > head.sequence_id:
+            return ReceiptVerdict.GAP
+        self._window.popleft()
+        head.ledger_id = ledger_id
+        head.entry_id = entry_id
+        self.last_sequence_id = max(self.last_sequence_id, head.highest_sequence_id)
+        self._settle(head, None)
+        return ReceiptVerdict.DONE
+
+    def on_last_sequence_id(self, last_sequence_id: int) -> None:
+        """What the broker remembers of a producer with our name; it counts before the first message
+        only, and if the program chose no start itself.
+        """
+        if self.next_sequence_id == 0 and not self.pending_messages:
+            self.last_sequence_id = last_sequence_id
+            self.next_sequence_id = last_sequence_id + 1
+
+    def fail(self, sequence_id: int, error: GemingaError) -> bool:
+        """Fail the oldest frame if that is its sequence id; answers whether it was."""
+        if not self._window or self._window[0].sequence_id != sequence_id:
+            return False
+        self._settle(self._window.popleft(), error)
+        return True
+
+    def verify(self, sequence_id: int) -> bool:
+        """After a checksum error: fail the frame if our own copy is damaged.
+
+        Answers whether it is whole, so that everything must be sent again.
+        """
+        if not self._window or self._window[0].sequence_id != sequence_id:
+            return False
+        head = self._window[0]
+        if verify_checksum(memoryview(head.frame[1])):
+            return True
+        self.fail(sequence_id, ChecksumFailed("the message was damaged in memory"))
+        return False
+
+    def expire(self, send_timeout_s: float, now_s: float, topic: str) -> int:
+        """Once the oldest message is older than the timeout, fail all that are pending
+        (ProducerImpl.run: later ones would overtake it); answers how many.
+        """
+        since_s = self.oldest_since_s
+        if since_s is None or now_s - since_s < send_timeout_s:
+            return 0
+        count = self.pending_messages
+        self.fail_all(Timeout(f"no receipt within {send_timeout_s} s", topic=topic))
+        return count
+
+    def fail_all(self, error: GemingaError) -> None:
+        """Fail every pending message, the oldest first."""
+        failed = list(self._window)
+        self._window.clear()
+        self._unsent = []
+        if self._open is not None:
+            failed.append(self._open)
+            self._open = None
+        for outgoing in failed:
+            self._settle(outgoing, error)
+
+    def _settle(self, outgoing: Outgoing, error: GemingaError | None) -> None:
+        self.pending_messages -= outgoing.count
+        self.pending_bytes -= outgoing.size_bytes
+        outgoing.settle(error)
+        self._settled(outgoing)

@@ -1,0 +1,337 @@
+"""The consumer of one topic or partition (spec SDK-20, SDK-21, SDK-24, SDK-27; ConsumerImpl of the
+Java client).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+import trio
+
+from geminga._acknowledger import Acknowledger
+from geminga._attachment import Attachment
+from geminga._connection import Connection
+from geminga._core import Core
+from geminga._entry import Entry, UndecodableEntry, decode
+from geminga._inbox import Inbox, Permits
+from geminga._start import Start
+from geminga._subscribe import Subscription
+from geminga.errors import AlreadyClosed, ConnectionFailed, GemingaError, Timeout
+from geminga_protocol.ack_set import cardinality, to_bits
+from geminga_protocol.commands import consuming as commands
+from geminga_protocol.message_id import MessageId
+from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, CommandMessage
+
+logger = logging.getLogger("geminga")
+
+REDELIVER_IDS_MAX = 1000
+"""Ids in one REDELIVER_UNACKNOWLEDGED_MESSAGES."""
+
+
+class PartitionConsumer:
+    """Receives from one topic that is a partition, or has none, into an inbox.
+
+    `notify(messages)` is called when messages were added, and with 0 when it is over.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        topic: str,
+        partition: int,
+        subscription: Subscription,
+        inbox: Inbox,
+        notify: Callable[[int], None],
+    ) -> None:
+        options = subscription.options
+        self.topic = topic
+        self.partition = partition
+        self.reached_end = False
+        self.is_active = True
+        self.error: GemingaError | None = None
+        self._core = core
+        self._subscription = subscription
+        self._id = core.next_consumer_id()
+        self._inbox = inbox
+        self._notify = notify
+        self._permits = Permits(subscription.queue_size)
+        self._paused_permits: int | None = None
+        self.acknowledger = Acknowledger(core, topic, self._id, options, self.redeliver)
+        self._start = Start(subscription.start_message_id, options.start_message_id_inclusive)
+        self._consumer_epoch = 0
+        self._seek_asked: trio.Event | None = None
+        self._attached = trio.Event()
+        self._attachment = Attachment(core, self)
+        self._connection: Connection | None = None
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the broker knows it now."""
+        return self._connection is not None
+
+    async def start(self) -> None:
+        """Until the broker knows it. Raises GemingaError."""
+        self._core.nursery.start_soon(self.acknowledger.run)
+        try:
+            await self._attachment.start()
+        except BaseException:
+            self.acknowledger.stop()
+            raise
+
+    # ---- receiving ----
+
+    def on_message(self, command: CommandMessage, payload: memoryview) -> None:
+        """Open the entry and put what is to be delivered in the inbox."""
+        try:
+            entry = decode(command, payload)
+        except UndecodableEntry as error:
+            self._discard_corrupt(command.message_id.ledgerId, command.message_id.entryId, error)
+            return
+        entry.partition = self.partition
+        entry.topic = self.topic
+        entry.source = self
+        # The broker doesn't count what its own ack set says is acknowledged.
+        counted = cardinality(entry.ack_set) if entry.ack_set else entry.message_count
+        self._permits.used(counted)
+        indexes: Sequence[int] = ()
+        # What was sent before the broker heard that we want everything again comes once more.
+        if not command.HasField("consumer_epoch") or command.consumer_epoch >= self._consumer_epoch:
+            indexes = self._deliverable(entry)
+        if len(indexes) < counted:
+            self._release(counted - len(indexes))
+        if indexes:
+            entry.indexes = indexes
+            self._inbox.put(entry)
+            self._notify(len(indexes))
+
+    def _deliverable(self, entry: Entry) -> Sequence[int]:
+        """Indexes of the messages that the program hasn't acknowledged and wants."""
+        acks = self.acknowledger.acks
+        if acks.is_acked(entry.ledger_id, entry.entry_id):
+            return ()
+        first = self._start.first_of(entry)
+        singles = entry.singles
+        if singles is None:
+            return () if first else (-1,)
+        left = acks.left_of(entry.ledger_id, entry.entry_id)
+        if left is None and not entry.ack_set and not entry.may_be_compacted:
+            return range(first, len(singles))
+        bits = to_bits(entry.ack_set) if entry.ack_set else -1
+        return [
+            n
+            for n in range(first, len(singles))
+            if bits >> n & 1 and (left is None or left[n]) and not singles[n][0].compacted_out
+        ]
+
+    def _discard_corrupt(self, ledger_id: int, entry_id: int, error: UndecodableEntry) -> None:
+        logger.error("%s: message %d:%d: %s", self.topic, ledger_id, entry_id, error)
+        self._permits.used(1)
+        self._release(1)
+        connection = self._connection
+        if connection is not None and error.validation_error is not None:
+            ids = [MessageId(ledger_id, entry_id, self.partition)]
+            connection.write(commands.ack(self._id, ids, validation_error=error.validation_error))
+
+    def taken(self, entry: Entry, index: int) -> None:
+        """A message was handed to the program."""
+        self._start.taken(entry, index)
+        self._release(1)
+
+    def _release(self, messages: int) -> None:
+        self._give(self._permits.released(messages))
+
+    def demand(self) -> None:
+        """Somebody waits for a message and there is no queue: ask for one."""
+        if self._connection is not None:
+            self._give(self._permits.demand())
+
+    def _give(self, permits: int) -> None:
+        if not permits:
+            return
+        if self._paused_permits is not None:
+            self._paused_permits += permits
+        elif self._connection is not None:
+            self._connection.write(commands.flow(self._id, permits))
+
+    def pause(self) -> None:
+        """Give no more permits; what was given may still arrive."""
+        if self._paused_permits is None:
+            self._paused_permits = 0
+
+    def resume(self) -> None:
+        """Give permits again."""
+        held, self._paused_permits = self._paused_permits, None
+        self._give(held or 0)
+
+    # ---- asking and moving ----
+
+    def redeliver(self, positions: list[tuple[int, int]] | None) -> None:
+        """Have these entries redelivered, or all that isn't acknowledged. Exclusive and Failover
+        subscriptions can only do all.
+        """
+        connection = self._connection
+        if connection is None:
+            # Attaching again redelivers everything by itself.
+            return
+        self.acknowledger.flush()
+        shared = self._subscription.options.consumer_type.is_shared
+        if positions is not None and shared:
+            dropped = self._inbox.discard(self, set(positions))
+            for at in range(0, len(positions), REDELIVER_IDS_MAX):
+                part = positions[at : at + REDELIVER_IDS_MAX]
+                ids = [MessageId(ledger_id, entry_id) for ledger_id, entry_id in part]
+                connection.write(commands.redeliver_unacknowledged(self._id, ids))
+        else:
+            self.acknowledger.forget_refused()
+            dropped = self._inbox.discard(self)
+            if not shared:
+                self._consumer_epoch += 1
+            epoch = None if shared else self._consumer_epoch
+            connection.write(commands.redeliver_unacknowledged(self._id, consumer_epoch=epoch))
+        self._release(dropped)
+
+    async def _request(self, make: Callable[[int], bytes]) -> BaseCommand:
+        connection = self._connection
+        if connection is None:
+            self.check()
+            raise ConnectionFailed("the consumer is not connected now", topic=self.topic)
+        return await connection.request(
+            make, timeout_s=self._core.options.operation_timeout_s, topic=self.topic
+        )
+
+    def check(self) -> None:
+        """Raises why it is over, if it is."""
+        if self.error is not None:
+            raise type(self.error)(str(self.error), code=self.error.code, topic=self.topic)
+
+    async def last_message_id(self) -> tuple[MessageId, MessageId | None]:
+        """Id of the topic's last message (-1:-1 if it has none), and how far the subscription's
+        mark-delete position is, if the broker tells.
+        """
+        answer = await self._core.with_retries(
+            lambda: self._request(lambda n: commands.get_last_message_id(self._id, n))
+        )
+        found = answer.getLastMessageIdResponse
+        last = MessageId.from_wire(found.last_message_id)
+        last.partition = self.partition
+        if not found.HasField("consumer_mark_delete_position"):
+            return last, None
+        return last, MessageId.from_wire(found.consumer_mark_delete_position)
+
+    async def has_message_available(self) -> bool:
+        """Whether there is a message after the one that the program took last."""
+        if self._inbox.holds(self):
+            await trio.lowlevel.checkpoint()
+            return True
+        last, mark_delete = await self.last_message_id()
+        return self._inbox.holds(self) or self._start.is_behind(last, mark_delete)
+
+    async def seek(self, to: MessageId | int) -> None:
+        """Move the subscription to a message, or to the first message published at or after a time
+        in ms since 1970. Returns when the broker knows the consumer again. Raises GemingaError.
+        """
+        self.acknowledger.flush()
+        await self._core.with_retries(lambda: self._ask_to_seek(to))
+        self.acknowledger.reset()
+        self._start.moved(to)
+        self._release(self._inbox.discard(self))
+        with trio.move_on_after(self._core.options.operation_timeout_s):
+            while self._connection is None:
+                self.check()
+                await self._attached.wait()
+            return
+        raise Timeout("not connected again after the seek", topic=self.topic)
+
+    async def _ask_to_seek(self, to: MessageId | int) -> None:
+        # The broker closes its consumers before it answers. They must not come back before that:
+        # messages from the new place would be taken for old ones.
+        answered = self._seek_asked = trio.Event()
+        try:
+            await self._request(lambda n: self._seek_command(n, to))
+        finally:
+            self._seek_asked = None
+            answered.set()
+
+    def _seek_command(self, request_id: int, to: MessageId | int) -> bytes:
+        if isinstance(to, MessageId):
+            return commands.seek(self._id, request_id, message_id=self._start.seek_id(to))
+        return commands.seek(self._id, request_id, publish_time_ms=to)
+
+    async def unsubscribe(self, force: bool) -> None:
+        """Delete the subscription. Raises GemingaError."""
+        self.acknowledger.flush()
+        await self._request(lambda n: commands.unsubscribe(self._id, n, force=force))
+
+    async def aclose(self) -> None:
+        """Send what waits, tell the broker, stop. Idempotent."""
+        if isinstance(self.error, AlreadyClosed):
+            await trio.lowlevel.checkpoint()
+            return
+        try:
+            self.acknowledger.flush()
+            if self._connection is not None:
+                await self._request(lambda n: commands.close_consumer(self._id, n))
+        except GemingaError as error:
+            logger.debug("%s: closing the consumer: %s", self.topic, error)
+        finally:
+            if self._connection is not None:
+                self._connection.remove_consumer(self._id)
+            self.failed(AlreadyClosed("the consumer is closed", topic=self.topic))
+            self._attachment.abandon()
+
+    # ---- as the attachment's target ----
+
+    async def attach(self, connection: Connection) -> None:
+        """SUBSCRIBE, then acknowledgements that wait, then the permits."""
+        while self._seek_asked is not None:
+            await self._seek_asked.wait()
+        connection.add_consumer(self._id, self)
+        try:
+            await connection.request(
+                lambda n: self._subscription.command(
+                    self.topic, self._id, n, self._start.resume_id, self._consumer_epoch
+                ),
+                timeout_s=self._core.options.operation_timeout_s,
+                topic=self.topic,
+            )
+        except BaseException as error:
+            connection.remove_consumer(self._id)
+            if not isinstance(error, GemingaError) or isinstance(error, Timeout):
+                # Nothing is known of what the broker did: make sure that it forgets us.
+                connection.write(commands.close_consumer(self._id, connection.next_request_id()))
+            raise
+        self._connection = connection
+        self.acknowledger.attached(connection)
+        self._give(self._permits.start())
+        self._attached.set()
+
+    def detached(self) -> None:
+        """What was received and not taken will come again."""
+        self._connection = None
+        self._attached = trio.Event()
+        self.acknowledger.detached()
+        self._inbox.discard(self)
+
+    def failed(self, error: GemingaError) -> None:
+        """No message comes any more."""
+        self.error = error
+        self._connection = None
+        self.acknowledger.stop()
+        self._inbox.discard(self)
+        self._attached.set()
+        self._notify(0)
+
+    # ---- as the connection's sink ----
+
+    def on_active_change(self, is_active: bool) -> None:
+        """Failover: whether messages come to us."""
+        self.is_active = is_active
+
+    def on_end_of_topic(self) -> None:
+        """The topic is terminated and everything was delivered."""
+        self.reached_end = True
+
+    def on_lost(self, assigned_broker_url: str | None) -> None:
+        """Attach again."""
+        self._attachment.lost(assigned_broker_url)

@@ -1,0 +1,318 @@
+"""The producer of one topic or partition: drives an Outbox over a connection (spec SDK-01, SDK-02,
+SDK-04, SDK-07; ProducerImpl of the Java client).
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+
+import trio
+
+from geminga._alarm import Alarm
+from geminga._attachment import Attachment
+from geminga._connection import Connection
+from geminga._core import Core, wall_clock_ms
+from geminga._encode import Encoder, Extras
+from geminga._outbox import Outbox, ReceiptVerdict
+from geminga._receipt import Outgoing, Receipt
+from geminga._retry import SendErrorAction, send_error_action
+from geminga.errors import (
+    AlreadyClosed,
+    ConnectionFailed,
+    GemingaError,
+    MemoryLimitExceeded,
+    MessageTooBig,
+    ProducerQueueFull,
+    Timeout,
+    from_broker,
+)
+from geminga.options import ProducerAccessMode as AccessMode
+from geminga.options import ProducerOptions
+from geminga_protocol.commands import producing as commands
+from geminga_protocol.pb.pulsar_api_pb2 import (
+    CommandSendError,
+    CommandSendReceipt,
+    ProducerAccessMode,
+)
+
+logger = logging.getLogger("geminga")
+
+_ACCESS_MODES = {
+    AccessMode.SHARED: ProducerAccessMode.Shared,
+    AccessMode.EXCLUSIVE: ProducerAccessMode.Exclusive,
+    AccessMode.WAIT_FOR_EXCLUSIVE: ProducerAccessMode.WaitForExclusive,
+    AccessMode.EXCLUSIVE_WITH_FENCING: ProducerAccessMode.ExclusiveWithFencing,
+}
+
+
+class PartitionProducer:
+    """Sends to one topic that is a partition, or has none."""
+
+    def __init__(self, core: Core, topic: str, partition: int, options: ProducerOptions) -> None:
+        self.topic = topic
+        self._core = core
+        self._partition = partition
+        self._options = options
+        self._id = core.next_producer_id()
+        self._encoder = Encoder(self._id, topic, options.compression_type, wall_clock_ms)
+        self.outbox = Outbox(options, self._encoder, trio.current_time, self._on_settled)
+        self._delay_s = options.batching_max_publish_delay_s
+        self._send_timeout_s = options.send_timeout_s or math.inf
+        self._pending_max = options.max_pending_messages
+        self._room = trio.lowlevel.ParkingLot()
+        self._alarm = Alarm(self._on_alarm)
+        self._alarm_scope = trio.CancelScope()
+        self._attachment = Attachment(core, self)
+        self._connection: Connection | None = None
+        self._error: GemingaError | None = None
+        self._epoch = 0
+        self._topic_epoch: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The producer's name, given by the program or by the broker."""
+        return self._encoder.producer_name
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the broker knows it now."""
+        return self._connection is not None
+
+    async def start(self) -> None:
+        """Until the broker knows it. Raises GemingaError."""
+        self._core.nursery.start_soon(self._keep_time)
+        try:
+            await self._attachment.start()
+        except BaseException:
+            self._alarm_scope.cancel()
+            raise
+
+    async def _keep_time(self) -> None:
+        with self._alarm_scope:
+            await self._alarm.run()
+
+    # ---- sending ----
+
+    def check_room(self, size_bytes: int) -> None:
+        """Raises ProducerQueueFull, MemoryLimitExceeded, or why nothing can be sent any more."""
+        self._check(size_bytes)
+        if self.outbox.pending_messages >= self._pending_max:
+            raise ProducerQueueFull(
+                f"{self._pending_max} messages wait for their receipts", topic=self.topic
+            )
+        if not self._core.memory.has_room:
+            raise MemoryLimitExceeded(
+                f"{self._core.memory.used_bytes} bytes of messages are pending", topic=self.topic
+            )
+
+    async def wait_for_room(self, size_bytes: int) -> None:
+        """Until a message may be added. Raises why nothing can be sent any more."""
+        memory = self._core.memory
+        while True:
+            self._check(size_bytes)
+            if self.outbox.pending_messages >= self._pending_max:
+                await self._room.park()
+            elif not memory.has_room:
+                await memory.wait_for_room()
+            else:
+                return
+
+    def has_room(self) -> bool:
+        """Whether a message may be added without waiting."""
+        return (
+            self._error is None
+            and self.outbox.pending_messages < self._pending_max
+            and self._core.memory.has_room
+        )
+
+    def _check(self, size_bytes: int) -> None:
+        if self._error is not None:
+            error = self._error
+            raise type(error)(str(error), code=error.code, topic=self.topic)
+        limit = self._encoder.max_message_size_bytes
+        if size_bytes > limit and not self._options.compression_type:
+            raise MessageTooBig(
+                f"message of {size_bytes} bytes is above the broker's limit of {limit} bytes",
+                topic=self.topic,
+            )
+
+    def add(self, data: bytes, extras: Extras | None, sequence_id: int | None) -> Receipt:
+        """Take a message in, room or not."""
+        if len(data) > self._encoder.max_message_size_bytes:
+            self._check(len(data))
+        self._core.memory.reserve(len(data))
+        outbox = self.outbox
+        receipt = outbox.add(data, extras, sequence_id)
+        self._write_unsent()
+        opened_s = outbox.open_since_s
+        if opened_s is not None:
+            # With nothing in flight, waiting for more would only add latency: the batch goes as
+            # soon as the program lets the event loop turn.
+            self._alarm.at(opened_s + self._delay_s if outbox.in_flight else opened_s)
+        return receipt
+
+    def _write_unsent(self) -> None:
+        unsent = self.outbox.take_unsent()
+        if not unsent:
+            return
+        self._alarm.at(unsent[0].created_s + self._send_timeout_s)
+        connection = self._connection
+        for outgoing in unsent:
+            outgoing.partition = self._partition
+            if connection is not None:
+                connection.write(*outgoing.frame)
+
+    def seal(self) -> None:
+        """Send the open batch now."""
+        self.outbox.seal()
+        self._write_unsent()
+
+    def _on_alarm(self, now_s: float) -> float:
+        outbox = self.outbox
+        opened_s = outbox.open_since_s
+        if opened_s is not None and (not outbox.in_flight or now_s >= opened_s + self._delay_s):
+            self.seal()
+        expired = outbox.expire(self._send_timeout_s, now_s, self.topic)
+        if expired:
+            logger.warning("%s: %d messages got no receipt in time", self.topic, expired)
+        next_s = math.inf
+        if outbox.open_since_s is not None:
+            next_s = outbox.open_since_s + self._delay_s
+        oldest_s = outbox.oldest_since_s
+        return next_s if oldest_s is None else min(next_s, oldest_s + self._send_timeout_s)
+
+    def _on_settled(self, outgoing: Outgoing) -> None:
+        self._core.memory.release(outgoing.size_bytes)
+        if self._room:
+            self._room.unpark(count=outgoing.count)
+
+    async def flush(self) -> None:
+        """Until all that was added before has its receipt. Raises what the newest of it failed
+        with.
+        """
+        newest = self.outbox.newest()
+        self.seal()
+        if newest is None:
+            await trio.lowlevel.checkpoint()
+            return
+        await newest.wait()
+        if newest.error is not None:
+            raise newest.error
+
+    async def aclose(self) -> None:
+        """Flush, tell the broker, stop. Idempotent; what can't be sent fails with AlreadyClosed."""
+        if isinstance(self._error, AlreadyClosed):
+            await trio.lowlevel.checkpoint()
+            return
+        try:
+            if self._connection is not None:
+                with trio.move_on_after(self._core.options.operation_timeout_s):
+                    await self.flush()
+                await self._tell_closed()
+        except GemingaError as error:
+            logger.debug("%s: closing the producer: %s", self.topic, error)
+        finally:
+            if self._connection is not None:
+                self._connection.remove_producer(self._id)
+            self.failed(AlreadyClosed("the producer is closed", topic=self.topic))
+            self._attachment.abandon()
+
+    async def _tell_closed(self) -> None:
+        connection = self._connection
+        if connection is None:
+            return
+        await connection.request(
+            lambda request_id: commands.close_producer(self._id, request_id),
+            timeout_s=self._core.options.operation_timeout_s,
+            topic=self.topic,
+        )
+
+    # ---- as the attachment's target ----
+
+    async def attach(self, connection: Connection) -> None:
+        """PRODUCER; then everything pending goes again, in order."""
+        connection.add_producer(self._id, self)
+        try:
+            answer = await connection.request(
+                self._producer_command,
+                timeout_s=self._core.options.operation_timeout_s,
+                topic=self.topic,
+            )
+        except BaseException as error:
+            connection.remove_producer(self._id)
+            if not isinstance(error, GemingaError) or isinstance(error, Timeout):
+                # Nothing is known of what the broker did: make sure that it forgets us.
+                connection.write(commands.close_producer(self._id, connection.next_request_id()))
+            raise
+        success = answer.producer_success
+        self._epoch += 1
+        self._encoder.producer_name = success.producer_name
+        self._encoder.max_message_size_bytes = connection.max_message_size_bytes
+        if success.HasField("topic_epoch"):
+            self._topic_epoch = success.topic_epoch
+        self.outbox.on_last_sequence_id(success.last_sequence_id)
+        if connection.is_lost:
+            raise ConnectionFailed("lost while attaching", topic=self.topic)
+        self._connection = connection
+        for outgoing in self.outbox.resend():
+            connection.write(*outgoing.frame)
+
+    def _producer_command(self, request_id: int) -> bytes:
+        options = self._options
+        return commands.producer(
+            self.topic,
+            self._id,
+            request_id,
+            producer_name=self.name or options.producer_name,
+            metadata=options.properties,
+            epoch=self._epoch,
+            user_provided_producer_name=options.producer_name is not None,
+            access_mode=_ACCESS_MODES[options.access_mode],
+            topic_epoch=self._topic_epoch,
+            initial_subscription_name=options.initial_subscription_name,
+        )
+
+    def detached(self) -> None:
+        """Messages wait until it is attached again."""
+        self._connection = None
+
+    def failed(self, error: GemingaError) -> None:
+        """Fail everything pending and everything to come."""
+        self._error = error
+        self._connection = None
+        self._alarm_scope.cancel()
+        self.outbox.fail_all(error)
+        self._room.unpark_all()
+
+    # ---- as the connection's sink ----
+
+    def on_receipt(self, receipt: CommandSendReceipt) -> None:
+        """Settle the frame; with nothing in flight, the open batch goes at once."""
+        place = receipt.message_id
+        verdict = self.outbox.on_receipt(receipt.sequence_id, place.ledgerId, place.entryId)
+        if verdict is ReceiptVerdict.GAP and self._connection is not None:
+            self._connection.close(f"{self.topic}: receipt {receipt.sequence_id} is out of order")
+        elif not self.outbox.in_flight and self.outbox.has_open_batch:
+            self.seal()
+
+    def on_send_error(self, error: CommandSendError, code: str) -> None:
+        """As the table in `_retry` says."""
+        failure = from_broker(code, error.message, self.topic)
+        action = send_error_action(code)
+        connection = self._connection
+        if action is SendErrorAction.TERMINATE:
+            self.failed(failure)
+            self._attachment.abandon()
+        elif action is SendErrorAction.FAIL:
+            self.outbox.fail(error.sequence_id, failure)
+        elif action is SendErrorAction.VERIFY:
+            if self.outbox.verify(error.sequence_id) and connection is not None:
+                for outgoing in self.outbox.resend():
+                    connection.write(*outgoing.frame)
+        elif connection is not None:
+            connection.close(f"{self.topic}: {failure}")
+
+    def on_lost(self, assigned_broker_url: str | None) -> None:
+        """Attach again."""
+        self._attachment.lost(assigned_broker_url)

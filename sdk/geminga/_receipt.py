@@ -1,0 +1,163 @@
+"""A frame on its way to the broker, and what its senders hold of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import trio
+
+from geminga._encode import Extras
+from geminga.errors import GemingaError
+from geminga_protocol.buffers import Buffer
+from geminga_protocol.message_id import MessageId
+
+logger = logging.getLogger("geminga")
+
+
+class Outgoing:
+    """One entry to be: the messages of a batch, or a single one.
+
+    While open it collects; `frame` is what goes on the wire once it is sealed.
+    """
+
+    __slots__ = (
+        "_callbacks",
+        "_event",
+        "count",
+        "created_s",
+        "entry_id",
+        "error",
+        "frame",
+        "highest_sequence_id",
+        "is_settled",
+        "items",
+        "ledger_id",
+        "partition",
+        "sequence_id",
+        "size_bytes",
+    )
+
+    def __init__(self, created_s: float) -> None:
+        self.created_s = created_s
+        self.items: list[tuple[int, bytes, Extras | None]] = []
+        self.count = 0
+        self.size_bytes = 0
+        self.sequence_id = 0
+        self.highest_sequence_id = 0
+        self.frame: tuple[Buffer, Buffer] = (b"", b"")
+        self.partition = -1
+        self.ledger_id = -1
+        self.entry_id = -1
+        self.is_settled = False
+        self.error: GemingaError | None = None
+        self._event: trio.Event | None = None
+        self._callbacks: list[tuple[int, Callable[[Receipt], object]]] | None = None
+
+    def add(self, sequence_id: int, data: bytes, extras: Extras | None, size_bytes: int) -> int:
+        """Take a message; answers its index."""
+        index = self.count
+        if not index:
+            self.sequence_id = sequence_id
+        self.highest_sequence_id = sequence_id
+        self.items.append((sequence_id, data, extras))
+        self.count = index + 1
+        self.size_bytes += size_bytes
+        return index
+
+    def settle(self, error: GemingaError | None) -> None:
+        """Tell everybody who waits; the payloads are let go."""
+        assert not self.is_settled
+        self.is_settled = True
+        self.error = error
+        self.items = []
+        self.frame = (b"", b"")
+        if self._event is not None:
+            self._event.set()
+        if self._callbacks is not None:
+            callbacks, self._callbacks = self._callbacks, None
+            for index, callback in callbacks:
+                _call(callback, Receipt(self, index))
+
+    async def wait(self) -> None:
+        """Until it is settled."""
+        if self.is_settled:
+            await trio.lowlevel.checkpoint()
+            return
+        if self._event is None:
+            self._event = trio.Event()
+        await self._event.wait()
+
+    def on_settled(self, index: int, callback: Callable[[Receipt], object]) -> None:
+        """Have `callback` called once it is settled, at once if it is."""
+        if self.is_settled:
+            _call(callback, Receipt(self, index))
+        elif self._callbacks is None:
+            self._callbacks = [(index, callback)]
+        else:
+            self._callbacks.append((index, callback))
+
+
+class Receipt:
+    """A message that was handed over for sending; made by `send_soon` and `send_nowait`."""
+
+    __slots__ = ("_index", "_outgoing")
+
+    def __init__(self, outgoing: Outgoing, index: int) -> None:
+        self._outgoing = outgoing
+        self._index = index
+
+    def __repr__(self) -> str:
+        if not self._outgoing.is_settled:
+            return "<Receipt pending>"
+        return f"<Receipt {self._outgoing.error or self.message_id!r}>"
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the broker has answered, or the message has failed."""
+        return self._outgoing.is_settled
+
+    @property
+    def error(self) -> GemingaError | None:
+        """Why the message failed, None if it didn't (yet)."""
+        return self._outgoing.error
+
+    @property
+    def message_id(self) -> MessageId:
+        """The message's id; raises what it failed with, and RuntimeError while it is pending."""
+        outgoing = self._outgoing
+        if not outgoing.is_settled:
+            raise RuntimeError("the message is still pending: wait() first")
+        if outgoing.error is not None:
+            raise outgoing.error.with_traceback(None)
+        if outgoing.count == 1:
+            return MessageId(outgoing.ledger_id, outgoing.entry_id, outgoing.partition)
+        return MessageId(
+            outgoing.ledger_id,
+            outgoing.entry_id,
+            outgoing.partition,
+            self._index,
+            outgoing.count,
+        )
+
+    async def wait(self) -> MessageId:
+        """The message's id once the broker has stored it; raises what it failed with.
+
+        Cancelling this doesn't take the message back.
+        """
+        await self._outgoing.wait()
+        return self.message_id
+
+    def add_done_callback(self, callback: Callable[[Receipt], object]) -> None:
+        """Call `callback(receipt)` in the event loop when it is done; at once if it is.
+
+        The callback must be short and must not raise; what it raises is logged.
+        """
+        self._outgoing.on_settled(self._index, callback)
+
+
+def _call(callback: Callable[[Receipt], object], receipt: Receipt) -> None:
+    try:
+        callback(receipt)
+    except Exception:
+        logger.exception("a callback of a sent message failed")

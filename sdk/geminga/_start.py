@@ -1,0 +1,78 @@
+"""Where a consumer or reader begins, and how far its program has come (spec SDK-27, SDK-28). Pure.
+
+The broker begins at an entry; what is before the place within that entry is left out here.
+"""
+
+from __future__ import annotations
+
+from geminga._entry import Entry
+from geminga_protocol.ack_set import from_bits
+from geminga_protocol.message_id import EARLIEST_ID, LATEST_ID, MessageId
+
+
+class Start:
+    """The place to begin at, which moves along with what is taken.
+
+    `first` is None for a durable subscription, which the broker remembers.
+    """
+
+    def __init__(self, first: MessageId | None, inclusive: bool) -> None:
+        self._first = first
+        self._inclusive = inclusive
+        self._taken: tuple[int, int, int] | None = None
+
+    @property
+    def resume_id(self) -> MessageId | None:
+        """Where a subscription that the broker doesn't remember goes on."""
+        if self._first is not None and self._taken is not None:
+            ledger_id, entry_id, index = self._taken
+            return MessageId(ledger_id, entry_id, batch_index=index)
+        return self._first
+
+    def first_of(self, entry: Entry) -> int:
+        """Index of the first message of the entry that is wanted; its size if none is."""
+        position = entry.ledger_id, entry.entry_id
+        size = entry.message_count
+        if self._first is not None and self._taken is not None and self._taken[:2] == position:
+            # Only what follows: a subscription without memory was attached again.
+            return size if self._taken[2] < 0 else self._taken[2] + 1
+        first = self._first
+        if first is None or position != (first.ledger_id, first.entry_id):
+            return 0
+        if first.batch_index < 0:
+            return 0 if self._inclusive else size
+        return first.batch_index + (0 if self._inclusive else 1)
+
+    def taken(self, entry: Entry, index: int) -> None:
+        """The program took that message."""
+        self._taken = entry.ledger_id, entry.entry_id, index
+
+    def moved(self, to: MessageId | int) -> None:
+        """A seek: to a message, or to a time, from where on everything is wanted."""
+        self._first = to if isinstance(to, MessageId) else EARLIEST_ID
+        self._taken = None
+
+    def seek_id(self, to: MessageId) -> MessageId:
+        """The id to seek to; within a batch it tells the broker which messages are still wanted."""
+        first = to.batch_index + (0 if self._inclusive else 1)
+        if to.batch_index < 0 or first >= to.batch_size:
+            return MessageId(to.ledger_id, to.entry_id, to.partition)
+        left = from_bits(((1 << to.batch_size) - 1) >> first << first)
+        return MessageId(to.ledger_id, to.entry_id, to.partition, ack_set=left)
+
+    def is_behind(self, last: MessageId, mark_delete: MessageId | None) -> bool:
+        """Whether the topic's last message is after what the program has taken
+        (ConsumerImpl.hasMessageAvailable).
+        """
+        if last.entry_id < 0:
+            return False
+        newest = last.ledger_id, last.entry_id, last.batch_index
+        if self._taken is not None:
+            return newest > self._taken
+        first = self._first
+        if first is not None and first != LATEST_ID and first != EARLIEST_ID:
+            reached = first.ledger_id, first.entry_id, first.batch_index
+            return newest >= reached if self._inclusive else newest > reached
+        if mark_delete is None:
+            return first != LATEST_ID
+        return newest[:2] > (mark_delete.ledger_id, mark_delete.entry_id)

@@ -1,0 +1,28 @@
+"""Several calls at once, with one plain error for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+
+import trio
+
+from geminga.errors import GemingaError
+
+
+async def together(calls: Iterable[Callable[[], Awaitable[None]]]) -> None:
+    """Run all to their end, then raise the first GemingaError that came: no exception group for
+    what is one operation to the program.
+    """
+    failures: list[GemingaError] = []
+
+    async def run(call: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await call()
+        except GemingaError as error:
+            failures.append(error)
+
+    async with trio.open_nursery() as nursery:
+        for call in calls:
+            nursery.start_soon(run, call)
+    if failures:
+        raise failures[0]

@@ -1,0 +1,223 @@
+"""The client: where everything begins (spec SDK-40)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Unpack
+
+import trio
+
+from geminga._core import Closeable, Core
+from geminga._service_url import parse
+from geminga._subscribe import Subscription
+from geminga.consumer import Consumer
+from geminga.errors import AlreadyClosed, InvalidArgument, InvalidTopicName
+from geminga.options import (
+    ClientKeywords,
+    ClientOptions,
+    ConsumerKeywords,
+    ConsumerOptions,
+    ConsumerType,
+    InitialPosition,
+    ProducerKeywords,
+    ProducerOptions,
+    ReaderKeywords,
+    ReaderOptions,
+    make,
+)
+from geminga.producer import Producer
+from geminga.reader import Reader
+from geminga_protocol.errors import LocalProtocolError
+from geminga_protocol.message_id import LATEST_ID, MessageId
+from geminga_protocol.topic_name import TopicName
+
+CLOSE_TIMEOUT_S = 10.0
+"""How long leaving `connect` may take when the program was cancelled: brokers that don't answer are
+left alone then."""
+
+
+@asynccontextmanager
+async def connect(
+    service_url: str, **options: Unpack[ClientKeywords]
+) -> AsyncGenerator[Client, None]:
+    """A client for the brokers at `pulsar://host:port[,host:port...]`; closed at the block's end.
+
+    Nothing is connected before it is needed. Raises InvalidServiceUrl or InvalidArgument at once.
+    See `ClientOptions` for the options.
+    """
+    addresses = parse(service_url)
+    made = make(ClientOptions, options)
+    body_error: BaseException | None = None
+    try:
+        async with trio.open_nursery() as nursery:
+            client = Client(Core(addresses, made, nursery))
+            try:
+                yield client
+            except BaseException as error:
+                body_error = error
+                raise
+            finally:
+                with trio.CancelScope(shield=True) as scope:
+                    scope.deadline = trio.current_time() + CLOSE_TIMEOUT_S
+                    await client.aclose()
+                nursery.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        # What the program raised comes out as itself, not wrapped by our own nursery.
+        if body_error is not None and _only(group, body_error):
+            raise body_error from body_error.__cause__
+        raise
+
+
+def _only(group: BaseExceptionGroup[BaseException], error: BaseException) -> bool:
+    """Whether nothing but that error is in the group, cancellation apart."""
+    for each in group.exceptions:
+        if each is error or isinstance(each, trio.Cancelled):
+            continue
+        if not isinstance(each, BaseExceptionGroup) or not _only(each, error):
+            return False
+    return True
+
+
+class Client:
+    """Makes producers, consumers and readers, which share its connections and memory limit. Made by
+    `connect`.
+    """
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._closed = False
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"{len(self._core.pool.connections)} connections"
+        return f"<Client of {self._core.lookup.service_address.url}, {state}>"
+
+    async def create_producer(self, topic: str, **options: Unpack[ProducerKeywords]) -> Producer:
+        """A producer, known to the brokers of all partitions. See `ProducerOptions`.
+
+        Raises InvalidArgument, ProducerBusy, ProducerFenced, TopicNotFound, AuthorizationFailed,
+        Timeout and other GemingaErrors. With WAIT_FOR_EXCLUSIVE it waits until the topic is free.
+        """
+        made = make(ProducerOptions, options)
+        name = self._parse(topic)
+        partitions = await self._partitions_of(name)
+        producer = Producer(self._core, name, partitions, made)
+        await producer._start()
+        self._core.open[producer] = None
+        return producer
+
+    async def subscribe(
+        self,
+        topic: str | Sequence[str],
+        subscription_name: str,
+        **options: Unpack[ConsumerKeywords],
+    ) -> Consumer:
+        """A consumer of a subscription on one topic or several. See `ConsumerOptions`.
+
+        Raises InvalidArgument, ConsumerBusy, TopicNotFound, AuthorizationFailed, Timeout and other
+        GemingaErrors.
+        """
+        made = make(ConsumerOptions, options)
+        topics = [topic] if isinstance(topic, str) else list(topic)
+        if not topics:
+            raise InvalidArgument("topic: at least one is needed")
+        if not isinstance(subscription_name, str) or not subscription_name:
+            raise InvalidArgument("subscription_name must not be empty")
+        partitions = await self._expand([self._parse(each) for each in topics])
+        return await self._consume(partitions, subscription_name, made, None)
+
+    async def create_reader(
+        self, topic: str, start_message_id: MessageId, **options: Unpack[ReaderKeywords]
+    ) -> Reader:
+        """A reader that begins after `start_message_id` (at it, if `start_message_id_inclusive`);
+        `geminga.EARLIEST` and `geminga.LATEST` are the ends. See `ReaderOptions`.
+
+        Raises what `subscribe` does.
+        """
+        made = make(ReaderOptions, options)
+        if not isinstance(start_message_id, MessageId):
+            raise InvalidArgument(f"start_message_id must be a MessageId, not {start_message_id!r}")
+        name = made.subscription_name
+        if name is None:
+            prefix = f"{made.subscription_role_prefix}-" if made.subscription_role_prefix else ""
+            name = f"{prefix}reader-{self._core.chance.randbytes(5).hex()}"
+        consumer_options = ConsumerOptions(
+            consumer_type=ConsumerType.EXCLUSIVE,
+            initial_position=InitialPosition.LATEST,
+            consumer_name=made.reader_name,
+            receiver_queue_size=made.receiver_queue_size,
+            durable=False,
+            start_message_id_inclusive=made.start_message_id_inclusive,
+        )
+        partitions = await self._expand([self._parse(topic)])
+        consumer = await self._consume(partitions, name, consumer_options, start_message_id)
+        if start_message_id == LATEST_ID and made.start_message_id_inclusive:
+            # The last message itself: its id is only known now.
+            for last in await consumer.last_message_ids():
+                if last.entry_id >= 0:
+                    await consumer.seek(last)
+        return Reader(consumer)
+
+    async def get_topic_partitions(self, topic: str) -> list[str]:
+        """Full names of the topic's partitions; the topic itself if it has none."""
+        return [name for name, _ in await self._expand([self._parse(topic)])]
+
+    async def _consume(
+        self,
+        partitions: list[tuple[str, int]],
+        name: str,
+        options: ConsumerOptions,
+        start_message_id: MessageId | None,
+    ) -> Consumer:
+        queue_size = options.receiver_queue_size
+        if not queue_size and len(partitions) > 1:
+            raise InvalidArgument("receiver_queue_size must be above 0 for several partitions")
+        if queue_size:
+            total_max = options.receiver_queue_total_max
+            queue_size = max(1, min(queue_size, total_max // len(partitions)))
+        consumer_name = options.consumer_name or self._core.chance.randbytes(5).hex()
+        subscription = Subscription(name, options, consumer_name, queue_size, start_message_id)
+        consumer = Consumer(self._core, subscription, partitions)
+        await consumer._start()
+        self._core.open[consumer] = None
+        return consumer
+
+    async def _expand(self, topics: list[TopicName]) -> list[tuple[str, int]]:
+        """All partitions of the topics, each once."""
+        found: dict[str, int] = {}
+        for topic in topics:
+            count = await self._partitions_of(topic)
+            if count:
+                found |= {str(topic.partition(n)): n for n in range(count)}
+            else:
+                found[str(topic)] = topic.partition_index
+        return list(found.items())
+
+    async def _partitions_of(self, topic: TopicName) -> int:
+        if self._closed:
+            raise AlreadyClosed("the client is closed")
+        if topic.is_partition:
+            await trio.lowlevel.checkpoint()
+            return 0
+        lookup = self._core.lookup
+        return await self._core.with_retries(lambda: lookup.partitions_of(str(topic)))
+
+    def _parse(self, topic: str) -> TopicName:
+        if not isinstance(topic, str):
+            raise InvalidArgument(f"topic must be a text, not {topic!r}")
+        try:
+            return TopicName.parse(topic)
+        except LocalProtocolError as error:
+            raise InvalidTopicName(str(error)) from error
+
+    async def aclose(self) -> None:
+        """Close all producers, consumers and readers, then the connections. Idempotent."""
+        self._closed = True
+        still_open: list[Closeable] = list(self._core.open)
+        async with trio.open_nursery() as nursery:
+            for each in still_open:
+                nursery.start_soon(each.aclose)
+        for connection in self._core.pool.connections:
+            with trio.move_on_after(1.0):
+                await connection.flush()
+        self._core.pool.close()

@@ -1,0 +1,268 @@
+"""The errors of the SDK (spec SDK-47). Every one of them is a GemingaError.
+
+    GemingaError
+      InvalidArgument            (ValueError)       an argument or option can't be; names it
+        InvalidServiceUrl
+        InvalidTopicName
+        MessageTooBig                               above the broker's maxMessageSize
+      AlreadyClosed                                 client, producer, consumer or reader was closed
+      Timeout                    (TimeoutError)     the operation's own deadline passed
+      ConnectionFailed           (ConnectionError)  no connection to the broker, or it was lost
+      CorruptMessage                                a received message can't be decoded
+      ProducerQueueFull                             max_pending_messages are pending (send_nowait)
+      MemoryLimitExceeded                           memory_limit_bytes are in use (send_nowait)
+      BrokerError                                   the broker answered with an error
+        AuthenticationFailed
+        AuthorizationFailed
+        TopicNotFound
+        TopicTerminated
+        SubscriptionNotFound
+        ConsumerNotFound
+        ConsumerBusy                                the subscription has its one consumer
+        ConsumerAssignFailed
+        ProducerBusy                                the name is taken, or the topic is another's
+        ProducerFenced                              another producer took the topic over
+        QuotaExceeded                               backlog quota of the topic
+        TooManyRequests
+        ServiceNotReady
+        MetadataFailed
+        PersistenceFailed
+        ChecksumFailed
+        UnsupportedVersion
+        IncompatibleSchema
+        NotAllowed
+        TransactionFailed
+          TransactionCoordinatorNotFound
+          TransactionNotFound
+          TransactionConflict
+          InvalidTransactionStatus
+
+Each carries
+  code       name of the error, stable: the broker's ServerError name where the broker sent one
+  topic      full name of the topic, None where none is concerned
+  retryable  whether the same call can succeed later without anything being changed
+             (PulsarClientException.isRetriableError)
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class GemingaError(Exception):
+    """Base of all errors of the SDK."""
+
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, code: str | None = None, topic: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code or type(self).__name__
+        self.topic = topic
+
+    def __str__(self) -> str:
+        text = str(self.args[0])
+        return text if self.topic is None or self.topic in text else f"{text} ({self.topic})"
+
+
+class InvalidArgument(GemingaError, ValueError):
+    """An argument or an option can't be; the message names it."""
+
+
+class InvalidServiceUrl(InvalidArgument):
+    """The service URL can't be understood."""
+
+
+class InvalidTopicName(InvalidArgument):
+    """The topic's name can't be understood, or the broker refuses it."""
+
+
+class MessageTooBig(InvalidArgument):
+    """The message is above the size that the broker takes."""
+
+
+class AlreadyClosed(GemingaError):
+    """The client, producer, consumer or reader was closed."""
+
+
+class Timeout(GemingaError, TimeoutError):
+    """The operation's own deadline passed (send timeout, receive timeout, operation timeout)."""
+
+    retryable = True
+
+
+class ConnectionFailed(GemingaError, ConnectionError):
+    """The broker can't be reached, or the connection was lost before it answered."""
+
+    retryable = True
+
+
+class CorruptMessage(GemingaError):
+    """A received message can't be decoded."""
+
+
+class ProducerQueueFull(GemingaError):
+    """`max_pending_messages` wait for their receipts; only `send_nowait` raises it."""
+
+    retryable = True
+
+
+class MemoryLimitExceeded(GemingaError):
+    """The client's `memory_limit_bytes` are in use; only `send_nowait` raises it."""
+
+    retryable = True
+
+
+class BrokerError(GemingaError):
+    """The broker answered with an error; `code` is its ServerError name."""
+
+
+class UnknownBrokerError(BrokerError):
+    """An error without a name of its own; often passing."""
+
+    retryable = True
+
+
+class AuthenticationFailed(BrokerError):
+    """The broker doesn't know who we are."""
+
+
+class AuthorizationFailed(BrokerError):
+    """The broker knows who we are and doesn't allow it."""
+
+
+class TopicNotFound(BrokerError):
+    """The topic doesn't exist and isn't created by itself."""
+
+
+class TopicTerminated(BrokerError):
+    """The topic was terminated: no message can be added to it."""
+
+
+class SubscriptionNotFound(BrokerError):
+    """The subscription doesn't exist and isn't created by itself."""
+
+
+class ConsumerNotFound(BrokerError):
+    """The broker doesn't know the consumer any more."""
+
+
+class ConsumerBusy(BrokerError):
+    """An Exclusive subscription already has its consumer, or consumers of another type."""
+
+
+class ConsumerAssignFailed(BrokerError):
+    """A Key_Shared consumer's ranges collide with another's."""
+
+
+class ProducerBusy(BrokerError):
+    """The producer's name is in use, or another producer holds the topic exclusively."""
+
+
+class ProducerFenced(BrokerError):
+    """Another producer has taken the topic over; this one is done for good."""
+
+
+class QuotaExceeded(BrokerError):
+    """The topic's backlog quota is exceeded."""
+
+    retryable = True
+
+
+class TooManyRequests(BrokerError):
+    """The broker has too many lookups or topic loads at once."""
+
+    retryable = True
+
+
+class ServiceNotReady(BrokerError):
+    """The broker can't serve the topic now (it is loading, moving, or fenced)."""
+
+    retryable = True
+
+
+class MetadataFailed(BrokerError):
+    """The broker's metadata store failed."""
+
+    retryable = True
+
+
+class PersistenceFailed(BrokerError):
+    """The broker couldn't store it."""
+
+    retryable = True
+
+
+class ChecksumFailed(BrokerError):
+    """The message was damaged on its way."""
+
+
+class UnsupportedVersion(BrokerError):
+    """The broker doesn't speak this version, or lacks the feature."""
+
+
+class IncompatibleSchema(BrokerError):
+    """The topic's schema doesn't allow this one."""
+
+
+class NotAllowed(BrokerError):
+    """The broker's policies don't allow it."""
+
+
+class TransactionFailed(BrokerError):
+    """A transaction can't go on."""
+
+
+class TransactionCoordinatorNotFound(TransactionFailed):
+    """The broker doesn't hold that transaction coordinator."""
+
+    retryable = True
+
+
+class TransactionNotFound(TransactionFailed):
+    """The transaction doesn't exist."""
+
+
+class TransactionConflict(TransactionFailed):
+    """Another transaction acknowledged the message."""
+
+
+class InvalidTransactionStatus(TransactionFailed):
+    """The transaction isn't open."""
+
+
+BY_CODE: dict[str, type[GemingaError]] = {
+    "UnknownError": UnknownBrokerError,
+    "MetadataError": MetadataFailed,
+    "PersistenceError": PersistenceFailed,
+    "AuthenticationError": AuthenticationFailed,
+    "AuthorizationError": AuthorizationFailed,
+    "ConsumerBusy": ConsumerBusy,
+    "ServiceNotReady": ServiceNotReady,
+    "ProducerBlockedQuotaExceededError": QuotaExceeded,
+    "ProducerBlockedQuotaExceededException": QuotaExceeded,
+    "ChecksumError": ChecksumFailed,
+    "UnsupportedVersionError": UnsupportedVersion,
+    "TopicNotFound": TopicNotFound,
+    "SubscriptionNotFound": SubscriptionNotFound,
+    "ConsumerNotFound": ConsumerNotFound,
+    "TooManyRequests": TooManyRequests,
+    "TopicTerminatedError": TopicTerminated,
+    "ProducerBusy": ProducerBusy,
+    "InvalidTopicName": InvalidTopicName,
+    "IncompatibleSchema": IncompatibleSchema,
+    "ConsumerAssignError": ConsumerAssignFailed,
+    "TransactionCoordinatorNotFound": TransactionCoordinatorNotFound,
+    "InvalidTxnStatus": InvalidTransactionStatus,
+    "NotAllowedError": NotAllowed,
+    "TransactionConflict": TransactionConflict,
+    "TransactionNotFound": TransactionNotFound,
+    "ProducerFenced": ProducerFenced,
+}
+"""The broker's ServerError names -> what is raised for them; every name of the protocol is here."""
+
+
+def from_broker(code: str, message: str, topic: str | None = None) -> GemingaError:
+    """The error for a broker's answer; a code that this version doesn't know is an
+    UnknownBrokerError.
+    """
+    return BY_CODE.get(code, UnknownBrokerError)(message or code, code=code, topic=topic)

@@ -1,0 +1,129 @@
+"""A received message (spec SDK-20; Message of the official clients, properties for methods)."""
+
+from __future__ import annotations
+
+from geminga._entry import Entry
+from geminga_protocol.keys import decode_key
+from geminga_protocol.message_id import MessageId
+from geminga_protocol.pb.pulsar_api_pb2 import MessageMetadata, SingleMessageMetadata
+
+
+class Message:
+    """One message, as `receive` returns it. Its parts are read out of the entry when asked for."""
+
+    __slots__ = ("_entry", "_index")
+
+    def __init__(self, entry: Entry, index: int) -> None:
+        self._entry = entry
+        self._index = index
+
+    def __repr__(self) -> str:
+        return f"<Message {self.message_id!r} of {self.topic_name}, {len(self.data)} bytes>"
+
+    @property
+    def data(self) -> bytes:
+        """The payload."""
+        singles = self._entry.singles
+        return self._entry.payload if singles is None else bytes(singles[self._index][1])
+
+    @property
+    def message_id(self) -> MessageId:
+        """Where the message stands; orders the messages of one partition."""
+        entry = self._entry
+        if entry.singles is None:
+            return MessageId(entry.ledger_id, entry.entry_id, entry.partition)
+        size = len(entry.singles)
+        return MessageId(entry.ledger_id, entry.entry_id, entry.partition, self._index, size)
+
+    @property
+    def topic_name(self) -> str:
+        """Full name of the topic, with its partition."""
+        return self._entry.topic
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The program's own properties."""
+        return {pair.key: pair.value for pair in self._described().properties}
+
+    @property
+    def partition_key(self) -> str | None:
+        """The key that chose the partition, None without one."""
+        metadata = self._described()
+        return metadata.partition_key if metadata.HasField("partition_key") else None
+
+    @property
+    def partition_key_bytes(self) -> bytes | None:
+        """The same as bytes, for keys that were given as bytes. Raises RemoteProtocolError."""
+        metadata = self._described()
+        if not metadata.HasField("partition_key"):
+            return None
+        if metadata.partition_key_b64_encoded:
+            return decode_key(metadata.partition_key)
+        return metadata.partition_key.encode()
+
+    @property
+    def ordering_key(self) -> bytes | None:
+        """The key that Key_Shared orders by, where it isn't the partition key."""
+        metadata = self._described()
+        return metadata.ordering_key if metadata.HasField("ordering_key") else None
+
+    @property
+    def event_timestamp(self) -> int | None:
+        """Event time that the program gave, in ms since 1970, None without one."""
+        return self._described().event_time or None
+
+    @property
+    def publish_timestamp(self) -> int:
+        """When the producer sent it, in ms since 1970."""
+        return self._entry.metadata.publish_time
+
+    @property
+    def is_null(self) -> bool:
+        """Whether it says that its key is deleted (a tombstone for compaction)."""
+        return self._described().null_value
+
+    @property
+    def redelivery_count(self) -> int:
+        """How often the broker has delivered it before (Shared and Key_Shared)."""
+        return self._entry.redelivery_count
+
+    @property
+    def producer_name(self) -> str:
+        """Name of the producer."""
+        return self._entry.metadata.producer_name
+
+    @property
+    def sequence_id(self) -> int:
+        """The producer's number for it."""
+        singles = self._entry.singles
+        if singles is not None and singles[self._index][0].HasField("sequence_id"):
+            return singles[self._index][0].sequence_id
+        return self._entry.metadata.sequence_id + max(self._index, 0)
+
+    @property
+    def schema_version(self) -> bytes | None:
+        """Version of the topic's schema that it was written with."""
+        metadata = self._entry.metadata
+        return metadata.schema_version if metadata.HasField("schema_version") else None
+
+    @property
+    def index(self) -> int | None:
+        """The message's number in its partition, where the broker tells it (PIP-70)."""
+        broker = self._entry.broker_metadata()
+        if broker is None or not broker.HasField("index"):
+            return None
+        singles = self._entry.singles
+        return broker.index - (0 if singles is None else len(singles) - 1 - self._index)
+
+    @property
+    def broker_publish_timestamp(self) -> int | None:
+        """When the broker stored it, in ms since 1970, where it tells (PIP-70)."""
+        broker = self._entry.broker_metadata()
+        if broker is None or not broker.HasField("broker_timestamp"):
+            return None
+        return broker.broker_timestamp
+
+    def _described(self) -> MessageMetadata | SingleMessageMetadata:
+        """What describes this very message: the entry's metadata, or its own within a batch."""
+        singles = self._entry.singles
+        return self._entry.metadata if singles is None else singles[self._index][0]

@@ -1,0 +1,71 @@
+"""Reading a topic from a place of one's own, without a subscription (spec SDK-28)."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from geminga.consumer import Consumer
+from geminga.message import Message
+from geminga_protocol.message_id import MessageId
+
+
+class Reader:
+    """Reads a topic's messages from a start id on. Made by `Client.create_reader`.
+
+    The broker remembers nothing of it: after a lost connection it goes on behind the last message
+    that the program took.
+    """
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+
+    def __repr__(self) -> str:
+        return f"<Reader {self._consumer.consumer_name!r} on {self.topics}>"
+
+    @property
+    def topics(self) -> list[str]:
+        """Full names of the topics, each partition by itself."""
+        return self._consumer.topics
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the brokers of all partitions know the reader now."""
+        return self._consumer.is_connected
+
+    async def read_next(self, timeout_s: float | None = None) -> Message:
+        """The next message. Raises Timeout after `timeout_s` seconds, and what `receive` does."""
+        message = await self._consumer.receive(timeout_s)
+        # So that the broker's figures tell how far the reader is.
+        await self._consumer.acknowledge_cumulative(message)
+        return message
+
+    async def has_message_available(self) -> bool:
+        """Whether there is a message after those that were read."""
+        return await self._consumer.has_message_available()
+
+    async def seek(self, to: MessageId | int) -> None:
+        """Go on at a message id, or at a time in ms since 1970 (see `Consumer.seek`)."""
+        await self._consumer.seek(to)
+
+    async def aclose(self) -> None:
+        """Leave the topic. Idempotent."""
+        await self._consumer.aclose()
+
+    def __aiter__(self) -> Reader:
+        return self
+
+    async def __anext__(self) -> Message:
+        message = await self._consumer.__anext__()
+        await self._consumer.acknowledge_cumulative(message)
+        return message
+
+    async def __aenter__(self) -> Reader:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
