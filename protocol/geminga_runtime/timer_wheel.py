@@ -54,6 +54,7 @@ class TimerWheel:
         self._ticks: list[int] = []
         self._wakeup = Wakeup()
         self._sleeps_till = -math.inf
+        self._run_tick = -1
 
     def __len__(self) -> int:
         return sum(map(len, self._slots.values()))
@@ -61,7 +62,8 @@ class TimerWheel:
     def schedule(self, callback: Callable[[], object], delay_s: float) -> TimerHandle:
         """Run `callback` once, `delay_s` seconds of Trio's clock from now."""
         due_s = trio.current_time() + max(delay_s, 0.0)
-        tick = math.ceil(due_s / self._tick_s)
+        # Never the tick that is just being run: a callback that schedules itself anew would spin.
+        tick = max(math.ceil(due_s / self._tick_s), self._run_tick + 1)
         slot = self._slots.get(tick)
         if slot is None:
             slot = self._slots[tick] = {}
@@ -93,6 +95,7 @@ class TimerWheel:
 
     def _run_due(self, now_s: float) -> None:
         while self._ticks and self._ticks[0] * self._tick_s <= now_s:
-            slot = self._slots.pop(heapq.heappop(self._ticks))
+            self._run_tick = heapq.heappop(self._ticks)
+            slot = self._slots.pop(self._run_tick)
             for handle in list(slot):
                 handle._run()

@@ -1,0 +1,18 @@
+"""The collector's settings."""
+
+from __future__ import annotations
+
+import gc
+
+from geminga_runtime.gc_tuning import YOUNG_OBJECTS, freeze_after_start
+
+
+def test_freezes_what_lives() -> None:
+    before = gc.get_threshold()
+    try:
+        freeze_after_start()
+        assert gc.get_threshold()[0] == YOUNG_OBJECTS
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()

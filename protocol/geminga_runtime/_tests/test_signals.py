@@ -1,0 +1,103 @@
+"""Stopping by signal, the dump of tasks."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+import trio
+import trio.testing
+
+from geminga_runtime.signals import format_tasks, run_until_signal
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_signal_cancels_main(number: signal.Signals) -> None:
+    cleaned: list[bool] = []
+
+    async def main() -> None:
+        try:
+            os.kill(os.getpid(), number)
+            await trio.sleep_forever()
+        finally:
+            cleaned.append(True)
+
+    with trio.fail_after(5):
+        assert await run_until_signal(main) is number
+    assert cleaned == [True]
+
+
+async def test_main_may_end_by_itself() -> None:
+    assert await run_until_signal(trio.lowlevel.checkpoint) is None
+
+
+async def test_errors_of_main_come_out() -> None:
+    async def main() -> None:
+        raise ValueError("a defect")
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await run_until_signal(main)
+    assert caught.group_contains(ValueError, match="a defect")
+
+
+async def test_dump_of_tasks(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dumped = trio.Event()
+
+    class Tell(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            dumped.set()
+
+    async def waits_for_nothing() -> None:
+        await trio.sleep_forever()
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(waits_for_nothing)
+            await trio.testing.wait_all_tasks_blocked()
+            os.kill(os.getpid(), signal.SIGUSR1)
+            await dumped.wait()
+            nursery.cancel_scope.cancel()
+
+    monkeypatch.setattr(logging.getLogger("geminga_runtime.signals"), "handlers", [Tell()])
+    with trio.fail_after(5):
+        await run_until_signal(main)
+    assert "waits_for_nothing" in caplog.text
+    assert "await trio.sleep_forever()" in caplog.text
+
+
+async def test_format_tasks_shows_the_caller() -> None:
+    assert "test_format_tasks_shows_the_caller" in format_tasks()
+
+
+STUBBORN = """
+import trio
+from geminga_runtime.signals import run_until_signal
+
+async def main():
+    print("up", flush=True)
+    with trio.CancelScope(shield=True):
+        await trio.sleep(60)
+
+trio.run(run_until_signal, main)
+"""
+
+
+@pytest.mark.slow
+def test_second_signal_ends_the_process() -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", STUBBORN], stdout=subprocess.PIPE, env=environment
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"up\n"
+        child.send_signal(signal.SIGTERM)
+        with pytest.raises(subprocess.TimeoutExpired):
+            child.wait(0.3)
+        child.send_signal(signal.SIGINT)
+        assert child.wait(5) == 128 + signal.SIGINT

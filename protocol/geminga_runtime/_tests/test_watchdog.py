@@ -1,0 +1,68 @@
+"""The watchdog's thread runs in real time; so do these tests, briefly."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+import trio
+
+from geminga_runtime.watchdog import _Watchdog, watch_loop
+
+
+def block_the_loop(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+async def test_reports_a_blocked_loop(caplog: pytest.LogCaptureFixture) -> None:
+    with watch_loop(blocked_max_s=0.04):
+        await trio.sleep(0.01)
+        block_the_loop(0.1)
+        await trio.sleep(0.03)
+    assert "the loop was blocked for" in caplog.text
+    assert "block_the_loop" in caplog.text
+
+
+def test_silent_when_the_loop_answers(caplog: pytest.LogCaptureFixture) -> None:
+    asked = 0
+    enough = threading.Event()
+
+    class Answers:
+        def run_sync_soon(self, function: Callable[[], None], *, idempotent: bool) -> None:
+            nonlocal asked
+            asked += 1
+            function()
+            if asked == 5:
+                enough.set()
+
+    watchdog = _Watchdog(Answers(), 0.001)  # type: ignore[arg-type]
+    watchdog.start()
+    assert enough.wait(10)
+    watchdog.stop()
+    assert caplog.text == ""
+
+
+async def test_stops_with_its_context() -> None:
+    with watch_loop(blocked_max_s=0.01):
+        assert "loop-watchdog" in {thread.name for thread in threading.enumerate()}
+    with trio.fail_after(10):
+        await trio.to_thread.run_sync(join_watchdogs)
+
+
+def join_watchdogs() -> None:
+    for thread in threading.enumerate():
+        if thread.name == "loop-watchdog":
+            thread.join()
+
+
+def test_ends_with_the_loop(caplog: pytest.LogCaptureFixture) -> None:
+    class Ended:
+        def run_sync_soon(self, function: Callable[[], None], *, idempotent: bool) -> None:
+            raise trio.RunFinishedError
+
+    watchdog = _Watchdog(Ended(), 0.001)  # type: ignore[arg-type]
+    watchdog.start()
+    watchdog._thread.join(10)
+    assert not watchdog._thread.is_alive()
