@@ -6,6 +6,9 @@ put. Values are bytes and never shared mutably. Parents are made on demand (as e
 Apache's stores do.
 """
 
+# A protocol's methods have docstrings for bodies.
+# pyright: reportReturnType=false
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -5,6 +5,9 @@ with each put, parents made on demand, ten-digit sequence numbers that a parent 
 no children under ephemeral nodes.
 """
 
+# A protocol's methods have docstrings for bodies.
+# pyright: reportReturnType=false
+
 from __future__ import annotations
 
 from typing import NamedTuple, Protocol
