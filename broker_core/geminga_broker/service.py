@@ -145,8 +145,8 @@ class BrokerService:
             _log.info("topic=%s stays: %s", key, error)
 
     async def policies_changed(self, namespace: str) -> None:
-        """A namespace has other policies now: its loaded topics take them when loaded again."""
-        await self.unload_namespace(namespace)
+        """A namespace has other policies now: its loaded topics take them."""
+        await self.loader.apply_policies(namespace)
 
     # ---- clients ----
 

@@ -97,9 +97,14 @@ class WireBroker:
         self.service = service
         self._nursery = nursery
 
-    def client(self) -> WireClient:
-        """A new connection."""
-        ours, theirs = memory_stream_pair()
+    def client(self, *, sockets: bool = False) -> WireClient:
+        """A new connection; only one over `sockets` has bounded buffers."""
+        ours: trio.abc.Stream
+        theirs: trio.abc.Stream
+        if sockets:
+            ours, theirs = (trio.SocketStream(half) for half in trio.socket.socketpair())
+        else:
+            ours, theirs = memory_stream_pair()
         stream = FramedStream(theirs, name="test:1")
         self._nursery.start_soon(self._serve, stream)
         return WireClient(ours)

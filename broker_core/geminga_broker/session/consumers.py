@@ -73,7 +73,7 @@ def _request(
 ) -> SubscribeRequest:
     start = None
     if not command.durable and command.HasField("start_message_id"):
-        start = start_position(command.start_message_id)
+        start = _position(command.start_message_id)
     return SubscribeRequest(
         connection=session,
         consumer_id=command.consumer_id,
@@ -103,16 +103,6 @@ def _key_shared(command: CommandSubscribe) -> KeySharedPolicy | None:
     if meta.keySharedMode == KeySharedMode.STICKY:
         return KeySharedPolicy.from_ranges(meta.hashRanges)
     return KeySharedPolicy(allow_out_of_order=meta.allowOutOfOrderDelivery)
-
-
-def start_position(data: MessageIdData) -> Position:
-    """What a reader that starts at an id reads first: the entry after it, or the entry itself when
-    the id is inside of a batch, whose rest the client picks (`NonDurableCursorImpl`).
-    """
-    position = _position(data)
-    if position in (EARLIEST, LATEST) or data.batch_index >= 0:
-        return position
-    return Position(position.ledger_id, EntryId(position.entry_id + 1))
 
 
 def _position(data: MessageIdData) -> Position:

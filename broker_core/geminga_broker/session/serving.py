@@ -66,7 +66,7 @@ async def _read(session: Session) -> None:
     receive = session.stream.receive
     try:
         while data := await receive():
-            session.heard = True
+            session.heard_s = trio.current_time()
             try:
                 frames = reader.feed(data)
             except FramingError as error:

@@ -58,7 +58,7 @@ class Session:
         self.consumers: Registry[TopicConsumer] = Registry()
         self.watchers: dict[int, trio.CancelScope] = {}
         self.read_scope = trio.CancelScope()
-        self.heard = True
+        self.heard_s = trio.current_time()
         self.reading = True
         self.write = stream.write
         self.on_writable = stream.on_writable
@@ -135,6 +135,7 @@ class Session:
             await self._resume.wait()
         self._resume = None
         self.reading = True
+        self.heard_s = trio.current_time()
 
     def check_resume(self) -> None:
         """Wake the reader if it waits and all is below half of the bounds."""
@@ -153,13 +154,13 @@ class Session:
 
         A peer that isn't read, because it is at its bounds, can't be heard and is kept.
         """
-        silent = 0
-        while silent < 2:
-            self.heard = False
+        limit_s = 2 * interval_s
+        while True:
             await trio.sleep(interval_s)
-            silent = 0 if self.heard or not self.reading else silent + 1
+            if self.reading and trio.current_time() - self.heard_s >= limit_s:
+                break
             self.write(connection.PING)
-        _log.info("address=%s silent for %g s, dropped", self.address, 2 * interval_s)
+        _log.info("address=%s silent for %g s, dropped", self.address, limit_s)
 
     def stop(self) -> None:
         """The broker ends the connection: nothing more is read, what was written is still sent."""
