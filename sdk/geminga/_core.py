@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 import trio
 
 from geminga._lookup import Lookup
-from geminga._pool import ConnectionPool
+from geminga._pool import ConnectionPool, Connector
 from geminga._service_url import Address
 from geminga.errors import GemingaError
 from geminga.options import ClientOptions
@@ -64,13 +64,17 @@ class Core:
     """The client's options, tasks, connections and counters."""
 
     def __init__(
-        self, addresses: tuple[Address, ...], options: ClientOptions, nursery: trio.Nursery
+        self,
+        addresses: tuple[Address, ...],
+        options: ClientOptions,
+        nursery: trio.Nursery,
+        connector: Connector,
     ) -> None:
         self.options = options
         self.nursery = nursery
         self.chance = random.Random()
         self.memory = MemoryLimit(options.memory_limit_bytes)
-        self.pool = ConnectionPool(options, nursery)
+        self.pool = ConnectionPool(options, nursery, connector)
         self.open: dict[Closeable, None] = {}
         """Producers, consumers and readers that the client closes at its end."""
         self._producer_ids = itertools.count(0)

@@ -4,6 +4,7 @@ client).
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 import trio
@@ -14,6 +15,7 @@ from geminga.errors import AlreadyClosed, ConnectionFailed, GemingaError, Invali
 from geminga.options import ClientOptions
 from geminga_runtime.connect import connect
 from geminga_runtime.errors import ConnectFailed
+from geminga_runtime.stream import FramedStream
 from geminga_runtime.waiters import Promise
 
 
@@ -24,11 +26,23 @@ class Endpoint(NamedTuple):
     proxy_to_broker_url: str | None = None
 
 
+Connector = Callable[[str, int, float], Awaitable[FramedStream]]
+"""(host, port, deadline of Trio's clock) -> a stream. Raises geminga_runtime's ConnectFailed."""
+
+
+async def connect_tcp(host: str, port: int, deadline: float) -> FramedStream:
+    """The connector for real networks."""
+    return await connect(host, port, deadline=deadline)
+
+
 class ConnectionPool:
     """Opens a connection when one is first wanted, and again after it was lost."""
 
-    def __init__(self, options: ClientOptions, nursery: trio.Nursery) -> None:
+    def __init__(
+        self, options: ClientOptions, nursery: trio.Nursery, connector: Connector
+    ) -> None:
         self._options = options
+        self._connector = connector
         self._nursery = nursery
         self._connections: dict[tuple[Endpoint, int], Connection] = {}
         self._opening: dict[tuple[Endpoint, int], Promise[Connection]] = {}
@@ -79,7 +93,7 @@ class ConnectionPool:
             raise InvalidServiceUrl(f"{address.url}: TLS is not available in this version")
         deadline = trio.current_time() + self._options.connection_timeout_s
         try:
-            stream = await connect(address.host, address.port, deadline=deadline)
+            stream = await self._connector(address.host, address.port, deadline)
         except ConnectFailed as error:
             raise ConnectionFailed(str(error)) from error
         connection = Connection(stream, self._options.keep_alive_interval_s)

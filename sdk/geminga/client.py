@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Unpack
 
 import trio
 
 from geminga._core import Closeable, Core
-from geminga._service_url import parse
+from geminga._pool import Connector, connect_tcp
+from geminga._service_url import Address, parse
 from geminga._subscribe import Subscription
 from geminga.consumer import Consumer
 from geminga.errors import AlreadyClosed, InvalidArgument, InvalidTopicName
@@ -37,21 +38,26 @@ CLOSE_TIMEOUT_S = 10.0
 left alone then."""
 
 
-@asynccontextmanager
-async def connect(
+def connect(
     service_url: str, **options: Unpack[ClientKeywords]
-) -> AsyncGenerator[Client, None]:
+) -> AbstractAsyncContextManager[Client]:
     """A client for the brokers at `pulsar://host:port[,host:port...]`; closed at the block's end.
 
     Nothing is connected before it is needed. Raises InvalidServiceUrl or InvalidArgument at once.
     See `ClientOptions` for the options.
     """
-    addresses = parse(service_url)
-    made = make(ClientOptions, options)
+    return open_client(parse(service_url), make(ClientOptions, options), connect_tcp)
+
+
+@asynccontextmanager
+async def open_client(
+    addresses: tuple[Address, ...], options: ClientOptions, connector: Connector
+) -> AsyncGenerator[Client, None]:
+    """The same over any kind of network."""
     body_error: BaseException | None = None
     try:
         async with trio.open_nursery() as nursery:
-            client = Client(Core(addresses, made, nursery))
+            client = Client(Core(addresses, options, nursery, connector))
             try:
                 yield client
             except BaseException as error:
