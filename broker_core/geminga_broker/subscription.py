@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import trio
@@ -59,7 +59,6 @@ class Subscription:
         self.topic_name = host.name
         self.partition = host.partition
         self.cursor = cursor
-        self.properties: dict[str, str] = {}
         self.replicated = False
         self.sub_type: int | None = None
         self.rates_gone = Rates(trio.current_time())
@@ -81,6 +80,11 @@ class Subscription:
     def active(self) -> Consumer | None:
         """The active consumer of Exclusive and Failover."""
         return self._dispatcher.active if self._dispatcher is not None else None
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """What was said at its making."""
+        return self.cursor.cursor_properties
 
     def backlog_entries(self) -> int:
         """Entries not acknowledged."""
@@ -281,6 +285,7 @@ class Subscription:
             last_acked_timestamp=max((c.last_acked_timestamp for c in consumers), default=0),
             last_mark_delete_advanced_timestamp=self.mark_delete_advanced_ms,
             consumers=consumers,
+            non_contiguous_deleted_messages_ranges=self.cursor.statistics().holes,
             is_durable=self.cursor.durable,
             is_replicated=self.replicated,
             key_shared_mode=dispatcher.key_shared_mode if dispatcher is not None else None,

@@ -20,7 +20,7 @@ from geminga_broker.log.api import (
 )
 from geminga_broker.producer import Producer
 from geminga_broker.rates import now_ms
-from geminga_broker.stats import CursorStats, InternalStats, TopicStats
+from geminga_broker.stats import CursorStats, InternalStats, LedgerInfo, TopicStats
 from geminga_broker.subscription import Subscription
 from geminga_broker.topic_api import (
     InitialPosition,
@@ -39,6 +39,16 @@ from geminga_protocol.topic_name import TopicName
 
 _log = logging.getLogger(__name__)
 
+_STATES = {
+    "open": "LedgerOpened",
+    "rolling": "CreatingLedger",
+    "no ledger": "ClosedLedger",
+    "terminated": "Terminated",
+    "fenced": "Fenced",
+    "closed": "Closed",
+}
+"""Our names of a log's states and Apache's."""
+
 
 class PersistentTopic(TopicBase):
     """One topic; the log's cursors are its subscriptions."""
@@ -54,6 +64,7 @@ class PersistentTopic(TopicBase):
     ) -> None:
         super().__init__(name, environment, options or TopicOptions())
         self.log = log
+        self.terminated = log.terminated
         self.on_fenced: Callable[[], None] = lambda: None
         """Called once if another broker took the log: the service must forget this topic."""
         self.subscriptions: dict[str, Subscription] = {}
@@ -61,7 +72,7 @@ class PersistentTopic(TopicBase):
         self._closed = False
         for cursor in log.cursors.values():
             if cursor.durable:
-                self._adopt(cursor, {})
+                self._adopt(cursor)
 
     # ---- publishing ----
 
@@ -134,7 +145,7 @@ class PersistentTopic(TopicBase):
         if request.rollback_duration_s > 0:
             since_ms = self.environment.now_ms() - request.rollback_duration_s * 1000
             await cursor.seek(await self.log.find_by_time(since_ms))
-        subscription = self._adopt(cursor, properties)
+        subscription = self._adopt(cursor)
         subscription.replicated = request.replicate_state
         return subscription
 
@@ -149,9 +160,8 @@ class PersistentTopic(TopicBase):
         except LogError as error:
             raise BrokerError(ServerError.PersistenceError, str(error)) from error
 
-    def _adopt(self, cursor: Cursor, properties: Mapping[str, str]) -> Subscription:
+    def _adopt(self, cursor: Cursor) -> Subscription:
         subscription = self.subscriptions[cursor.name] = Subscription(cursor.name, cursor, self)
-        subscription.properties = dict(properties)
         return subscription
 
     def subscription_emptied(self, subscription: Subscription) -> None:
@@ -210,7 +220,7 @@ class PersistentTopic(TopicBase):
             initial = start
             if start not in (EARLIEST, LATEST):
                 initial = self.log.previous_position(start)
-            self._adopt(await self._open_cursor(name, initial, properties or {}), properties or {})
+            self._adopt(await self._open_cursor(name, initial, properties or {}))
 
     async def delete_subscription(self, name: str, *, force: bool = False) -> None:
         """Raises BrokerError SubscriptionNotFound, and ConsumerBusy with consumers connected."""
@@ -311,28 +321,46 @@ class PersistentTopic(TopicBase):
 
     def stats(self) -> TopicStats:
         """As `/stats`."""
-        return self.base_stats({name: s.stats() for name, s in self.subscriptions.items()})
+        found = self.base_stats({name: s.stats() for name, s in self.subscriptions.items()})
+        log = self.log.statistics()
+        found.storage_size = log.size_bytes
+        if log.entries:
+            # By the average entry: exact sizes would need a walk over the backlog.
+            backlog = max((s.msg_backlog for s in found.subscriptions.values()), default=0)
+            found.backlog_size = log.size_bytes * backlog // log.entries
+        return found
 
     def internal_stats(self) -> InternalStats:
         """As `/internalStats`."""
-        last = self.log.last_position
-        cursors = {
-            name: CursorStats(
-                mark_delete_position=str(subscription.cursor.mark_delete),
-                read_position=str(subscription.cursor.read_position),
-                active=bool(subscription.consumers),
-                number_of_entries_since_first_not_acked_message=max(
-                    0, self.log.entries_between(subscription.cursor.mark_delete, last)
-                ),
-            )
-            for name, subscription in self.subscriptions.items()
-        }
+        log = self.log.statistics()
+        ledgers = [
+            LedgerInfo(ledger_id=ledger.ledger_id, entries=ledger.entries, size=ledger.size_bytes)
+            for ledger in log.ledgers
+        ]
+        current = ledgers[-1] if ledgers else LedgerInfo()
         return InternalStats(
             entries_added_counter=self.rates.messages,
-            number_of_entries=self.log.entries_between(EARLIEST, last),
-            last_confirmed_entry=str(last),
-            state="Terminated" if self.terminated else "LedgerOpened",
-            cursors=cursors,
+            number_of_entries=log.entries,
+            total_size=log.size_bytes,
+            current_ledger_entries=current.entries,
+            current_ledger_size=current.size,
+            last_confirmed_entry=str(log.last_position),
+            state=_STATES.get(log.state, log.state),
+            ledgers=ledgers,
+            cursors={name: self._cursor_stats(s) for name, s in self.subscriptions.items()},
+        )
+
+    def _cursor_stats(self, subscription: Subscription) -> CursorStats:
+        cursor = subscription.cursor
+        found = cursor.statistics()
+        since = self.log.entries_between(found.mark_delete, self.log.last_position)
+        return CursorStats(
+            mark_delete_position=str(found.mark_delete),
+            read_position=str(found.read_position),
+            active=bool(subscription.consumers),
+            number_of_entries_since_first_not_acked_message=max(0, since),
+            total_non_contiguous_deleted_messages_range=found.holes,
+            properties=dict(cursor.properties),
         )
 
     def __repr__(self) -> str:

@@ -6,11 +6,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import trio
 
-from geminga_broker.log.api import Ack, AppendDone, Buffer, CursorNotFound, LogError, LogTerminated
+from geminga_broker.log.api import (
+    Ack,
+    AppendDone,
+    Buffer,
+    CursorNotFound,
+    CursorStatistics,
+    LedgerStatistics,
+    LogError,
+    LogStatistics,
+    LogTerminated,
+)
 from geminga_protocol import ack_set as ack_sets
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.ids import EARLIEST, LATEST, EntryId, LedgerId, Position
-from geminga_protocol.payload import parse_metadata
+from geminga_protocol.payload import parse_metadata, peek_broker_entry_metadata
+from geminga_protocol.pb.pulsar_api_pb2 import BrokerEntryMetadata, MessageMetadata
 
 LEDGER = LedgerId(7)
 
@@ -31,6 +42,18 @@ class FakeEntry:
     def size(self) -> int:
         return len(self.data)
 
+    @property
+    def metadata(self) -> MessageMetadata:
+        return parse_metadata(self.data)
+
+    @property
+    def broker_metadata(self) -> BrokerEntryMetadata | None:
+        return peek_broker_entry_metadata(self.data)
+
+    @property
+    def time_ms(self) -> int:
+        return self.metadata.publish_time
+
 
 class FakeCursor:
     def __init__(self, log: FakeLog, name: str, mark_delete: int, durable: bool) -> None:
@@ -41,6 +64,8 @@ class FakeCursor:
         self.partial: dict[int, tuple[int, ...]] = {}
         self.marked = mark_delete
         self.next = mark_delete + 1
+        self.properties: dict[str, int] = {}
+        self.cursor_properties: dict[str, str] = {}
         self.wakes: Callable[[], None] | None = None
         self.fail_reads: list[LogError] = []
 
@@ -102,7 +127,12 @@ class FakeCursor:
             self.deleted.discard(self.marked)
         return done
 
-    def ack_cumulative(self, position: Position, ack_set: tuple[int, ...] = ()) -> None:
+    def ack_cumulative(
+        self,
+        position: Position,
+        ack_set: tuple[int, ...] = (),
+        properties: Mapping[str, int] | None = None,
+    ) -> None:
         upto = min(position.entry_id, len(self.log.entries) - 1) - (1 if ack_set else 0)
         if ack_set:
             self.partial[position.entry_id] = ack_set
@@ -114,6 +144,16 @@ class FakeCursor:
 
     async def persist(self) -> None:
         await self.log.pause()
+
+    async def set_cursor_properties(self, properties: Mapping[str, str]) -> None:
+        await self.log.pause()
+        self.cursor_properties = dict(properties)
+
+    def statistics(self) -> CursorStatistics:
+        return CursorStatistics(
+            self.name, self.durable, True, self.mark_delete, self.read_position,
+            len(self.deleted), self.backlog_entries(), self.cursor_properties,
+        )  # fmt: skip
 
     async def seek(self, position: Position) -> None:
         await self.log.pause()
@@ -192,6 +232,7 @@ class FakeLog:
         await self.pause()
         if name not in self.cursors:
             self.cursors[name] = FakeCursor(self, name, self._start(initial), True)
+            self.cursors[name].cursor_properties = dict(cursor_properties or {})
         return self.cursors[name]
 
     def open_reader(self, name: str, start: Position) -> FakeCursor:
@@ -235,6 +276,11 @@ class FakeLog:
         await self.pause()
         self.terminated = True
         return self.last_position
+
+    def statistics(self) -> LogStatistics:
+        size = sum(entry.size for entry in self.entries)
+        ledger = LedgerStatistics(LEDGER, len(self.entries), size, 0)
+        return LogStatistics("open", len(self.entries), size, self.last_position, (ledger,), 0)
 
     async def trim(self) -> None:
         await self.pause()

@@ -1,6 +1,6 @@
 """Which consumer owns which Key_Shared hash: pure (spec BR-31).
 
-AUTO_SPLIT follows ConsistentHashingStickyKeyConsumerSelector, STICKY
+AUTO_SPLIT follows ConsistentHashingStickyKeyConsumerSelector and ConsumerNameIndexTracker, STICKY
 HashRangeExclusiveStickyKeyConsumerSelector.
 """
 
@@ -19,7 +19,6 @@ class Named(Protocol):
     """What a ring knows of a consumer."""
 
     name: str
-    priority: int
 
 
 C = TypeVar("C", bound=Named)
@@ -39,27 +38,36 @@ class HashRing(Generic[C]):
         self._points: list[int] = []
         self._at: dict[int, list[C]] = {}
         self._cache: dict[int, C | None] = {}
+        # Consumers of one name are told apart by the lowest number that is free among them.
+        self._numbers: dict[str, dict[int, C]] = {}
 
     def add(self, consumer: C, ranges: tuple[tuple[int, int], ...]) -> None:
         """Take part. `ranges` are of no meaning here."""
         self._cache.clear()
-        for point in self._points_of(consumer):
+        same = self._numbers.setdefault(consumer.name, {})
+        number = next(n for n in range(len(same) + 1) if n not in same)
+        same[number] = consumer
+        for point in self._points_of(consumer, number):
             here = self._at.get(point)
             if here is None:
                 insort(self._points, point)
                 self._at[point] = [consumer]
             else:
+                # Who came first keeps a point that two hit.
                 here.append(consumer)
-                here.sort(key=lambda other: (other.priority, other.name))
 
     def remove(self, consumer: C) -> None:
         """Leave."""
         self._cache.clear()
-        for point in self._points_of(consumer):
-            here = self._at.get(point, [])
-            if consumer in here:
-                here.remove(consumer)
-            if not here and point in self._at:
+        same = self._numbers[consumer.name]
+        number = next(n for n, other in same.items() if other is consumer)
+        del same[number]
+        if not same:
+            del self._numbers[consumer.name]
+        for point in self._points_of(consumer, number):
+            here = self._at[point]
+            here.remove(consumer)
+            if not here:
                 del self._at[point]
                 del self._points[bisect_left(self._points, point)]
 
@@ -70,11 +78,7 @@ class HashRing(Generic[C]):
         found: C | None = None
         if self._points:
             at = bisect_left(self._points, slot)
-            point = self._points[at if at < len(self._points) else 0]
-            here = self._at[point]
-            # Consumers of one name stand on the same points: spread these among them.
-            same = [c for c in here if (c.priority, c.name) == (here[0].priority, here[0].name)]
-            found = same[point % len(same)]
+            found = self._at[self._points[at if at < len(self._points) else 0]][0]
         self._cache[slot] = found
         return found
 
@@ -91,9 +95,9 @@ class HashRing(Generic[C]):
         return owned
 
     @staticmethod
-    def _points_of(consumer: Named) -> set[int]:
+    def _points_of(consumer: C, number: int) -> set[int]:
         return {
-            key_slot(f"{consumer.name}\0{point}".encode(), HashRing.first_slot)
+            key_slot(f"{consumer.name}\0{number}\0{point}".encode(), HashRing.first_slot)
             for point in range(RING_POINTS)
         }
 

@@ -46,7 +46,7 @@ class Dispatcher(ABC):
         self._rewind = True
         self.consumers: list[Consumer] = []
         self.lock = trio.Lock()
-        self.carry: list[Entry] = []
+        self.carry: Sequence[Entry] = ()
         """Entries read that found nobody with permits. At most one read's."""
 
     @property
@@ -115,14 +115,14 @@ class Dispatcher(ABC):
     def reset(self) -> None:
         """Start over from the mark-delete position; takes effect with the next round."""
         self._rewind = True
-        self.carry.clear()
+        self.carry = ()
         self._wake()
 
     def begin_round(self) -> None:
         """Apply a reset that was asked for since."""
         if self._rewind:
             self._rewind = False
-            self.carry.clear()
+            self.carry = ()
             self.cursor.rewind()
 
     @property

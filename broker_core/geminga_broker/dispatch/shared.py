@@ -174,7 +174,7 @@ class SharedDispatcher(Dispatcher):
         if self.replay:
             return await self._round_of_replays(wanted)
         entries = self.carry
-        self.carry = []
+        self.carry = ()
         if not entries:
             entries = await self.read_on(wanted)
             if not entries or self.stale:
@@ -184,7 +184,7 @@ class SharedDispatcher(Dispatcher):
         self.carry = left
         return len(left) < len(entries) or not entries
 
-    async def read_on(self, wanted: int) -> list[Entry]:
+    async def read_on(self, wanted: int) -> Sequence[Entry]:
         """New entries; none if delays are full."""
         if self._delayed.full or not self.cursor.available():
             return []
@@ -197,7 +197,7 @@ class SharedDispatcher(Dispatcher):
             self.replay.add(entry.position)
         return len(left) < len(positions)
 
-    async def read_again(self, positions: Sequence[Position]) -> list[Entry]:
+    async def read_again(self, positions: Sequence[Position]) -> Sequence[Entry]:
         """Entries of the replay queue, taken out of it; those acknowledged meanwhile left out."""
         put_back = self.put_back_count
         entries = await self.cursor.read_at(positions)
@@ -209,7 +209,7 @@ class SharedDispatcher(Dispatcher):
             self.replay.discard(position)
         return still
 
-    def _give_out(self, entries: list[Entry]) -> list[Entry]:
+    def _give_out(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         """Send by turns; answers what nobody could take."""
         end = 0
         runs = self._round_robin.assign([entry.messages for entry in entries], self.consumers)
@@ -217,7 +217,7 @@ class SharedDispatcher(Dispatcher):
             self.send(consumer, entries[start:end])
         return entries[end:]
 
-    def send(self, consumer: Consumer, entries: list[Entry]) -> None:
+    def send(self, consumer: Consumer, entries: Sequence[Entry]) -> None:
         """To one consumer, tracked."""
         consumer.send(
             entries,
@@ -226,7 +226,7 @@ class SharedDispatcher(Dispatcher):
             acknowledged=self.ack_sets_of(entries),
         )
 
-    def _plain(self, entries: list[Entry]) -> list[Entry]:
+    def _plain(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         """Take out markers (acknowledged) and what is to be delivered later (kept)."""
         now_ms = 0
         plain: list[Entry] = []

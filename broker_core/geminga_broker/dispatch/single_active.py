@@ -112,7 +112,7 @@ class SingleActiveDispatcher(Dispatcher):
         self.begin_round()
         entries = self.carry
         if entries:
-            self.carry = []
+            self.carry = ()
         else:
             if not self.cursor.available():
                 return False
@@ -126,7 +126,7 @@ class SingleActiveDispatcher(Dispatcher):
         self._send(consumer, entries)
         return True
 
-    def _send(self, consumer: Consumer, entries: list[Entry]) -> None:
+    def _send(self, consumer: Consumer, entries: Sequence[Entry]) -> None:
         permits = consumer.permits
         end = len(entries)
         for index, entry in enumerate(entries):
@@ -140,7 +140,7 @@ class SingleActiveDispatcher(Dispatcher):
         if entries:
             consumer.send(entries, acknowledged=self.ack_sets_of(entries))
 
-    def _without_markers(self, entries: list[Entry]) -> list[Entry]:
+    def _without_markers(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         """Take out what the broker itself wrote, and acknowledge it."""
         markers = [e for e in entries if (m := special(e.data)) and m.HasField("marker_type")]
         if not markers:
