@@ -415,9 +415,8 @@ async def test_a_client_that_never_reads_is_not_read() -> None:
         client = broker.client(sockets=True)
         await client.connect()
         (session,) = broker.service.sessions
-        with trio.move_on_after(0.2) as stuck:
-            while True:
-                await client.send(connection.PING * 20_000)
-        assert stuck.cancelled_caught
-        assert not session.reading
-        assert session.stream.pending_bytes < 8 << 20
+        with trio.fail_after(5):
+            while session.reading:
+                with trio.move_on_after(0.02):
+                    await client.send(connection.PING * 2000)
+        assert session.stream.pending_bytes < 2 << 20

@@ -25,6 +25,8 @@ from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, CommandSubscribe, Me
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 from geminga_runtime.stream import FramedStream
 
+WRITE_HIGH_BYTES = 1 << 16
+
 Type = BaseCommand.Type
 SubType = CommandSubscribe.SubType
 
@@ -105,7 +107,7 @@ class WireBroker:
             ours, theirs = (trio.SocketStream(half) for half in trio.socket.socketpair())
         else:
             ours, theirs = memory_stream_pair()
-        stream = FramedStream(theirs, name="test:1")
+        stream = FramedStream(theirs, name="test:1", write_high_bytes=WRITE_HIGH_BYTES)
         self._nursery.start_soon(self._serve, stream)
         return WireClient(ours)
 

@@ -37,17 +37,25 @@ def open_producer(session: Session, command: CommandProducer) -> None:
 
 async def _open(session: Session, command: CommandProducer, opening: Opening) -> None:
     try:
-        producer, schema_version = await _join_topic(session, command)
+        joined = await _join_topic(session, command, opening)
     except BaseException:
         session.producers.fail(command.producer_id, opening)
         raise
-    if not session.producers.finish(command.producer_id, opening, producer):
-        producer.close()
+    if joined is None:
         return
-    _answer(session, command.request_id, producer, schema_version)
+    producer, schema_version = joined
+    if session.producers.finish(command.producer_id, opening, producer):
+        _answer(session, command.request_id, producer, schema_version)
+    else:
+        producer.close()
 
 
-async def _join_topic(session: Session, command: CommandProducer) -> tuple[TopicProducer, bytes]:
+async def _join_topic(
+    session: Session, command: CommandProducer, opening: Opening
+) -> tuple[TopicProducer, bytes] | None:
+    """The producer and its schema's version; None if the client has given it up meanwhile: it may
+    have asked anew, and this late one must not take the place of its successor.
+    """
     service = session.service
     name = TopicName.parse(command.topic)
     topic = await service.get_topic(name, create=True)
@@ -72,6 +80,8 @@ async def _join_topic(session: Session, command: CommandProducer) -> tuple[Topic
         publish_pending=session.publish_pending,
         on_ready=partial(_became_ready, session, command.request_id, version),
     )
+    if opening.dropped:
+        return None
     return await topic.add_producer(request), version
 
 
