@@ -73,14 +73,6 @@ class ReplayQueue:
                     break
         return found
 
-    def drop_upto(self, position: Position) -> None:
-        """All up to here are acknowledged."""
-        while self._by_position:
-            lowest = self._by_position.peekitem(0)[0]
-            if lowest > position:
-                return
-            self.discard(lowest)
-
     def clear(self) -> None:
         """Forget all."""
         self._by_position.clear()

@@ -1,0 +1,169 @@
+"""The pure choosers: active consumer, round robin, hash ring, ranges, replay (BR-30, BR-31)."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from geminga_broker.dispatch.choose import RoundRobin, pick_active
+from geminga_broker.dispatch.hash_ring import HashRing, Overlap, StickyRanges
+from geminga_broker.dispatch.peek import special
+from geminga_broker.dispatch.replay import DelayedEntries, ReplayQueue
+from geminga_protocol.keys import KEY_SLOTS
+
+from .fake_client import payload, position
+
+
+class Member:
+    def __init__(self, name: str, permits: int = 0, priority: int = 0) -> None:
+        self.name = name
+        self.permits = permits
+        self.priority = priority
+        self.ready = permits > 0
+
+    def __repr__(self) -> str:
+        return f"{self.name}:{self.permits}"
+
+
+def test_active_consumer_of_a_partition() -> None:
+    members = [Member("c"), Member("a"), Member("b"), Member("0", priority=1)]
+    chosen = [pick_active(members, "t", partition) for partition in range(4)]
+    assert [member.name for member in chosen if member] == ["a", "b", "c", "a"]
+    assert pick_active([], "t", 0) is None
+
+
+members_strategy = st.lists(
+    st.tuples(st.integers(-3, 60), st.integers(0, 2)), min_size=0, max_size=6
+)
+
+
+@given(members_strategy, st.lists(st.integers(1, 12), max_size=80), st.integers(1, 20))
+def test_round_robin_gives_all_in_order_within_permits(
+    made: list[tuple[int, int]], counts: list[int], run_max: int
+) -> None:
+    members = [Member(f"m{n}", permits, level) for n, (permits, level) in enumerate(made)]
+    runs = RoundRobin(run_max).assign(counts, members)
+    at = 0
+    used = dict.fromkeys(members, 0)
+    for member, start, end in runs:
+        assert start == at < end <= start + run_max
+        at = end
+        for count in counts[start:end]:
+            # Each entry found a permit left before it.
+            assert used[member] < member.permits
+            used[member] += count
+    if at < len(counts):
+        assert all(used[m] >= m.permits for m in members if m.ready)
+    for member in members:
+        if used[member]:
+            better = [m for m in members if m.ready and m.priority < member.priority]
+            assert all(used[m] >= m.permits for m in better)
+
+
+def test_round_robin_goes_on_where_it_stopped() -> None:
+    members = [Member("a", 100), Member("b", 100)]
+    chooser = RoundRobin(20)
+    taken = [chooser.assign([1], members)[0][0].name for _ in range(4)]
+    assert taken == ["a", "b", "a", "b"]
+
+
+def test_ring_spreads_evenly_and_moves_little() -> None:
+    ring: HashRing[Member] = HashRing()
+    members = [Member(f"consumer-{n}") for n in range(4)]
+    assert ring.owner(5) is None
+    for member in members:
+        ring.add(member, ())
+    before = [ring.owner(slot) for slot in range(1, KEY_SLOTS)]
+    for member in members:
+        assert 0.15 < before.count(member) / KEY_SLOTS < 0.35
+        assert sum(end - start + 1 for start, end in ring.ranges(member)) > 1000
+    ring.remove(members[0])
+    after = [ring.owner(slot) for slot in range(1, KEY_SLOTS)]
+    for old, new in zip(before, after, strict=True):
+        assert new is old or old is members[0]
+        assert new is not members[0]
+
+
+def test_ring_tells_consumers_of_one_name_apart() -> None:
+    ring: HashRing[Member] = HashRing()
+    one, two = Member("same"), Member("same")
+    ring.add(one, ())
+    ring.add(two, ())
+    owners = [ring.owner(slot) for slot in range(1, KEY_SLOTS)]
+    assert 0.3 < owners.count(one) / KEY_SLOTS < 0.7
+    ring.remove(one)
+    assert {ring.owner(slot) for slot in range(1, KEY_SLOTS)} == {two}
+    ring.remove(two)
+    assert ring.owner(1) is None
+
+
+ranges_strategy = st.lists(
+    st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), min_size=1, max_size=3), max_size=6
+)
+
+
+@given(ranges_strategy)
+def test_sticky_ranges_against_a_table(wanted: list[list[tuple[int, int]]]) -> None:
+    ranges: StickyRanges[Member] = StickyRanges()
+    table: dict[int, Member] = {}
+    for number, pairs in enumerate(wanted):
+        member = Member(str(number))
+        slots = [slot for start, end in pairs for slot in range(start, end + 1)]
+        valid = all(start <= end for start, end in pairs) and len(set(slots)) == len(slots)
+        try:
+            ranges.add(member, tuple(pairs))
+        except Overlap:
+            assert not valid or any(slot in table for slot in slots)
+        else:
+            assert valid
+            assert not any(slot in table for slot in slots)
+            table.update(dict.fromkeys(slots, member))
+        assert [ranges.owner(slot) for slot in range(70)] == [table.get(n) for n in range(70)]
+    for gone in set(table.values()):
+        ranges.remove(gone)
+        table = {slot: member for slot, member in table.items() if member is not gone}
+        assert [ranges.owner(slot) for slot in range(70)] == [table.get(n) for n in range(70)]
+
+
+@given(st.lists(st.tuples(st.sampled_from(("add", "drop")), st.integers(0, 20), st.integers(0, 3))))
+def test_replay_queue_against_a_dict(script: list[tuple[str, int, int]]) -> None:
+    queue = ReplayQueue()
+    model: dict[int, int] = {}
+    for what, entry, key_hash in script:
+        if what == "add":
+            queue.add(position(entry), key_hash)
+            model.setdefault(entry, key_hash)
+        else:
+            queue.discard(position(entry))
+            model.pop(entry, None)
+        assert [p.entry_id for p in queue.first(5)] == sorted(model)[:5]
+        assert all(queue.holds_hash(h) == (h in model.values()) for h in range(4))
+        even = queue.first_where(3, lambda h: h % 2 == 0)
+        expected = [(e, h) for e, h in sorted(model.items()) if h % 2 == 0][:3]
+        assert [(p.entry_id, h) for p, h in even] == expected
+    queue.clear()
+    assert not queue
+
+
+def test_delayed_entries_come_by_time() -> None:
+    delayed = DelayedEntries(2)
+    assert delayed.next_due_ms is None
+    delayed.add(30, position(1))
+    assert not delayed.full
+    delayed.add(10, position(2), 5)
+    assert delayed.full
+    assert delayed.next_due_ms == 10
+    assert delayed.pop_due(9) == []
+    assert delayed.pop_due(10) == [(position(2), 5)]
+    assert delayed.pop_due(100) == [(position(1), -1)]
+
+
+def test_only_markers_and_delays_are_looked_at() -> None:
+    assert special(payload(1, key="k", batch=3)) is None
+    delayed = special(payload(1, deliver_at=7))
+    assert delayed is not None
+    assert delayed.deliver_at_time == 7
+    marker = special(payload(1, marker=20))
+    assert marker is not None
+    assert marker.marker_type == 20
+    assert special(memoryview(b"no entry at all")) is None
