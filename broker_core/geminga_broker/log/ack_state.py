@@ -229,7 +229,9 @@ class AckState:
         """Take a part of a batch as acknowledged; answers whether nothing is left of it."""
         if self.is_deleted(position) or self._chain.at_or_after(position) != position:
             return False
-        bits = words.to_bits(ack_words) & (1 << batch_size) - 1 & self._bits(position)
+        bits = words.to_bits(ack_words) & self._bits(position)
+        if batch_size > 1:  # clients that send words need not send the size
+            bits &= (1 << batch_size) - 1
         if bits:
             self._partial.setdefault(position[0], {})[position[1]] = bits
         return not bits

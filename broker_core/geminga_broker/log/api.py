@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from geminga_protocol.ids import Position
+from geminga_protocol.pb.pulsar_api_pb2 import BrokerEntryMetadata, MessageMetadata
 
 Buffer = bytes | bytearray | memoryview
 
@@ -35,6 +36,14 @@ class LogClosed(LogError):
 
 class CursorNotFound(LogError):
     """No cursor of that name."""
+
+
+class LogNotFound(LogError):
+    """There is no log of that name, and none was to be made."""
+
+
+class LogReadFailed(LogError):
+    """An entry that must be there can't be read now; the text gives the cause."""
 
 
 class LogWriteFailed(LogError):
@@ -61,6 +70,20 @@ class Entry(Protocol):
     def messages(self) -> int:
         """Messages in its batch, 1 when it is none."""
 
+    @property
+    def metadata(self) -> MessageMetadata:
+        """The message metadata. Raises RemoteProtocolError if the entry holds none."""
+
+    @property
+    def broker_metadata(self) -> BrokerEntryMetadata | None:
+        """What the broker stored with the entry, if it did: append time and message index
+        (PR-03).
+        """
+
+    @property
+    def time_ms(self) -> int:
+        """When it was published: the broker's time if that is stored, else the producer's."""
+
 
 class Ack(NamedTuple):
     """An individual acknowledgement. `ack_set` holds the BitSet words of what is *still
@@ -74,13 +97,57 @@ class Ack(NamedTuple):
     batch_size: int = 1
 
 
+class CursorStatistics(NamedTuple):
+    """How a cursor stands."""
+
+    name: str
+    durable: bool
+    active: bool
+    mark_delete: Position
+    read_position: Position
+    holes: int
+    backlog_entries: int
+    cursor_properties: Mapping[str, str]
+
+
+class LedgerStatistics(NamedTuple):
+    """One ledger of a log; `closed_ms` is 0 while it is open."""
+
+    ledger_id: int
+    entries: int
+    size_bytes: int
+    closed_ms: int
+
+
+class LogStatistics(NamedTuple):
+    """How a log stands; `state` is one of open, rolling, no ledger, terminated, fenced, closed."""
+
+    state: str
+    entries: int
+    size_bytes: int
+    last_position: Position
+    ledgers: tuple[LedgerStatistics, ...]
+    cached_bytes: int
+
+
 class Cursor(Protocol):
     """A subscription's place in the log. Mark-delete: every entry up to it is acknowledged."""
 
     name: str
     durable: bool
-    mark_delete: Position
     read_position: Position
+
+    @property
+    def properties(self) -> Mapping[str, int]:
+        """Go with mark-delete and are persisted with it."""
+
+    @property
+    def mark_delete(self) -> Position:
+        """Every entry up to it is acknowledged."""
+
+    @property
+    def cursor_properties(self) -> Mapping[str, str]:
+        """Properties of the subscription."""
 
     def available(self) -> bool:
         """Whether `read` would find an entry now."""
@@ -88,14 +155,14 @@ class Cursor(Protocol):
     def on_available(self, wake: Callable[[], None] | None) -> None:
         """Call `wake` (synchronously, once per completed run) whenever new entries can be read."""
 
-    async def read(self, *, entries_max: int, bytes_max: int) -> list[Entry]:
+    async def read(self, *, entries_max: int, bytes_max: int) -> Sequence[Entry]:
         """Next entries, skipping individually deleted ones; moves `read_position`. Empty at the
         end. One caller at a time.
 
         Returns without suspending when the entries are in the cache.
         """
 
-    async def read_at(self, positions: Sequence[Position]) -> list[Entry]:
+    async def read_at(self, positions: Sequence[Position]) -> Sequence[Entry]:
         """Entries at these positions (replay), in order, leaving out those deleted meanwhile."""
 
     def rewind(self) -> None:
@@ -114,7 +181,12 @@ class Cursor(Protocol):
         Unknown positions are harmless.
         """
 
-    def ack_cumulative(self, position: Position, ack_set: tuple[int, ...] = ()) -> None:
+    def ack_cumulative(
+        self,
+        position: Position,
+        ack_set: tuple[int, ...] = (),
+        properties: Mapping[str, int] | None = None,
+    ) -> None:
         """Move mark-delete to the position (or before it, with a partially acknowledged batch)."""
 
     async def persist(self) -> None:
@@ -131,13 +203,29 @@ class Cursor(Protocol):
     def backlog_entries(self) -> int:
         """Entries between mark-delete and the end that are not acknowledged."""
 
+    async def set_cursor_properties(self, properties: Mapping[str, str]) -> None:
+        """Replace the subscription's properties; durable on return."""
+
+    def statistics(self) -> CursorStatistics:
+        """A snapshot."""
+
 
 class ManagedLedger(Protocol):
     """A topic's log: a chain of ledgers with one open."""
 
     name: str
-    cursors: Mapping[str, Cursor]
-    last_position: Position
+
+    @property
+    def cursors(self) -> Mapping[str, Cursor]:
+        """Open cursors by name, readers' too."""
+
+    @property
+    def last_position(self) -> Position:
+        """The last durable entry; (ledger, -1) if there was none yet."""
+
+    @property
+    def terminated(self) -> bool:
+        """Whether it takes no more entries."""
 
     def append(self, entries: Sequence[tuple[Buffer, int]], done: AppendDone) -> None:
         """Append entries, each given as (payload part, messages in it). Buffers are copied before
@@ -165,7 +253,9 @@ class ManagedLedger(Protocol):
     async def delete_cursor(self, name: str) -> None:
         """Raises CursorNotFound."""
 
-    async def read_range(self, first: Position, *, entries_max: int, bytes_max: int) -> list[Entry]:
+    async def read_range(
+        self, first: Position, *, entries_max: int, bytes_max: int
+    ) -> Sequence[Entry]:
         """Entries from a position on, whatever the cursors say."""
 
     async def find_by_time(self, timestamp_ms: int) -> Position:
@@ -198,3 +288,6 @@ class ManagedLedger(Protocol):
 
     async def delete(self) -> None:
         """Delete all ledgers, cursors and metadata."""
+
+    def statistics(self) -> LogStatistics:
+        """A snapshot."""

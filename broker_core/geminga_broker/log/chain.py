@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import pairwise
 
 from geminga_protocol.ids import EntryId, LedgerId, Position
 
@@ -76,6 +77,13 @@ class LedgerChain:
         self.spans.append(span)
         self._ids.append(span.ledger_id)
         self._by_id[span.ledger_id] = span
+
+    def extend(self, span: Span, entries: int, closed_ms: int) -> None:
+        """A ledger that was left open turned out to hold so many entries; it is closed now."""
+        span.entries = entries
+        span.closed_ms = max(closed_ms, 1)
+        for before, after in pairwise(self.spans):
+            after.base = before.base + before.entries
 
     def remove(self, ledger_id: int) -> None:
         """Take out the first ledger, or an empty one."""

@@ -1,0 +1,303 @@
+"""The writing side of a log: appends, their answers, and the change from one ledger to the next
+(spec BR-01, BR-02).
+
+The hot path is `append`, the ledger's `append` beneath it, and `_written` on the way back; all of
+it works on runs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import trio
+
+from geminga_bookie.client.api import LedgerReader, LedgerWriter
+from geminga_bookie.errors import BookkeeperError, LedgerFenced
+from geminga_broker.log.api import (
+    AppendDone,
+    Buffer,
+    LogClosed,
+    LogError,
+    LogFenced,
+    LogTerminated,
+    LogWriteFailed,
+)
+from geminga_broker.log.catalog import INDEX_PROPERTY
+from geminga_broker.log.chain import Span
+from geminga_broker.log.entry import LogEntry, PrefixMaker
+from geminga_broker.log.options import LogOptions
+from geminga_broker.log.parts import LogParts
+from geminga_broker.log.state import LogState
+from geminga_protocol.ids import EARLIEST, EntryId, LedgerId, Position
+from geminga_runtime.metadata.api import MetadataError
+
+_log = logging.getLogger(__name__)
+
+_ERRORS: dict[LogState, type[LogError]] = {
+    LogState.TERMINATED: LogTerminated,
+    LogState.FENCED: LogFenced,
+    LogState.CLOSED: LogClosed,
+}
+
+
+class LogAppender:
+    """Appends of one log. `wants_cache` is asked per run, `grown` told once per completed run,
+    `rolled` when a ledger was closed and the next one opened.
+    """
+
+    def __init__(
+        self,
+        parts: LogParts,
+        *,
+        index: int,
+        wants_cache: Callable[[], bool],
+        grown: Callable[[], None],
+        rolled: Callable[[], None],
+    ) -> None:
+        self.index = index
+        self._parts = parts
+        self._wants_cache = wants_cache
+        self._grown = grown
+        self._rolled = rolled
+        self._spawn = parts.spawn
+        self._span = Span(-1)
+        self._opened_s = 0.0
+        self._retry_s = 0.0
+        self._cause = ""
+        self._unclosed: LedgerWriter | None = None
+        self._pending: deque[tuple[int, int, AppendDone]] = deque()
+        self._held: list[tuple[list[tuple[bytes, int]], AppendDone]] = []
+        self._written_now = self._written
+
+    def append(self, entries: Sequence[tuple[Buffer, int]], done: AppendDone) -> None:
+        """See `ManagedLedger.append`."""
+        writer = self._parts.writer
+        if writer is None:
+            self._hold(entries, done)
+            return
+        if self._parts.options.broker_entry_metadata:
+            index = self.index
+            prefix = PrefixMaker(self._parts.options.now_ms()).prefix
+            parts: list[tuple[Buffer, ...]] = []
+            for data, messages in entries:
+                index += messages
+                parts.append((prefix(index), data))
+            self.index = index
+        else:
+            parts = [(entry[0],) for entry in entries]
+        first = writer.last_add_pushed + 1
+        self._pending.append((first, len(parts), done))
+        _, views = writer.append(parts, self._written_now)
+        if self._wants_cache() and self._parts.writer is writer:
+            self._fill_cache(first, views, entries)
+
+    def roll_if_due(self) -> None:
+        """Start to roll over if the open ledger is full, old, or failed."""
+        if self._parts.state is LogState.OPEN and self._is_due():
+            self._spawn(self.roll)
+
+    async def roll(self, *, force: bool = False) -> None:
+        """Close the open ledger and open the next; does nothing unless it is due (or has entries,
+        by `force`).
+
+        Failures show in the state: NO_LEDGER or FENCED.
+        """
+        parts = self._parts
+        async with parts.mutex:
+            if parts.state is LogState.OPEN:
+                if not (self._is_due() or (force and self._span.entries)):
+                    return
+            elif parts.state is not LogState.NO_LEDGER:
+                return
+            await self._next_ledger()
+
+    async def start(self) -> None:
+        """Make the first ledger after opening. Raises what kept it from it."""
+        await self._open_next()
+
+    async def finish(self, state: LogState) -> None:
+        """Close the open ledger for good, entering TERMINATED or CLOSED; the caller holds the
+        mutex.
+
+        What waits for a ledger is refused. Raises LogFenced, BookkeeperError, MetadataError.
+        """
+        writer, self._parts.writer = self._parts.writer, None
+        if self._parts.state is not state:
+            self._parts.enter(state)
+        self._refuse_held()
+        if writer is not None:
+            self._unclosed = writer
+        await self._close_old()
+
+    def fence(self, why: str) -> None:
+        """Another broker owns the log: nothing is acknowledged any more."""
+        self._parts.writer = self._unclosed = None
+        if self._parts.state not in (LogState.FENCED, LogState.CLOSED):
+            _log.warning("log=%s is fenced: %s", self._parts.name, why)
+            self._parts.enter(LogState.FENCED)
+        pending, self._pending = self._pending, deque()
+        for _, size, done in pending:
+            done(EARLIEST, size, LogFenced(f"{self._parts.name}: {why}"))
+        self._refuse_held()
+
+    def _is_due(self) -> bool:
+        span = self._span
+        age_s = trio.current_time() - self._opened_s
+        return self._unclosed is not None or self._parts.options.rollover.is_due(
+            span.entries, span.size_bytes, age_s
+        )
+
+    def _fill_cache(
+        self, first: int, views: list[memoryview], entries: Sequence[tuple[Buffer, int]]
+    ) -> None:
+        ledger_id = LedgerId(self._span.ledger_id)
+        made: list[LogEntry] = []
+        size_bytes = 0
+        entry_id = first
+        for view, entry in zip(views, entries, strict=True):
+            made.append(stored := LogEntry(Position(ledger_id, EntryId(entry_id)), view, entry[1]))
+            size_bytes += stored.size
+            entry_id += 1
+        self._parts.cache.add(ledger_id, first, made, size_bytes)
+
+    def _written(self, first: int, count: int, error: BookkeeperError | None) -> None:
+        """The ledger's answer for a run of entries, in order."""
+        if error is not None:
+            self._failed(first, error)
+            return
+        writer = self._parts.writer or self._unclosed
+        if writer is None:
+            return  # fenced meanwhile: nothing is confirmed any more
+        span = self._span
+        end = first + count
+        span.entries = end
+        span.size_bytes = writer.length
+        ledger_id = LedgerId(span.ledger_id)
+        self._parts.last_position = Position(ledger_id, EntryId(end - 1))
+        pending = self._pending
+        while pending and pending[0][0] < end:
+            start, size, done = pending.popleft()
+            if start + size > end:
+                pending.appendleft((end, start + size - end, done))
+                size = end - start
+            done(Position(ledger_id, EntryId(start)), size, None)
+        self._grown()
+        rollover = self._parts.options.rollover
+        if end >= rollover.entries_max or span.size_bytes >= rollover.size_bytes_max:
+            self.roll_if_due()
+
+    def _failed(self, first: int, error: BookkeeperError) -> None:
+        """The ledger takes no more: refuse what is not written, and go on in a new ledger."""
+        if not self._pending:
+            return
+        self._parts.cache.truncate(self._span.ledger_id, first)
+        if isinstance(error, LedgerFenced):
+            self.fence(str(error))
+            return
+        refusal = LogWriteFailed(f"{self._parts.name}: {error or type(error).__name__}")
+        _log.warning("log=%s: entries were not written: %s", self._parts.name, error)
+        if self._parts.writer is not None:
+            self._parts.writer, self._unclosed = None, self._parts.writer
+            self._spawn(self.roll)
+        pending, self._pending = self._pending, deque()
+        for _, size, done in pending:
+            done(EARLIEST, size, refusal)
+
+    def _hold(self, entries: Sequence[tuple[Buffer, int]], done: AppendDone) -> None:
+        """Keep an append until there is a ledger, or refuse it."""
+        state = self._parts.state
+        kind = _ERRORS.get(state)
+        if kind is not None:
+            done(EARLIEST, len(entries), kind(f"{self._parts.name} is {state.value}"))
+        elif state is LogState.NO_LEDGER and trio.current_time() < self._retry_s:
+            done(EARLIEST, len(entries), LogWriteFailed(f"{self._parts.name}: {self._cause}"))
+        else:
+            self._held.append(([(bytes(data), messages) for data, messages in entries], done))
+            if state is LogState.NO_LEDGER:
+                self._spawn(self.roll)
+
+    def _refuse_held(self) -> None:
+        held, self._held = self._held, []
+        kind = _ERRORS.get(self._parts.state, LogWriteFailed)
+        for entries, done in held:
+            done(EARLIEST, len(entries), kind(f"{self._parts.name}: {self._cause or 'is closed'}"))
+
+    async def _next_ledger(self) -> None:
+        parts = self._parts
+        parts.enter(LogState.ROLLING)
+        if self._parts.writer is not None:
+            self._parts.writer, self._unclosed = None, self._parts.writer
+        try:
+            await self._close_old()
+            await self._open_next()
+            self._rolled()
+        except LogFenced as error:
+            self.fence(str(error))
+        except (BookkeeperError, MetadataError) as error:
+            self._cause = f"no new ledger: {error or type(error).__name__}"
+            _log.warning("log=%s: %s", parts.name, self._cause)
+            self._retry_s = trio.current_time() + parts.options.create_retry_s
+            parts.enter(LogState.NO_LEDGER)
+            self._refuse_held()
+
+    async def _close_old(self) -> None:
+        """Close the last ledger and learn its end. Raises LogFenced if another broker has recovered
+        it.
+        """
+        writer = self._unclosed
+        if writer is None:
+            return
+        parts = self._parts
+        try:
+            await writer.close()
+        except LedgerFenced as error:
+            raise LogFenced(f"{parts.name}: {error}") from error
+        span = self._span
+        entries = writer.last_add_confirmed + 1
+        assert span.entries == entries
+        span.size_bytes = writer.length
+        if entries:
+            span.closed_ms = max(parts.options.now_ms(), 1)
+            self.index = await index_at(writer, entries - 1, self.index, parts.options)
+        else:
+            parts.chain.remove(span.ledger_id)
+            parts.catalog.deleting[span.ledger_id] = None
+        self._unclosed = None
+
+    async def _open_next(self) -> None:
+        parts = self._parts
+        options = parts.options
+        writer = await parts.client.create(options.durability.ledger_options(parts.name))
+        span = Span(writer.ledger_id)
+        # Should the next step fail, the ledger is in no chain: then it is deleted with the others.
+        parts.catalog.deleting[span.ledger_id] = None
+        stray = dict(parts.catalog.deleting)
+        del parts.catalog.deleting[span.ledger_id]
+        if options.broker_entry_metadata or INDEX_PROPERTY in parts.catalog.properties:
+            parts.catalog.properties[INDEX_PROPERTY] = str(self.index)
+        try:
+            await parts.catalog.save([*parts.chain, span])
+        except BaseException:
+            parts.catalog.deleting = stray
+            raise
+        parts.chain.add(span)
+        if not self._parts.last_position[1] + 1:
+            self._parts.last_position = span.position(-1)
+        self._span = span
+        self._opened_s = trio.current_time()
+        self._parts.writer = writer
+        parts.enter(LogState.OPEN)
+        held, self._held = self._held, []
+        for entries, done in held:
+            self.append(entries, done)
+
+
+async def index_at(reader: LedgerReader, entry_id: int, index: int, options: LogOptions) -> int:
+    """The message index of a stored entry; `index` if it has none."""
+    if not options.broker_entry_metadata:
+        return index
+    [view] = await reader.read(entry_id, entry_id)
+    stored = LogEntry(EARLIEST, view).broker_metadata
+    return stored.index if stored is not None and stored.HasField("index") else index

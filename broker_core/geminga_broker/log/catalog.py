@@ -1,0 +1,146 @@
+"""A log's ManagedLedgerInfo in the metadata store, changed by compare-and-set only (spec BR-01).
+
+A change that fails because somebody else made one means that another broker owns the log:
+LogFenced. A change whose outcome is unknown is settled by reading, before the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from geminga_broker.log.api import LogFenced
+from geminga_broker.log.chain import LedgerChain, Span
+from geminga_protocol.ids import EntryId, LedgerId, Position
+from geminga_protocol.managed_ledger import decode_ledger_info, encode_ledger_info
+from geminga_protocol.pb.managed_ledger_pb2 import ManagedLedgerInfo
+from geminga_runtime.metadata.api import (
+    MUST_NOT_EXIST,
+    BadVersion,
+    MetadataStore,
+    NoNode,
+)
+
+ROOT = "/managed-ledgers"
+
+INDEX_PROPERTY = "index"
+"""Index of the last message before the last ledger; the key is Apache's
+(ManagedLedgerInterceptorImpl).
+"""
+
+DELETING_PROPERTY = "geminga.deleting"
+"""Ledgers taken out of the chain and not surely deleted yet: whoever opens the log next finishes
+that.
+"""
+
+
+class LogCatalog:
+    """What the store knows of one log."""
+
+    def __init__(self, store: MetadataStore, name: str) -> None:
+        self.path = f"{ROOT}/{name}"
+        self.properties: dict[str, str] = {}
+        self.terminated: Position | None = None
+        self.deleting: dict[int, None] = {}
+        self._store = store
+        self._known = b""
+        self._version = MUST_NOT_EXIST
+        self._uncertain: bytes | None = None
+        self._info = ManagedLedgerInfo()
+
+    async def load(self) -> ManagedLedgerInfo | None:
+        """Read it; None if there is no such log."""
+        node = await self._store.get(self.path)
+        if node is None or (not node.value and await self._store.children(self.path)):
+            return None
+        self._known, self._version = node.value, node.stat.version
+        self._info = decode_ledger_info(node.value)
+        self.properties = {entry.key: entry.value for entry in self._info.properties}
+        listed = self.properties.pop(DELETING_PROPERTY, "")
+        self.deleting = {int(ledger_id): None for ledger_id in listed.split(",") if ledger_id}
+        if self._info.HasField("terminatedPosition"):
+            at = self._info.terminatedPosition
+            self.terminated = Position(LedgerId(at.ledgerId), EntryId(at.entryId))
+        return self._info
+
+    async def save(self, spans: Iterable[Span]) -> None:
+        """Make the store say what is known here, with these spans.
+
+        Raises LogFenced if another broker wrote meanwhile, StoreUnavailable if the outcome is
+        unknown.
+        """
+        if self._uncertain is not None:
+            await self._settle(self._uncertain)
+        info = self._build(spans)
+        value = encode_ledger_info(info)
+        try:
+            _, stat = await self._store.put(self.path, value, self._version)
+        except (BadVersion, NoNode):
+            raise LogFenced(f"{self.path} was changed by another broker") from None
+        except BaseException:
+            # Cancelled or cut off: it may have been done all the same.
+            self._uncertain = value
+            raise
+        self._known, self._version, self._info = value, stat.version, info
+
+    async def remove(self) -> None:
+        """Delete the node. Raises LogFenced if another broker wrote meanwhile."""
+        if self._uncertain is not None:
+            await self._settle(self._uncertain)
+        try:
+            await self._store.delete(self.path, self._version)
+        except NoNode:
+            pass
+        except BadVersion:
+            raise LogFenced(f"{self.path} was changed by another broker") from None
+
+    def cleared(self, ledger_ids: Iterable[int]) -> None:
+        """These ledgers are surely deleted; the next save says so."""
+        for ledger_id in ledger_ids:
+            self.deleting.pop(ledger_id, None)
+
+    async def _settle(self, attempted: bytes) -> None:
+        node = await self._store.get(self.path)
+        value = node.value if node is not None else None
+        if node is not None and value in (attempted, self._known):
+            self._known, self._version = node.value, node.stat.version
+        elif not (node is None and self._version == MUST_NOT_EXIST):
+            raise LogFenced(f"{self.path} was changed by another broker")
+        self._uncertain = None
+
+    def _build(self, spans: Iterable[Span]) -> ManagedLedgerInfo:
+        info = ManagedLedgerInfo()
+        before = {entry.ledgerId: entry for entry in self._info.ledgerInfo}
+        for span in spans:
+            added = info.ledgerInfo.add(ledgerId=span.ledger_id)
+            known = before.get(span.ledger_id)
+            if known is not None and known.HasField("offloadContext"):
+                added.offloadContext.CopyFrom(known.offloadContext)
+            if span.closed_ms:
+                added.entries = span.entries
+                added.size = span.size_bytes
+            added.timestamp = span.closed_ms
+        if self.terminated is not None:
+            info.terminatedPosition.ledgerId = self.terminated.ledger_id
+            info.terminatedPosition.entryId = self.terminated.entry_id
+        properties = dict(self.properties)
+        if self.deleting:
+            properties[DELETING_PROPERTY] = ",".join(map(str, self.deleting))
+        for key, value in sorted(properties.items()):
+            info.properties.add(key=key, value=value)
+        return info
+
+
+def chain_of(info: ManagedLedgerInfo) -> LedgerChain:
+    """The chain that the store describes. A ledger without entries, or closing time, was
+    left open.
+    """
+    chain = LedgerChain()
+    for ledger in sorted(info.ledgerInfo, key=lambda ledger: ledger.ledgerId):
+        closed_ms = max(ledger.timestamp, 1) if ledger.entries else 0
+        chain.add(Span(ledger.ledgerId, ledger.entries, ledger.size, closed_ms))
+    return chain
+
+
+async def log_names(store: MetadataStore, prefix: str) -> list[str]:
+    """Names of the logs right beneath `prefix` (`tenant/ns/persistent`)."""
+    return [f"{prefix}/{child}" for child in await store.children(f"{ROOT}/{prefix}")]

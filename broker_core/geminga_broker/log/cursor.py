@@ -1,0 +1,223 @@
+"""A subscription's place in a log: reading, acknowledging, persisting (spec BR-05, BR-07)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from geminga_broker.log.ack_state import AckState
+from geminga_broker.log.api import Ack, CursorStatistics
+from geminga_broker.log.cursor_store import CursorStore
+from geminga_broker.log.cursor_writer import CursorWriter
+from geminga_broker.log.entry import LogEntry
+from geminga_broker.log.parts import LogParts
+from geminga_broker.log.reading import LogReads, limited
+from geminga_protocol.ids import EntryId, Position
+
+
+class LogAccess(NamedTuple):
+    """What cursors need of their log."""
+
+    parts: LogParts
+    reads: LogReads
+    changed: Callable[[LogCursor], None]
+    """Told when there is something to persist."""
+    passed: Callable[[], None]
+    """Told when mark-delete has passed the end of a ledger."""
+
+
+class LogCursor:
+    """`Cursor` over a log. Without a store it is not durable: a reader's."""
+
+    def __init__(
+        self,
+        name: str,
+        access: LogAccess,
+        store: CursorStore | None,
+        state: AckState,
+        properties: Mapping[str, int],
+    ) -> None:
+        self.name = name
+        self.durable = store is not None
+        self.properties = dict(properties)
+        self.active = False
+        self.state = state
+        self.read_position = state.first_unacked(state.mark_delete)
+        self._access = access
+        self._chain = access.parts.chain
+        self.writer = CursorWriter(self, store, access.parts.options.cursors, access.parts.spawn)
+        self._wake: Callable[[], None] | None = None
+        self._moves = 0
+        self._waits_for = self.read_position[0]
+
+    def __repr__(self) -> str:
+        return f"<LogCursor {self.name} at {self.mark_delete}, reads {self.read_position}>"
+
+    @property
+    def mark_delete(self) -> Position:
+        """Every entry up to it is acknowledged."""
+        return self.state.mark_delete
+
+    @property
+    def cursor_properties(self) -> Mapping[str, str]:
+        """Properties of the subscription."""
+        return self.writer.cursor_properties
+
+    def available(self) -> bool:
+        """See `Cursor.available`."""
+        last = self._access.parts.last_position
+        if self.read_position > last:
+            return False
+        return self.state.first_unacked(self.read_position) <= last
+
+    def on_available(self, wake: Callable[[], None] | None) -> None:
+        """See `Cursor.on_available`. A cursor is active, and the cache kept for it, while something
+        waits on it.
+        """
+        self._wake = wake
+        self.active = wake is not None
+
+    def grown(self) -> None:
+        """The log has new entries."""
+        if self._wake is not None:
+            self._wake()
+
+    async def read(self, *, entries_max: int, bytes_max: int) -> list[LogEntry]:
+        """See `Cursor.read`. Raises LogReadFailed."""
+        self.active = True
+        state = self.state
+        chain = self._chain
+        while True:
+            if state.holes or self.read_position <= state.mark_delete:
+                position = state.first_unacked(self.read_position)
+            else:
+                position = chain.at_or_after(self.read_position)
+            self.read_position = position
+            ledger_id, first = position
+            span = chain.get(ledger_id)
+            if span is None or first >= span.entries:
+                return []
+            last = min(span.entries, first + entries_max) - 1
+            entries = self._access.reads.cached(ledger_id, first, last)
+            if entries:
+                entries = limited(entries, bytes_max)
+            else:
+                moves = self._moves
+                entries = await self._access.reads.entries(
+                    position, entries_max=entries_max, bytes_max=bytes_max
+                )
+                if moves != self._moves:
+                    continue  # seek or rewind came in between
+                if not entries:
+                    return []
+            end = entries[-1].position
+            self.read_position = Position(end[0], EntryId(end[1] + 1))
+            if state.holes or entries[0].position <= state.mark_delete:
+                deleted = state.is_deleted
+                entries = [entry for entry in entries if not deleted(entry.position)]
+            if entries:
+                return entries
+
+    async def read_at(self, positions: Sequence[Position]) -> list[LogEntry]:
+        """See `Cursor.read_at`. Raises LogReadFailed."""
+        found: list[LogEntry] = []
+        reads = self._access.reads
+        index = 0
+        while index < len(positions):
+            ledger_id, first = positions[index]
+            run = 1
+            while index + run < len(positions) and positions[index + run] == (
+                ledger_id,
+                first + run,
+            ):
+                run += 1
+            if self._chain.at_or_after(positions[index]) != positions[index]:
+                index += 1
+                continue
+            entries = reads.cached(ledger_id, first, first + run - 1) or await reads.entries(
+                positions[index], entries_max=run, bytes_max=1 << 62
+            )
+            wanted = [entry for entry in entries if entry.position[0] == ledger_id]
+            found += wanted
+            index += max(len(wanted), 1)
+        deleted = self.state.is_deleted
+        return [entry for entry in found if not deleted(entry.position)]
+
+    def rewind(self) -> None:
+        """See `Cursor.rewind`."""
+        self._moves += 1
+        self.read_position = self.state.first_unacked(self.mark_delete)
+
+    def is_deleted(self, position: Position) -> bool:
+        """See `Cursor.is_deleted`."""
+        return self.state.is_deleted(position)
+
+    def ack_set(self, position: Position) -> tuple[int, ...]:
+        """See `Cursor.ack_set`."""
+        return self.state.ack_set(position)
+
+    def ack(self, acks: Iterable[Ack]) -> list[Position]:
+        """See `Cursor.ack`."""
+        done = self.state.ack(acks)
+        self._changed()
+        return done
+
+    def ack_cumulative(
+        self,
+        position: Position,
+        ack_set: tuple[int, ...] = (),
+        properties: Mapping[str, int] | None = None,
+    ) -> None:
+        """See `Cursor.ack_cumulative`."""
+        if self.state.ack_cumulative(position, ack_set) or properties is not None:
+            if properties is not None:
+                self.properties = dict(properties)
+            self._changed()
+
+    async def persist(self) -> None:
+        """See `Cursor.persist`. Raises LogWriteFailed, LogFenced."""
+        await self.writer.persist()
+
+    async def seek(self, position: Position) -> None:
+        """See `Cursor.seek`."""
+        self._moves += 1
+        position = self._chain.at_or_after(position)
+        self.state.reset(self._chain.previous_position(position))
+        self.read_position = position
+        self._changed()
+        await self.persist()
+
+    async def skip(self, entries: int) -> None:
+        """See `Cursor.skip`."""
+        if entries > 0:
+            self.ack_cumulative(self.state.skip_target(entries))
+        await self.persist()
+
+    async def set_cursor_properties(self, properties: Mapping[str, str]) -> None:
+        """Replace the subscription's properties; durable on return."""
+        await self.writer.set_properties(properties)
+
+    def backlog_entries(self) -> int:
+        """See `Cursor.backlog_entries`."""
+        return self.state.backlog()
+
+    def statistics(self) -> CursorStatistics:
+        """See `Cursor.statistics`."""
+        return CursorStatistics(
+            self.name,
+            self.durable,
+            self.active,
+            self.mark_delete,
+            self.read_position,
+            self.state.holes,
+            self.backlog_entries(),
+            self.cursor_properties,
+        )
+
+    def _changed(self) -> None:
+        self.writer.changes += 1
+        self._access.changed(self)
+        waits_for = self._chain.next_position(self.state.mark_delete)[0]
+        if waits_for != self._waits_for:
+            self._waits_for = waits_for
+            self._access.passed()

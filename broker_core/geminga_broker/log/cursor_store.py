@@ -1,0 +1,230 @@
+"""Where a cursor's state is kept: its node in the metadata store, and a ledger of its own (spec
+BR-05).
+
+    closed cursor   node: cursorsLedgerId = -1 and the whole state (too many holes: as below)
+    open cursor     node: the ledger's id, and mark-delete when it was made; the ledger's last
+                    entry is the state
+
+A new ledger is written first, then named by the node, then the old one is deleted: a crash between
+leaves the old state or the new one, never none.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+import trio
+
+from geminga_bookie.client.api import LedgerClient, LedgerWriter
+from geminga_bookie.errors import BookkeeperError, NoSuchLedger
+from geminga_broker.log.api import LogFenced
+from geminga_broker.log.catalog import ROOT
+from geminga_broker.log.options import LogOptions
+from geminga_broker.log.position_info import (
+    NO_LEDGER,
+    CursorSnapshot,
+    read_cursor_info,
+    read_position_info,
+)
+from geminga_protocol.managed_ledger import (
+    decode_cursor_info,
+    decode_position_info,
+    encode_cursor_info,
+    encode_position_info,
+)
+from geminga_protocol.pb.managed_ledger_pb2 import ManagedCursorInfo, PositionInfo
+from geminga_protocol.topic_name import url_encode
+from geminga_runtime.metadata.api import (
+    MUST_NOT_EXIST,
+    BadVersion,
+    MetadataError,
+    MetadataStore,
+    NoNode,
+)
+from geminga_runtime.waiters import Promise
+
+_log = logging.getLogger(__name__)
+
+
+class CursorKey(NamedTuple):
+    """Whose state it is."""
+
+    log_name: str
+    cursor_name: str
+
+    @property
+    def path(self) -> str:
+        """Its node; subscription names are URL-encoded there, as Apache's broker does."""
+        return f"{ROOT}/{self.log_name}/{url_encode(self.cursor_name)}"
+
+
+class CursorStore:
+    """Durable state of one cursor. One caller at a time."""
+
+    def __init__(
+        self, key: CursorKey, client: LedgerClient, store: MetadataStore, options: LogOptions
+    ) -> None:
+        self.key = key
+        self.cursor_properties: dict[str, str] = {}
+        self._client = client
+        self._store = store
+        self._options = options
+        self._version = MUST_NOT_EXIST
+        self._ledger_id = NO_LEDGER
+        self._writer: LedgerWriter | None = None
+        self._attempted: bytes | None = None
+        self._opened_s = 0.0
+
+    async def load(self) -> CursorSnapshot | None:
+        """The last durable state; None if there is no such cursor. A ledger left open is recovered.
+
+        A ledger that is gone or empty leaves what the node says: older, so acknowledgements may
+        repeat.
+        """
+        node = await self._store.get(self.key.path)
+        if node is None:
+            return None
+        self._version = node.stat.version
+        info = decode_cursor_info(node.value)
+        self._ledger_id = info.cursorsLedgerId
+        self.cursor_properties = {entry.name: entry.value for entry in info.cursorProperties}
+        if info.cursorsLedgerId == NO_LEDGER:
+            return read_cursor_info(info)
+        try:
+            reader = await self._client.open(
+                info.cursorsLedgerId, self._options.durability.password, recover=True
+            )
+        except NoSuchLedger:
+            _log.warning("cursor=%s: its ledger %d is gone", self.key, info.cursorsLedgerId)
+            return read_cursor_info(info)
+        last = reader.last_add_confirmed
+        if last < 0:
+            return read_cursor_info(info)
+        [view] = await reader.read(last, last)
+        await reader.aclose()
+        return read_position_info(decode_position_info(view))
+
+    @property
+    def has_room(self) -> bool:
+        """Whether there is an open ledger that takes one more state."""
+        writer = self._writer
+        if writer is None:
+            return False
+        limits = self._options.cursors
+        age_s = trio.current_time() - self._opened_s
+        return (
+            writer.last_add_pushed + 1 < limits.ledger_entries_max and age_s < limits.ledger_max_s
+        )
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the node alone holds the state."""
+        return self._ledger_id == NO_LEDGER and self._version != MUST_NOT_EXIST
+
+    def append(self, info: PositionInfo, done: Callable[[BookkeeperError | None], None]) -> None:
+        """Write the state to the open ledger; `done` tells when it is durable. Only if
+        `has_room`.
+        """
+        writer = self._writer
+        assert writer is not None
+
+        def answered(first: int, count: int, error: BookkeeperError | None) -> None:
+            if error is not None and self._writer is writer:
+                self._writer = None
+            done(error)
+
+        writer.append([(encode_position_info(info),)], answered)
+
+    async def write_to_new_ledger(self, info: PositionInfo) -> None:
+        """Write the state to a new ledger and make that the cursor's. Durable on return.
+
+        Raises LogFenced if another broker changed the cursor, BookkeeperError, MetadataError.
+        """
+        writer = await self._client.create(
+            self._options.durability.ledger_options(self.key.log_name, self.key.cursor_name)
+        )
+        written: Promise[None] = Promise()
+
+        def answered(first: int, count: int, error: BookkeeperError | None) -> None:
+            if error is None:
+                written.resolve(None)
+            else:
+                written.reject(error)
+
+        try:
+            writer.append([(encode_position_info(info),)], answered)
+            await written.wait()
+            await self._put(
+                ManagedCursorInfo(
+                    cursorsLedgerId=writer.ledger_id,
+                    markDeleteLedgerId=info.ledgerId,
+                    markDeleteEntryId=info.entryId,
+                )
+            )
+        except (BookkeeperError, LogFenced):
+            await self._delete_ledger(writer.ledger_id)
+            raise
+        old, self._ledger_id = self._ledger_id, writer.ledger_id
+        old_writer, self._writer = self._writer, writer
+        self._opened_s = trio.current_time()
+        if old_writer is not None or old != NO_LEDGER:
+            await self._delete_ledger(old)
+
+    async def write_closed(self, info: ManagedCursorInfo) -> None:
+        """Write the whole state to the node; the ledger goes. Raises LogFenced, MetadataError."""
+        await self._put(info)
+        old, self._ledger_id = self._ledger_id, NO_LEDGER
+        self._writer = None
+        if old != NO_LEDGER:
+            await self._delete_ledger(old)
+
+    async def close_ledger(self) -> None:
+        """Close the ledger, which keeps the state. Raises BookkeeperError, MetadataError."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            await writer.close()
+
+    async def remove(self) -> None:
+        """Delete node and ledger. Idempotent."""
+        try:
+            await self._store.delete(self.key.path)
+        except NoNode:
+            pass
+        self._writer = None
+        if self._ledger_id != NO_LEDGER:
+            await self._delete_ledger(self._ledger_id)
+
+    async def _put(self, info: ManagedCursorInfo) -> None:
+        info.lastActive = self._options.now_ms()
+        for name, text in self.cursor_properties.items():
+            info.cursorProperties.add(name=name, value=text)
+        value = encode_cursor_info(info)
+        while True:
+            try:
+                _, stat = await self._store.put(self.key.path, value, self._version)
+            except (BadVersion, NoNode):
+                node = await self._store.get(self.key.path)
+                if node is None or node.value not in (value, self._attempted):
+                    raise LogFenced(f"{self.key.path} was changed by another broker") from None
+                # An earlier write of ours, whose outcome was unknown, was done after all.
+                self._version = node.stat.version
+            except BaseException:
+                self._attempted = value
+                raise
+            else:
+                self._version = stat.version
+                return
+
+    async def _delete_ledger(self, ledger_id: int) -> None:
+        """Best effort: a ledger that stays is named by no cursor, and says whose it was."""
+        try:
+            await self._client.delete(ledger_id)
+        except (BookkeeperError, MetadataError) as error:
+            _log.warning("cursor=%s: ledger %d stays: %s", self.key, ledger_id, error)
+
+
+async def cursor_names(store: MetadataStore, log_name: str) -> list[str]:
+    """Encoded names of the cursors that the store knows of a log."""
+    return list(await store.children(f"{ROOT}/{log_name}"))

@@ -1,0 +1,184 @@
+"""Persisting a cursor: throttled, in order, with its waiters (spec BR-05).
+
+Acknowledgements change the cursor in memory and are written down by a timer, or at once for who
+waits in `persist`. One write is under way at a time, and holds all that was known when it began.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Protocol
+
+import trio
+
+from geminga_bookie.errors import BookkeeperError
+from geminga_broker.log.ack_state import AckState
+from geminga_broker.log.api import LogError, LogFenced, LogWriteFailed
+from geminga_broker.log.cursor_store import CursorStore
+from geminga_broker.log.options import CursorOptions
+from geminga_broker.log.parts import Spawn
+from geminga_broker.log.position_info import closed_cursor_info, position_info
+from geminga_protocol.pb.managed_ledger_pb2 import PositionInfo
+from geminga_runtime.metadata.api import MetadataError
+from geminga_runtime.waiters import Promise
+
+_log = logging.getLogger(__name__)
+
+_SNAPSHOT_SHARE_MAX = 0.05
+"""A cursor spends at most this share of the time on writing down its holes: many holes, rarer
+writes.
+"""
+
+
+class _Persisted(Protocol):
+    """The cursor, as far as it is written down."""
+
+    name: str
+    state: AckState
+    properties: dict[str, int]
+
+
+class CursorWriter:
+    """Writes one cursor's state; for a cursor without a store it does nothing."""
+
+    def __init__(
+        self, cursor: _Persisted, store: CursorStore | None, options: CursorOptions, spawn: Spawn
+    ) -> None:
+        self.changes = 0
+        """Grows with every change of the cursor."""
+        self._cursor = cursor
+        self._store = store
+        self._options = options
+        self._spawn = spawn
+        self._persisted = 0
+        self._writing = False
+        self._waiters: list[tuple[int, Promise[None]]] = []
+        self._next_write_s = 0.0
+
+    @property
+    def cursor_properties(self) -> Mapping[str, str]:
+        """Properties of the subscription, as stored."""
+        return self._store.cursor_properties if self._store is not None else {}
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether something is not persisted."""
+        return self._store is not None and self._persisted < self.changes
+
+    def flush(self) -> None:
+        """Start to write what is not persisted, unless it is too early for that or a write is under
+        way.
+        """
+        if self.is_dirty and not self._writing and trio.current_time() >= self._next_write_s:
+            self._start()
+
+    async def persist(self) -> None:
+        """Return when what changed before the call is durable. Raises LogWriteFailed, LogFenced."""
+        if not self.is_dirty:
+            await trio.lowlevel.checkpoint()
+            return
+        promise: Promise[None] = Promise()
+        self._waiters.append((self.changes, promise))
+        if not self._writing:
+            self._start()
+        await promise.wait()
+
+    async def persist_to_node(self) -> None:
+        """Leave the whole state in the metadata store, or, with too many holes, in the closed
+        ledger.
+
+        Raises LogFenced, LogWriteFailed.
+        """
+        store = self._store
+        if store is None:
+            return
+        if self._writing:
+            await self.persist()
+        cursor, options = self._cursor, self._options
+        info = closed_cursor_info(
+            cursor.state, cursor.properties, options.batches_max, options.ranges_to_store_max
+        )
+        try:
+            if info is None:
+                await self.persist()
+                await store.close_ledger()
+            elif self.is_dirty or not store.is_closed:
+                changes = self.changes
+                await store.write_closed(info)
+                self._persisted = changes
+        except (BookkeeperError, MetadataError) as error:
+            raise LogWriteFailed(f"cursor {cursor.name}: {error}") from error
+
+    async def set_properties(self, properties: Mapping[str, str]) -> None:
+        """Replace the subscription's properties; durable on return. Raises LogFenced,
+        LogWriteFailed.
+        """
+        if self._store is not None:
+            self._store.cursor_properties = dict(properties)
+            self.changes += 1
+            await self.persist_to_node()
+
+    async def remove(self) -> None:
+        """Delete what is stored of the cursor. Raises LogWriteFailed."""
+        store, self._store = self._store, None
+        if store is not None:
+            try:
+                await store.remove()
+            except MetadataError as error:
+                self._store = store
+                raise LogWriteFailed(f"cursor {self._cursor.name}: {error}") from error
+
+    def _start(self) -> None:
+        """Write to the open ledger, or spawn a task that makes one."""
+        store = self._store
+        assert store is not None
+        assert not self._writing
+        self._writing = True
+        changes = self.changes
+        if store.has_room:
+            store.append(self._info(), lambda error: self._written(changes, error))
+        else:
+            self._spawn(self._write_to_new_ledger)
+
+    async def _write_to_new_ledger(self) -> None:
+        store = self._store
+        changes = self.changes
+        failure: Exception | None = LogWriteFailed("it was deleted or cancelled")
+        try:
+            if store is not None:
+                await store.write_to_new_ledger(self._info())
+                failure = None
+        except (BookkeeperError, MetadataError, LogError) as error:
+            failure = error
+        finally:
+            self._written(changes, failure)
+
+    def _info(self) -> PositionInfo:
+        started_s = time.perf_counter()
+        cursor = self._cursor
+        info = position_info(cursor.state, cursor.properties, self._options.batches_max)
+        cost_s = time.perf_counter() - started_s
+        self._next_write_s = trio.current_time() + cost_s / _SNAPSHOT_SHARE_MAX
+        return info
+
+    def _written(self, changes: int, error: Exception | None) -> None:
+        """Persisting what was known at `changes` ended."""
+        self._writing = False
+        waiters, self._waiters = self._waiters, []
+        if error is not None:
+            _log.warning("cursor=%s is not persisted: %s", self._cursor.name, error)
+            if not isinstance(error, LogFenced):
+                error = LogWriteFailed(f"cursor {self._cursor.name}: {error}")
+            for _, promise in waiters:
+                promise.reject(error)
+            return
+        self._persisted = max(self._persisted, changes)
+        for wanted, promise in waiters:
+            if wanted <= self._persisted:
+                promise.resolve(None)
+            else:
+                self._waiters.append((wanted, promise))
+        if self._waiters and self._store is not None:
+            self._start()

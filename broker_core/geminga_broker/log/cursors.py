@@ -1,0 +1,164 @@
+"""The cursors of one log: opening, loading, deleting, and what the cache and the waiters need of
+them (spec BR-03).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from geminga_broker.log.ack_state import AckState
+from geminga_broker.log.api import CursorNotFound
+from geminga_broker.log.cursor import LogAccess, LogCursor
+from geminga_broker.log.cursor_store import CursorKey, CursorStore, cursor_names
+from geminga_broker.log.parts import LogParts
+from geminga_broker.log.reading import LogReads
+from geminga_broker.log.state import LogState
+from geminga_protocol.ids import EARLIEST, LATEST, Position
+from geminga_protocol.topic_name import url_decode
+from geminga_runtime.metadata.api import MetadataStore
+
+CACHE_SLACK_BYTES = 256 * 1024
+"""Acknowledged entries are dropped from the cache when it has grown by so much."""
+
+DirtyCursors = dict[LogCursor, None]
+"""Cursors of all logs with something to persist; the factory's timer writes them."""
+
+
+class LogCursors:
+    """Open cursors by name, readers' too."""
+
+    def __init__(
+        self,
+        parts: LogParts,
+        store: MetadataStore,
+        reads: LogReads,
+        dirty: DirtyCursors,
+        passed: Callable[[], None],
+    ) -> None:
+        self.by_name: dict[str, LogCursor] = {}
+        self._parts = parts
+        self._chain = parts.chain
+        self._store = store
+        self._dirty = dirty
+        self._access = LogAccess(parts, reads, self._changed, passed)
+        self._cache_floor_bytes = 0
+
+    async def load(self) -> None:
+        """Open all that the store knows. Raises BookkeeperError, MetadataError."""
+        for encoded in await cursor_names(self._store, self._parts.name):
+            name = url_decode(encoded)
+            store = self._cursor_store(name)
+            found = await store.load()
+            if found is None:
+                continue
+            mark = found.mark_delete
+            if len(self._chain):
+                mark = min(mark, self._parts.last_position)
+            state = AckState(self._chain, mark)
+            state.restore(found.ranges, found.bitmaps, found.partial)
+            self.by_name[name] = LogCursor(name, self._access, store, state, found.properties)
+
+    async def open(
+        self,
+        name: str,
+        initial: Position,
+        properties: Mapping[str, int],
+        cursor_properties: Mapping[str, str],
+    ) -> LogCursor:
+        """The durable cursor of that name, made if need be. Raises LogFenced, LogWriteFailed."""
+        known = self.by_name.get(name)
+        if known is not None and known.durable:
+            return known
+        state = AckState(self._chain, self._start_of(initial))
+        cursor = LogCursor(name, self._access, self._cursor_store(name), state, properties)
+        await cursor.writer.set_properties(cursor_properties)
+        self.by_name[name] = cursor
+        return cursor
+
+    def open_reader(self, name: str, start: Position) -> LogCursor:
+        """A cursor that is not durable and reads from `start` on."""
+        known = self.by_name.get(name)
+        if known is not None and not known.durable:
+            return known
+        if start != LATEST:
+            start = self._chain.previous_position(self._chain.at_or_after(start))
+        state = AckState(self._chain, self._start_of(start))
+        cursor = self.by_name[name] = LogCursor(name, self._access, None, state, {})
+        return cursor
+
+    async def delete(self, name: str) -> None:
+        """Raises CursorNotFound, LogWriteFailed."""
+        cursor = self.by_name.get(name)
+        if cursor is None:
+            raise CursorNotFound(f"{self._parts.name} has no cursor {name}")
+        await cursor.writer.remove()
+        if self.by_name.get(name) is cursor:
+            del self.by_name[name]
+        self._dirty.pop(cursor, None)
+
+    async def persist_to_nodes(self) -> None:
+        """Leave every state where the next owner finds it soonest. Raises LogFenced,
+        LogWriteFailed.
+        """
+        for cursor in list(self.by_name.values()):
+            await cursor.writer.persist_to_node()
+
+    async def remove_all(self) -> None:
+        """Delete every cursor. Raises LogWriteFailed."""
+        for name in list(self.by_name):
+            await self.delete(name)
+
+    def release(self) -> None:
+        """The log is closed: nothing is written any more."""
+        for cursor in self.by_name.values():
+            self._dirty.pop(cursor, None)
+
+    def grown(self) -> None:
+        """Wake who waits for new entries."""
+        for cursor in self.by_name.values():
+            cursor.grown()
+
+    def wants_cache(self) -> bool:
+        """Whether an active cursor is near the tail, so that it will read what is appended now."""
+        parts = self._parts
+        cache = parts.cache
+        last = parts.last_position
+        near = False
+        for cursor in self.by_name.values():
+            if cursor.active:
+                at = cursor.read_position
+                if (
+                    at > last
+                    or cache.get(at[0], at[1], at[1])
+                    or self._chain.entries_between(at, last) < parts.options.near_tail_entries
+                ):
+                    near = True
+                    break
+        if cache.size_bytes > self._cache_floor_bytes + CACHE_SLACK_BYTES:
+            self._evict_acknowledged()
+        return near
+
+    def _evict_acknowledged(self) -> None:
+        """Drop what every active cursor has acknowledged; a restarted consumer still finds the
+        rest.
+        """
+        cache = self._parts.cache
+        marks = [cursor.mark_delete for cursor in self.by_name.values() if cursor.active]
+        cache.evict_upto(min(marks, default=self._parts.last_position))
+        self._cache_floor_bytes = cache.size_bytes
+
+    def _changed(self, cursor: LogCursor) -> None:
+        if cursor.durable and self._parts.state not in (LogState.CLOSED, LogState.FENCED):
+            self._dirty[cursor] = None
+
+    def _start_of(self, position: Position) -> Position:
+        """The mark-delete of a cursor that starts after the position."""
+        if position == LATEST:
+            return self._parts.last_position
+        if position == EARLIEST:
+            return self._chain.first_position()
+        return self._chain.at_or_before(position)
+
+    def _cursor_store(self, name: str) -> CursorStore:
+        parts = self._parts
+        return CursorStore(CursorKey(parts.name, name), parts.client, self._store, parts.options)

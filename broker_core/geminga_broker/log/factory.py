@@ -1,0 +1,218 @@
+"""Opens managed ledgers, one at a time per name, and does what is done by the clock for all of them
+(spec BR-01).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from types import TracebackType
+
+import trio
+
+from geminga_bookie.client.api import LedgerClient
+from geminga_bookie.errors import BookkeeperError, NoSuchLedger
+from geminga_broker.log.api import LogClosed, LogError, LogNotFound, LogReadFailed
+from geminga_broker.log.append import index_at
+from geminga_broker.log.cache import EntryCache
+from geminga_broker.log.catalog import INDEX_PROPERTY, LogCatalog, chain_of, log_names
+from geminga_broker.log.chain import LedgerChain
+from geminga_broker.log.cursors import DirtyCursors
+from geminga_broker.log.options import LogOptions
+from geminga_broker.log.parts import LogParts
+from geminga_broker.log.state import LogState
+from geminga_broker.log.topic_log import TopicLog
+from geminga_protocol.errors import RemoteProtocolError
+from geminga_protocol.pb.managed_ledger_pb2 import ManagedLedgerInfo
+from geminga_runtime.metadata.api import MetadataError, MetadataStore
+from geminga_runtime.waiters import Promise
+
+_log = logging.getLogger(__name__)
+
+
+class ManagedLedgerFactory:
+    """The managed ledgers of one broker; an async context manager. Names are
+    `tenant/ns/persistent/topic`, encoded.
+
+    Leaving it closes the logs that are still open; cancelled, it just stops, and what is open is
+    recovered later.
+    """
+
+    def __init__(
+        self, client: LedgerClient, store: MetadataStore, options: LogOptions | None = None
+    ) -> None:
+        self.options = options or LogOptions()
+        self.cache = EntryCache(self.options.cache_bytes_max)
+        self._client = client
+        self._store = store
+        self._logs: dict[str, TopicLog] = {}
+        self._opening: dict[str, Promise[TopicLog]] = {}
+        self._dirty: DirtyCursors = {}
+        self._nursery: trio.Nursery | None = None
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> ManagedLedgerFactory:
+        self._nursery = await self._stack.enter_async_context(trio.open_nursery())
+        self._nursery.start_soon(self._run_flushes)
+        self._nursery.start_soon(self._run_roll_checks)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        assert self._nursery is not None
+        try:
+            if error is None:
+                await self.close_all()
+        finally:
+            self._nursery.cancel_scope.cancel()
+            self._nursery = None
+            await self._stack.aclose()
+        return None
+
+    @property
+    def logs(self) -> dict[str, TopicLog]:
+        """Open logs by name. Not to be changed."""
+        return self._logs
+
+    async def open(self, name: str, *, create: bool = True) -> TopicLog:
+        """The open log of that name; many callers at once share one opening.
+
+        Raises LogNotFound, LogFenced, LogReadFailed (with the cause, storage or metadata),
+        LogClosed.
+        """
+        log = self._logs.get(name)
+        if log is not None and log.state not in (LogState.CLOSED, LogState.FENCED):
+            return log
+        promise = self._opening.get(name)
+        if promise is None:
+            if self._nursery is None:
+                raise LogClosed("the factory is closed")
+            promise = self._opening[name] = Promise()
+            self._nursery.start_soon(self._open, name, create, promise)
+        try:
+            return await promise.wait()
+        except LogNotFound:
+            if create:
+                # Whoever began this opening did not want it made.
+                return await self.open(name)
+            raise
+
+    async def delete(self, name: str) -> None:
+        """Delete the log, its cursors, ledgers and metadata; none of that name is no error.
+
+        Raises what `open` and `ManagedLedger.delete` raise.
+        """
+        try:
+            log = await self.open(name, create=False)
+        except LogNotFound:
+            return
+        await log.delete()
+        if self._logs.get(name) is log:
+            del self._logs[name]
+
+    async def exists(self, name: str) -> bool:
+        """Whether the store knows the log."""
+        return await LogCatalog(self._store, name).load() is not None
+
+    async def names(self, prefix: str) -> list[str]:
+        """Names of all logs right beneath `tenant/ns/persistent`."""
+        return await log_names(self._store, prefix)
+
+    async def close_all(self) -> None:
+        """Close every open log, all at once."""
+        async with trio.open_nursery() as nursery:
+            for log in list(self._logs.values()):
+                nursery.start_soon(log.close)
+        self._logs.clear()
+
+    async def _open(self, name: str, create: bool, promise: Promise[TopicLog]) -> None:
+        try:
+            with trio.fail_after(self.options.open_deadline_s):
+                log = await self._load(name, create)
+        except LogError as error:
+            promise.reject(error)
+        except (BookkeeperError, MetadataError, RemoteProtocolError, trio.TooSlowError) as error:
+            failure = LogReadFailed(f"{name} can't be opened: {type(error).__name__}: {error}")
+            failure.__cause__ = error
+            promise.reject(failure)
+        except BaseException:
+            promise.reject(LogClosed(f"{name} was not opened: the factory is closed"))
+            raise
+        else:
+            self._logs[name] = log
+            promise.resolve(log)
+        finally:
+            del self._opening[name]
+
+    async def _load(self, name: str, create: bool) -> TopicLog:
+        old = self._logs.pop(name, None)
+        if old is not None:
+            await old.close()
+        catalog = LogCatalog(self._store, name)
+        info = await catalog.load()
+        if info is None and not create:
+            raise LogNotFound(f"no log {name}")
+        chain = chain_of(info or ManagedLedgerInfo())
+        index = await self._recover(catalog, chain)
+        cache = self.cache.new_log()
+        parts = LogParts(name, self.options, self._client, catalog, chain, cache, self._spawn)
+        log = TopicLog(parts, self._store, self._dirty, index)
+        try:
+            await log.start()
+        except BaseException:
+            parts.cache.clear()
+            raise
+        return log
+
+    async def _recover(self, catalog: LogCatalog, chain: LedgerChain) -> int:
+        """Recover and close what was left open; answers the index of the last message."""
+        options = self.options
+        password = options.durability.password
+        index = int(catalog.properties.get(INDEX_PROPERTY, "-1"))
+        for span in list(chain):
+            if span.closed_ms:
+                continue
+            entries = 0
+            try:
+                reader = await self._client.open(span.ledger_id, password, recover=True)
+            except NoSuchLedger:
+                _log.warning("log=%s: ledger %d is gone", catalog.path, span.ledger_id)
+            else:
+                entries = reader.last_add_confirmed + 1
+                span.size_bytes = reader.length
+            if entries:
+                chain.extend(span, entries, options.now_ms())
+            else:
+                chain.remove(span.ledger_id)
+                catalog.deleting[span.ledger_id] = None
+        if len(chain) and options.broker_entry_metadata:
+            span = chain.spans[-1]
+            reader = await self._client.open(span.ledger_id, password, recover=False)
+            index = await index_at(reader, span.entries - 1, index, options)
+        return index
+
+    def _spawn(self, job: Callable[[], Awaitable[None]]) -> None:
+        """Run it in the background; once the factory is left, nothing is any more."""
+        if self._nursery is not None:
+            self._nursery.start_soon(job)
+
+    async def _run_flushes(self) -> None:
+        """Persist what was acknowledged (BR-05)."""
+        while True:
+            await trio.sleep(self.options.cursors.flush_interval_s)
+            for cursor in list(self._dirty):
+                cursor.writer.flush()
+                if not cursor.writer.is_dirty:
+                    del self._dirty[cursor]
+
+    async def _run_roll_checks(self) -> None:
+        """Idle topics roll over by the clock, without a write (BR-02)."""
+        while True:
+            await trio.sleep(self.options.roll_check_interval_s)
+            for log in list(self._logs.values()):
+                log.roll_if_due()

@@ -1,0 +1,119 @@
+"""How managed ledgers are kept; defaults are those of Apache's `broker.conf`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from geminga_bookie.client.api import DigestType, LedgerOptions
+
+MIB = 1024 * 1024
+
+
+def wall_clock_ms() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long consumed ledgers stay (BR-04): deleted once too old, or too much. Negative:
+    unlimited.
+    """
+
+    time_s: float = 0
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerDurability:
+    """Quorums, digest and password of the ledgers that logs and cursors are written to."""
+
+    ensemble_size: int = 1
+    write_quorum: int = 1
+    ack_quorum: int = 1
+    digest_type: DigestType = DigestType.CRC32C
+    password: bytes = b""
+
+    def ledger_options(self, log_name: str, cursor_name: str | None = None) -> LedgerOptions:
+        """Options of a new ledger, with the custom metadata that say whose it is
+        (LedgerMetadataUtils).
+        """
+        about = {
+            "application": b"pulsar",
+            "component": b"managed-ledger",
+            "pulsar/managed-ledger": log_name.encode(),
+        }
+        if cursor_name is not None:
+            about["pulsar/cursor"] = cursor_name.encode()
+        return LedgerOptions(
+            self.ensemble_size,
+            self.write_quorum,
+            self.ack_quorum,
+            self.digest_type,
+            self.password,
+            about,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Rollover:
+    """When an open ledger is closed and the next one opened (BR-02)."""
+
+    entries_max: int = 50_000
+    size_bytes_max: int = 2048 * MIB
+    min_s: float = 600
+    max_s: float = 14_400
+
+    def is_due(self, entries: int, size_bytes: int, age_s: float) -> bool:
+        """Entries and size count only after the minimum time, the maximum time always. An empty
+        ledger stays.
+        """
+        if not entries:
+            return False
+        full = entries >= self.entries_max or size_bytes >= self.size_bytes_max
+        return age_s >= self.max_s or (full and age_s >= self.min_s)
+
+
+@dataclass(frozen=True, slots=True)
+class CursorOptions:
+    """How cursors are persisted (BR-05)."""
+
+    flush_interval_s: float = 1.0
+    """Acknowledgements are persisted at most this often; what was not yet, may be
+    delivered again.
+    """
+    ledger_entries_max: int = 50_000
+    ledger_max_s: float = 14_400
+    ranges_to_store_max: int = 1000
+    """Holes up to so many ranges go to the metadata store when a cursor is closed, more to its
+    ledger.
+    """
+    batches_max: int = 10_000
+    """Partly acknowledged batches that are persisted; the others are delivered whole again."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """Everything about the logs of one factory."""
+
+    durability: LedgerDurability = field(default_factory=LedgerDurability)
+    rollover: Rollover = field(default_factory=Rollover)
+    retention: Retention = field(default_factory=Retention)
+    cursors: CursorOptions = field(default_factory=CursorOptions)
+    cache_bytes_max: int = 64 * MIB
+    """Bound of the entry cache of all logs together (BR-03)."""
+    near_tail_entries: int = 1000
+    """A cursor no further behind starts to be served from the cache
+    (managedLedgerCursorBackloggedThreshold).
+    """
+    broker_entry_metadata: bool = False
+    """Append time and message index are stored with each entry (PR-03; Apache's
+    brokerEntryMetadataInterceptors).
+    """
+    open_deadline_s: float = 60
+    create_retry_s: float = 1.0
+    """After a new ledger could not be made, appends fail for so long before it is tried again."""
+    roll_check_interval_s: float = 60
+    now_ms: Callable[[], int] = wall_clock_ms

@@ -1,0 +1,51 @@
+"""What the parts of one log share."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from geminga_bookie.client.api import LedgerClient, LedgerWriter
+from geminga_broker.log.cache import LogCache
+from geminga_broker.log.catalog import LogCatalog
+from geminga_broker.log.chain import LedgerChain
+from geminga_broker.log.options import LogOptions
+from geminga_broker.log.state import LogState, check_transition
+
+Spawn = Callable[[Callable[[], Awaitable[None]]], None]
+"""Runs a coroutine function in the background of the log's factory."""
+
+
+class LogParts:
+    """State of one log that more than one part works with."""
+
+    def __init__(
+        self,
+        name: str,
+        options: LogOptions,
+        client: LedgerClient,
+        catalog: LogCatalog,
+        chain: LedgerChain,
+        cache: LogCache,
+        spawn: Spawn,
+    ) -> None:
+        self.name = name
+        self.options = options
+        self.client = client
+        self.catalog = catalog
+        self.chain = chain
+        self.cache = cache
+        self.spawn = spawn
+        self.state = LogState.ROLLING
+        self.writer: LedgerWriter | None = None
+        """Of the open ledger."""
+        self.last_position = chain.last_position()
+        """The last durable entry."""
+        self.mutex = trio.Lock()
+        """Held by whoever changes the chain: rolling, trimming, terminating, closing, deleting."""
+
+    def enter(self, state: LogState) -> None:
+        """Change the state. Raises AssertionError for a change that can't be."""
+        check_transition(self.state, state)
+        self.state = state

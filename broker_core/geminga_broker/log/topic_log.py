@@ -1,0 +1,269 @@
+"""The log of one topic: `ManagedLedger` (spec BR-01 to BR-07)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+import trio
+
+from geminga_bookie.errors import BookkeeperError
+from geminga_broker.log.api import (
+    AppendDone,
+    Buffer,
+    LedgerStatistics,
+    LogClosed,
+    LogFenced,
+    LogStatistics,
+    LogWriteFailed,
+)
+from geminga_broker.log.append import LogAppender
+from geminga_broker.log.cursor import LogCursor
+from geminga_broker.log.cursors import DirtyCursors, LogCursors
+from geminga_broker.log.entry import LogEntry
+from geminga_broker.log.options import Retention
+from geminga_broker.log.parts import LogParts
+from geminga_broker.log.reading import LogReads
+from geminga_broker.log.state import LogState
+from geminga_broker.log.trim import LogTrimmer
+from geminga_protocol.ids import Position
+from geminga_runtime.metadata.api import MetadataError, MetadataStore
+
+_log = logging.getLogger(__name__)
+
+
+class TopicLog:
+    """A chain of ledgers and its cursors. Made by `ManagedLedgerFactory.open`."""
+
+    def __init__(
+        self, parts: LogParts, store: MetadataStore, dirty: DirtyCursors, index: int
+    ) -> None:
+        self.name = parts.name
+        self._parts = parts
+        self._chain = parts.chain
+        self._reads = LogReads(parts)
+        self._trimmer = LogTrimmer(parts, self._durable_marks, self._forget)
+        self._cursors = LogCursors(parts, store, self._reads, dirty, self._trimmer.schedule)
+        self._appender = LogAppender(
+            parts,
+            index=index,
+            wants_cache=self._cursors.wants_cache,
+            grown=self._cursors.grown,
+            rolled=self._trimmer.schedule,
+        )
+
+    def __repr__(self) -> str:
+        return f"<TopicLog {self.name}, {self._parts.state.value}, ends at {self.last_position}>"
+
+    @property
+    def cursors(self) -> Mapping[str, LogCursor]:
+        """See `ManagedLedger.cursors`."""
+        return self._cursors.by_name
+
+    @property
+    def last_position(self) -> Position:
+        """See `ManagedLedger.last_position`."""
+        return self._parts.last_position
+
+    @property
+    def state(self) -> LogState:
+        """Where the log stands."""
+        return self._parts.state
+
+    @property
+    def terminated(self) -> bool:
+        """See `ManagedLedger.terminated`."""
+        return self._parts.catalog.terminated is not None
+
+    def append(self, entries: Sequence[tuple[Buffer, int]], done: AppendDone) -> None:
+        """See `ManagedLedger.append`. A refusal is told to `done` before this returns."""
+        self._appender.append(entries, done)
+
+    @property
+    def retention(self) -> Retention:
+        """How long consumed ledgers stay; may be changed at any time."""
+        return self._trimmer.retention
+
+    @retention.setter
+    def retention(self, retention: Retention) -> None:
+        self._trimmer.retention = retention
+        self._trimmer.schedule()
+
+    async def start(self) -> None:
+        """Load the cursors and open a ledger. Raises LogFenced, BookkeeperError, MetadataError."""
+        await self._cursors.load()
+        if self.terminated:
+            self._parts.enter(LogState.TERMINATED)
+        else:
+            await self._appender.start()
+        self._trimmer.schedule()
+
+    async def open_cursor(
+        self,
+        name: str,
+        *,
+        initial: Position,
+        properties: Mapping[str, int] | None = None,
+        cursor_properties: Mapping[str, str] | None = None,
+    ) -> LogCursor:
+        """See `ManagedLedger.open_cursor`. Raises LogFenced, LogWriteFailed, LogClosed."""
+        async with self._parts.mutex:
+            self._check_open()
+            return await self._cursors.open(
+                name, initial, properties or {}, cursor_properties or {}
+            )
+
+    def open_reader(self, name: str, start: Position) -> LogCursor:
+        """See `ManagedLedger.open_reader`. An open reader of that name is answered as it is."""
+        return self._cursors.open_reader(name, start)
+
+    async def delete_cursor(self, name: str) -> None:
+        """See `ManagedLedger.delete_cursor`. Raises CursorNotFound, LogWriteFailed."""
+        await self._cursors.delete(name)
+        self._trimmer.schedule()
+
+    async def read_range(
+        self, first: Position, *, entries_max: int, bytes_max: int
+    ) -> list[LogEntry]:
+        """See `ManagedLedger.read_range`. Raises LogReadFailed."""
+        found: list[LogEntry] = []
+        while entries_max > len(found) and bytes_max > 0:
+            more = await self._reads.entries(
+                first, entries_max=entries_max - len(found), bytes_max=bytes_max
+            )
+            if not more:
+                break
+            found += more
+            bytes_max -= sum(entry.size for entry in more)
+            first = self._chain.next_position(more[-1].position)
+        return found
+
+    async def find_by_time(self, timestamp_ms: int) -> Position:
+        """See `ManagedLedger.find_by_time`. Raises LogReadFailed."""
+        chain = self._chain
+        low = chain.ordinal(chain.first_position())
+        high = chain.ordinal(chain.last_position())
+        # Invariant: entries up to `low` are older, those after `high` are not.
+        while low < high:
+            middle = (low + high + 1) // 2
+            found = await self._reads.entries(chain.at_ordinal(middle), entries_max=1, bytes_max=1)
+            if found and found[0].time_ms < timestamp_ms:
+                low = middle
+            else:
+                high = middle - 1
+        return chain.next_position(chain.at_ordinal(low))
+
+    def next_position(self, position: Position) -> Position:
+        """See `ManagedLedger.next_position`."""
+        return self._chain.next_position(position)
+
+    def previous_position(self, position: Position) -> Position:
+        """See `ManagedLedger.previous_position`."""
+        return self._chain.previous_position(position)
+
+    def entries_between(self, after: Position, upto: Position) -> int:
+        """See `ManagedLedger.entries_between`."""
+        return self._chain.entries_between(after, upto)
+
+    async def terminate(self) -> Position:
+        """See `ManagedLedger.terminate`. Raises LogFenced, LogWriteFailed, LogClosed."""
+        parts = self._parts
+        async with parts.mutex:
+            self._check_open()
+            if self.terminated and parts.state is LogState.TERMINATED:
+                return self.last_position
+            try:
+                await self._appender.finish(LogState.TERMINATED)
+                parts.catalog.terminated = self.last_position
+                await parts.catalog.save(self._chain)
+            except (BookkeeperError, MetadataError) as error:
+                parts.catalog.terminated = None
+                raise LogWriteFailed(f"{self.name} can't be terminated: {error}") from error
+            except LogFenced as error:
+                self._appender.fence(str(error))
+                raise
+        self._cursors.grown()
+        return self.last_position
+
+    async def trim(self) -> None:
+        """See `ManagedLedger.trim`. Raises LogWriteFailed."""
+        await self._trimmer.trim()
+
+    async def roll(self) -> None:
+        """See `ManagedLedger.roll`."""
+        await self._appender.roll(force=True)
+        self._trimmer.schedule()
+
+    def roll_if_due(self) -> None:
+        """For the factory's timer: idle topics roll over too (BR-02)."""
+        self._appender.roll_if_due()
+
+    async def close(self) -> None:
+        """See `ManagedLedger.close`. Failures are logged: whoever opens the log next recovers."""
+        parts = self._parts
+        async with parts.mutex:
+            if parts.state is LogState.CLOSED:
+                return
+            owned = parts.state is not LogState.FENCED
+            try:
+                await self._appender.finish(LogState.CLOSED)
+                if owned:
+                    await self._cursors.persist_to_nodes()
+            except (BookkeeperError, MetadataError, LogFenced, LogWriteFailed) as error:
+                _log.warning("log=%s is not closed in order: %s", self.name, error)
+            await self._release()
+
+    async def delete(self) -> None:
+        """See `ManagedLedger.delete`. Raises LogWriteFailed, LogFenced; can be called
+        again then.
+        """
+        parts = self._parts
+        async with parts.mutex:
+            try:
+                if parts.state is not LogState.CLOSED:
+                    await self._appender.finish(LogState.CLOSED)
+                # From here on whoever opens the log finds it empty, and goes on deleting.
+                parts.catalog.deleting.update(dict.fromkeys(span.ledger_id for span in self._chain))
+                await parts.catalog.save([])
+                await self._cursors.remove_all()
+                await self._trimmer.delete_ledgers()
+                await parts.catalog.remove()
+            except (BookkeeperError, MetadataError) as error:
+                raise LogWriteFailed(f"{self.name} can't be deleted: {error}") from error
+            finally:
+                await self._release()
+
+    def statistics(self) -> LogStatistics:
+        """See `ManagedLedger.statistics`."""
+        return LogStatistics(
+            self._parts.state.value,
+            self._chain.entries,
+            self._chain.size_bytes,
+            self.last_position,
+            tuple(
+                LedgerStatistics(span.ledger_id, span.entries, span.size_bytes, span.closed_ms)
+                for span in self._chain
+            ),
+            self._parts.cache.size_bytes,
+        )
+
+    def _check_open(self) -> None:
+        if self._parts.state is LogState.CLOSED:
+            raise LogClosed(f"{self.name} is closed")
+        if self._parts.state is LogState.FENCED:
+            raise LogFenced(f"{self.name} is owned by another broker")
+
+    def _durable_marks(self) -> list[Position]:
+        return [cursor.mark_delete for cursor in self.cursors.values() if cursor.durable]
+
+    async def _forget(self, ledger_id: int) -> None:
+        """The ledger is trimmed."""
+        await self._reads.forget(ledger_id)
+        for cursor in self.cursors.values():
+            cursor.state.forget_trimmed()
+
+    async def _release(self) -> None:
+        self._cursors.release()
+        with trio.CancelScope(shield=True):
+            await self._reads.close()
+        self._parts.cache.clear()
