@@ -420,3 +420,4 @@ async def test_a_client_that_never_reads_is_not_read() -> None:
                 with trio.move_on_after(0.02):
                     await client.send(connection.PING * 2000)
         assert session.stream.pending_bytes < 2 << 20
+        await client.stream.aclose()
