@@ -1,30 +1,123 @@
-"""The bookie in this process: `async with open_bookie(options) as bookie` (design section 8, `BookiePort`)."""
+"""The bookie in this process: `async with open_bookie(options) as bookie` (the `BookiePort`
+seam)."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import trio
 
+from geminga_bookie.errors import BookkeeperError, DataDirError
 from geminga_bookie.memory import MemoryBookie
 from geminga_bookie.options import BookieOptions, LiveLedgers
 from geminga_bookie.port import BookiePort
+from geminga_bookie.storage.bookie import InProcessBookie
+from geminga_bookie.storage.data_dirs import check_metadata_cookie, roles
+from geminga_bookie.storage.disk import Disk, OsDisk
+from geminga_bookie.storage.health import Health
+from geminga_bookie.storage.opening import Storage, open_storage
+from geminga_runtime.metadata.api import MetadataStore
 
-__all__ = ["BookieOptions", "open_bookie"]
+__all__ = ["BookieOptions", "InProcessBookie", "open_bookie"]
+
+logger = logging.getLogger(__name__)
+
+FAILED_RETRY_S = 1.0
+"""How often a bookie whose journal failed tries whether it works again."""
 
 
 @asynccontextmanager
 async def open_bookie(
-    options: BookieOptions, live_ledgers: LiveLedgers | None = None
+    options: BookieOptions,
+    live_ledgers: LiveLedgers | None = None,
+    *,
+    metadata: MetadataStore | None = None,
+    disk: Disk | None = None,
 ) -> AsyncIterator[BookiePort]:
-    """Recover what the directories hold, serve, and on the way out write everything to its place.
+    """Recover what the directories hold, serve, and on the way out bring everything to its place.
 
-    `live_ledgers` lets garbage be collected; without it nothing is ever dropped. Raises DataDirError.
+    `live_ledgers` lets garbage be collected; without it nothing is ever dropped. `metadata` is
+    where the cookie is
+    compared with. Raises DataDirError.
     """
-    bookie = MemoryBookie(options.bookie_id)
-    async with trio.open_nursery() as nursery:
-        if live_ledgers is not None:
-            nursery.start_soon(bookie.run_gc, live_ledgers, options.gc.gc_interval_s)
-        yield bookie
-        nursery.cancel_scope.cancel()
+    if options.in_memory:
+        bookie = MemoryBookie(options.bookie_id)
+        async with trio.open_nursery() as nursery:
+            if live_ledgers is not None:
+                nursery.start_soon(bookie.run_gc, live_ledgers, options.gc.gc_interval_s)
+            yield bookie
+            nursery.cancel_scope.cancel()
+        return
+    async with _open_on_disk(options, live_ledgers, metadata, disk or OsDisk()) as on_disk:
+        yield on_disk
+
+
+@asynccontextmanager
+async def _open_on_disk(
+    options: BookieOptions,
+    live_ledgers: LiveLedgers | None,
+    metadata: MetadataStore | None,
+    disk: Disk,
+) -> AsyncIterator[InProcessBookie]:
+    opened: list[InProcessBookie] = []
+
+    def journal_failed(error: BookkeeperError) -> None:
+        if opened:
+            opened[0].journal_failed(error)
+
+    token = trio.lowlevel.current_trio_token()
+    try:
+        with trio.CancelScope(shield=True):
+            storage = await trio.to_thread.run_sync(
+                open_storage, disk, options, token, journal_failed
+            )
+    except OSError as error:
+        raise DataDirError(f"bookie {options.bookie_id} can't start: {error}") from error
+    try:
+        if metadata is not None:
+            directories = storage.directories
+            await check_metadata_cookie(
+                metadata, options.bookie_id, directories.instance_id, is_new=directories.is_new
+            )
+        health = Health(disk, [directory for _, directory in roles(options)], options.disk)
+        bookie = InProcessBookie(options, storage, health)
+        opened.append(bookie)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(bookie.checkpointer.run)
+            nursery.start_soon(bookie.reader.run)
+            nursery.start_soon(bookie.throttle.run)
+            nursery.start_soon(bookie.run_health, options.disk.check_interval_s, FAILED_RETRY_S)
+            if live_ledgers is not None:
+                nursery.start_soon(bookie.gc.run, live_ledgers)
+            try:
+                yield bookie
+            finally:
+                bookie.gc.stop()
+                nursery.cancel_scope.cancel()
+    finally:
+        with trio.CancelScope(shield=True):
+            await _close(storage, opened)
+
+
+async def _close(storage: Storage, opened: list[InProcessBookie]) -> None:
+    """Journals first, so that their last positions can become the marks; then the last
+    checkpoint."""
+
+    def stop_journals() -> None:
+        for journal in storage.journals:
+            journal.stop()
+
+    await trio.to_thread.run_sync(stop_journals)
+    try:
+        for bookie in opened:
+            await bookie.checkpointer.finish()
+    except OSError as error:
+        logger.error(
+            "the last checkpoint failed, the next start will replay the journal: %s", error
+        )
+        clean = False
+    else:
+        clean = bool(opened)
+    await trio.to_thread.run_sync(storage.close, clean)

@@ -1,4 +1,5 @@
-"""A bookie without files: for tests and `--in-memory`. The same contract as the one on disk, except that it forgets."""
+"""A bookie without files: for tests and `--in-memory`. The same contract as the one on disk, except
+that it forgets."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ class _Ledger:
 class MemoryBookie:
     """A `BookiePort` that keeps packets in dicts.
 
-    `done` callbacks come in a later scheduler turn, one for each completed run, as from a bookie with a journal.
+    `done` callbacks come in a later scheduler turn, one for each completed run, as from a bookie
+    with a journal.
     Memory is bounded by what metadata keeps alive: `collect_garbage` drops the rest.
     """
 
@@ -155,7 +157,8 @@ class MemoryBookie:
     async def collect_garbage(self, live_ledgers: LiveLedgers) -> list[int]:
         """Drop ledgers that metadata no longer knows; answers their ids (BK-06).
 
-        Held ledgers are listed before metadata is read, so that one made meanwhile is never taken for garbage.
+        Held ledgers are listed before metadata is read, so that one made meanwhile is never taken
+        for garbage.
         """
         garbage = set(self._ledgers)
         async for ledger_id in live_ledgers():

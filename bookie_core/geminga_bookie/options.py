@@ -1,6 +1,7 @@
 """How a bookie is set up (spec BK-01, BK-03, BK-05, BK-06, BK-10).
 
-Defaults follow BookKeeper's where the figure is about meaning; where it is about memory they fit a small process.
+Defaults follow BookKeeper's where the figure is about meaning; where it is about memory they fit a
+small process.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ class JournalOptions:
     segment_bytes: int = 64 * 1024 * 1024
     """Size of a pre-allocated, zero-filled journal file."""
     first_segment_bytes: int = 4 * 1024 * 1024
-    """Size of a file that must be made at once, without waiting for a whole one to be filled with zeros."""
+    """Size of a file that must be made at once, without waiting for a whole one to be filled with
+    zeros."""
     group_bytes_max: int = 4 * 1024 * 1024
     """A group commit takes no further run once it holds this many bytes."""
     group_entries_max: int = 8192
@@ -34,7 +36,8 @@ class JournalOptions:
 
 @dataclass(frozen=True, slots=True)
 class GcOptions:
-    """Garbage collection and compaction (BK-06); BookKeeper's `gc*`, `minor*` and `major*` settings."""
+    """Garbage collection and compaction (BK-06); BookKeeper's `gc*`, `minor*` and `major*`
+    settings."""
 
     gc_interval_s: float = 15 * 60.0
     minor_interval_s: float = 3600.0
@@ -47,7 +50,8 @@ class GcOptions:
 
 @dataclass(frozen=True, slots=True)
 class DiskOptions:
-    """Disk usage thresholds (BK-10); `diskUsageThreshold`, `diskUsageLwmThreshold`, `diskCheckInterval`."""
+    """Disk usage thresholds (BK-10); `diskUsageThreshold`, `diskUsageLwmThreshold`,
+    `diskCheckInterval`."""
 
     usage_max: float = 0.95
     """Above this share of any disk the bookie is read-only."""
@@ -64,7 +68,8 @@ class BookieOptions:
     journal_dirs: Sequence[Path] = ()
     ledger_dirs: Sequence[Path] = ()
     index_dirs: Sequence[Path] = ()
-    """Where the indexes stand, one for each of `ledger_dirs`; empty puts them into the ledger directories."""
+    """Where the indexes stand, one for each of `ledger_dirs`; empty puts them into the ledger
+    directories."""
     in_memory: bool = False
     write_cache_bytes: int = 64 * 1024 * 1024
     """Both halves of all ledger directories together."""
@@ -76,8 +81,10 @@ class BookieOptions:
     flush_interval_s: float = 60.0
     entry_log_bytes_max: int = 1024 * 1024 * 1024
     replicas_elsewhere: bool = False
-    """Whether other bookies hold copies. Then entries that a damaged or missing journal may have held are answered
-    with UnknownLedgerState until checked (BK-02); a sole copy is served as far as it goes, and the loss is logged."""
+    """Whether other bookies hold copies. Then entries that a damaged or missing journal may have
+    held are answered
+    with UnknownLedgerState until checked (BK-02); a sole copy is served as far as it goes, and the
+    loss is logged."""
     journal: JournalOptions = JournalOptions()
     gc: GcOptions = GcOptions()
     disk: DiskOptions = DiskOptions()

@@ -1,0 +1,173 @@
+"""What the bookie's tests share: packets, a collector of completions, a disk that fails on demand."""
+
+from __future__ import annotations
+
+import errno
+import struct
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from pathlib import Path
+
+import trio
+
+from geminga_bookie.errors import BookkeeperError
+from geminga_bookie.options import (
+    BookieOptions,
+    DiskOptions,
+    GcOptions,
+    JournalOptions,
+)
+from geminga_bookie.port import BookiePort
+from geminga_bookie.storage.disk import Buffer, DiskFile, DiskUsage, OsDisk
+
+KEY = b"master-key-of-20-byt"
+OTHER_KEY = b"another-key-20-bytes"
+
+
+def packet(ledger_id: int, entry_id: int, lac: int = -1, size: int = 100) -> bytes:
+    """A packet whose bytes tell which it is."""
+    body = f"{ledger_id}:{entry_id}|".encode()
+    body = (body * (size // len(body) + 1))[:size]
+    return struct.pack(">qqqq", ledger_id, entry_id, lac, 0) + body
+
+
+def packets(ledger_id: int, ids: Iterable[int], size: int = 100) -> list[bytes]:
+    """Packets with the LAC one behind each entry."""
+    return [packet(ledger_id, entry_id, entry_id - 1, size) for entry_id in ids]
+
+
+class Outcomes:
+    """A `done` that collects, and can be waited for."""
+
+    def __init__(self) -> None:
+        self.runs: list[tuple[int, int, BookkeeperError | None]] = []
+        self._changed = trio.Event()
+
+    def __call__(self, first: int, count: int, error: BookkeeperError | None) -> None:
+        self.runs.append((first, count, error))
+        self._changed.set()
+
+    @property
+    def total(self) -> int:
+        return sum(count for _, count, _ in self.runs)
+
+    @property
+    def errors(self) -> list[BookkeeperError]:
+        return [error for _, _, error in self.runs if error is not None]
+
+    async def wait_for(self, total: int) -> None:
+        while self.total < total:
+            self._changed = trio.Event()
+            await self._changed.wait()
+
+
+async def add(
+    bookie: BookiePort,
+    ledger_id: int,
+    ids: Sequence[int],
+    *,
+    key: bytes = KEY,
+    recovery: bool = False,
+    size: int = 100,
+) -> None:
+    """Add consecutive entries and wait; raises the first error."""
+    outcomes = Outcomes()
+    bookie.add(
+        ledger_id, key, ids[0], packets(ledger_id, ids, size), outcomes, recovery=recovery
+    )
+    await outcomes.wait_for(len(ids))
+    if outcomes.errors:
+        raise outcomes.errors[0]
+
+
+async def read_all(bookie: BookiePort, ledger_id: int, first: int, last: int) -> list[bytes]:
+    """Entries first..last by as many reads as it takes."""
+    found: list[bytes] = []
+    while first + len(found) <= last:
+        left = last - first - len(found) + 1
+        found += await bookie.read(
+            ledger_id, first + len(found), entries_max=left, bytes_max=1 << 20
+        )
+    return found
+
+
+def small_options(directory: Path, **changes: object) -> BookieOptions:
+    """A bookie with small files and long intervals, so that tests decide when what happens."""
+    values: dict[str, object] = {
+        "bookie_id": "bookie-1:3181",
+        "journal_dirs": (directory / "journal",),
+        "ledger_dirs": (directory / "ledgers",),
+        "write_cache_bytes": 8 * 1024 * 1024,
+        "read_cache_bytes": 1024 * 1024,
+        "flush_interval_s": 3600.0,
+        "journal": JournalOptions(segment_bytes=256 * 1024, first_segment_bytes=64 * 1024),
+        "gc": GcOptions(gc_interval_s=3600.0),
+        "disk": DiskOptions(usage_max=1.0, usage_low=1.0, check_interval_s=3600.0),
+    }
+    return BookieOptions(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def ledgers(*ids: int) -> Callable[[], AsyncIterator[int]]:
+    """What metadata knows."""
+
+    async def live() -> AsyncIterator[int]:
+        for ledger_id in ids:
+            yield ledger_id
+
+    return live
+
+
+class _WatchedFile:
+    def __init__(self, disk: FaultyDisk, file: DiskFile, path: Path) -> None:
+        self._disk = disk
+        self._file = file
+        self._path = path
+        self.read, self.size, self.close = file.read, file.size, file.close
+
+    def write(self, buffers: Sequence[Buffer], offset: int) -> None:
+        self._disk.step("write", self._path)
+        self._file.write(buffers, offset)
+
+    def sync(self) -> None:
+        self._disk.step("sync", self._path)
+        self._file.sync()
+
+
+class FaultyDisk(OsDisk):
+    """Real files; operations that `fault` names fail, and the room is what the test says."""
+
+    def __init__(self) -> None:
+        self.fault: Callable[[str, Path], int] = lambda _operation, _path: 0
+        self.room: DiskUsage | None = None
+        self.steps: list[tuple[str, Path]] = []
+
+    def fail(self, operation: str, suffix: str, code: int = errno.EIO) -> None:
+        """From now on that operation on files ending so answers that error."""
+        self.fault = lambda name, path: (
+            code if name == operation and path.name.endswith(suffix) else 0
+        )
+
+    def heal(self) -> None:
+        """Nothing fails any more."""
+        self.fault = lambda _operation, _path: 0
+
+    def step(self, operation: str, path: Path) -> None:
+        self.steps.append((operation, path))
+        code = self.fault(operation, path)
+        if code:
+            raise OSError(code, f"injected at {operation}", str(path))
+
+    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> DiskFile:
+        if create:
+            self.step("create", path)
+        return _WatchedFile(self, super().open(path, create=create, writable=writable), path)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self.step("rename", target)
+        super().rename(source, target)
+
+    def remove(self, path: Path) -> None:
+        self.step("remove", path)
+        super().remove(path)
+
+    def usage(self, directory: Path) -> DiskUsage:
+        return self.room if self.room is not None else super().usage(directory)

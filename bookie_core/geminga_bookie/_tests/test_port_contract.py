@@ -1,0 +1,181 @@
+"""The contract of `BookiePort`: every implementation passes this class."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from geminga_bookie._tests.support import (
+    KEY,
+    OTHER_KEY,
+    Outcomes,
+    add,
+    packet,
+    packets,
+    read_all,
+    small_options,
+)
+from geminga_bookie.errors import LedgerFenced, NoSuchEntry, NoSuchLedger, UnauthorizedAccess
+from geminga_bookie.inprocess import BookieOptions, open_bookie
+from geminga_bookie.port import BookiePort
+
+
+@pytest.fixture(params=["memory", "disk"])
+async def bookie(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[BookiePort]:
+    options = (
+        BookieOptions(bookie_id="bookie-1:3181", in_memory=True)
+        if request.param == "memory"
+        else small_options(tmp_path)
+    )
+    async with open_bookie(options) as port:
+        yield port
+
+
+class TestBookiePort:
+    async def test_has_an_id(self, bookie: BookiePort) -> None:
+        assert bookie.bookie_id == "bookie-1:3181"
+
+    async def test_reads_what_was_added(self, bookie: BookiePort) -> None:
+        await add(bookie, 7, range(10))
+        assert await bookie.read(7, 0, entries_max=100, bytes_max=1 << 20) == packets(7, range(10))
+        assert await bookie.read(7, 4, entries_max=3, bytes_max=1 << 20) == packets(7, range(4, 7))
+
+    async def test_a_read_is_bounded_in_bytes_but_never_empty(self, bookie: BookiePort) -> None:
+        await add(bookie, 7, range(10))
+        size = len(packet(7, 0))
+        assert len(await bookie.read(7, 0, entries_max=9, bytes_max=3 * size)) == 3
+        assert len(await bookie.read(7, 0, entries_max=9, bytes_max=3 * size - 1)) == 2
+        assert len(await bookie.read(7, 0, entries_max=9, bytes_max=1)) == 1
+
+    async def test_done_comes_later_in_order_and_by_runs(self, bookie: BookiePort) -> None:
+        outcomes = Outcomes()
+        for first in range(0, 100, 10):
+            bookie.add(7, KEY, first, packets(7, range(first, first + 10)), outcomes)
+        assert outcomes.runs == []
+        await outcomes.wait_for(100)
+        expected = 0
+        for first, count, error in outcomes.runs:
+            assert (first, error) == (expected, None)
+            expected += count
+        assert expected == 100
+
+    async def test_missing_entries_and_ledgers(self, bookie: BookiePort) -> None:
+        with pytest.raises(NoSuchLedger):
+            await bookie.read(7, 0, entries_max=1, bytes_max=1)
+        with pytest.raises(NoSuchLedger):
+            await bookie.read_lac(7)
+        with pytest.raises(NoSuchLedger):
+            await bookie.list_entries(7)
+        await add(bookie, 7, [0])
+        with pytest.raises(NoSuchEntry):
+            await bookie.read(7, 1, entries_max=1, bytes_max=1)
+        with pytest.raises(NoSuchLedger):
+            await bookie.read(8, 0, entries_max=1, bytes_max=1)
+
+    async def test_another_master_key_is_refused(self, bookie: BookiePort) -> None:
+        await add(bookie, 7, [0])
+        with pytest.raises(UnauthorizedAccess):
+            await add(bookie, 7, [1], key=OTHER_KEY)
+        with pytest.raises(UnauthorizedAccess):
+            await bookie.fence(7, OTHER_KEY)
+        with pytest.raises(UnauthorizedAccess):
+            await bookie.write_lac(7, OTHER_KEY, 1)
+        await add(bookie, 7, [1])
+
+    async def test_fenced_ledgers_take_recovery_adds_only(self, bookie: BookiePort) -> None:
+        await add(bookie, 7, range(5))
+        assert await bookie.fence(7, KEY) == 3
+        assert await bookie.fence(7, KEY) == 3
+        with pytest.raises(LedgerFenced):
+            await add(bookie, 7, [5])
+        with pytest.raises(NoSuchEntry):
+            await bookie.read(7, 5, entries_max=1, bytes_max=1)
+        await add(bookie, 7, [5], recovery=True)
+        assert await read_all(bookie, 7, 0, 5) == packets(7, range(6))
+
+    async def test_a_ledger_can_be_fenced_before_its_first_entry(self, bookie: BookiePort) -> None:
+        assert await bookie.fence(7, KEY) == -1
+        with pytest.raises(LedgerFenced):
+            await add(bookie, 7, [0])
+
+    async def test_a_refusal_does_not_overtake_earlier_adds(self, bookie: BookiePort) -> None:
+        outcomes = Outcomes()
+        bookie.add(7, KEY, 0, packets(7, range(5)), outcomes)
+        bookie.add(7, OTHER_KEY, 5, packets(7, [5]), outcomes)
+        bookie.add(7, KEY, 5, packets(7, [5]), outcomes)
+        await outcomes.wait_for(7)
+        kinds = [(first, count, type(error)) for first, count, error in outcomes.runs]
+        assert kinds == [
+            (0, 5, type(None)),
+            (5, 1, UnauthorizedAccess),
+            (5, 1, type(None)),
+        ]
+
+    async def test_lac_is_the_best_of_both(self, bookie: BookiePort) -> None:
+        await add(bookie, 7, range(5))
+        assert await bookie.read_lac(7) == 3
+        await bookie.write_lac(7, KEY, 4)
+        assert await bookie.read_lac(7) == 4
+        await bookie.write_lac(7, KEY, 2)
+        assert await bookie.read_lac(7) == 4
+
+    async def test_long_poll_wakes_when_the_lac_moves(
+        self, bookie: BookiePort, nursery: trio.Nursery
+    ) -> None:
+        await add(bookie, 7, range(2))
+        seen: list[int] = []
+
+        async def wait(previous: int) -> None:
+            seen.append(await bookie.wait_lac(7, previous))
+
+        assert await bookie.wait_lac(7, -1) == 0
+        nursery.start_soon(wait, 0)
+        nursery.start_soon(wait, 3)
+        await trio.testing.wait_all_tasks_blocked()
+        await add(bookie, 7, [2])
+        await trio.testing.wait_all_tasks_blocked()
+        assert seen == [1]
+        await bookie.write_lac(7, KEY, 9)
+        await trio.testing.wait_all_tasks_blocked()
+        assert seen == [1, 9]
+
+    async def test_a_cancelled_long_poll_leaves_the_others(
+        self, bookie: BookiePort, nursery: trio.Nursery
+    ) -> None:
+        await add(bookie, 7, [0])
+        seen: list[int] = []
+
+        async def wait() -> None:
+            seen.append(await bookie.wait_lac(7, 0))
+
+        nursery.start_soon(wait)
+        with trio.move_on_after(0.01):
+            await bookie.wait_lac(7, 0)
+        await bookie.write_lac(7, KEY, 1)
+        await trio.testing.wait_all_tasks_blocked()
+        assert seen == [1]
+
+    async def test_force_returns_behind_earlier_adds(self, bookie: BookiePort) -> None:
+        outcomes = Outcomes()
+        bookie.add(7, KEY, 0, packets(7, range(5)), outcomes)
+        await bookie.force(7)
+        assert outcomes.total == 5
+
+    async def test_lists_entries_ascending(self, bookie: BookiePort) -> None:
+        await add(bookie, 7, range(10, 20))
+        await add(bookie, 7, range(5), recovery=True)
+        assert await bookie.list_entries(7) == [*range(5), *range(10, 20)]
+
+    async def test_an_entry_can_be_added_again(self, bookie: BookiePort) -> None:
+        await add(bookie, 7, range(10))
+        await add(bookie, 7, range(3, 6), recovery=True)
+        assert await read_all(bookie, 7, 0, 9) == packets(7, range(10))
+        assert await bookie.list_entries(7) == list(range(10))
+
+    async def test_a_large_entry(self, bookie: BookiePort) -> None:
+        await add(bookie, 7, [0], size=5 * 1024 * 1024)
+        found = await bookie.read(7, 0, entries_max=1, bytes_max=1)
+        assert found == packets(7, [0], 5 * 1024 * 1024)

@@ -1,0 +1,105 @@
+"""Checkpoints (spec BK-03): seal the write caches, flush them, then move the journals' marks. In
+this order, always."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import trio
+
+from geminga_bookie.storage.journal_format import JournalPosition
+from geminga_bookie.storage.opening import Storage
+from geminga_bookie.storage.store import LedgerStore, Sealed
+
+logger = logging.getLogger(__name__)
+
+RETRY_S = 1.0
+"""How long after a failed flush the next attempt comes."""
+
+
+class Checkpointer:
+    """One task. `seal` is for the loop: it swaps the halves at once, so that the add that filled
+    one goes on."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        interval_s: float,
+        on_flushed: Callable[[], None],
+        on_failure: Callable[[OSError], None],
+    ) -> None:
+        self._storage = storage
+        self._interval_s = interval_s
+        self._on_flushed = on_flushed
+        self._on_failure = on_failure
+        self._sealed: list[tuple[LedgerStore, Sealed]] = []
+        self._positions: list[JournalPosition] = []
+        self._wake = trio.Event()
+        self.lock = trio.Lock()
+        """Held while a flush runs; garbage collection holds it so that none does."""
+        self.checkpoints = 0
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._sealed)
+
+    def seal(self) -> bool:
+        """Swap all halves and have them flushed; False if the last ones are not in their place yet.
+
+        The marks will be the journals' positions of now: what is behind them was in the caches
+        before.
+        """
+        if self._sealed or self.lock.locked():
+            return False
+        storage = self._storage
+        self._positions = [journal.position for journal in storage.journals]
+        records = storage.table.take_dirty()
+        self._sealed = [
+            (store, store.swap(records.get(number, [])))
+            for number, store in enumerate(storage.stores)
+        ]
+        self._wake.set()
+        return True
+
+    async def run(self) -> None:
+        """Flush whenever a half is full, and every `interval_s`; after a failure try again until it
+        works."""
+        while True:
+            with trio.move_on_after(self._interval_s):
+                await self._wake.wait()
+            if not self._sealed and not self.seal():
+                await trio.sleep(RETRY_S)
+                continue
+            try:
+                await self.flush_sealed()
+            except OSError as error:
+                logger.error("checkpoint failed: %s", error)
+                self._on_failure(error)
+                await trio.sleep(RETRY_S)
+
+    async def flush_sealed(self) -> None:
+        """Bring what is sealed to its place and move the marks. Raises OSError, after which it can
+        be repeated."""
+        self._wake = trio.Event()
+        async with self.lock:
+            await trio.to_thread.run_sync(self._flush)
+            for store, _ in self._sealed:
+                store.flushed()
+            self._sealed = []
+            self.checkpoints += 1
+        self._storage.table.trim()
+        self._on_flushed()
+
+    def _flush(self) -> None:
+        for store, sealed in self._sealed:
+            store.flush(sealed)
+        for journal, position in zip(self._storage.journals, self._positions, strict=True):
+            journal.set_mark(position)
+
+    async def finish(self) -> None:
+        """The last checkpoint, after the journals have stopped. Raises OSError."""
+        if self._sealed:
+            await self.flush_sealed()
+        self.seal()
+        await self.flush_sealed()

@@ -1,0 +1,122 @@
+"""Rewriting a log's live blocks into a new one (spec BK-06), so that a crash anywhere loses
+nothing.
+
+1. live blocks are copied into `N.compacting`, which is synced and sealed;
+2. it is renamed to `N.log`; its header names the log it came from;
+3. one index batch moves all its blocks;
+4. the old log is removed.
+A crash before 2 leaves a file that the next start removes; between 2 and 3 the index still points
+to the old log, and
+the new one is removed; after 3 the old one is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from geminga_bookie.storage.disk import DiskFile
+from geminga_bookie.storage.entry_log import (
+    COMPACTING_SUFFIX,
+    EntryLogs,
+    EntryLogWriter,
+    check_version,
+    scan_blocks,
+)
+from geminga_bookie.storage.entry_log_format import KIND_ENTRIES, KIND_LEDGER
+from geminga_bookie.storage.location_index import Location, LocationIndex
+
+logger = logging.getLogger(__name__)
+
+Throttle = Callable[[int], None]
+"""Called with the bytes just copied; may sleep, and may raise to give up."""
+
+
+class CompactionStopped(Exception):
+    """Raised by a throttle: the bookie is going down."""
+
+
+def compact_log(logs: EntryLogs, index: LocationIndex, log_id: int, throttle: Throttle) -> int:
+    """Move what lives out of a log, and remove it; answers the bytes that were kept. Blocks. Raises
+    OSError."""
+    writer = EntryLogWriter(logs, compacted_from=log_id, suffix=COMPACTING_SUFFIX)
+    old: list[Location] = []
+    new: list[Location] = []
+    try:
+        with logs.reading(log_id) as file:
+            for location, data in _live_blocks(file, index, log_id):
+                old.append(location)
+                new.append(
+                    writer.append_raw(
+                        [data], len(data), location.ledger_id, location.first, location.entries
+                    )
+                )
+                throttle(len(data))
+            for ledger_id in _ledgers_in(file):
+                record = index.ledger(ledger_id)
+                if record is not None:
+                    writer.append(KIND_LEDGER, ledger_id, 0, [record.encode()])
+        kept = writer.size_bytes
+        writer.seal()
+    except BaseException:
+        writer.abandon()
+        logs.disk.remove(writer.path)
+        raise
+    logs.disk.rename(writer.path, logs.path(writer.log_id))
+    logs.disk.sync_directory(logs.directory)
+    logs.created(writer.log_id)
+    index.write(locations=new, removed=old)
+    logs.remove(log_id)
+    return kept
+
+
+def _live_blocks(
+    file: DiskFile, index: LocationIndex, log_id: int
+) -> Iterator[tuple[Location, bytes]]:
+    """Blocks that the index points to, as they are: a damaged entry stays a damaged entry."""
+    for offset, head in scan_blocks(file):
+        if head.kind == KIND_ENTRIES:
+            location = Location(
+                head.ledger_id, head.first_entry_id, log_id, offset, head.total_bytes, head.entries
+            )
+            if index.contains(location):
+                yield location, file.read(head.total_bytes, offset)
+
+
+def _ledgers_in(file: DiskFile) -> list[int]:
+    ids = {head.ledger_id for _, head in scan_blocks(file) if head.kind == KIND_LEDGER}
+    return sorted(ids)
+
+
+def finish_compactions(logs: EntryLogs, index: LocationIndex | None) -> None:
+    """After a crash: drop drafts, and of a log and its compacted form the one that the index does
+    not use.
+
+    Without an index (it is to be rebuilt) the old one is kept. Raises DataDirError for logs of
+    another version.
+    """
+    for name in logs.disk.names(logs.directory):
+        if name.endswith(COMPACTING_SUFFIX):
+            logs.disk.remove(logs.directory / name)
+    for log_id in logs.ids():
+        with logs.reading(log_id) as file:
+            source = check_version(file, logs.path(log_id))
+            if not source or source not in logs.ids():
+                continue
+            moved = index is not None and _is_indexed(file, index, log_id)
+        useless: Path = logs.path(source if moved else log_id)
+        logger.warning("%s: left over from an interrupted compaction, removed", useless)
+        logs.remove(source if moved else log_id)
+
+
+def _is_indexed(file: DiskFile, index: LocationIndex, log_id: int) -> bool:
+    """Whether the index batch of step 3 was written: it is all or nothing, so one block tells."""
+    for offset, head in scan_blocks(file):
+        if head.kind == KIND_ENTRIES:
+            location = Location(
+                head.ledger_id, head.first_entry_id, log_id, offset, head.total_bytes, head.entries
+            )
+            if index.contains(location):
+                return True
+    return False

@@ -1,0 +1,172 @@
+"""Whose directories these are: locks and cookies (spec BK-10).
+
+A cookie binds every directory to one bookie id, one instance and one role, as BookKeeper's `Cookie`
+does. Paths are not
+in it, so that a stopped bookie's directories can be moved. A copy stands in the metadata store, so
+that an emptied
+machine under an old id, or a bookie under an emptied metadata store, refuses to start instead of
+losing ledgers.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from geminga_bookie.errors import DataDirError
+from geminga_bookie.options import BookieOptions
+from geminga_bookie.storage.disk import Disk, read_file, replace_file
+from geminga_runtime.metadata.api import MUST_NOT_EXIST, MetadataStore
+
+COOKIE_NAME = "VERSION"
+LOCK_NAME = "bookie.lock"
+LAYOUT_VERSION = 1
+COOKIES_PATH = "/ledgers/cookies"
+_TITLE = "geminga-bookie"
+_HARMLESS_NAMES = frozenset({LOCK_NAME, "lost+found"})
+
+
+class Cookie(NamedTuple):
+    """What one directory says of itself."""
+
+    bookie_id: str
+    instance_id: str
+    role: str
+
+    def encode(self) -> bytes:
+        """As it stands in the file."""
+        return (
+            f"{_TITLE} {LAYOUT_VERSION}\nbookie {self.bookie_id}\n"
+            f"instance {self.instance_id}\nrole {self.role}\n"
+        ).encode()
+
+    @classmethod
+    def decode(cls, data: bytes, path: Path) -> Cookie:
+        """Raises DataDirError for another version or a damaged file."""
+        lines = data.decode("utf-8", "replace").splitlines()
+        fields = dict(line.split(" ", 1) for line in lines if " " in line)
+        version = fields.get(_TITLE)
+        if version is None or not fields.keys() >= {"bookie", "instance", "role"}:
+            raise DataDirError(f"{path} is damaged or not a bookie's")
+        if version != str(LAYOUT_VERSION):
+            raise DataDirError(
+                f"{path} is of layout version {version}, this bookie knows {LAYOUT_VERSION}"
+            )
+        return cls(fields["bookie"], fields["instance"], fields["role"])
+
+
+def roles(options: BookieOptions) -> Iterator[tuple[str, Path]]:
+    """Every directory with its role. Index directories of their own are in it, the default ones
+    aren't."""
+    for kind, directories in (
+        ("journal", options.journal_dirs),
+        ("ledgers", options.ledger_dirs),
+        ("index", options.index_dirs),
+    ):
+        for number, directory in enumerate(directories):
+            yield f"{kind} {number + 1}/{len(directories)}", directory
+
+
+def index_directory(options: BookieOptions, number: int) -> Path:
+    """Where the index of a ledger directory stands."""
+    parent = options.index_dirs[number] if options.index_dirs else options.ledger_dirs[number]
+    return parent / "index"
+
+
+class DataDirs:
+    """Directories locked for this process, cookies checked. Raises DataDirError."""
+
+    def __init__(self, disk: Disk, options: BookieOptions) -> None:
+        if not options.journal_dirs or not options.ledger_dirs:
+            raise DataDirError("a bookie needs at least one journal and one ledger directory")
+        if options.index_dirs and len(options.index_dirs) != len(options.ledger_dirs):
+            raise DataDirError("there must be as many index directories as ledger directories")
+        self._locks: list[int] = []
+        self.instance_id = ""
+        self.is_new = False
+        try:
+            for _, directory in roles(options):
+                self._lock(disk, directory)
+            self._check_cookies(disk, options)
+        except BaseException:
+            self.close()
+            raise
+
+    def _lock(self, disk: Disk, directory: Path) -> None:
+        try:
+            disk.make_directory(directory)
+            descriptor = os.open(
+                directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644
+            )
+        except OSError as error:
+            raise DataDirError(f"{directory} is not writable: {error.strerror}") from error
+        self._locks.append(descriptor)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise DataDirError(f"{directory} is in use by another process") from error
+
+    def _check_cookies(self, disk: Disk, options: BookieOptions) -> None:
+        found: dict[str, Cookie] = {}
+        empty: dict[str, Path] = {}
+        for role, directory in roles(options):
+            data = read_file(disk, directory / COOKIE_NAME)
+            if data is not None:
+                found[role] = Cookie.decode(data, directory / COOKIE_NAME)
+            else:
+                empty[role] = directory
+        for role, directory in roles(options):
+            cookie = found.get(role)
+            if cookie is not None and cookie.bookie_id != options.bookie_id:
+                raise DataDirError(
+                    f"{directory} belongs to bookie {cookie.bookie_id}, not {options.bookie_id}"
+                )
+            if cookie is not None and cookie.role != role:
+                raise DataDirError(f"{directory} is directory '{cookie.role}', not '{role}'")
+        if len({cookie.instance_id for cookie in found.values()}) > 1:
+            raise DataDirError("the directories belong to different bookies of the same id")
+        for directory in empty.values():
+            if found:
+                raise DataDirError(f"{directory} is empty although its bookie has stored before")
+            names = set(disk.names(directory)) - _HARMLESS_NAMES - {COOKIE_NAME + ".tmp"}
+            if names:
+                raise DataDirError(f"{directory} is not a bookie's and not empty")
+        if found:
+            self.instance_id = next(iter(found.values())).instance_id
+            return
+        self.is_new = True
+        self.instance_id = uuid.uuid4().hex
+        for role, directory in empty.items():
+            cookie = Cookie(options.bookie_id, self.instance_id, role)
+            try:
+                replace_file(disk, directory / COOKIE_NAME, cookie.encode())
+            except OSError as error:
+                raise DataDirError(f"{directory} is not writable: {error.strerror}") from error
+
+    def close(self) -> None:
+        """Unlock. Idempotent."""
+        while self._locks:
+            os.close(self._locks.pop())
+
+
+async def check_metadata_cookie(
+    store: MetadataStore, bookie_id: str, instance_id: str, *, is_new: bool
+) -> None:
+    """Compare with the cookie in the metadata store, and put it there for a new bookie. Raises
+    DataDirError."""
+    path = f"{COOKIES_PATH}/{bookie_id}"
+    node = await store.get(path)
+    if node is None:
+        if not is_new:
+            raise DataDirError(
+                f"bookie {bookie_id} has stored before, but the metadata store doesn't know it"
+            )
+        text = f'5\nbookieHost: "{bookie_id}"\ninstanceId: "{instance_id}"\n'
+        await store.put(path, text.encode(), MUST_NOT_EXIST)
+    elif f'instanceId: "{instance_id}"' not in node.value.decode("utf-8", "replace"):
+        what = "its directories are empty" if is_new else "its directories are another instance's"
+        raise DataDirError(f"bookie {bookie_id} is known to the metadata store, but {what}")

@@ -1,0 +1,188 @@
+"""All that storage does to files, behind one small interface, so that tests can fail, fill and tear
+it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+IOV_MAX = 1024
+"""Buffers that one pwritev takes (Linux's UIO_MAXIOV)."""
+
+
+class DiskUsage(NamedTuple):
+    """Room on the file system of a directory."""
+
+    total_bytes: int
+    free_bytes: int
+
+    @property
+    def used_share(self) -> float:
+        return 1.0 - self.free_bytes / self.total_bytes if self.total_bytes else 1.0
+
+
+class DiskFile(Protocol):
+    """An open file. Every method raises OSError, and releases the interpreter lock while it
+    works."""
+
+    def read(self, size_bytes: int, offset: int) -> bytes:
+        """Up to so many bytes from there; fewer only at the end of the file."""
+
+    def write(self, buffers: Sequence[Buffer], offset: int) -> None:
+        """All buffers, one after the other, from that offset on."""
+
+    def sync(self) -> None:
+        """Return when what was written, and the size of the file, is on disk (fdatasync)."""
+
+    def size(self) -> int:
+        """Bytes in the file."""
+
+    def close(self) -> None:
+        """Give the descriptor back. Idempotent."""
+
+
+class Disk(Protocol):
+    """A file system. Every method raises OSError."""
+
+    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> DiskFile:
+        """Open, and with `create` make or empty, a file."""
+
+    def names(self, directory: Path) -> list[str]:
+        """Names in a directory, sorted; none where there is no directory."""
+
+    def make_directory(self, directory: Path) -> None:
+        """With its parents; no error if it is there."""
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Atomically; replaces the target."""
+
+    def remove(self, path: Path) -> None:
+        """No error if it is gone."""
+
+    def sync_directory(self, directory: Path) -> None:
+        """Make creations, renames and removals in it durable."""
+
+    def usage(self, directory: Path) -> DiskUsage:
+        """Room on its file system."""
+
+
+class OsFile:
+    """A file of the operating system."""
+
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def read(self, size_bytes: int, offset: int) -> bytes:
+        """See `DiskFile.read`."""
+        data = os.pread(self._descriptor, size_bytes, offset)
+        while 0 < len(data) < size_bytes:
+            more = os.pread(self._descriptor, size_bytes - len(data), offset + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def write(self, buffers: Sequence[Buffer], offset: int) -> None:
+        """See `DiskFile.write`; one pwritev as a rule."""
+        if len(buffers) > IOV_MAX:
+            buffers = [b"".join(buffers)]
+        expected = sum(map(len, buffers))
+        written = os.pwritev(self._descriptor, buffers, offset)
+        if written < expected:
+            rest = memoryview(b"".join(buffers))
+            while written < expected:
+                written += os.pwrite(self._descriptor, rest[written:], offset + written)
+
+    def sync(self) -> None:
+        """See `DiskFile.sync`."""
+        os.fdatasync(self._descriptor)
+
+    def size(self) -> int:
+        """See `DiskFile.size`."""
+        return os.fstat(self._descriptor).st_size
+
+    def close(self) -> None:
+        """See `DiskFile.close`."""
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+
+
+class OsDisk:
+    """The operating system's files."""
+
+    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> DiskFile:
+        """See `Disk.open`."""
+        flags = os.O_RDWR if writable or create else os.O_RDONLY
+        if create:
+            flags |= os.O_CREAT | os.O_TRUNC
+        return OsFile(os.open(path, flags | os.O_CLOEXEC, 0o644))
+
+    def names(self, directory: Path) -> list[str]:
+        """See `Disk.names`."""
+        try:
+            return sorted(os.listdir(directory))
+        except FileNotFoundError:
+            return []
+
+    def make_directory(self, directory: Path) -> None:
+        """See `Disk.make_directory`."""
+        os.makedirs(directory, exist_ok=True)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """See `Disk.rename`."""
+        os.rename(source, target)
+
+    def remove(self, path: Path) -> None:
+        """See `Disk.remove`."""
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return
+
+    def sync_directory(self, directory: Path) -> None:
+        """See `Disk.sync_directory`."""
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def usage(self, directory: Path) -> DiskUsage:
+        """See `Disk.usage`; room kept for the superuser doesn't count."""
+        stat = os.statvfs(directory)
+        used = (stat.f_blocks - stat.f_bfree) * stat.f_frsize
+        free = stat.f_bavail * stat.f_frsize
+        return DiskUsage(used + free, free)
+
+
+def read_file(disk: Disk, path: Path) -> bytes | None:
+    """The whole of a small file, or None if there is none."""
+    try:
+        file = disk.open(path, writable=False)
+    except FileNotFoundError:
+        return None
+    try:
+        return file.read(file.size(), 0)
+    finally:
+        file.close()
+
+
+def replace_file(disk: Disk, path: Path, content: bytes) -> None:
+    """Write a small file so that after a crash either the old or the new one stands there,
+    whole."""
+    draft = path.with_name(path.name + ".tmp")
+    file = disk.open(draft, create=True)
+    try:
+        file.write([content], 0)
+        file.sync()
+    finally:
+        file.close()
+    disk.rename(draft, path)
+    disk.sync_directory(path.parent)

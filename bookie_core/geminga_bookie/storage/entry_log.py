@@ -1,0 +1,272 @@
+"""Entry logs of one ledger directory (spec BK-04, BK-06): written by the flush, read by readers and
+compaction."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from geminga_bookie.errors import DataDirError
+from geminga_bookie.storage.disk import Disk, DiskFile
+from geminga_bookie.storage.entry_log_format import (
+    BLOCK_HEAD_BYTES,
+    BLOCK_MAGIC,
+    FILE_HEADER_BYTES,
+    FILE_VERSION,
+    KIND_ENTRIES,
+    KIND_MAP,
+    TRAILER_BYTES,
+    BlockHead,
+    DamagedBlock,
+    check_head,
+    decode_entries,
+    decode_ledger_map,
+    encode_block,
+    encode_ledger_map,
+    file_header,
+    parse_file_header,
+    parse_head,
+    parse_trailer,
+)
+from geminga_bookie.storage.location_index import Location
+
+logger = logging.getLogger(__name__)
+
+SUFFIX = ".log"
+COMPACTING_SUFFIX = ".compacting"
+OPEN_FILES_MAX = 64
+WRITE_BYTES = 1024 * 1024
+WRITE_BUFFERS_MAX = 1000
+
+
+def log_name(log_id: int) -> str:
+    """File name of an entry log."""
+    return f"{log_id:08x}{SUFFIX}"
+
+
+class _OpenLog:
+    __slots__ = ("file", "readers", "removed")
+
+    def __init__(self, file: DiskFile) -> None:
+        self.file = file
+        self.readers = 0
+        self.removed = False
+
+
+class EntryLogs:
+    """The set of logs. A log that is being read keeps its file until the last reader is done,
+    removed or not."""
+
+    def __init__(self, disk: Disk, directory: Path) -> None:
+        self.disk = disk
+        self.directory = directory
+        self._lock = threading.Lock()
+        self._open: dict[int, _OpenLog] = {}
+        self._ids = {
+            int(name.removesuffix(SUFFIX), 16)
+            for name in disk.names(directory)
+            if name.endswith(SUFFIX)
+        }
+        self._last_id = max(self._ids, default=0)
+
+    def ids(self) -> list[int]:
+        """Numbers of all logs, ascending."""
+        with self._lock:
+            return sorted(self._ids)
+
+    def new_id(self) -> int:
+        """A number that no log has had."""
+        with self._lock:
+            self._last_id += 1
+            return self._last_id
+
+    def path(self, log_id: int) -> Path:
+        """Where a log stands."""
+        return self.directory / log_name(log_id)
+
+    def created(self, log_id: int) -> None:
+        """A log of that number stands in the directory now."""
+        with self._lock:
+            self._ids.add(log_id)
+
+    def remove(self, log_id: int) -> None:
+        """Unlink a log; readers that have it open finish. Raises OSError."""
+        self.disk.remove(self.path(log_id))
+        with self._lock:
+            self._ids.discard(log_id)
+            opened = self._open.pop(log_id, None)
+            if opened is not None:
+                opened.removed = True
+                if not opened.readers:
+                    opened.file.close()
+
+    @contextmanager
+    def reading(self, log_id: int) -> Iterator[DiskFile]:
+        """The open file of a log. Raises FileNotFoundError if it was removed, OSError."""
+        with self._lock:
+            opened = self._open.pop(log_id, None)
+            if opened is None:
+                opened = _OpenLog(self.disk.open(self.path(log_id), writable=False))
+            self._open[log_id] = opened
+            opened.readers += 1
+            self._close_idle()
+        try:
+            yield opened.file
+        finally:
+            with self._lock:
+                opened.readers -= 1
+                if opened.removed and not opened.readers:
+                    opened.file.close()
+
+    def _close_idle(self) -> None:
+        """Keep at most so many files open; the dict is in order of use."""
+        idle = [log_id for log_id, opened in self._open.items() if not opened.readers]
+        for log_id in idle[: max(0, len(self._open) - OPEN_FILES_MAX)]:
+            self._open.pop(log_id).file.close()
+
+    def close(self) -> None:
+        """Close every file."""
+        with self._lock:
+            for opened in self._open.values():
+                opened.file.close()
+            self._open.clear()
+
+
+class EntryLogWriter:
+    """Appends blocks to a new log. Nothing is promised before `sync` returns. One thread."""
+
+    def __init__(self, logs: EntryLogs, *, compacted_from: int = 0, suffix: str = SUFFIX) -> None:
+        self._logs = logs
+        self.log_id = logs.new_id()
+        self.path = logs.path(self.log_id).with_suffix(suffix)
+        self._file = logs.disk.open(self.path, create=True)
+        self._buffers: list[bytes] = [file_header(self.log_id, compacted_from)]
+        self._buffered = FILE_HEADER_BYTES
+        self._written = 0
+        self.ledger_bytes: dict[int, int] = {}
+        if suffix == SUFFIX:
+            logs.created(self.log_id)
+
+    @property
+    def size_bytes(self) -> int:
+        return self._written + self._buffered
+
+    def append(self, kind: int, ledger_id: int, first: int, packets: Sequence[bytes]) -> Location:
+        """Queue a block; raises OSError when what is queued is written."""
+        buffers, size = encode_block(kind, ledger_id, first, packets)
+        return self.append_raw(buffers, size, ledger_id, first, len(packets))
+
+    def append_raw(
+        self, buffers: Sequence[bytes], size: int, ledger_id: int, first: int, count: int
+    ) -> Location:
+        """Queue a block that is encoded already."""
+        location = Location(ledger_id, first, self.log_id, self.size_bytes, size, count)
+        self._buffers += buffers
+        self._buffered += size
+        self.ledger_bytes[ledger_id] = self.ledger_bytes.get(ledger_id, 0) + size
+        if self._buffered >= WRITE_BYTES or len(self._buffers) >= WRITE_BUFFERS_MAX:
+            self._write()
+        return location
+
+    def _write(self) -> None:
+        if self._buffers:
+            self._file.write(self._buffers, self._written)
+            self._written += self._buffered
+            self._buffers = []
+            self._buffered = 0
+
+    def sync(self) -> None:
+        """All that was appended is on disk when this returns. Raises OSError."""
+        self._write()
+        self._file.sync()
+
+    def seal(self) -> None:
+        """Write the ledger map and close. Raises OSError."""
+        self._write()
+        self._file.write(encode_ledger_map(self.ledger_bytes, self._written), self._written)
+        self._file.sync()
+        self._file.close()
+
+    def abandon(self) -> None:
+        """Close without a map: after an error, or before the file is thrown away."""
+        self._file.close()
+
+
+def read_block(file: DiskFile, location: Location) -> list[bytes | None]:
+    """Packets of one block; None for an entry that is damaged. Raises DamagedBlock, OSError."""
+    return parse_block(file.read(location.size_bytes, location.offset), 0, location)
+
+
+def parse_block(data: bytes, offset: int, location: Location) -> list[bytes | None]:
+    """As `read_block`, from bytes that were read."""
+    head = parse_head(data, offset)
+    expected = (location.ledger_id, location.first, location.entries, location.size_bytes)
+    if (head.ledger_id, head.first_entry_id, head.entries, head.total_bytes) != expected:
+        raise DamagedBlock("another block than the index says")
+    return decode_entries(head, check_head(head, data, offset), data, offset)
+
+
+def scan_blocks(file: DiskFile) -> Iterator[tuple[int, BlockHead]]:
+    """Offset and head of every whole block, heads verified. Behind damage it looks for the next
+    whole head."""
+    offset, size = FILE_HEADER_BYTES, file.size()
+    while offset + BLOCK_HEAD_BYTES <= size:
+        try:
+            data = file.read(BLOCK_HEAD_BYTES, offset)
+            head = parse_head(data)
+            if offset + head.total_bytes > size:
+                raise DamagedBlock("the block is cut short")
+            check_head(head, data + file.read(head.table_bytes, offset + BLOCK_HEAD_BYTES))
+        except DamagedBlock:
+            offset = _next_magic(file, offset + 1, size)
+            continue
+        yield offset, head
+        offset += head.total_bytes
+
+
+def _next_magic(file: DiskFile, offset: int, size: int) -> int:
+    while offset < size:
+        place = file.read(WRITE_BYTES, offset).find(BLOCK_MAGIC)
+        if place >= 0:
+            return offset + place
+        offset += WRITE_BYTES - len(BLOCK_MAGIC) + 1
+    return size
+
+
+def check_version(file: DiskFile, path: Path) -> int | None:
+    """Id of the log that this one was compacted from (0: none); None if the header is damaged.
+
+    Raises DataDirError for another version.
+    """
+    try:
+        version, _, compacted_from = parse_file_header(file.read(FILE_HEADER_BYTES, 0))
+    except DamagedBlock:
+        return None
+    if version != FILE_VERSION:
+        raise DataDirError(
+            f"{path} is of entry log version {version}, this bookie reads {FILE_VERSION}"
+        )
+    return compacted_from
+
+
+def ledger_map(file: DiskFile) -> dict[int, int]:
+    """Bytes of each ledger in a log: from the map, or by reading every head where there is none."""
+    size = file.size()
+    offset = parse_trailer(file.read(TRAILER_BYTES, max(0, size - TRAILER_BYTES)))
+    if offset is not None:
+        try:
+            data = file.read(size - offset - TRAILER_BYTES, offset)
+            head = parse_head(data)
+            packet = decode_entries(head, check_head(head, data), data)[0]
+            if packet is not None and head.kind == KIND_MAP:
+                return decode_ledger_map(packet)
+        except DamagedBlock:
+            logger.warning("an entry log's ledger map is damaged, its blocks are read instead")
+    sizes: dict[int, int] = {}
+    for _, head in scan_blocks(file):
+        if head.kind == KIND_ENTRIES:
+            sizes[head.ledger_id] = sizes.get(head.ledger_id, 0) + head.total_bytes
+    return sizes

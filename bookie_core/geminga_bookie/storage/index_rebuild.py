@@ -1,0 +1,79 @@
+"""Rebuilding a lost index from the entry logs (spec BK-04, BK-11)."""
+
+from __future__ import annotations
+
+import logging
+
+from geminga_bookie.storage.entry_log import EntryLogs, check_version, scan_blocks
+from geminga_bookie.storage.entry_log_format import (
+    KIND_ENTRIES,
+    KIND_LEDGER,
+    BlockHead,
+    DamagedBlock,
+    check_head,
+    decode_entries,
+)
+from geminga_bookie.storage.location_index import LedgerRecord, Location, LocationIndex
+
+logger = logging.getLogger(__name__)
+
+_BATCH_MAX = 4096
+
+
+def rebuild_index(logs: EntryLogs, index: LocationIndex) -> int:
+    """Write every whole block's place and every ledger's record; answers the number of blocks.
+
+    Records of one ledger are merged: what only ever grows (fence, LACs) keeps the most. Ledgers
+    deleted before come
+    back and are collected again. Raises DataDirError, OSError.
+    """
+    records: dict[int, LedgerRecord] = {}
+    batch: list[Location] = []
+    count = 0
+    for log_id in logs.ids():
+        with logs.reading(log_id) as file:
+            check_version(file, logs.path(log_id))
+            for offset, head in scan_blocks(file):
+                if head.kind == KIND_ENTRIES:
+                    batch.append(_location(log_id, offset, head))
+                    count += 1
+                    if head.ledger_id not in records:
+                        records[head.ledger_id] = _unknown(head.ledger_id)
+                elif head.kind == KIND_LEDGER:
+                    _merge(records, head, file.read(head.total_bytes, offset))
+        if len(batch) >= _BATCH_MAX:
+            index.write(batch)
+            batch = []
+    index.write(batch, records.values())
+    logger.warning("%s: index rebuilt, %d blocks, %d ledgers", logs.directory, count, len(records))
+    return count
+
+
+def _unknown(ledger_id: int) -> LedgerRecord:
+    return LedgerRecord(ledger_id, b"", False, False, -1, -1)
+
+
+def _location(log_id: int, offset: int, head: BlockHead) -> Location:
+    return Location(
+        head.ledger_id, head.first_entry_id, log_id, offset, head.total_bytes, head.entries
+    )
+
+
+def _merge(records: dict[int, LedgerRecord], head: BlockHead, data: bytes) -> None:
+    try:
+        packet = decode_entries(head, check_head(head, data), data)[0]
+    except DamagedBlock:
+        packet = None
+    if packet is None:
+        logger.error("ledger %d: a record of its key and fence is damaged", head.ledger_id)
+        return
+    new = LedgerRecord.decode(head.ledger_id, packet)
+    old = records.get(head.ledger_id, _unknown(head.ledger_id))
+    records[head.ledger_id] = LedgerRecord(
+        head.ledger_id,
+        new.master_key or old.master_key,
+        new.fenced or old.fenced,
+        new.limbo or old.limbo,
+        max(new.lac, old.lac),
+        max(new.explicit_lac, old.explicit_lac),
+    )

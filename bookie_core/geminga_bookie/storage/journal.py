@@ -1,0 +1,225 @@
+"""The journal's thread: group commit, one write and one fdatasync for all that waited (spec BK-01,
+BK-02).
+
+Behaviour follows `org.apache.bookkeeper.bookie.Journal`. The loop puts requests into a queue; the
+thread takes all that
+is there, writes them as one record, syncs, and tells the loop once for the whole group.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import trio
+
+from geminga_bookie.errors import BookieReadOnly, BookkeeperError, StorageFailed
+from geminga_bookie.options import JournalOptions
+from geminga_bookie.port import AddDone
+from geminga_bookie.storage.journal_files import JournalFiles, Segment
+from geminga_bookie.storage.journal_format import (
+    RECORD_HEADER_BYTES,
+    JournalPosition,
+    encode_item,
+    encode_record,
+    page_round,
+)
+
+logger = logging.getLogger(__name__)
+
+Request = tuple[int, int, int, Sequence[bytes], int, AddDone | None, BookkeeperError | None]
+"""(kind, ledger id, first entry id or LAC, payload, bytes, done, error). A request with an error is
+not written: it
+only keeps its place in the order. Kind BARRIER is not written either, but its group is synced."""
+
+BARRIER = 0
+RUN_HEAD_BYTES = 64
+
+Completion = tuple[AddDone, int, int, BookkeeperError | None]
+CallInLoop = Callable[[Callable[[list[Completion]], None], list[Completion]], None]
+
+
+class JournalStatistics(NamedTuple):
+    """Since the start; `sync_s` is the time of the last fdatasync."""
+
+    groups: int
+    entries: int
+    bytes: int
+    sync_s: float
+    queued: int
+
+
+class Journal:
+    """One journal directory's writer. `submit` is for the loop; everything else happens in the
+    thread."""
+
+    def __init__(
+        self,
+        files: JournalFiles,
+        options: JournalOptions,
+        token: trio.lowlevel.TrioToken,
+        on_failure: Callable[[BookkeeperError], None],
+    ) -> None:
+        self._files = files
+        self._options = options
+        self._token = token
+        self._on_failure = on_failure
+        self._queue: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+        self._segment: Segment | None = None
+        self._groups = self._entries = self._bytes = 0
+        self._sync_s = 0.0
+        self.position = JournalPosition(0, 0)
+        """Behind the last record that is on disk, and so acknowledged. Only ever set whole."""
+        self.submit = self._queue.put
+        """Queue a request; its `done` comes in order, in the loop. Bounded by the write cache,
+        which is filled first."""
+        self._thread = threading.Thread(target=self._run, name="bookie-journal", daemon=True)
+
+    def start(self) -> None:
+        """Open the first file and start the thread. Raises OSError."""
+        self._segment = self._files.take(0)
+        self.position = JournalPosition(self._segment.journal_id, self._segment.offset)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Write what is queued, end the thread, close the file. Blocks."""
+        if self._thread.is_alive():
+            self._queue.put(None)
+            self._thread.join()
+        self._files.close()
+        if self._segment is not None:
+            self._segment.file.close()
+
+    def set_mark(self, mark: JournalPosition) -> None:
+        """Everything up to the mark is in its place: drop older files. Raises OSError. Blocks."""
+        self._files.set_mark(mark)
+
+    def statistics(self) -> JournalStatistics:
+        """Counters for metrics and tests."""
+        return JournalStatistics(
+            self._groups, self._entries, self._bytes, self._sync_s, self._queue.qsize()
+        )
+
+    def _run(self) -> None:
+        stopping = False
+        while not stopping:
+            group, stopping = self._gather()
+            if not group:
+                continue
+            error = self._commit(group)
+            completions = _completions(group, error)
+            try:
+                if error is not None:
+                    self._token.run_sync_soon(self._on_failure, error)
+                self._token.run_sync_soon(_complete, completions)
+            except trio.RunFinishedError:
+                logger.warning("the loop ended before its journal: %d runs unheard", len(group))
+
+    def _gather(self) -> tuple[list[Request], bool]:
+        """All that waits, up to the bounds of a group; sleeps while there is nothing."""
+        take = self._queue.get
+        request = take()
+        group: list[Request] = []
+        size = entries = 0
+        deadline = time.monotonic() + self._options.group_wait_s
+        while request is not None:
+            group.append(request)
+            size += request[4]
+            entries += len(request[3])
+            if size >= self._options.group_bytes_max or entries >= self._options.group_entries_max:
+                return group, False
+            if not self._queue.qsize():
+                wait_s = deadline - time.monotonic() if self._options.group_wait_s else 0.0
+                if wait_s <= 0:
+                    return group, False
+                try:
+                    request = self._queue.get(timeout=wait_s)
+                except queue.Empty:
+                    return group, False
+            else:
+                request = take()
+        return group, True
+
+    def _commit(self, group: list[Request]) -> BookkeeperError | None:
+        parts: list[bytes] = []
+        barrier = False
+        for kind, ledger_id, number, payload, _, _, failed in group:
+            if failed is not None:
+                continue
+            if kind == BARRIER:
+                barrier = True
+            else:
+                parts += encode_item(kind, ledger_id, number, payload)
+                self._entries += len(payload)
+        try:
+            if parts:
+                self._write(parts)
+            elif barrier and self._segment is None:
+                self._segment = self._files.take(0)
+            if (parts and self._options.sync_data) or barrier:
+                self._sync()
+        except OSError as error:
+            logger.error("journal write failed: %s", error)
+            if self._segment is not None:
+                # After a failed fdatasync nobody knows what is on disk: never write there again.
+                self._segment.file.close()
+                self._segment = None
+            kind_of = BookieReadOnly if error.errno == errno.ENOSPC else StorageFailed
+            return kind_of(f"journal: {error}")
+        if self._segment is not None:
+            self.position = JournalPosition(self._segment.journal_id, self._segment.offset)
+        self._groups += 1
+        return None
+
+    def _write(self, parts: list[bytes]) -> None:
+        needed = page_round(RECORD_HEADER_BYTES + sum(map(len, parts)))
+        segment = self._segment
+        if segment is None or segment.offset + needed > segment.capacity_bytes:
+            if segment is not None:
+                if not self._options.sync_data:
+                    segment.file.sync()
+                segment.file.close()
+                self._segment = None
+            segment = self._segment = self._files.take(needed)
+        buffers, size = encode_record(segment.journal_id, segment.sequence, parts)
+        segment.file.write(buffers, segment.offset)
+        segment.offset += size
+        segment.sequence += 1
+        self._bytes += size
+
+    def _sync(self) -> None:
+        if self._segment is None:
+            return
+        started = time.perf_counter()
+        self._segment.file.sync()
+        self._sync_s = time.perf_counter() - started
+
+
+def _completions(group: list[Request], error: BookkeeperError | None) -> list[Completion]:
+    """What to tell whom: neighbouring runs of one ledger become one."""
+    completions: list[Completion] = []
+    last_ledger, last_next = -1, -1
+    for _, ledger_id, number, payload, _, done, failed in group:
+        if done is None:
+            continue
+        outcome = failed if failed is not None else error
+        count = len(payload)
+        if completions and ledger_id == last_ledger and number == last_next:
+            previous = completions[-1]
+            if previous[3] is outcome and previous[0] == done:
+                completions[-1] = (done, previous[1], previous[2] + count, outcome)
+                last_next += count
+                continue
+        completions.append((done, number, count, outcome))
+        last_ledger, last_next = ledger_id, number + count
+    return completions
+
+
+def _complete(completions: list[Completion]) -> None:
+    for done, first, count, error in completions:
+        done(first, count, error)

@@ -1,0 +1,222 @@
+"""The indexes (spec BK-04): where blocks of entries are, and what is known of each ledger; in one
+RocksDB.
+
+Keys are big-endian so that they sort by ledger and entry. A location is part of the key: writing
+the same entries again
+(replay, recovery) never hides others, the youngest copy is merely found first.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from rocksdict import (
+    AccessType,
+    BlockBasedOptions,
+    Cache,
+    Options,
+    Rdict,
+    RdictIter,
+    WriteBatch,
+    WriteOptions,
+)
+
+from geminga_bookie.storage.entry_log_format import BLOCK_ENTRIES_MAX
+
+_KEY = struct.Struct(">cQQIQ")
+_LEDGER_KEY = struct.Struct(">cQ")
+_VALUE = struct.Struct("<II")
+_LEDGER_VALUE = struct.Struct("<BBxxIqq")
+_VERSION_KEY = b"v"
+_VERSION = b"1"
+_MAX_U32 = (1 << 32) - 1
+_MAX_U64 = (1 << 64) - 1
+
+WRITE_BUFFER_BYTES = 2 * 1024 * 1024
+BLOCK_CACHE_BYTES = 4 * 1024 * 1024
+OPEN_FILES_MAX = 128
+
+
+class Location(NamedTuple):
+    """Where a block of consecutive entries is."""
+
+    ledger_id: int
+    first: int
+    log_id: int
+    offset: int
+    size_bytes: int
+    entries: int
+
+
+class LedgerRecord(NamedTuple):
+    """What is kept of a ledger beside its entries."""
+
+    ledger_id: int
+    master_key: bytes
+    fenced: bool
+    limbo: bool
+    lac: int
+    explicit_lac: int
+
+    def encode(self) -> bytes:
+        """As stored in the index, and in entry logs for when the index is lost."""
+        head = _LEDGER_VALUE.pack(
+            self.fenced, self.limbo, len(self.master_key), self.lac, self.explicit_lac
+        )
+        return head + self.master_key
+
+    @classmethod
+    def decode(cls, ledger_id: int, data: bytes) -> LedgerRecord:
+        """The inverse of `encode`."""
+        fenced, limbo, key_bytes, lac, explicit_lac = _LEDGER_VALUE.unpack_from(data)
+        key = data[_LEDGER_VALUE.size : _LEDGER_VALUE.size + key_bytes]
+        return cls(ledger_id, key, bool(fenced), bool(limbo), lac, explicit_lac)
+
+
+def _key(location: Location) -> bytes:
+    return _KEY.pack(b"e", location.ledger_id, location.first, location.log_id, location.offset)
+
+
+def _options() -> Options:
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_write_buffer_size(WRITE_BUFFER_BYTES)
+    options.set_max_write_buffer_number(2)
+    options.set_max_open_files(OPEN_FILES_MAX)
+    options.set_keep_log_file_num(2)
+    options.set_max_background_jobs(1)
+    table = BlockBasedOptions()
+    table.set_block_cache(Cache(BLOCK_CACHE_BYTES))
+    table.set_bloom_filter(10, False)
+    table.set_cache_index_and_filter_blocks(True)
+    options.set_block_based_table_factory(table)
+    return options
+
+
+class LocationIndex:
+    """Open index. Its methods block for a disk read at most, `write` and `close` for a sync; all
+    are thread-safe."""
+
+    def __init__(self, directory: Path, *, read_only: bool = False) -> None:
+        access = AccessType.read_only() if read_only else AccessType.read_write()
+        self._db = Rdict(str(directory), _options(), access_type=access)
+        self._synced = WriteOptions()
+        self._synced.sync = True
+
+    def is_new(self) -> bool:
+        """Whether nothing was ever written: the caller rebuilds it from the entry logs, if there
+        are any."""
+        return self._db.get(_VERSION_KEY) is None
+
+    def version_is_ours(self) -> bool:
+        """Whether this code can read it."""
+        return self._db.get(_VERSION_KEY) in (None, _VERSION)
+
+    def write(
+        self,
+        locations: Iterable[Location] = (),
+        records: Iterable[LedgerRecord] = (),
+        removed: Iterable[Location] = (),
+    ) -> None:
+        """Put and remove, all or nothing, durably."""
+        batch = WriteBatch(raw_mode=True)
+        batch.put(_VERSION_KEY, _VERSION)
+        for location in locations:
+            batch.put(_key(location), _VALUE.pack(location.size_bytes, location.entries))
+        for record in records:
+            batch.put(_LEDGER_KEY.pack(b"l", record.ledger_id), record.encode())
+        for location in removed:
+            batch.delete(_key(location))
+        self._db.write(batch, self._synced)
+
+    def delete_ledgers(self, ledger_ids: Sequence[int]) -> None:
+        """Forget ledgers and where their entries are."""
+        batch = WriteBatch(raw_mode=True)
+        for ledger_id in ledger_ids:
+            batch.delete(_LEDGER_KEY.pack(b"l", ledger_id))
+            batch.delete_range(
+                _KEY.pack(b"e", ledger_id, 0, 0, 0),
+                _KEY.pack(b"e", ledger_id, _MAX_U64, _MAX_U32, _MAX_U64),
+            )
+        self._db.write(batch, self._synced)
+
+    def contains(self, location: Location) -> bool:
+        """Whether that very block is the index's."""
+        return self._db.get(_key(location)) is not None
+
+    def find(self, ledger_id: int, entry_id: int) -> list[Location]:
+        """Blocks that hold the entry, the one to read first in front."""
+        found = []
+        cursor = self._db.iter()
+        cursor.seek_for_prev(_KEY.pack(b"e", ledger_id, entry_id, _MAX_U32, _MAX_U64))
+        while (location := _location(cursor, ledger_id)) is not None:
+            if location.first <= entry_id - BLOCK_ENTRIES_MAX:
+                break
+            if location.first + location.entries > entry_id:
+                found.append(location)
+            cursor.prev()
+        return found
+
+    def following(self, location: Location) -> Iterator[Location]:
+        """Blocks of the ledger behind this one, in order of entries."""
+        cursor = self._db.iter()
+        cursor.seek(_KEY.pack(b"e", location.ledger_id, location.first + 1, 0, 0))
+        while (later := _location(cursor, location.ledger_id)) is not None:
+            yield later
+            cursor.next()
+
+    def locations(self, ledger_id: int) -> Iterator[Location]:
+        """All blocks of a ledger."""
+        return self.following(Location(ledger_id, -1, 0, 0, 0, 0))
+
+    def last_entry_id(self, ledger_id: int) -> int:
+        """The highest entry id of a ledger, -1 if there is none."""
+        found = self.find_last(ledger_id)
+        return -1 if found is None else found.first + found.entries - 1
+
+    def find_last(self, ledger_id: int) -> Location | None:
+        """The block that ends last, among those that can."""
+        cursor = self._db.iter()
+        cursor.seek_for_prev(_KEY.pack(b"e", ledger_id, _MAX_U64, _MAX_U32, _MAX_U64))
+        best = location = _location(cursor, ledger_id)
+        while best is not None and location is not None:
+            if location.first <= best.first - BLOCK_ENTRIES_MAX:
+                break
+            if location.first + location.entries > best.first + best.entries:
+                best = location
+            cursor.prev()
+            location = _location(cursor, ledger_id)
+        return best
+
+    def ledger(self, ledger_id: int) -> LedgerRecord | None:
+        """What is known of a ledger."""
+        data = self._db.get(_LEDGER_KEY.pack(b"l", ledger_id))
+        return None if data is None else LedgerRecord.decode(ledger_id, data)
+
+    def ledgers(self) -> Iterator[LedgerRecord]:
+        """All ledgers, by id."""
+        cursor = self._db.iter()
+        cursor.seek(_LEDGER_KEY.pack(b"l", 0))
+        while cursor.valid() and (key := cursor.key())[:1] == b"l":
+            yield LedgerRecord.decode(_LEDGER_KEY.unpack(key)[1], cursor.value())
+            cursor.next()
+
+    def close(self) -> None:
+        """Close the files. Idempotent. No iterator may be open."""
+        self._db.close()
+
+
+def _location(cursor: RdictIter, ledger_id: int) -> Location | None:
+    if not cursor.valid():
+        return None
+    key = cursor.key()
+    if len(key) != _KEY.size:
+        return None
+    tag, found_ledger, first, log_id, offset = _KEY.unpack(key)
+    if tag != b"e" or found_ledger != ledger_id:
+        return None
+    size_bytes, count = _VALUE.unpack(cursor.value())
+    return Location(ledger_id, first, log_id, offset, size_bytes, count)

@@ -1,0 +1,223 @@
+"""Start-up is recovery: directories, indexes, unfinished compactions, journals, in this order (spec
+BK-02).
+
+All of it blocks and runs in a thread. Nothing is taken from a journal directory before everything
+that it says is in the
+caches of the ledger directories again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import trio
+
+from geminga_bookie.errors import BookkeeperError, DataDirError
+from geminga_bookie.lac import packet_lac
+from geminga_bookie.options import BookieOptions
+from geminga_bookie.storage.compaction import finish_compactions
+from geminga_bookie.storage.data_dirs import DataDirs, index_directory
+from geminga_bookie.storage.disk import Disk, replace_file
+from geminga_bookie.storage.index_rebuild import rebuild_index
+from geminga_bookie.storage.journal import Journal
+from geminga_bookie.storage.journal_files import JournalFiles, journal_ids, read_mark
+from geminga_bookie.storage.journal_format import (
+    ENTRIES,
+    FENCE,
+    MASTER_KEY,
+    JournalItem,
+    JournalPosition,
+)
+from geminga_bookie.storage.ledger_table import LedgerTable
+from geminga_bookie.storage.location_index import LedgerRecord, LocationIndex
+from geminga_bookie.storage.recovery import ReplayReport, log_report, replay
+from geminga_bookie.storage.store import LedgerStore
+
+logger = logging.getLogger(__name__)
+
+LIMBO_NAME = "limbo"
+"""Stands in a journal directory from the day that acknowledged entries may have been lost
+(BK-02)."""
+UNSYNCED_NAME = "unsynced"
+"""Stands in a journal directory while a bookie runs that does not sync its journal."""
+
+
+@dataclass(slots=True)
+class Storage:
+    """An opened bookie's parts."""
+
+    disk: Disk
+    directories: DataDirs
+    stores: list[LedgerStore]
+    journals: list[Journal]
+    table: LedgerTable
+    journal_dirs: Sequence[Path]
+    reports: list[ReplayReport] = field(default_factory=list)
+
+    def close(self, clean: bool) -> None:
+        """Stop the threads and close the files; nothing is flushed. Blocks.
+
+        `clean` says that everything was, so that nothing is in doubt at the next start.
+        """
+        for journal in self.journals:
+            journal.stop()
+        if clean:
+            for directory in self.journal_dirs:
+                self.disk.remove(directory / UNSYNCED_NAME)
+        for store in self.stores:
+            store.close()
+        self.directories.close()
+
+
+def open_storage(
+    disk: Disk,
+    options: BookieOptions,
+    token: trio.lowlevel.TrioToken,
+    on_journal_failure: Callable[[BookkeeperError], None],
+) -> Storage:
+    """Open, recover, start the journals. Raises DataDirError, OSError."""
+    directories = DataDirs(disk, options)
+    stores: list[LedgerStore] = []
+    journals: list[Journal] = []
+    try:
+        for number, directory in enumerate(options.ledger_dirs):
+            stores.append(_open_store(disk, directory, index_directory(options, number), options))
+        reports, limbo = [], False
+        recovered = LedgerTable(stores, [_nothing])
+        for directory in options.journal_dirs:
+            report = replay(disk, directory, lambda item: apply_item(recovered, item))
+            log_report(report)
+            reports.append(report)
+            limbo |= _is_in_limbo(disk, directory, report, options)
+        if limbo:
+            _mark_limbo(stores)
+        for directory, report in zip(options.journal_dirs, reports, strict=True):
+            mark = read_mark(disk, directory) or _oldest(disk, directory, report)
+            files = JournalFiles(disk, directory, options.journal, report.next_id, mark)
+            journals.append(Journal(files, options.journal, token, on_journal_failure))
+        table = LedgerTable(stores, [journal.submit for journal in journals], limbo=limbo)
+        _take_over(table, recovered, limbo=limbo)
+        for journal in journals:
+            journal.start()
+    except BaseException:
+        for journal in journals:
+            journal.stop()
+        for store in stores:
+            store.close()
+        directories.close()
+        raise
+    return Storage(disk, directories, stores, journals, table, options.journal_dirs, reports)
+
+
+def _open_store(
+    disk: Disk, directory: Path, index_path: Path, options: BookieOptions
+) -> LedgerStore:
+    disk.make_directory(index_path.parent)
+    index = open_index(disk, index_path)
+    store = LedgerStore(disk, directory, index, options)
+    try:
+        if index.is_new() and store.logs.ids():
+            finish_compactions(store.logs, None)
+            rebuild_index(store.logs, index)
+        else:
+            finish_compactions(store.logs, index)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def open_index(disk: Disk, path: Path) -> LocationIndex:
+    """Open the index; one that is damaged is put aside, to be rebuilt from the entry logs. Raises
+    DataDirError."""
+    try:
+        index = LocationIndex(path)
+    except Exception as error:  # rocksdict raises bare Exceptions
+        if "Corruption" not in str(error):
+            raise DataDirError(f"{path} can't be opened: {error}") from error
+        aside = path.with_name(f"{path.name}.damaged")
+        while aside.exists():
+            aside = aside.with_name(aside.name + "_")
+        disk.rename(path, aside)
+        logger.error("%s is damaged (%s): put aside as %s, rebuilding", path, error, aside.name)
+        index = LocationIndex(path)
+    if not index.version_is_ours():
+        index.close()
+        raise DataDirError(f"{path} is of another version")
+    return index
+
+
+def apply_item(table: LedgerTable, item: JournalItem) -> None:
+    """Replay one item. A full write cache is flushed at once, without moving the mark: replay is
+    idempotent."""
+    state = table.restored(item.ledger_id)
+    if item.kind == ENTRIES:
+        store = state.store
+        size = sum(map(len, item.payload))
+        store.active.put(item.ledger_id, item.number, item.payload, size)
+        state.lac = max(state.lac, packet_lac(item.payload[-1])) if item.payload else state.lac
+        if store.active.size_bytes >= store.half_bytes:
+            _flush_all(table)
+    elif item.kind == MASTER_KEY:
+        state.master_key = item.payload[0]
+    elif item.kind == FENCE:
+        state.fenced = True
+    else:
+        state.explicit_lac = max(state.explicit_lac, item.number)
+    table.touch(state)
+
+
+def _flush_all(table: LedgerTable) -> None:
+    records = table.take_dirty()
+    for number, store in enumerate(table.stores):
+        store.flush(store.swap(records.get(number, [])))
+        store.flushed()
+
+
+def _take_over(table: LedgerTable, recovered: LedgerTable, *, limbo: bool) -> None:
+    """The recovered states, now with their journals."""
+    for state in recovered.states.values():
+        known = table.restored(state.ledger_id)
+        known.master_key = state.master_key
+        known.fenced, known.limbo = state.fenced, state.limbo or limbo
+        known.lac, known.explicit_lac = state.lac, state.explicit_lac
+        table.touch(known)
+
+
+def _is_in_limbo(disk: Disk, directory: Path, report: ReplayReport, options: BookieOptions) -> bool:
+    """Whether acknowledged entries may be missing from now on, and there is somebody to ask."""
+    names = disk.names(directory)
+    damaged = bool(report.damages)
+    if UNSYNCED_NAME in names:
+        logger.error("%s: the bookie stopped without syncing its journal", directory)
+        damaged = True
+    if options.journal.sync_data:
+        disk.remove(directory / UNSYNCED_NAME)
+    else:
+        replace_file(disk, directory / UNSYNCED_NAME, b"")
+    if damaged and options.replicas_elsewhere:
+        replace_file(disk, directory / LIMBO_NAME, "\n".join(report.damages).encode())
+        return True
+    return LIMBO_NAME in names and options.replicas_elsewhere
+
+
+def _mark_limbo(stores: list[LedgerStore]) -> None:
+    for store in stores:
+        records: list[LedgerRecord] = [
+            record._replace(limbo=True) for record in store.index.ledgers() if not record.limbo
+        ]
+        if records:
+            store.index.write(records=records)
+
+
+def _oldest(disk: Disk, directory: Path, report: ReplayReport) -> JournalPosition:
+    """Without a mark nothing is behind it."""
+    ids = journal_ids(disk, directory)
+    return JournalPosition(ids[0] if ids else report.next_id, 0)
+
+
+def _nothing(_: object) -> None:
+    """Replayed items are in a journal already."""

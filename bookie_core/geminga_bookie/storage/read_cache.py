@@ -1,0 +1,122 @@
+"""The read cache (spec BK-05): blocks of entries that were read ahead, by ledger, bounded in bytes.
+Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections import OrderedDict
+from typing import NamedTuple
+
+from geminga_bookie.storage.write_cache import take_bounded
+
+
+class CachedBlock(NamedTuple):
+    """Consecutive entries as they came from an entry log."""
+
+    first: int
+    packets: list[bytes]
+    size_bytes: int
+
+
+class _LedgerBlocks:
+    __slots__ = ("blocks", "firsts", "read_to", "size_bytes", "window_from")
+
+    def __init__(self) -> None:
+        self.firsts: list[int] = []
+        self.blocks: OrderedDict[int, CachedBlock] = OrderedDict()
+        self.size_bytes = 0
+        self.read_to = -1
+        self.window_from = -1
+
+
+class ReadCache:
+    """Blocks, evicted so that a ledger's catch-up reading costs its own older blocks first.
+
+    A ledger that holds more than its equal share gives up its oldest block; otherwise the ledger
+    that was read longest
+    ago does.
+    """
+
+    def __init__(self, size_bytes_max: int) -> None:
+        self._size_bytes_max = size_bytes_max
+        self._ledgers: OrderedDict[int, _LedgerBlocks] = OrderedDict()
+        self.size_bytes = 0
+
+    def get(
+        self, ledger_id: int, entry_id: int, entries_max: int, bytes_max: int
+    ) -> list[bytes] | None:
+        """Packets from that entry on, across blocks, at least one; None if the entry isn't here."""
+        ledger = self._ledgers.get(ledger_id)
+        if ledger is None:
+            return None
+        found: list[bytes] = []
+        while entries_max > 0 and bytes_max > 0:
+            place = bisect_right(ledger.firsts, entry_id) - 1
+            if place < 0:
+                break
+            block = ledger.blocks[ledger.firsts[place]]
+            index = entry_id - block.first
+            if index >= len(block.packets):
+                break
+            if index == 0 and len(block.packets) <= entries_max and block.size_bytes <= bytes_max:
+                part, size = block.packets, block.size_bytes
+            else:
+                part = take_bounded(block.packets, index, entries_max, bytes_max)
+                size = sum(map(len, part))
+                if found and size > bytes_max:
+                    break
+            found += part
+            entries_max -= len(part)
+            bytes_max -= size
+            entry_id += len(part)
+        if not found:
+            return None
+        self._ledgers.move_to_end(ledger_id)
+        return found
+
+    def window_end(self, ledger_id: int) -> int:
+        """The entry after the last one that was read ahead; -1 if nothing was."""
+        ledger = self._ledgers.get(ledger_id)
+        return -1 if ledger is None else ledger.read_to
+
+    def is_near_end(self, ledger_id: int, entry_id: int) -> bool:
+        """Whether a reader at that entry is in the second half of what was read ahead last."""
+        ledger = self._ledgers.get(ledger_id)
+        if ledger is None:
+            return False
+        return (ledger.window_from + ledger.read_to) // 2 <= entry_id <= ledger.read_to
+
+    def put(self, ledger_id: int, blocks: list[CachedBlock]) -> None:
+        """Take what was read ahead."""
+        ledger = self._ledgers.get(ledger_id)
+        if ledger is None:
+            ledger = self._ledgers[ledger_id] = _LedgerBlocks()
+        self._ledgers.move_to_end(ledger_id)
+        ledger.window_from = blocks[0].first
+        for block in blocks:
+            if block.first in ledger.blocks:
+                self._evict(ledger_id, block.first)
+            ledger.blocks[block.first] = block
+            insort(ledger.firsts, block.first)
+            ledger.size_bytes += block.size_bytes
+            self.size_bytes += block.size_bytes
+            ledger.read_to = block.first + len(block.packets)
+        while self.size_bytes > self._size_bytes_max:
+            share = self._size_bytes_max // len(self._ledgers)
+            victim = ledger_id if ledger.size_bytes > share else next(iter(self._ledgers))
+            self._evict(victim, next(iter(self._ledgers[victim].blocks)))
+            if not self._ledgers[victim].blocks:
+                del self._ledgers[victim]
+
+    def _evict(self, ledger_id: int, first: int) -> None:
+        ledger = self._ledgers[ledger_id]
+        block = ledger.blocks.pop(first)
+        ledger.firsts.remove(first)
+        ledger.size_bytes -= block.size_bytes
+        self.size_bytes -= block.size_bytes
+
+    def drop(self, ledger_id: int) -> None:
+        """Forget a deleted ledger."""
+        ledger = self._ledgers.pop(ledger_id, None)
+        if ledger is not None:
+            self.size_bytes -= ledger.size_bytes

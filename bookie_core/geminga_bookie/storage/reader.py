@@ -1,0 +1,104 @@
+"""The read path behind the caches (spec BK-05): read-ahead in threads of its own, one load a ledger
+at a time."""
+
+from __future__ import annotations
+
+import trio
+
+from geminga_bookie.errors import BookkeeperError
+from geminga_bookie.options import BookieOptions
+from geminga_bookie.storage.ledger_table import LedgerTable
+from geminga_bookie.storage.read_cache import CachedBlock
+from geminga_bookie.storage.store import LedgerStore
+
+READ_THREADS = 2
+FIRST_READ_AHEAD_DIVISOR = 8
+"""A read that follows nothing reads a smaller part of the window ahead; a sequential one the
+whole."""
+
+
+class Reader:
+    """Loads blocks into the read caches; reads ahead while the caller works on what it has."""
+
+    def __init__(self, table: LedgerTable, options: BookieOptions) -> None:
+        self._table = table
+        self._ahead_bytes = options.read_ahead_bytes
+        self._ahead_entries = options.read_ahead_entries
+        self._limiter = trio.CapacityLimiter(READ_THREADS)
+        self._loading: dict[int, trio.Event] = {}
+        self._wanted: dict[int, tuple[LedgerStore, int]] = {}
+        self._wake = trio.Event()
+
+    async def read(
+        self, store: LedgerStore, ledger_id: int, entry_id: int, entries_max: int, bytes_max: int
+    ) -> list[bytes]:
+        """An entry that no cache has, and what follows. Raises as `LedgerStore.load`."""
+        loading = self._loading.get(ledger_id)
+        if loading is not None:
+            await loading.wait()
+            found = store.cached(ledger_id, entry_id, entries_max, bytes_max)
+            if found is not None:
+                self.served(store, ledger_id, entry_id + len(found))
+                return found
+        sequential = store.read_cache.window_end(ledger_id) == entry_id
+        divisor = 1 if sequential else FIRST_READ_AHEAD_DIVISOR
+        blocks = await self._load(store, ledger_id, entry_id, divisor)
+        for block in blocks:
+            index = entry_id - block.first
+            if 0 <= index < len(block.packets):
+                found = store.cached(ledger_id, entry_id, entries_max, bytes_max)
+                if found is None:  # larger than the cache
+                    found = block.packets[index : index + 1]
+                self.served(store, ledger_id, entry_id + len(found))
+                return found
+        raise AssertionError("load answers the entry or raises")
+
+    async def _load(
+        self, store: LedgerStore, ledger_id: int, entry_id: int, divisor: int
+    ) -> list[CachedBlock]:
+        passed = self._loading[ledger_id] = trio.Event()
+        try:
+            blocks = await trio.to_thread.run_sync(
+                store.load,
+                ledger_id,
+                entry_id,
+                self._ahead_bytes // divisor,
+                self._ahead_entries // divisor,
+                limiter=self._limiter,
+            )
+            if ledger_id in self._table.states:
+                store.read_cache.put(ledger_id, blocks)
+        finally:
+            passed.set()
+            if self._loading.get(ledger_id) is passed:
+                del self._loading[ledger_id]
+        return blocks
+
+    def served(self, store: LedgerStore, ledger_id: int, next_entry_id: int) -> None:
+        """The caller got everything before `next_entry_id`: past the middle of the window the next
+        is fetched."""
+        end = store.read_cache.window_end(ledger_id)
+        if end < 0 or ledger_id in self._loading or ledger_id in self._wanted:
+            return
+        if store.read_cache.is_near_end(ledger_id, next_entry_id):
+            self._wanted[ledger_id] = (store, end)
+            self._wake.set()
+
+    async def run(self) -> None:
+        """Fetch windows ahead of readers."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                await self._wake.wait()
+                self._wake = trio.Event()
+                wanted, self._wanted = self._wanted, {}
+                for ledger_id, (store, entry_id) in wanted.items():
+                    if store.cached(ledger_id, entry_id, 1, 1) is None:
+                        nursery.start_soon(self._fetch, store, ledger_id, entry_id)
+
+    async def _fetch(self, store: LedgerStore, ledger_id: int, entry_id: int) -> None:
+        if ledger_id in self._loading:
+            return
+        try:
+            await self._load(store, ledger_id, entry_id, 1)
+        except BookkeeperError:
+            return  # the end, or damage, which the one who asks for it will be told

@@ -1,0 +1,240 @@
+"""One ledger directory: write caches, entry logs, indexes, read cache (spec BK-03 to BK-05).
+
+Behaviour follows `SingleDirectoryDbLedgerStorage`. Methods named `cached`, `put`, `swap`, `flushed`
+and `forget` are for
+the loop and do no I/O; the others block and are for threads.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from geminga_bookie.errors import DigestMismatch, NoSuchEntry, StorageFailed
+from geminga_bookie.options import BookieOptions
+from geminga_bookie.storage.disk import Disk, DiskFile
+from geminga_bookie.storage.entry_log import EntryLogs, EntryLogWriter, parse_block
+from geminga_bookie.storage.entry_log_format import (
+    BLOCK_BYTES_MAX,
+    BLOCK_ENTRIES_MAX,
+    KIND_ENTRIES,
+    KIND_LEDGER,
+    DamagedBlock,
+)
+from geminga_bookie.storage.location_index import LedgerRecord, Location, LocationIndex
+from geminga_bookie.storage.read_cache import CachedBlock, ReadCache
+from geminga_bookie.storage.write_cache import CachedRun, WriteCache
+
+logger = logging.getLogger(__name__)
+
+LOOKUPS_MAX = 3
+"""How often a lookup is repeated when compaction moved the block meanwhile."""
+
+
+class Sealed(NamedTuple):
+    """What a flush writes: a sealed half and the ledger records that changed."""
+
+    cache: WriteCache
+    records: list[LedgerRecord]
+
+
+class LedgerStore:
+    """Storage of the ledgers of one directory."""
+
+    def __init__(
+        self, disk: Disk, directory: Path, index: LocationIndex, options: BookieOptions
+    ) -> None:
+        self.logs = EntryLogs(disk, directory)
+        self.index = index
+        self.active = WriteCache()
+        self.sealed: Sealed | None = None
+        directories = max(1, len(options.ledger_dirs))
+        self.half_bytes = max(1, options.write_cache_bytes // directories // 2)
+        self.read_cache = ReadCache(options.read_cache_bytes // directories)
+        self._log_bytes_max = options.entry_log_bytes_max
+        self._writer: EntryLogWriter | None = None
+
+    def cached(
+        self, ledger_id: int, entry_id: int, entries_max: int, bytes_max: int
+    ) -> list[bytes] | None:
+        """From the write caches, else from the read cache; None if it must be read."""
+        found = self.active.get(ledger_id, entry_id, entries_max, bytes_max)
+        if found is None and self.sealed is not None:
+            found = self.sealed.cache.get(ledger_id, entry_id, entries_max, bytes_max)
+        if found is None:
+            found = self.read_cache.get(ledger_id, entry_id, entries_max, bytes_max)
+        return found
+
+    def swap(self, records: list[LedgerRecord]) -> Sealed:
+        """Seal the active half for a flush, together with the records. Only when none is sealed."""
+        assert self.sealed is None, "the other half is still being flushed"
+        self.sealed = Sealed(self.active, records)
+        self.active = WriteCache()
+        return self.sealed
+
+    def flushed(self) -> None:
+        """The sealed half is in its place."""
+        self.sealed = None
+
+    def forget(self, ledger_id: int) -> None:
+        """Drop a deleted ledger from the caches."""
+        assert self.sealed is None, "a flush would bring the ledger back"
+        self.active.drop(ledger_id)
+        self.read_cache.drop(ledger_id)
+
+    def flush(self, sealed: Sealed) -> None:
+        """Entry logs, synced; then the index, synced (BK-03). The caller moves the mark. Raises
+        OSError.
+
+        Repeated after a failure it writes everything again, into a new log.
+        """
+        if not sealed.cache and not sealed.records:
+            return
+        try:
+            locations = self._write_logs(sealed)
+        except OSError:
+            if self._writer is not None:
+                self._writer.abandon()
+                self._writer = None
+            raise
+        try:
+            self.index.write(locations, sealed.records)
+        except Exception as error:  # rocksdict raises bare Exceptions
+            raise OSError(f"index of {self.logs.directory}: {error}") from error
+
+    def _write_logs(self, sealed: Sealed) -> list[Location]:
+        if self._writer is not None and self._writer.size_bytes >= self._log_bytes_max:
+            writer, self._writer = self._writer, None
+            writer.seal()
+        if self._writer is None:
+            self._writer = EntryLogWriter(self.logs)
+        writer = self._writer
+        for record in sealed.records:
+            writer.append(KIND_LEDGER, record.ledger_id, 0, [record.encode()])
+        locations = []
+        for ledger_id, run in sealed.cache.sorted_runs():
+            for first, packets in split_run(run):
+                locations.append(writer.append(KIND_ENTRIES, ledger_id, first, packets))
+        writer.sync()
+        self.logs.disk.sync_directory(self.logs.directory)
+        return locations
+
+    @property
+    def current_log_id(self) -> int:
+        """The log that the next flush appends to, 0 if it makes a new one."""
+        return 0 if self._writer is None else self._writer.log_id
+
+    def load(
+        self, ledger_id: int, entry_id: int, ahead_bytes: int, ahead_entries: int
+    ) -> list[CachedBlock]:
+        """Read the entry, and with it what follows, up to the bounds (read-ahead).
+
+        Blocks break at damaged entries. Raises NoSuchEntry, DigestMismatch if that very entry is
+        damaged,
+        StorageFailed.
+        """
+        failure = ""
+        for _ in range(LOOKUPS_MAX):
+            found = self.index.find(ledger_id, entry_id)
+            if not found:
+                raise NoSuchEntry(f"entry {ledger_id}:{entry_id}")
+            for start in found:
+                try:
+                    return self._load_from(start, entry_id, ahead_bytes, ahead_entries)
+                except DamagedBlock as damage:
+                    failure = f"entry {ledger_id}:{entry_id} in entry log {start.log_id}: {damage}"
+                except FileNotFoundError as gone:
+                    failure = f"entry {ledger_id}:{entry_id}: {gone}"
+                except OSError as error:
+                    raise StorageFailed(f"entry {ledger_id}:{entry_id}: {error}") from error
+        logger.error("%s", failure)
+        raise DigestMismatch(failure)
+
+    def _load_from(
+        self, start: Location, entry_id: int, ahead_bytes: int, ahead_entries: int
+    ) -> list[CachedBlock]:
+        blocks: list[CachedBlock] = []
+        for group in self._adjacent(start, ahead_bytes, ahead_entries):
+            try:
+                with self.logs.reading(group[0].log_id) as file:
+                    parsed = _read_group(file, group)
+                    for location in group:
+                        blocks += _whole_parts(location.first, next(parsed))
+            except (DamagedBlock, OSError):
+                # What is ahead may fail when it is asked for; the entry itself fails now.
+                if not _holds(blocks, entry_id):
+                    raise
+                return blocks
+        if not _holds(blocks, entry_id):
+            raise DamagedBlock("its bytes do not fit their checksum")
+        return blocks
+
+    def _adjacent(
+        self, start: Location, bytes_max: int, entries_max: int
+    ) -> Iterator[list[Location]]:
+        """Blocks from `start` on, up to the bounds, in groups that one read can fetch."""
+        group = [start]
+        size, entries = start.size_bytes, start.entries
+        if size < bytes_max and entries < entries_max:
+            for later in self.index.following(start):
+                last = group[-1]
+                if later.first != last.first + last.entries:
+                    break
+                if size + later.size_bytes > bytes_max or entries + later.entries > entries_max:
+                    break
+                size += later.size_bytes
+                entries += later.entries
+                if later.log_id == last.log_id and later.offset == last.offset + last.size_bytes:
+                    group.append(later)
+                else:
+                    yield group
+                    group = [later]
+        yield group
+
+    def close(self) -> None:
+        """Seal the log and close all files. Everything must have been flushed. Raises OSError."""
+        if self._writer is not None:
+            self._writer.seal()
+            self._writer = None
+        self.logs.close()
+        self.index.close()
+
+
+def split_run(run: CachedRun) -> Iterator[tuple[int, Sequence[bytes]]]:
+    """A run in parts that are blocks."""
+    packets = run.packets
+    start = size = 0
+    for index, length in enumerate(map(len, packets)):
+        if index > start and (
+            size + length > BLOCK_BYTES_MAX or index - start >= BLOCK_ENTRIES_MAX
+        ):
+            yield run.first + start, packets[start:index]
+            start, size = index, 0
+        size += length
+    yield run.first + start, packets[start:]
+
+
+def _read_group(file: DiskFile, group: list[Location]) -> Iterator[list[bytes | None]]:
+    base = group[0].offset
+    data = file.read(sum(location.size_bytes for location in group), base)
+    for location in group:
+        yield parse_block(data, location.offset - base, location)
+
+
+def _whole_parts(first: int, packets: list[bytes | None]) -> Iterator[CachedBlock]:
+    """Runs of undamaged entries of a block."""
+    run: list[bytes] = []
+    for index, packet in enumerate(packets):
+        if packet is not None:
+            run.append(packet)
+        elif run:
+            yield CachedBlock(first + index - len(run), run, sum(map(len, run)))
+            run = []
+    if run:
+        yield CachedBlock(first + len(packets) - len(run), run, sum(map(len, run)))
+
+
+def _holds(blocks: list[CachedBlock], entry_id: int) -> bool:
+    return any(block.first <= entry_id < block.first + len(block.packets) for block in blocks)
