@@ -51,9 +51,9 @@ async def serve_web(
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve until cancelled. The socket is closed at the end."""
+    """Serve until cancelled. The socket is used up: hypercorn owns and closes it."""
     config = Config()
-    config.bind = [f"fd://{sock.fileno()}"]
+    config.bind = [f"fd://{sock.detach()}"]  # hypercorn closes it from now on
     config.accesslog = None
     config.errorlog = None
     config.graceful_timeout = DRAIN_S
