@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import trio
+import trio.testing
 
 from geminga_broker.topic import PersistentTopic
 from geminga_broker.topic_api import TopicEnvironment, TopicOptions

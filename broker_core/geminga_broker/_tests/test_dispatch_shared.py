@@ -131,6 +131,7 @@ async def test_unacked_limit_of_a_consumer_pauses_and_resumes_at_half(world: Wor
     assert consumer.blocked
     consumer.flow(6)
     await world.settle()
+    assert (consumer.permits, consumer.held) == (0, 6)
     assert len(connection.entries()) == 4
     consumer.ack([Ack(position(0))])
     await world.settle()

@@ -154,6 +154,27 @@ def check_order(*connections: FakeConnection) -> None:
             last[key] = entry
 
 
+async def test_owner_leaves_while_a_waiting_entry_is_read(
+    world: World, autojump_clock: object
+) -> None:
+    topic = world.topic()
+    one, _ = await join(topic, 1)
+    one.flow(20)
+    keys = [f"k{n}" for n in range(20)]
+    await publish_keys(topic, keys + keys)
+    await world.settle()
+    assert one.sent == 20
+    two, two_connection = await join(topic, 2)
+    two.flow(100)
+    world.log.slow_s = 0.01
+    one.flow(20)
+    await trio.sleep(0.005)
+    one.close()
+    await trio.sleep(1)
+    check_order(two_connection)
+    assert len(two_connection.entries()) == 40
+
+
 async def test_sticky_ranges(world: World) -> None:
     topic = world.topic()
     low = KeySharedPolicy(KeySharedMode.STICKY, ((0, 30_000),))
