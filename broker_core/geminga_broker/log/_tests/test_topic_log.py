@@ -19,7 +19,7 @@ from geminga_broker.log.api import (
     LogTerminated,
 )
 from geminga_broker.log.cursor import LogCursor
-from geminga_broker.log.options import LogOptions, Retention, Rollover
+from geminga_broker.log.options import CursorOptions, LogOptions, Retention, Rollover
 from geminga_protocol.ids import EARLIEST, LATEST, EntryId, LedgerId, Position
 
 SMALL = LogOptions(rollover=Rollover(entries_max=3, min_s=0))
@@ -150,7 +150,8 @@ async def test_retention_keeps_consumed_ledgers(world: World, autojump_clock: Mo
 
 
 async def test_an_idle_topic_rolls_by_the_clock(world: World, autojump_clock: MockClock) -> None:
-    async with world.broker(LogOptions(retention=KEEP)) as broker:
+    seldom = CursorOptions(flush_interval_s=3600)
+    async with world.broker(LogOptions(retention=KEEP, cursors=seldom)) as broker:
         log = await broker.open(NAME)
         await publish(log, ["a"])
         await trio.sleep(14_500)
