@@ -85,7 +85,7 @@ def test_bad_bytes_are_answered_or_closed(
     with RawClient(standalone.address, handshake=handshake, timeout_s=5) as client:
         client.send_bytes(BAD[kind](random.Random(kind)))
         if kind == "unknown type" or (kind == "torn" and handshake):
-            # The first may be from a newer client and is passed over; the second waits for the rest.
+            # The first may be from a newer client and is passed over; the second is waited for.
             assert still_served(good, 1) < 2
             return
         if kind == "torn":
