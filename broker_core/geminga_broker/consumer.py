@@ -15,7 +15,7 @@ import trio
 
 from geminga_broker.log.api import Ack, Entry
 from geminga_broker.rates import Rates, now_ms, utc_now
-from geminga_broker.stats import ConsumerStats
+from geminga_broker.stats import ConsumerStats, iso_time
 from geminga_broker.topic_api import LastMessage, SubscribeRequest, SubType, TopicOptions
 from geminga_protocol import ack_set as ack_sets
 from geminga_protocol.encode import MessageHeader, frame
@@ -337,9 +337,13 @@ class Consumer:
             last_consumed_timestamp=self.last_consumed_ms,
             last_consumed_flow_timestamp=self.last_flow_ms,
             metadata=dict(self.request.metadata),
-            type=SubType.Name(SubType.ValueType(self.sub_type)),
-            msg_backlog=self._owner.backlog_entries(),
+            last_acked_time=iso_time(self.last_acked_ms),
+            last_consumed_time=iso_time(self.last_consumed_ms),
         )
+
+    def backlog_entries(self) -> int:
+        """Entries of its subscription that are not acknowledged."""
+        return self._owner.backlog_entries()
 
     def __repr__(self) -> str:
         return f"<Consumer {self.name}#{self.consumer_id} of {self.subscription_name}>"

@@ -150,7 +150,7 @@ class NonPersistentSubscription:
         elif self.sub_type == SubType.Key_Shared:
             by_owner: dict[Consumer | None, list[Entry]] = {}
             for entry in entries:
-                owner = self._selector.owner(slot_of(entry.data, self._selector.first_slot))
+                owner = self._selector.owner(slot_of(entry, self._selector.first_slot))
                 by_owner.setdefault(owner, []).append(entry)
             for owner, owned in by_owner.items():
                 self._send(owner, owned)
@@ -215,6 +215,7 @@ class NonPersistentSubscription:
             active_consumer_name=active.name if active is not None else None,
             consumers=consumers,
             is_durable=False,
+            durable=False,
             subscription_properties=dict(self.properties),
             msg_drop_rate=self.dropped.per_second(trio.current_time())[0],
         )

@@ -1,24 +1,53 @@
-"""What `/stats` and `/internalStats` show: structs whose JSON names equal Apache's (spec BR-50).
+"""What `/stats` and `/internalStats` show: structs whose JSON names equal Apache's (spec OP-04).
 
-Rates are per second, throughputs bytes per second, ages and times milliseconds unless named.
+Rates are per second, throughputs bytes per second, ages and times milliseconds unless named. A
+field that is None is left out of the answer, as Apache's mapper leaves it out: see `as_json`.
+Numbers of features that Geminga does not have (offload, transactions, throttling) stand with the
+value that Apache gives where the feature is not in use.
 """
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from typing import cast
+
+import msgspec
 from msgspec import Struct, field
+
+JsonObject = dict[str, object]
+
+
+def iso_time(timestamp_ms: int) -> str:
+    """A time as Apache writes it beside the number: `2026-01-31T10:20:30.123Z`."""
+    seconds, millis = divmod(timestamp_ms, 1000)
+    text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{text}.{millis:03d}Z" if millis else f"{text}Z"
+
+
+def as_json(stats: Struct) -> JsonObject:
+    """The answer's fields in Apache's names, without those that are None."""
+    return cast(JsonObject, _without_none(msgspec.to_builtins(stats)))
+
+
+def _without_none(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _without_none(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_without_none(item) for item in value]
+    return value
 
 
 class PublisherStats(Struct, rename="camel"):
     """A producer (PublisherStatsImpl)."""
 
-    producer_id: int = 0
-    producer_name: str = ""
     access_mode: str = "Shared"
     msg_rate_in: float = 0.0
     msg_throughput_in: float = 0.0
     average_msg_size: float = 0.0
     chunked_message_rate: float = 0.0
+    producer_id: int = 0
     supports_partial_producer: bool = False
+    producer_name: str = ""
     address: str = ""
     connected_since: str = ""
     client_version: str = ""
@@ -26,9 +55,8 @@ class PublisherStats(Struct, rename="camel"):
 
 
 class ConsumerStats(Struct, rename="camel"):
-    """A consumer (ConsumerStatsImpl); `type` and `msg_backlog` are for CONSUMER_STATS."""
+    """A consumer (ConsumerStatsImpl)."""
 
-    consumer_name: str = ""
     msg_rate_out: float = 0.0
     msg_throughput_out: float = 0.0
     bytes_out_counter: int = 0
@@ -36,22 +64,24 @@ class ConsumerStats(Struct, rename="camel"):
     msg_rate_redeliver: float = 0.0
     message_ack_rate: float = 0.0
     chunked_message_rate: float = 0.0
+    consumer_name: str = ""
     available_permits: int = 0
     unacked_messages: int = 0
     avg_messages_per_entry: int = 0
     blocked_consumer_on_unacked_msgs: bool = False
+    draining_hashes_count: int = 0
+    draining_hashes_cleared_total: int = 0
+    draining_hashes_unacked_messages: int = 0
     address: str = ""
     connected_since: str = ""
     client_version: str = ""
     last_acked_timestamp: int = 0
     last_consumed_timestamp: int = 0
     last_consumed_flow_timestamp: int = 0
-    key_hash_ranges: list[str] | None = None
-    draining_hashes_count: int = 0
+    key_hash_range_arrays: list[tuple[int, int]] | None = None
     metadata: dict[str, str] = {}
-    type: str = ""
-    msg_backlog: int = 0
-    msg_rate_expired: float = 0.0
+    last_acked_time: str = ""
+    last_consumed_time: str = ""
 
 
 class SubscriptionStats(Struct, rename="camel"):
@@ -70,8 +100,9 @@ class SubscriptionStats(Struct, rename="camel"):
     msg_backlog_no_delayed: int = 0
     blocked_subscription_on_unacked_msgs: bool = False
     msg_delayed: int = 0
+    msg_in_replay: int = 0
     unacked_messages: int = 0
-    type: str | None = None
+    type: str = "None"
     active_consumer_name: str | None = None
     msg_rate_expired: float = 0.0
     total_msg_expired: int = 0
@@ -85,9 +116,36 @@ class SubscriptionStats(Struct, rename="camel"):
     is_replicated: bool = False
     allow_out_of_order_delivery: bool = False
     key_shared_mode: str | None = None
+    consumers_after_mark_delete_position: dict[str, str] = {}
+    draining_hashes_count: int = 0
+    draining_hashes_cleared_total: int = 0
+    draining_hashes_unacked_messages: int = 0
     non_contiguous_deleted_messages_ranges: int = 0
+    non_contiguous_deleted_messages_ranges_serialized_size: int = 0
+    delayed_message_index_size_in_bytes: int = 0
     subscription_properties: dict[str, str] = {}
-    msg_drop_rate: float = 0.0
+    filter_processed_msg_count: int = 0
+    filter_accepted_msg_count: int = 0
+    filter_rejected_msg_count: int = 0
+    filter_rescheduled_msg_count: int = 0
+    dispatch_throttled_msg_events_by_subscription_limit: int = 0
+    dispatch_throttled_bytes_events_by_subscription_limit: int = 0
+    dispatch_throttled_msg_events_by_topic_limit: int = 0
+    dispatch_throttled_bytes_events_by_topic_limit: int = 0
+    dispatch_throttled_msg_events_by_broker_limit: int = 0
+    dispatch_throttled_bytes_events_by_broker_limit: int = 0
+    msg_drop_rate: float | None = None
+    durable: bool = True
+    replicated: bool = False
+
+
+class CompactionStats(Struct, rename="camel"):
+    """The last compaction (CompactionStatsImpl)."""
+
+    last_compaction_removed_event_count: int = 0
+    last_compaction_succeed_timestamp: int = 0
+    last_compaction_failed_timestamp: int = 0
+    last_compaction_duration_time_in_mills: int = 0
 
 
 class TopicStats(Struct, rename="camel"):
@@ -99,25 +157,37 @@ class TopicStats(Struct, rename="camel"):
     msg_throughput_out: float = 0.0
     bytes_in_counter: int = 0
     msg_in_counter: int = 0
+    system_topic_bytes_in_counter: int = 0
     bytes_out_counter: int = 0
     msg_out_counter: int = 0
+    bytes_out_internal_counter: int = 0
     average_msg_size: float = 0.0
     msg_chunk_published: bool = False
     storage_size: int = 0
     backlog_size: int = 0
+    backlog_quota_limit_size: int = 0
+    backlog_quota_limit_time: int = 0
+    oldest_backlog_message_age_seconds: int = 0
     publish_rate_limited_times: int = 0
     earliest_msg_publish_time_in_backlogs: int = 0
     offloaded_storage_size: int = 0
-    waiting_publishers: int = 0
+    last_offload_ledger_id: int = 0
+    last_offload_success_time_stamp: int = 0
+    last_offload_failure_time_stamp: int = 0
+    ongoing_txn_count: int = 0
+    aborted_txn_count: int = 0
+    committed_txn_count: int = 0
     publishers: list[PublisherStats] = []
+    waiting_publishers: int = 0
     subscriptions: dict[str, SubscriptionStats] = {}
-    deduplication_status: str = "Disabled"
-    topic_epoch: int | None = None
+    replication: dict[str, str] = {}
+    deduplication_status: str | None = None
     non_contiguous_deleted_messages_ranges: int = 0
+    non_contiguous_deleted_messages_ranges_serialized_size: int = 0
+    delayed_message_index_size_in_bytes: int = 0
+    compaction: CompactionStats = field(default_factory=CompactionStats)
     owner_broker: str = ""
-    topic_creation_time_stamp: int = 0
-    last_publish_time_stamp: int = 0
-    msg_drop_rate: float = 0.0
+    msg_drop_rate: float | None = None
 
 
 class LedgerInfo(Struct, rename="camel"):
@@ -141,7 +211,7 @@ class CursorStats(Struct, rename="camel"):
     messages_consumed_counter: int = 0
     cursor_ledger: int = -1
     cursor_ledger_last_entry: int = -1
-    individually_deleted_messages: str = ""
+    individually_deleted_messages: str = "[]"
     last_ledger_switch_timestamp: str = ""
     state: str = "Open"
     active: bool = False
@@ -169,3 +239,6 @@ class InternalStats(Struct, rename="camel"):
     ledgers: list[LedgerInfo] = field(default_factory=list)
     cursors: dict[str, CursorStats] = {}
     schema_ledgers: list[LedgerInfo] = field(default_factory=list)
+    compacted_ledger: LedgerInfo = field(
+        default_factory=lambda: LedgerInfo(ledger_id=-1, entries=-1, size=-1)
+    )

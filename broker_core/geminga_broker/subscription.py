@@ -156,6 +156,7 @@ class Subscription:
     def fence(self) -> None:
         """Let nobody in any more, close all."""
         self._fenced = True
+        self.cursor.on_available(None)
         self.disconnect_all()
         self._pump.wake()
 
@@ -254,7 +255,7 @@ class Subscription:
         """With what only the dispatcher knows."""
         found = consumer.stats()
         if isinstance(self._dispatcher, KeySharedDispatcher):
-            found.key_hash_ranges = self._dispatcher.key_ranges(consumer)
+            found.key_hash_range_arrays = self._dispatcher.key_ranges(consumer)
         return found
 
     def stats(self) -> SubscriptionStats:
@@ -276,7 +277,8 @@ class Subscription:
             msg_delayed=delayed,
             blocked_subscription_on_unacked_msgs=dispatcher is not None and dispatcher.blocked,
             unacked_messages=sum(c.unacked_messages for c in consumers),
-            type=None if kind is None else SubType.Name(SubType.ValueType(kind)),
+            msg_in_replay=0 if dispatcher is None else dispatcher.replaying,
+            type="None" if kind is None else SubType.Name(SubType.ValueType(kind)),
             active_consumer_name=self.active.name if self.active is not None else None,
             last_consumed_flow_timestamp=max(
                 (c.last_consumed_flow_timestamp for c in consumers), default=0
@@ -288,6 +290,8 @@ class Subscription:
             non_contiguous_deleted_messages_ranges=self.cursor.statistics().holes,
             is_durable=self.cursor.durable,
             is_replicated=self.replicated,
+            durable=self.cursor.durable,
+            replicated=self.replicated,
             key_shared_mode=dispatcher.key_shared_mode if dispatcher is not None else None,
             subscription_properties=dict(self.properties),
         )

@@ -271,7 +271,7 @@ class PersistentTopic(TopicBase):
         """
         if not force and not self.idle:
             producers, consumers = len(self.producers), self.consumer_count
-            text = f"Topic has {producers} connected producers and {consumers} consumers"
+            text = f"Topic has {producers + consumers} connected producers/consumers"
             busy = ServerError.ProducerBusy if producers else ServerError.ConsumerBusy
             raise BrokerError(busy, text)
         self._fence()
@@ -324,6 +324,9 @@ class PersistentTopic(TopicBase):
         found = self.base_stats({name: s.stats() for name, s in self.subscriptions.items()})
         log = self.log.statistics()
         found.storage_size = log.size_bytes
+        found.deduplication_status = "Disabled"
+        found.backlog_quota_limit_size = found.backlog_quota_limit_time = -1
+        found.oldest_backlog_message_age_seconds = -1
         if log.entries:
             # By the average entry: exact sizes would need a walk over the backlog.
             backlog = max((s.msg_backlog for s in found.subscriptions.values()), default=0)

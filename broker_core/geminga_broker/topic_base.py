@@ -116,7 +116,4 @@ class TopicBase:
             waiting_publishers=self._registry.waiting,
             publishers=[producer.stats() for producer in self.producers.values()],
             subscriptions=subscriptions,
-            topic_epoch=self._registry.epoch,
-            topic_creation_time_stamp=self.created_ms,
-            last_publish_time_stamp=self.last_publish_ms,
         )

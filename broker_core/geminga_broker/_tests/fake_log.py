@@ -31,12 +31,13 @@ def at(entry: int) -> Position:
 
 
 class FakeEntry:
-    __slots__ = ("data", "messages", "position")
+    __slots__ = ("_metadata", "data", "messages", "position")
 
     def __init__(self, position: Position, data: bytes, messages: int) -> None:
         self.position = position
         self.data = memoryview(data)
         self.messages = messages
+        self._metadata: MessageMetadata | None = None
 
     @property
     def size(self) -> int:
@@ -44,7 +45,9 @@ class FakeEntry:
 
     @property
     def metadata(self) -> MessageMetadata:
-        return parse_metadata(self.data)
+        if self._metadata is None:
+            self._metadata = parse_metadata(self.data)
+        return self._metadata
 
     @property
     def broker_metadata(self) -> BrokerEntryMetadata | None:

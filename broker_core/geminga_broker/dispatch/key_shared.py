@@ -18,8 +18,9 @@ from geminga_broker.dispatch.shared import SharedDispatcher
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import Entry
 from geminga_broker.topic_api import KeySharedPolicy, SubType
+from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.ids import Position
-from geminga_protocol.pb.pulsar_api_pb2 import KeySharedMode, ServerError
+from geminga_protocol.pb.pulsar_api_pb2 import KeySharedMode, MessageMetadata, ServerError
 
 
 class Taker(Protocol):
@@ -87,9 +88,9 @@ class KeySharedDispatcher(SharedDispatcher):
         """For stats."""
         return self._selector.mode
 
-    def key_ranges(self, consumer: Consumer) -> list[str]:
-        """For stats."""
-        return [f"[{start}, {end}]" for start, end in self._selector.ranges(consumer)]
+    def key_ranges(self, consumer: Consumer) -> list[tuple[int, int]]:
+        """For stats: first and last slot of each range."""
+        return list(self._selector.ranges(consumer))
 
     def matches(self, policy: KeySharedPolicy) -> bool:
         """Whether a consumer of that policy may join."""
@@ -164,9 +165,16 @@ class KeySharedDispatcher(SharedDispatcher):
 
     # ---- dispatch ----
 
+    def look(self, entry: Entry) -> MessageMetadata | None:
+        """The entry's metadata, which the key needs anyway; the entry keeps them parsed."""
+        try:
+            return entry.metadata
+        except RemoteProtocolError:
+            return None
+
     def hash_of(self, entry: Entry) -> int:
         """The entry's hash, as the selector reckons it."""
-        return slot_of(entry.data, self._selector.first_slot)
+        return slot_of(entry, self._selector.first_slot)
 
     async def round(self) -> bool:
         """Replays whose hash is free, else new entries, as far as look-ahead goes."""

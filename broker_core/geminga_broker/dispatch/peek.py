@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 
+from geminga_broker.log.api import Entry
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.keys import NONE_KEY, key_slot, sticky_key
 from geminga_protocol.payload import decode_metadata, split
@@ -20,21 +21,16 @@ _DELIVER_AT_TAG = b"\x98\x01"
 _MARKER_TAG = b"\xa0\x01"
 
 
-def _metadata_bytes(data: memoryview) -> bytes:
-    if len(data) > 10:
-        magic, _, size = _unpack_front(data)
-        if magic == _MAGIC:
-            return bytes(data[10 : 10 + size])
-    return bytes(split(data).metadata)
-
-
 def special(data: memoryview) -> MessageMetadata | None:
     """Metadata of an entry that may be a marker or delayed, None for all others.
 
     An entry that can't be parsed counts as plain: clients judge it, as with Apache.
     """
+    if len(data) <= 10:
+        return None
+    magic, _, size = _unpack_front(data)
     try:
-        encoded = _metadata_bytes(data)
+        encoded = bytes(data[10 : 10 + size]) if magic == _MAGIC else bytes(split(data).metadata)
         if _MARKER_TAG in encoded or _DELIVER_AT_TAG in encoded:
             return decode_metadata(encoded)
     except RemoteProtocolError:
@@ -42,9 +38,9 @@ def special(data: memoryview) -> MessageMetadata | None:
     return None
 
 
-def slot_of(data: memoryview, first: int) -> int:
+def slot_of(entry: Entry, first: int) -> int:
     """Key_Shared's hash of an entry; `first` as in `key_slot`."""
     try:
-        return key_slot(sticky_key(decode_metadata(_metadata_bytes(data))), first)
+        return key_slot(sticky_key(entry.metadata), first)
     except RemoteProtocolError:
         return key_slot(NONE_KEY, first)

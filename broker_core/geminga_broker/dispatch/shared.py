@@ -13,6 +13,7 @@ from geminga_broker.log.api import Ack, Entry
 from geminga_broker.topic_api import SubType
 from geminga_protocol import ack_set as ack_sets
 from geminga_protocol.ids import Position
+from geminga_protocol.pb.pulsar_api_pb2 import MessageMetadata
 
 
 class SharedDispatcher(Dispatcher):
@@ -231,12 +232,15 @@ class SharedDispatcher(Dispatcher):
         now_ms = 0
         plain: list[Entry] = []
         markers: list[Ack] = []
+        look = self.look
         for entry in entries:
-            metadata = special(entry.data)
+            metadata = look(entry)
             if metadata is None:
                 plain.append(entry)
             elif metadata.HasField("marker_type"):
                 markers.append(Ack(entry.position))
+            elif not metadata.deliver_at_time:
+                plain.append(entry)
             else:
                 now_ms = now_ms or self.environment.now_ms()
                 if metadata.deliver_at_time > now_ms:
@@ -247,6 +251,10 @@ class SharedDispatcher(Dispatcher):
         if markers:
             self.cursor.ack(markers)
         return plain
+
+    def look(self, entry: Entry) -> MessageMetadata | None:
+        """Metadata of an entry that may be a marker or delayed, None if it is neither."""
+        return special(entry.data)
 
     def hash_of(self, entry: Entry) -> int:
         """What replays are queued under."""
