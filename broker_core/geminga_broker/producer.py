@@ -13,7 +13,7 @@ from geminga_broker.log.api import AppendDone, Buffer, LogClosed, LogError, LogF
 from geminga_broker.rates import Rates, utc_now
 from geminga_broker.stats import PublisherStats
 from geminga_broker.topic_api import ProducerRequest, PublishItem
-from geminga_protocol.encode import frame, send_receipt
+from geminga_protocol.encode import frame
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.ids import Position
 from geminga_protocol.payload import parse_metadata
@@ -23,6 +23,7 @@ from geminga_protocol.pb.pulsar_api_pb2 import (
     ProducerAccessMode,
     ServerError,
 )
+from geminga_protocol.receipts import send_receipts
 
 _log = logging.getLogger(__name__)
 
@@ -132,19 +133,12 @@ class Producer:
         if error is not None:
             self._failed(count, error)
             return
-        producer_id = self.producer_id
-        ledger_id, entry_id = first
-        step = self._target.entry_step
-        size = 0
         pop = pending.popleft
-        receipts = []
-        receipt = send_receipt
-        for entry in range(entry_id, entry_id + count) if step else (entry_id,) * count:
-            sequence_id, highest, bytes_here = pop()
-            size += bytes_here
-            receipts.append(receipt(producer_id, sequence_id, ledger_id, entry, highest))
+        run = [pop() for _ in range(count)]
         if not self._closed:
-            self._write(b"".join(receipts))
+            step = self._target.entry_step
+            self._write(send_receipts(self.producer_id, run, *first, step))
+        size = sum([size_bytes for _, _, size_bytes in run])
         self._tell_pending(-count, -size)
 
     def _failed(self, count: int, error: LogError) -> None:
