@@ -65,6 +65,7 @@ class LogAppender:
         self._rolled = rolled
         self._spawn = parts.spawn
         self._span = Span(-1)
+        self._start_index = index
         self._opened_s = 0.0
         self._retry_s = 0.0
         self._cause = ""
@@ -264,8 +265,9 @@ class LogAppender:
         span.size_bytes = writer.length
         if entries:
             span.closed_ms = max(parts.options.now_ms(), 1)
-            self.index = await index_at(writer, entries - 1, self.index, parts.options)
+            self.index = await index_at(writer, entries - 1, self._start_index, parts.options)
         else:
+            self.index = self._start_index
             parts.chain.remove(span.ledger_id)
             parts.catalog.deleting[span.ledger_id] = None
         self._unclosed = None
@@ -290,6 +292,7 @@ class LogAppender:
         if not self._parts.last_position[1] + 1:
             self._parts.last_position = span.position(-1)
         self._span = span
+        self._start_index = self.index
         self._opened_s = trio.current_time()
         self._parts.writer = writer
         parts.enter(LogState.OPEN)

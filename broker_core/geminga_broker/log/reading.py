@@ -11,6 +11,7 @@ from geminga_broker.log.chain import Span
 from geminga_broker.log.entry import LogEntry
 from geminga_broker.log.parts import LogParts
 from geminga_protocol.ids import EntryId, LedgerId, Position
+from geminga_runtime.metadata.api import MetadataError
 
 HANDLES_MAX = 8
 """Closed ledgers of one log that are kept open for reading."""
@@ -47,7 +48,7 @@ class LogReads:
                 return limited(found, bytes_max)
             try:
                 return await self._fetch(span, entry_id, last, bytes_max)
-            except BookkeeperError as error:
+            except (BookkeeperError, MetadataError) as error:
                 if chain.get(ledger_id) is span:
                     raise LogReadFailed(
                         f"{self._parts.name}: {ledger_id}:{entry_id}: "

@@ -1,0 +1,311 @@
+"""Crashes and failures of the metadata store and the bookie at every step of a script, and what must hold afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from enum import Enum
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from geminga_bookie.errors import StorageFailed
+from geminga_bookie.memory import MemoryBookie
+from geminga_bookie.port import AddDone
+from geminga_broker.log._tests.world import NAME, Answers, World, message, text_of
+from geminga_broker.log.api import Ack, LogError
+from geminga_broker.log.factory import ManagedLedgerFactory
+from geminga_broker.log.options import CursorOptions, LogOptions, Retention, Rollover
+from geminga_broker.log.topic_log import TopicLog
+from geminga_protocol.ids import EARLIEST, Position
+from geminga_runtime.metadata.api import Node, Stat, StoreUnavailable
+from geminga_runtime.metadata.memory import MemoryMetadataStore
+
+
+class Fault(Enum):
+    """What happens at the chosen step."""
+
+    CRASH_BEFORE = "crash before"
+    CRASH_AFTER = "crash after"
+    FAIL_BEFORE = "fails, not done"
+    FAIL_AFTER = "fails, done all the same"
+
+
+class Faults:
+    """Counts steps, and strikes at one of them."""
+
+    def __init__(self, fault: Fault | None = None, at: int = 0) -> None:
+        self.fault = fault
+        self.at = at
+        self.steps = 0
+        self.crash: Callable[[], None] | None = None
+
+    def strikes(self) -> Fault | None:
+        self.steps += 1
+        return self.fault if self.steps == self.at else None
+
+    async def die(self) -> None:
+        assert self.crash is not None
+        self.crash()
+        await trio.sleep_forever()
+
+
+class FaultyStore(MemoryMetadataStore):
+    """A store whose calls may be the last thing that happens, or fail with an unknown outcome."""
+
+    def __init__(self, faults: Faults) -> None:
+        super().__init__()
+        self.faults = faults
+
+    async def _before(self) -> Fault | None:
+        fault = self.faults.strikes()
+        if fault is Fault.CRASH_BEFORE:
+            await self.faults.die()
+        if fault is Fault.FAIL_BEFORE:
+            raise StoreUnavailable("not done")
+        return fault
+
+    async def _after(self, fault: Fault | None) -> None:
+        if fault is Fault.CRASH_AFTER:
+            await self.faults.die()
+        if fault is Fault.FAIL_AFTER:
+            raise StoreUnavailable("done")
+
+    async def get(self, path: str) -> Node | None:
+        fault = await self._before()
+        node = await super().get(path)
+        await self._after(fault)
+        return node
+
+    async def put(
+        self,
+        path: str,
+        value: bytes,
+        expected_version: int | None = None,
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+    ) -> tuple[str, Stat]:
+        fault = await self._before()
+        made = await super().put(
+            path, value, expected_version, ephemeral=ephemeral, sequential=sequential
+        )
+        await self._after(fault)
+        return made
+
+    async def delete(self, path: str, expected_version: int | None = None) -> None:
+        fault = await self._before()
+        await super().delete(path, expected_version)
+        await self._after(fault)
+
+
+class FaultyBookie(MemoryBookie):
+    """A bookie whose adds may be the last thing that happens, or fail."""
+
+    def __init__(self, faults: Faults) -> None:
+        super().__init__()
+        self.faults = faults
+        self.dead = False
+
+    def add(
+        self,
+        ledger_id: int,
+        master_key: bytes,
+        first_entry_id: int,
+        packets: Sequence[bytes],
+        done: AddDone,
+        *,
+        recovery: bool = False,
+    ) -> None:
+        fault = self.faults.strikes()
+        if self.dead:
+            return
+        if fault in (Fault.CRASH_BEFORE, Fault.CRASH_AFTER):
+            assert self.faults.crash is not None
+            self.faults.crash()
+            self.dead = True
+            if fault is Fault.CRASH_BEFORE:
+                return
+        if fault is Fault.FAIL_BEFORE:
+            done(first_entry_id, len(packets), StorageFailed("disk"))
+            return
+        answer = done
+        if fault is Fault.FAIL_AFTER:
+
+            def answer(first: int, count: int, _: object) -> None:
+                done(first, count, StorageFailed("disk"))
+
+        if self.dead:
+
+            def answer(first: int, count: int, _: object) -> None:
+                """Nobody is there to hear it."""
+
+        super().add(ledger_id, master_key, first_entry_id, packets, answer, recovery=recovery)
+
+
+OPTIONS = LogOptions(
+    rollover=Rollover(entries_max=4, min_s=0),
+    retention=Retention(-1, -1),
+    cursors=CursorOptions(ledger_entries_max=3),
+    broker_entry_metadata=True,
+)
+
+
+class Witness:
+    """What was promised to clients of the log."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+        self.confirmed: list[str] = []
+        self.acked: set[str] = set()
+        self.durably_acked: set[str] = set()
+        self.texts: dict[Position, str] = {}
+
+    async def publish(self, log: TopicLog, count: int) -> None:
+        texts = [f"m{len(self.sent) + n}" for n in range(count)]
+        self.sent += texts
+        answers = Answers()
+        log.append([(message(text), 1) for text in texts], answers)
+        await answers.wait(count)
+        at = 0
+        for first, size, error in answers.runs:
+            if error is None:
+                for n in range(size):
+                    position = first._replace(entry_id=type(first.entry_id)(first.entry_id + n))
+                    self.texts[position] = texts[at + n]
+                self.confirmed += texts[at : at + size]
+            at += size
+
+    async def run(self, broker: ManagedLedgerFactory) -> None:
+        """The script. Errors of the log are a client's to see; it goes on."""
+        try:
+            log = await broker.open(NAME)
+        except LogError:
+            return
+        try:
+            cursor = await log.open_cursor("s", initial=EARLIEST)
+        except LogError:
+            return
+        for round_number in range(6):
+            await self.publish(log, 3)
+            await trio.sleep(0.01)
+            try:
+                entries = await cursor.read(entries_max=2, bytes_max=1 << 20)
+            except LogError:
+                entries = []
+            chosen = entries[round_number % 2 :]
+            cursor.ack(Ack(entry.position) for entry in chosen)
+            self.acked.update(text_of(entry) for entry in chosen)
+            known = set(self.acked)
+            try:
+                await cursor.persist()
+            except LogError:
+                continue
+            self.durably_acked = known
+            if round_number == 3:
+                await trio.sleep(2)
+        await log.close()
+
+    async def check(self, broker: ManagedLedgerFactory) -> None:
+        """What must hold for whoever opens the log next."""
+        log = await broker.open(NAME)
+        found: list[str] = []
+        indexes: list[int] = []
+        reader = log.open_reader("check", EARLIEST)
+        while entries := await reader.read(entries_max=5, bytes_max=1 << 20):
+            found += [text_of(entry) for entry in entries]
+            for entry in entries:
+                assert self.texts.get(entry.position, text_of(entry)) == text_of(entry)
+                assert entry.broker_metadata is not None
+                indexes.append(entry.broker_metadata.index)
+        assert len(set(found)) == len(found), "an entry stands twice"
+        assert found == sorted(found, key=self.sent.index), "out of order"
+        assert set(self.confirmed) <= set(found), "a confirmed entry is lost"
+        assert indexes == list(range(len(found))), "indexes are not contiguous"
+        cursor = await log.open_cursor("s", initial=EARLIEST)
+        left: list[str] = []
+        while entries := await cursor.read(entries_max=5, bytes_max=1 << 20):
+            left += [text_of(entry) for entry in entries]
+        gone = set(found) - set(left)
+        assert gone <= self.acked, "an acknowledgement is invented"
+        assert self.durably_acked <= gone, "a durable acknowledgement is lost"
+        await self.publish(log, 5)
+        assert await_texts(await cursor.read(entries_max=10, bytes_max=1 << 20))
+
+    async def leftovers(self, broker: ManagedLedgerFactory) -> int:
+        """Ledgers that remain when the log is deleted."""
+        await broker.delete(NAME)
+        assert await broker.names("public/default/persistent") == []
+        return len([ledger_id async for ledger_id in broker._client.ledgers()])
+
+
+def await_texts(entries: Sequence[object]) -> bool:
+    return len(entries) > 0
+
+
+async def play(fault: Fault | None, at: int, options: LogOptions) -> tuple[int, int]:
+    """One life with a fault, then checks; answers (steps of the script, ledgers leaked)."""
+    faults = Faults(fault, at)
+    bookie = FaultyBookie(faults)
+    store = FaultyStore(faults)
+    world = World(bookie, store)
+    witness = Witness()
+    with trio.CancelScope() as scope:
+        faults.crash = scope.cancel
+        async with world.broker(options, crash=True) as broker:
+            await witness.run(broker)
+    steps = faults.steps
+    faults.fault = None
+    bookie.dead = False
+    async with world.broker(options) as broker:
+        await witness.check(broker)
+    async with world.broker(options) as broker:
+        return steps, await witness.leftovers(broker)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", Fault)
+async def test_every_step_may_be_the_last_or_fail(fault: Fault, autojump_clock: MockClock) -> None:
+    steps, leaked = await play(None, 0, OPTIONS)
+    assert steps > 40
+    assert leaked == 0
+    for at in range(1, steps + 1):
+        _, leaked = await play(fault, at, OPTIONS)
+        assert leaked <= 1, f"{leaked} ledgers leaked by a fault at step {at}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", Fault)
+async def test_trimming_at_every_step(fault: Fault, autojump_clock: MockClock) -> None:
+    """Consumed ledgers are deleted on the way; what was not acknowledged stays."""
+    options = replace(OPTIONS, retention=Retention())
+    steps, _ = await play_trimmed(None, 0, options)
+    for at in range(1, steps + 1):
+        _, leaked = await play_trimmed(fault, at, options)
+        assert leaked <= 1, f"{leaked} ledgers leaked by a fault at step {at}"
+
+
+async def play_trimmed(fault: Fault | None, at: int, options: LogOptions) -> tuple[int, int]:
+    faults = Faults(fault, at)
+    bookie = FaultyBookie(faults)
+    world = World(bookie, FaultyStore(faults))
+    witness = Witness()
+    with trio.CancelScope() as scope:
+        faults.crash = scope.cancel
+        async with world.broker(options, crash=True) as broker:
+            await witness.run(broker)
+    steps = faults.steps
+    faults.fault = None
+    bookie.dead = False
+    async with world.broker(options) as broker:
+        log = await broker.open(NAME)
+        if "s" in log.cursors:
+            left: list[str] = []
+            while entries := await log.cursors["s"].read(entries_max=5, bytes_max=1 << 20):
+                left += [text_of(entry) for entry in entries]
+            assert set(witness.confirmed) - witness.acked <= set(left)
+            assert not witness.durably_acked & set(left)
+        await witness.publish(log, 2)
+    async with world.broker(options) as broker:
+        return steps, await witness.leftovers(broker)
