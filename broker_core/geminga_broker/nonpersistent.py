@@ -381,7 +381,7 @@ class NonPersistentTopic(TopicBase):
     def stats(self) -> TopicStats:
         """As `/stats`."""
         found = self.base_stats({name: s.stats() for name, s in self.subscriptions.items()})
-        found.msg_drop_rate = sum(s.msg_drop_rate for s in found.subscriptions.values())
+        found.msg_drop_rate = sum(s.msg_drop_rate or 0.0 for s in found.subscriptions.values())
         return found
 
     def internal_stats(self) -> InternalStats:

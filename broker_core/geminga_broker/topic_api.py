@@ -183,6 +183,7 @@ class TopicConsumer(Protocol):
     name: str
     consumer_id: int
     subscription_name: str
+    sub_type: int
 
     def flow(self, permits: int) -> None:
         """FLOW: more messages may be sent."""
@@ -218,6 +219,9 @@ class TopicConsumer(Protocol):
 
     def stats(self) -> ConsumerStats:
         """CONSUMER_STATS and /stats."""
+
+    def backlog_entries(self) -> int:
+        """Entries of its subscription that are not acknowledged."""
 
 
 class TopicSubscription(Protocol):

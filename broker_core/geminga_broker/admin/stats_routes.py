@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -13,6 +12,7 @@ from starlette.routing import Route
 from geminga_broker.admin.rest import RestError, flag, ok, route, topic_of
 from geminga_broker.admin.topic_routes import require_topic
 from geminga_broker.service import BrokerService
+from geminga_broker.stats import as_json
 from geminga_protocol.topic_name import TopicName
 
 Json = dict[str, object]
@@ -65,14 +65,14 @@ def _merge(key: str, left: object, right: object) -> object:
 async def topic_stats(service: BrokerService, name: TopicName) -> Json:
     """Apache's `/stats` of one loaded topic. Raises RestError 404."""
     topic = await require_topic(service, name)
-    stats = cast(Json, msgspec.to_builtins(topic.stats()))
+    stats = as_json(topic.stats())
     stats["ownerBroker"] = service.broker_id
     return stats
 
 
 async def _internal_stats(service: BrokerService, name: TopicName) -> Json:
     topic = await require_topic(service, name)
-    return cast(Json, msgspec.to_builtins(topic.internal_stats()))
+    return as_json(topic.internal_stats())
 
 
 async def _partition_count(service: BrokerService, name: TopicName) -> int:

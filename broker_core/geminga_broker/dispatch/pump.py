@@ -70,6 +70,11 @@ class Dispatcher(ABC):
         return 0
 
     @property
+    def replaying(self) -> int:
+        """Entries that wait to be sent again."""
+        return 0
+
+    @property
     @abstractmethod
     def sub_type(self) -> int:
         """What kind of subscription this is for."""

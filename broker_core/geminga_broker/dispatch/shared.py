@@ -60,6 +60,11 @@ class SharedDispatcher(Dispatcher):
         return len(self._delayed)
 
     @property
+    def replaying(self) -> int:
+        """Entries that wait to be sent again."""
+        return len(self.replay)
+
+    @property
     def next_due_ms(self) -> int | None:
         """When the next delayed entry is due; nothing to wait for if nobody can take it."""
         if any(consumer.ready for consumer in self.consumers):

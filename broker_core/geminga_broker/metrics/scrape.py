@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
-import msgspec
-
 from geminga_broker.metrics.exposition import Exposition, labels
 from geminga_broker.metrics.names import (
     CONSUMER_SERIES,
@@ -21,6 +19,7 @@ from geminga_broker.metrics.names import (
     TOPIC_SERIES,
 )
 from geminga_broker.service import BrokerService
+from geminga_broker.stats import as_json
 from geminga_protocol.topic_name import TopicName
 
 Json = Mapping[str, object]
@@ -39,7 +38,7 @@ def scrape(service: BrokerService, *, version: str, consumer_level: bool = False
     totals: Counter[str] = Counter()
     namespaces: Counter[str] = Counter()
     for name, topic in sorted(service.topics.items()):
-        stats = cast(Json, msgspec.to_builtins(topic.stats()))
+        stats = as_json(topic.stats())
         namespace = TopicName.parse(name).namespace
         namespaces[namespace] += 1
         _topic(text, [("cluster", cluster), ("namespace", namespace), ("topic", name)], stats,

@@ -10,7 +10,7 @@ from geminga_broker.log.api import Ack
 from geminga_broker.session.producers import NO_SCHEMA
 from geminga_broker.session.registry import Opening
 from geminga_broker.session.session import Session
-from geminga_broker.topic_api import KeySharedPolicy, SubscribeRequest, TopicConsumer
+from geminga_broker.topic_api import KeySharedPolicy, SubscribeRequest, SubType, TopicConsumer
 from geminga_protocol.commands import answers, consuming
 from geminga_protocol.ids import EARLIEST, LATEST, EntryId, LedgerId, Position
 from geminga_protocol.message_id import MessageId, signed
@@ -239,9 +239,9 @@ def consumer_stats(session: Session, command: CommandConsumerStats) -> None:
                 blockedConsumerOnUnackedMsgs=stats.blocked_consumer_on_unacked_msgs,
                 address=stats.address,
                 connectedSince=stats.connected_since,
-                type=stats.type,
-                msgRateExpired=stats.msg_rate_expired,
-                msgBacklog=stats.msg_backlog,
+                type=SubType.Name(SubType.ValueType(consumer.sub_type)),
+                msgRateExpired=0.0,
+                msgBacklog=consumer.backlog_entries(),
                 messageAckRate=stats.message_ack_rate,
             )
         )
