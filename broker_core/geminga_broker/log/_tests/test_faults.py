@@ -1,4 +1,6 @@
-"""Crashes and failures of the metadata store and the bookie at every step of a script, and what must hold afterwards."""
+"""Crashes and failures of the metadata store and the bookie at every step of a script, and what
+must hold afterwards.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from geminga_bookie.errors import StorageFailed
+from geminga_bookie.errors import BookkeeperError, StorageFailed
 from geminga_bookie.memory import MemoryBookie
-from geminga_bookie.port import AddDone
 from geminga_broker.log._tests.world import NAME, Answers, World, message, text_of
 from geminga_broker.log.api import Ack, LogError
 from geminga_broker.log.factory import ManagedLedgerFactory
@@ -21,6 +22,8 @@ from geminga_broker.log.topic_log import TopicLog
 from geminga_protocol.ids import EARLIEST, Position
 from geminga_runtime.metadata.api import Node, Stat, StoreUnavailable
 from geminga_runtime.metadata.memory import MemoryMetadataStore
+
+AddDone = Callable[[int, int, BookkeeperError | None], None]
 
 
 class Fault(Enum):

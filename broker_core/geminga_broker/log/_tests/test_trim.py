@@ -1,0 +1,44 @@
+"""What may be trimmed."""
+
+from __future__ import annotations
+
+from geminga_broker.log._tests.test_chain import chain_of, pos
+from geminga_broker.log.options import Retention
+from geminga_broker.log.trim import ledgers_to_trim
+from geminga_protocol.ids import Position
+
+NONE = Retention()
+
+
+def trimmed(
+    sizes: list[int], marks: list[Position], retention: Retention = NONE, now_ms: int = 1
+) -> list[int]:
+    chain = chain_of(sizes)
+    chain.spans[-1].closed_ms = 0
+    return [span.ledger_id for span in ledgers_to_trim(chain, marks, retention, now_ms)]
+
+
+def test_the_slowest_cursor_holds_the_chain() -> None:
+    assert trimmed([2, 2, 2, 2], [pos(5, 0), pos(9, 1)]) == [3]
+    assert trimmed([2, 2, 2, 2], [pos(5, 1), pos(9, 1)]) == [3, 5]
+    assert trimmed([2, 2, 2, 2], [pos(3, 0)]) == []
+
+
+def test_the_open_ledger_never_goes() -> None:
+    assert trimmed([2, 2], [pos(5, 1)]) == [3]
+    assert trimmed([2, 0], [pos(3, 1)]) == [3]
+    assert trimmed([2], []) == []
+
+
+def test_without_cursors_only_retention_holds() -> None:
+    assert trimmed([2, 2, 1], []) == [3, 5]
+    assert trimmed([2, 2, 1], [], Retention(-1, -1)) == []
+
+
+def test_retention_by_time_and_size() -> None:
+    assert trimmed([2, 2, 2], [], Retention(10, -1), now_ms=10_001) == []
+    assert trimmed([2, 2, 2], [], Retention(10, -1), now_ms=10_002) == [3, 5]
+    # sixty bytes in all: goes while at least the bound is left
+    assert trimmed([2, 2, 2], [], Retention(-1, 41)) == [3]
+    assert trimmed([2, 2, 2], [], Retention(-1, 61)) == []
+    assert trimmed([2, 2, 2], [], Retention(-1, 40)) == [3, 5]
