@@ -71,9 +71,7 @@ async def add(
 ) -> None:
     """Add consecutive entries and wait; raises the first error."""
     outcomes = Outcomes()
-    bookie.add(
-        ledger_id, key, ids[0], packets(ledger_id, ids, size), outcomes, recovery=recovery
-    )
+    bookie.add(ledger_id, key, ids[0], packets(ledger_id, ids, size), outcomes, recovery=recovery)
     await outcomes.wait_for(len(ids))
     if outcomes.errors:
         raise outcomes.errors[0]
