@@ -113,6 +113,18 @@ class LogCursors:
         for cursor in self.by_name.values():
             self._dirty.pop(cursor, None)
 
+    def durable_marks(self) -> list[Position]:
+        """Mark-delete of every durable cursor: what readers have not read does not hold
+        the chain.
+        """
+        return [cursor.mark_delete for cursor in self.by_name.values() if cursor.durable]
+
+    async def forget(self, ledger_id: int) -> None:
+        """The ledger is trimmed."""
+        await self._access.reads.forget(ledger_id)
+        for cursor in self.by_name.values():
+            cursor.state.forget_trimmed()
+
     def grown(self) -> None:
         """Wake who waits for new entries."""
         for cursor in self.by_name.values():

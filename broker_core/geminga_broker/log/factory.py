@@ -30,6 +30,9 @@ from geminga_runtime.waiters import Promise
 
 _log = logging.getLogger(__name__)
 
+FLUSH_INTERVAL_MIN_S = 0.05
+"""Cursors are not persisted by the timer more often than this, whatever the options say."""
+
 
 class ManagedLedgerFactory:
     """The managed ledgers of one broker; an async context manager. Names are
@@ -204,7 +207,7 @@ class ManagedLedgerFactory:
     async def _run_flushes(self) -> None:
         """Persist what was acknowledged (BR-05)."""
         while True:
-            await trio.sleep(self.options.cursors.flush_interval_s)
+            await trio.sleep(max(self.options.cursors.flush_interval_s, FLUSH_INTERVAL_MIN_S))
             for cursor in list(self._dirty):
                 cursor.writer.flush()
                 if not cursor.writer.is_dirty:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from geminga_bookie.client.api import LedgerClient, LedgerWriter
+from geminga_broker.log.api import LogClosed, LogFenced
 from geminga_broker.log.cache import LogCache
 from geminga_broker.log.catalog import LogCatalog
 from geminga_broker.log.chain import LedgerChain
@@ -49,3 +50,10 @@ class LogParts:
         """Change the state. Raises AssertionError for a change that can't be."""
         check_transition(self.state, state)
         self.state = state
+
+    def check_open(self) -> None:
+        """Raises LogClosed or LogFenced if the log was given up."""
+        if self.state is LogState.CLOSED:
+            raise LogClosed(f"{self.name} is closed")
+        if self.state is LogState.FENCED:
+            raise LogFenced(f"{self.name} is owned by another broker")

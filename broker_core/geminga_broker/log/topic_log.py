@@ -12,7 +12,6 @@ from geminga_broker.log.api import (
     AppendDone,
     Buffer,
     LedgerStatistics,
-    LogClosed,
     LogFenced,
     LogStatistics,
     LogWriteFailed,
@@ -42,8 +41,9 @@ class TopicLog:
         self._parts = parts
         self._chain = parts.chain
         self._reads = LogReads(parts)
-        self._trimmer = LogTrimmer(parts, self._durable_marks, self._forget)
+        self._trimmer = LogTrimmer(parts)
         self._cursors = LogCursors(parts, store, self._reads, dirty, self._trimmer.schedule)
+        self._trimmer.watch(self._cursors)
         self._appender = LogAppender(
             parts,
             index=index,
@@ -79,13 +79,8 @@ class TopicLog:
         """See `ManagedLedger.append`. A refusal is told to `done` before this returns."""
         self._appender.append(entries, done)
 
-    @property
-    def retention(self) -> Retention:
-        """How long consumed ledgers stay; may be changed at any time."""
-        return self._trimmer.retention
-
-    @retention.setter
-    def retention(self, retention: Retention) -> None:
+    def set_retention(self, retention: Retention) -> None:
+        """From now on consumed ledgers stay for so long, and what that lets go is trimmed soon."""
         self._trimmer.retention = retention
         self._trimmer.schedule()
 
@@ -108,7 +103,7 @@ class TopicLog:
     ) -> LogCursor:
         """See `ManagedLedger.open_cursor`. Raises LogFenced, LogWriteFailed, LogClosed."""
         async with self._parts.mutex:
-            self._check_open()
+            self._parts.check_open()
             return await self._cursors.open(
                 name, initial, properties or {}, cursor_properties or {}
             )
@@ -169,7 +164,7 @@ class TopicLog:
         """See `ManagedLedger.terminate`. Raises LogFenced, LogWriteFailed, LogClosed."""
         parts = self._parts
         async with parts.mutex:
-            self._check_open()
+            self._parts.check_open()
             if self.terminated and parts.state is LogState.TERMINATED:
                 return self.last_position
             try:
@@ -246,21 +241,6 @@ class TopicLog:
             ),
             self._parts.cache.size_bytes,
         )
-
-    def _check_open(self) -> None:
-        if self._parts.state is LogState.CLOSED:
-            raise LogClosed(f"{self.name} is closed")
-        if self._parts.state is LogState.FENCED:
-            raise LogFenced(f"{self.name} is owned by another broker")
-
-    def _durable_marks(self) -> list[Position]:
-        return [cursor.mark_delete for cursor in self.cursors.values() if cursor.durable]
-
-    async def _forget(self, ledger_id: int) -> None:
-        """The ledger is trimmed."""
-        await self._reads.forget(ledger_id)
-        for cursor in self.cursors.values():
-            cursor.state.forget_trimmed()
 
     async def _release(self) -> None:
         self._cursors.release()

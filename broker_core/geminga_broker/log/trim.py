@@ -5,7 +5,8 @@ ManagedLedgerImpl.internalTrimLedgers).
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
+from typing import Protocol
 
 from geminga_bookie.errors import BookkeeperError
 from geminga_broker.log.api import LogFenced, LogWriteFailed
@@ -41,20 +42,28 @@ def ledgers_to_trim(
     return gone
 
 
+class CursorsToTrim(Protocol):
+    """What trimming needs of a log's cursors."""
+
+    def durable_marks(self) -> list[Position]:
+        """Mark-delete of every durable cursor."""
+
+    async def forget(self, ledger_id: int) -> None:
+        """The ledger left the chain."""
+
+
 class LogTrimmer:
     """Trims one log, in two steps: out of the chain (with a note of it), then deleted."""
 
-    def __init__(
-        self,
-        parts: LogParts,
-        marks: Callable[[], list[Position]],
-        forget: Callable[[int], Awaitable[None]],
-    ) -> None:
+    def __init__(self, parts: LogParts) -> None:
         self.retention = parts.options.retention
         self._parts = parts
-        self._marks = marks
-        self._forget = forget
+        self._cursors: CursorsToTrim | None = None
         self._scheduled = False
+
+    def watch(self, cursors: CursorsToTrim) -> None:
+        """These cursors hold what they have not passed. Called once, before anything is trimmed."""
+        self._cursors = cursors
 
     def schedule(self) -> None:
         """Trim soon, in the background. Failures are tried again at the next occasion."""
@@ -66,11 +75,13 @@ class LogTrimmer:
         """See `ManagedLedger.trim`. Raises LogWriteFailed, LogFenced."""
         parts = self._parts
         deleting = parts.catalog.deleting
+        cursors = self._cursors
+        assert cursors is not None
         async with parts.mutex:
             if parts.state in (LogState.FENCED, LogState.CLOSED):
                 return
             now_ms = parts.options.now_ms()
-            gone = ledgers_to_trim(parts.chain, self._marks(), self.retention, now_ms)
+            gone = ledgers_to_trim(parts.chain, cursors.durable_marks(), self.retention, now_ms)
             try:
                 if gone:
                     deleting.update(dict.fromkeys(span.ledger_id for span in gone))
@@ -82,7 +93,7 @@ class LogTrimmer:
                         raise
                 for span in gone:
                     parts.chain.remove(span.ledger_id)
-                    await self._forget(span.ledger_id)
+                    await cursors.forget(span.ledger_id)
                 await self.delete_ledgers()
             except (BookkeeperError, MetadataError) as error:
                 raise LogWriteFailed(f"{parts.name} can't be trimmed: {error}") from error

@@ -147,6 +147,14 @@ async def test_retention_keeps_consumed_ledgers(world: World, autojump_clock: Mo
         now_ms += 60_001
         await log.trim()
         assert log.statistics().entries == 0
+        log.set_retention(KEEP)
+        await publish(log, numbered(3))
+        now_ms += 60_001
+        await trio.sleep(0.1)
+        assert log.statistics().entries == 3
+        log.set_retention(Retention())
+        await trio.sleep(0.1)
+        assert log.statistics().entries == 0
 
 
 async def test_an_idle_topic_rolls_by_the_clock(world: World, autojump_clock: MockClock) -> None:
