@@ -85,13 +85,16 @@ class TopicLog:
         self._trimmer.schedule()
 
     async def start(self) -> None:
-        """Load the cursors and open a ledger. Raises LogFenced, BookkeeperError, MetadataError."""
+        """Load the cursors and open a ledger. Raises LogFenced, BookkeeperError, MetadataError.
+
+        Nothing is trimmed by loading: what was published before anybody subscribed is still there
+        for a first subscription right after a restart, as in Apache's broker.
+        """
         await self._cursors.load()
         if self.terminated:
             self._parts.enter(LogState.TERMINATED)
         else:
             await self._appender.start()
-        self._trimmer.schedule()
 
     async def open_cursor(
         self,
