@@ -249,3 +249,13 @@ def test_messages_survive_an_unload(peer: Peer) -> None:
     peer.admin("PUT", topic.replace("://", "/") + "/unload")
     producer.send(b"m5")
     assert texts(receive(peer.consumer(topic), 3)) == numbered("m", 3, 6)
+
+
+def test_messages_without_a_subscription_survive_an_unload(peer: Peer) -> None:
+    topic = peer.topic("unload-alone")
+    producer = peer.producer(topic)
+    for number in range(3):
+        producer.send(b"m%d" % number)
+        peer.admin("PUT", topic.replace("://", "/") + "/unload")
+    consumer = peer.consumer(topic)
+    assert texts(receive(consumer, 3)) == numbered("m", 0, 3)

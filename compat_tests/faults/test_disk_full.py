@@ -42,6 +42,7 @@ def test_full_disk(small_disk: Path, start: Starter) -> None:
     receipts: dict[tuple[int, int], bytes] = {}
     with RawClient(server.address, timeout_s=20) as client:
         client.producer(TOPIC)
+        client.subscribe(TOPIC, "holder")  # what no subscription needs may be trimmed
         for number in range(10):
             body = b"%d " % number + _BODY
             receipts[client.publish(number, body)] = body

@@ -39,6 +39,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
     try:
         with RawClient(server.address) as client:
             client.producer(TOPIC)
+            client.subscribe(TOPIC, "holder")  # what no subscription needs may be trimmed
             for n in range(_MESSAGES):
                 client.publish(n, b"message %d " % n + b"." * 200)
                 journal = last_journal(folder)

@@ -50,6 +50,7 @@ def _load_until_killed(server: ServerProcess, number: int, receipts: int, histor
     resumed = False
     with RawClient(server.address) as client:
         client.producer(TOPIC)
+        client.subscribe(TOPIC, "holder", consumer_id=2)  # keeps every message from being trimmed
         client.subscribe(TOPIC, "kept")
         client.flow(1_000_000)
         try:
