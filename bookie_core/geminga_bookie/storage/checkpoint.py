@@ -66,8 +66,9 @@ class Checkpointer:
         """Flush whenever a half is full, and every `interval_s`; after a failure try again until it
         works."""
         while True:
-            with trio.move_on_after(self._interval_s):
-                await self._wake.wait()
+            if not self._sealed:
+                with trio.move_on_after(self._interval_s):
+                    await self._wake.wait()
             if not self._sealed and not self.seal():
                 await trio.sleep(RETRY_S)
                 continue

@@ -1,0 +1,154 @@
+"""Garbage collection and compaction (BK-06)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+import pytest
+import trio
+
+from geminga_bookie._tests.support import add, ledgers, packets, read_all, small_options
+from geminga_bookie.errors import DigestMismatch, NoSuchLedger
+from geminga_bookie.inprocess import InProcessBookie, open_bookie
+from geminga_bookie.memory import MemoryBookie
+from geminga_bookie.storage.gc import plan_logs
+from geminga_bookie.storage.scrub import scrub_log
+
+
+async def checkpoint(bookie: InProcessBookie) -> None:
+    assert bookie.checkpointer.seal()
+    while bookie.checkpointer.busy:
+        await trio.sleep(0.001)
+
+
+def test_plan_removes_dead_logs_and_compacts_sparse_ones() -> None:
+    maps = {1: {7: 100}, 2: {7: 80, 8: 20}, 3: {7: 50, 8: 50}, 4: {8: 100}, 5: {}}
+    assert plan_logs(maps, {8}.__contains__, 0.3) == ([1, 5], [2])
+    assert plan_logs(maps, {8}.__contains__, 0.6) == ([1, 5], [2, 3])
+    assert plan_logs(maps, {8}.__contains__, 0.0) == ([1, 5], [])
+    assert plan_logs(maps, {7, 8}.__contains__, 1.0) == ([5], [])
+
+
+async def test_deleted_ledgers_and_their_logs_go(tmp_path: Path) -> None:
+    options = small_options(tmp_path, entry_log_bytes_max=1)
+    async with open_bookie(options) as port:
+        bookie = cast(InProcessBookie, port)
+        await add(bookie, 1, range(10))
+        await checkpoint(bookie)
+        await add(bookie, 2, range(10))
+        await checkpoint(bookie)
+        await add(bookie, 3, range(10))
+        await checkpoint(bookie)
+        logs = bookie.storage.stores[0].logs
+        assert logs.ids() == [1, 2, 3]
+        report = await bookie.gc.collect(ledgers(2))
+        assert report.ledgers_deleted == [1, 3]
+        assert logs.ids() == [2, 3]  # the third is still being written
+        with pytest.raises(NoSuchLedger):
+            await bookie.read(1, 0, entries_max=1, bytes_max=1)
+        assert await read_all(bookie, 2, 0, 9) == packets(2, range(10))
+    async with open_bookie(options) as port:
+        with pytest.raises(NoSuchLedger):
+            await port.read(3, 0, entries_max=1, bytes_max=1)
+        assert await read_all(port, 2, 0, 9) == packets(2, range(10))
+
+
+async def test_what_is_not_flushed_is_collected_too(tmp_path: Path) -> None:
+    async with open_bookie(small_options(tmp_path)) as port:
+        bookie = cast(InProcessBookie, port)
+        await add(bookie, 1, range(10))
+        await add(bookie, 2, range(10))
+        await bookie.gc.collect(ledgers(2))
+        with pytest.raises(NoSuchLedger):
+            await bookie.read(1, 0, entries_max=1, bytes_max=1)
+        assert bookie.statistics().write_cache_bytes == sum(map(len, packets(2, range(10))))
+
+
+async def test_a_ledger_made_while_metadata_is_read_stays(tmp_path: Path) -> None:
+    async with open_bookie(small_options(tmp_path)) as port:
+        bookie = cast(InProcessBookie, port)
+
+        async def live():  # type: ignore[no-untyped-def]
+            await add(bookie, 5, range(3))
+            for ledger_id in ():
+                yield ledger_id
+
+        assert (await bookie.gc.collect(live)).ledgers_deleted == []
+        assert await read_all(bookie, 5, 0, 2) == packets(5, range(3))
+
+
+async def test_compaction_keeps_the_living_and_their_keys(tmp_path: Path) -> None:
+    options = small_options(tmp_path)
+    async with open_bookie(options) as port:
+        await add(port, 1, range(200), size=2000)
+        await add(port, 2, range(20))
+    (old,) = (tmp_path / "ledgers").glob("*.log")
+    async with open_bookie(options) as port:
+        bookie = cast(InProcessBookie, port)
+        report = await bookie.gc.collect(ledgers(2), threshold=0.5)
+        assert (report.logs_removed, report.logs_compacted) == (0, 1)
+        assert not old.exists()
+        assert await read_all(bookie, 2, 0, 19) == packets(2, range(20))
+        assert (await bookie.gc.collect(ledgers(2), threshold=0.5)).logs_compacted == 0
+    (new,) = (tmp_path / "ledgers").glob("*.log")
+    assert new.stat().st_size < 10_000
+    async with open_bookie(options) as port:
+        assert await read_all(port, 2, 0, 19) == packets(2, range(20))
+        assert await port.read_lac(2) == 18
+
+
+async def test_a_damaged_entry_stays_an_error_through_compaction(tmp_path: Path) -> None:
+    options = small_options(tmp_path)
+    async with open_bookie(options) as port:
+        await add(port, 1, range(50))
+        await add(port, 2, range(5))
+    (path,) = (tmp_path / "ledgers").glob("*.log")
+    path.write_bytes(path.read_bytes().replace(b"2:3|2:3|", b"2:3|2:X|"))
+    async with open_bookie(options) as port:
+        bookie = cast(InProcessBookie, port)
+        assert [damage.entry_id for damage in scrub_log(bookie.storage.stores[0].logs, 1)] == [3]
+        assert (await bookie.gc.collect(ledgers(2), threshold=0.9)).logs_compacted == 1
+        with pytest.raises(DigestMismatch):
+            await bookie.read(2, 3, entries_max=1, bytes_max=1)
+        assert await read_all(bookie, 2, 0, 2) == packets(2, range(3))
+
+
+async def test_a_log_that_is_being_read_outlives_its_removal(tmp_path: Path) -> None:
+    async with open_bookie(small_options(tmp_path)) as port:
+        bookie = cast(InProcessBookie, port)
+        await add(bookie, 1, range(10))
+        await checkpoint(bookie)
+        store = bookie.storage.stores[0]
+        (location,) = store.index.find(1, 0)
+        with store.logs.reading(location.log_id) as file:
+            store.logs.remove(location.log_id)
+            assert len(file.read(location.size_bytes, location.offset)) == location.size_bytes
+        with pytest.raises(FileNotFoundError), store.logs.reading(location.log_id):
+            raise AssertionError("it must be gone")
+        await bookie.gc.collect(ledgers())
+
+
+async def test_a_stopped_compaction_leaves_everything(tmp_path: Path) -> None:
+    options = small_options(tmp_path)
+    async with open_bookie(options) as port:
+        await add(port, 1, range(50))
+        await add(port, 2, range(5))
+    async with open_bookie(options) as port:
+        bookie = cast(InProcessBookie, port)
+        bookie.gc.stop()
+        report = await bookie.gc.collect(ledgers(2), threshold=0.9)
+        assert report.logs_compacted == 0
+        assert await read_all(bookie, 2, 0, 4) == packets(2, range(5))
+    assert not list((tmp_path / "ledgers").glob("*.compacting"))
+
+
+async def test_memory_is_collected_too(autojump_clock: trio.testing.MockClock) -> None:
+    bookie = MemoryBookie()
+    await add(bookie, 1, range(3))
+    await add(bookie, 2, range(3))
+    with trio.move_on_after(25):
+        await bookie.run_gc(ledgers(2), 10.0)
+    with pytest.raises(NoSuchLedger):
+        await bookie.read(1, 0, entries_max=1, bytes_max=1)
+    assert await read_all(bookie, 2, 0, 2) == packets(2, range(3))
