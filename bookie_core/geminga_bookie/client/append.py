@@ -135,17 +135,25 @@ class LedgerAppender(LedgerHandle):
         self._lac = last = first + count - 1
         pending = self._pending
         while pending and pending[0].first <= last:
-            head = pending.popleft()
-            end = head.first + len(head.packets)
-            if end <= last + 1:
-                self._length = head.length
-                head.done(head.first, len(head.packets), None)
+            first, run, length, done = pending.popleft()
+            end = first + len(run)
+            if end > last + 1:
+                count = last + 1 - first
+                pending.appendleft(_Pending(last + 1, run[count:], length, done))
+                length = packets.header(run[count - 1])[3]
+                end = last + 1
             else:
-                done_count = last + 1 - head.first
-                self._length = packets.header(head.packets[done_count - 1])[3]
-                left = head._replace(first=last + 1, packets=head.packets[done_count:])
-                pending.appendleft(left)
-                head.done(head.first, done_count, None)
+                # Appends of one caller that are complete are answered together.
+                while pending and pending[0].done is done:
+                    following = pending[0]
+                    next_end = following.first + len(following.packets)
+                    if next_end > last + 1:
+                        break
+                    pending.popleft()
+                    end = next_end
+                    length = following.length
+            self._length = length
+            done(first, end - first, None)
         if not pending and self._drained is not None:
             self._drained.resolve(None)
 

@@ -150,6 +150,21 @@ async def test_an_append_is_answered_by_several_runs(world: World) -> None:
     assert writer.length == 6
 
 
+async def test_appends_of_one_caller_are_answered_together(world: World) -> None:
+    writer = await world.client.create(LedgerOptions())
+    world.bookie.held = []
+    mine, other = Answers(), Answers()
+    for answers in (mine, mine, other, mine, mine):
+        writer.append([(b"a",), (b"b",)], answers)
+    done = world.bookie.held[0][0]
+    done(0, 7, None)
+    assert (mine, other) == ([(0, 4, None), (6, 1, None)], [(4, 2, None)])
+    assert writer.length == 7
+    done(7, 3, None)
+    assert mine[2:] == [(7, 3, None)]
+    assert writer.length == 10
+
+
 async def test_after_an_error_everything_later_fails(world: World) -> None:
     writer = await written(world, [b"kept"])
     world.bookie.held = []
