@@ -28,7 +28,7 @@ def resolve(*requirements: str) -> list[str]:
 
 def main() -> None:
     """Both locks: what a user runs, and what development needs beside it."""
-    run = resolve(".[server]", "hatchling")
+    run = resolve(".[server]", "hatchling", "editables")
     dev = resolve("-r", "requirements/dev.in")
     for name, pins in (("run", run), ("dev", dev)):
         head = "# Made by `make lock`; the ranges stand in pyproject.toml.\n"
