@@ -78,12 +78,12 @@ class Acknowledger:
 
     def acknowledge(self, entry: Entry, index: int) -> None:
         """Note a message as acknowledged."""
-        if entry.singles is None:
+        if entry.bounds is None:
             self.acks.add(entry.ledger_id, entry.entry_id)
-        else:
-            self.acks.add_in_batch(
-                entry.ledger_id, entry.entry_id, index, len(entry.singles), entry.ack_set
-            )
+        elif not self.acks.add_in_batch(
+            entry.ledger_id, entry.entry_id, index, entry.message_count, entry.ack_set
+        ):
+            return
         self._after_ack()
 
     def acknowledge_id(self, message_id: MessageId) -> None:

@@ -66,7 +66,7 @@ class AckTracker:
     def add_in_batch(
         self, ledger_id: int, entry_id: int, index: int, batch_size: int, ack_set: AckSet = ()
     ) -> bool:
-        """One message of a batch. Answers whether its entry is now acknowledged whole."""
+        """One message of a batch. Answers whether there is something new to send."""
         position = ledger_id, entry_id
         state = self._partial.get(position)
         if state is None:
@@ -82,6 +82,7 @@ class AckTracker:
             return True
         if self._batch_index_ack:
             self._individual[position] = state
+            return True
         return False
 
     def add_cumulative(

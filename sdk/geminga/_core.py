@@ -31,16 +31,13 @@ class MemoryLimit:
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.used_bytes = 0
+        """Producers add to it what they take in."""
         self._lot = trio.lowlevel.ParkingLot()
 
     @property
     def has_room(self) -> bool:
         """Whether a message may be added."""
         return self.used_bytes < self.limit_bytes
-
-    def reserve(self, size_bytes: int) -> None:
-        """Count a message; asked for `has_room` before."""
-        self.used_bytes += size_bytes
 
     def release(self, size_bytes: int) -> None:
         """Messages are done; whoever waits looks again."""

@@ -4,12 +4,12 @@ BatchMessageContainerImpl of the Java client). Pure but for the wall clock that 
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from geminga.errors import InvalidArgument, MessageTooBig
 from geminga.options import CompressionType
-from geminga_protocol.batch import BatchBuilder
 from geminga_protocol.buffers import Buffer
 from geminga_protocol.compression import compress
 from geminga_protocol.encode import send, varint
@@ -18,6 +18,9 @@ from geminga_protocol.payload import build
 from geminga_protocol.pb.pulsar_api_pb2 import KeyValue, MessageMetadata, SingleMessageMetadata
 
 MAX_MESSAGE_SIZE_DEFAULT = 5 * 1024 * 1024
+_SIZE = struct.Struct(">I")
+_LOW_LAST = [bytes((n,)) for n in range(128)]
+_LOW_MORE = [bytes((n | 128,)) for n in range(128)]
 LOCAL_CLUSTER_ONLY = ("__local__",)
 """`replicate_to` of a message that isn't to be replicated (MarkerType of TypedMessageBuilder)."""
 
@@ -111,23 +114,7 @@ class Encoder:
         return self._build(metadata, data)
 
     def _batch(self, outgoing: Encodable) -> bytes:
-        builder = BatchBuilder()
-        add_encoded = builder.add_encoded
-        known_size = -1
-        prefix = b""
-        for sequence_id, data, extras in outgoing.items:
-            size = len(data)
-            if extras is not None:
-                single = SingleMessageMetadata(sequence_id=sequence_id)
-                _describe(single, extras)
-                builder.add(single, data)
-                continue
-            # By hand: messages of one batch mostly have one size, so only the sequence id changes.
-            if size != known_size:
-                known_size = size
-                prefix = b"\x18" + varint(size) + b"\x40"
-            add_encoded(prefix + varint(sequence_id), data, size)
-        payload = builder.build()
+        payload = b"".join(_batch_parts(outgoing.items))
         metadata = self._metadata(outgoing.sequence_id, len(payload))
         metadata.num_messages_in_batch = outgoing.count
         metadata.highest_sequence_id = outgoing.highest_sequence_id
@@ -156,6 +143,36 @@ class Encoder:
                 topic=self._topic,
             )
         return build(metadata, compressed)
+
+
+def _batch_parts(items: Sequence[tuple[int, bytes, Extras | None]]) -> list[bytes]:
+    """The batch's bytes in parts: size of metadata, metadata, payload for each message.
+
+    By hand where a message has nothing but a payload. Those of one batch mostly have one size and
+    sequence ids that differ in their lowest bits only, so what comes before these is kept.
+    """
+    parts: list[bytes] = []
+    append = parts.append
+    known_size = known_high = -1
+    head = tail = b""
+    for sequence_id, data, extras in items:
+        if extras is not None:
+            single = SingleMessageMetadata(sequence_id=sequence_id, payload_size=len(data))
+            _describe(single, extras)
+            encoded = single.SerializeToString()
+            append(_SIZE.pack(len(encoded)) + encoded)
+            append(data)
+            continue
+        size = len(data)
+        high = sequence_id >> 7
+        if size != known_size or high != known_high:
+            known_size, known_high = size, high
+            metadata = b"\x18" + varint(size) + b"\x40"
+            tail = varint(high) if high else b""
+            head = _SIZE.pack(len(metadata) + 1 + len(tail)) + metadata
+        append(head + (_LOW_MORE if high else _LOW_LAST)[sequence_id & 127] + tail)
+        append(data)
+    return parts
 
 
 def _describe(metadata: MessageMetadata | SingleMessageMetadata, extras: Extras) -> None:

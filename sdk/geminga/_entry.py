@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from geminga._batch_index import index_batch, single_metadata
 from geminga.errors import CorruptMessage
 from geminga_protocol.ack_set import AckSet
-from geminga_protocol.batch import Message as BatchedMessage
-from geminga_protocol.batch import split_batch
 from geminga_protocol.compression import decompress
 from geminga_protocol.errors import ProtocolError, RemoteProtocolError
 from geminga_protocol.payload import (
@@ -23,6 +22,7 @@ from geminga_protocol.pb.pulsar_api_pb2 import (
     CommandAck,
     CommandMessage,
     MessageMetadata,
+    SingleMessageMetadata,
 )
 
 UNCOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
@@ -42,8 +42,10 @@ class UndecodableEntry(CorruptMessage):
 class Source(Protocol):
     """The partition's consumer that an entry came by."""
 
-    def taken(self, entry: Entry, index: int) -> None:
-        """A message of the entry is handed out."""
+    def taken(self, entry: Entry) -> int:
+        """Messages of the entry were handed out: `entry.at` of them. Answers at which count to be
+        told again (at its end it is told in any case).
+        """
 
 
 class Entry:
@@ -52,15 +54,18 @@ class Entry:
     __slots__ = (
         "ack_set",
         "at",
+        "at_call",
+        "bounds",
         "broker_part",
         "entry_id",
         "indexes",
         "ledger_id",
+        "message_count",
         "metadata",
         "partition",
         "payload",
         "redelivery_count",
-        "singles",
+        "released",
         "source",
         "topic",
     )
@@ -75,24 +80,40 @@ class Entry:
         self.ack_set: AckSet = tuple(command.ack_set)
         self.metadata = metadata
         self.payload = payload
-        self.singles: list[BatchedMessage] | None = None
+        self.bounds: list[int] | None = None
+        """Of a batch: as `index_batch` answers; None for a single message."""
+        self.message_count = 1
         self.indexes: Sequence[int] = (-1,)
         self.at = 0
+        self.at_call = 1
+        self.released = 0
+        """How many of those taken the permits know of."""
         self.broker_part: bytes = b""
         self.topic = ""
 
-    @property
-    def message_count(self) -> int:
-        """Messages in the entry, delivered or not."""
-        return 1 if self.singles is None else len(self.singles)
+    def payload_of(self, index: int) -> bytes:
+        """A message's payload."""
+        bounds = self.bounds
+        if bounds is None:
+            return self.payload
+        return self.payload[bounds[2 * index + 1] : bounds[2 * index + 2] - 4]
 
-    @property
-    def may_be_compacted(self) -> bool:
-        """Whether messages of the batch may have been taken out: all have keys where compaction
-        works.
+    def size_of(self, index: int) -> int:
+        """Bytes of a message's payload."""
+        bounds = self.bounds
+        if bounds is None:
+            return len(self.payload)
+        return bounds[2 * index + 2] - 4 - bounds[2 * index + 1]
+
+    def metadata_of(self, index: int) -> MessageMetadata | SingleMessageMetadata:
+        """What describes a message: the entry's metadata, or its own within a batch.
+
+        Raises RemoteProtocolError if these can't be read, which a checked batch doesn't have.
         """
-        singles = self.singles
-        return bool(singles and singles[0][0].HasField("partition_key"))
+        bounds = self.bounds
+        if bounds is None:
+            return self.metadata
+        return single_metadata(self.payload[bounds[2 * index] : bounds[2 * index + 1]])
 
     def broker_metadata(self) -> BrokerEntryMetadata | None:
         """What the broker noted when it stored the entry, None if it doesn't tell."""
@@ -126,11 +147,11 @@ def decode(command: CommandMessage, headers_and_payload: memoryview) -> Entry:
         entry.broker_part = bytes(headers_and_payload[: len(headers_and_payload) - len(body)])
     if metadata.HasField("num_messages_in_batch"):
         try:
-            singles = split_batch(metadata, memoryview(payload))
+            entry.bounds = index_batch(metadata.num_messages_in_batch, payload)
         except RemoteProtocolError as error:
             raise UndecodableEntry(str(error), CommandAck.BatchDeSerializeError) from error
-        entry.singles = singles
-        entry.indexes = range(len(singles))
+        entry.message_count = len(entry.bounds) // 2
+        entry.indexes = range(entry.message_count)
     return entry
 
 

@@ -20,7 +20,7 @@ class Permits:
 
     def __init__(self, queue_size: int) -> None:
         self.queue_size = queue_size
-        self._threshold = max(1, queue_size // 2)
+        self.threshold = max(1, queue_size // 2)
         self._to_give = 0
         self.outstanding = 0
         """Given and not used yet."""
@@ -38,7 +38,7 @@ class Permits:
     def released(self, messages: int) -> int:
         """That many left the queue; answers what to give now: nothing until it's half the queue."""
         self._to_give += messages
-        if self._to_give < self._threshold or not self.queue_size:
+        if self._to_give < self.threshold or not self.queue_size:
             return 0
         given, self._to_give = self._to_give, 0
         self.outstanding += given
@@ -75,40 +75,60 @@ class Inbox:
         """The next message, None if there is none."""
         if not self.messages:
             return None
+        self.messages -= 1
         entry = self._entries[0]
         at = entry.at
-        index = entry.indexes[at]
-        entry.at = at + 1
-        if at + 1 == len(entry.indexes):
+        message = Message(entry, entry.indexes[at])
+        entry.at = at = at + 1
+        if at == len(entry.indexes):
             self._entries.popleft()
-        self.messages -= 1
-        entry.source.taken(entry, index)
-        return Message(entry, index)
+            entry.source.taken(entry)
+        elif at == entry.at_call:
+            entry.at_call = entry.source.taken(entry)
+        return message
+
+    def take_many(self, messages_max: int, bytes_max: int) -> list[Message]:
+        """Up to that many messages and bytes, but one in any case if there is one."""
+        taken: list[Message] = []
+        append = taken.append
+        while self._entries and len(taken) < messages_max:
+            entry = self._entries[0]
+            indexes = entry.indexes
+            at = entry.at
+            stop = min(len(indexes), at + messages_max - len(taken))
+            while at < stop:
+                index = indexes[at]
+                bytes_max -= entry.size_of(index)
+                if bytes_max < 0 and taken:
+                    break
+                append(Message(entry, index))
+                at += 1
+            self.messages -= at - entry.at
+            entry.at = at
+            if at == len(indexes):
+                self._entries.popleft()
+            entry.at_call = entry.source.taken(entry)
+            if at < stop:
+                break
+        return taken
 
     def holds(self, source: Source) -> bool:
         """Whether a message that came by that source waits."""
         return any(entry.source is source for entry in self._entries)
 
-    def peek_bytes(self) -> int:
-        """Payload bytes of the message that `take` would return, 0 if there is none."""
-        if not self._entries:
-            return 0
-        entry = self._entries[0]
-        return len(Message(entry, entry.indexes[entry.at]).data)
-
     def discard(self, source: Source, positions: Container[tuple[int, int]] | None = None) -> int:
         """Throw away what came by that source, of those entries only if any are named; answers how
-        many messages that were.
+        many messages the permits don't know to have left.
         """
         kept: deque[Entry] = deque()
-        dropped = 0
+        released = 0
         for entry in self._entries:
             if entry.source is source and (
                 positions is None or (entry.ledger_id, entry.entry_id) in positions
             ):
-                dropped += len(entry.indexes) - entry.at
+                self.messages -= len(entry.indexes) - entry.at
+                released += len(entry.indexes) - entry.released
             else:
                 kept.append(entry)
         self._entries = kept
-        self.messages -= dropped
-        return dropped
+        return released

@@ -49,20 +49,17 @@ class Outbox:
         self._batching = options.batching_enabled
         self._messages_max = options.batching_max_messages
         self._bytes_max = options.batching_max_bytes
-        self._open: Outgoing | None = None
+        self.open_batch: Outgoing | None = None
+        """The batch that still takes messages."""
         self._window: deque[Outgoing] = deque()
-        self._unsent: list[Outgoing] = []
+        self.unsent: list[Outgoing] = []
+        """Frames sealed since `take_unsent`, in order."""
         self.next_sequence_id = options.initial_sequence_id or 0
         self.last_sequence_id = self.next_sequence_id - 1
         """Highest sequence id that the broker has confirmed, -1 if none."""
         self.pending_messages = 0
         self.pending_bytes = 0
         self.sealed_batches = 0
-
-    @property
-    def has_open_batch(self) -> bool:
-        """Whether messages wait for their batch to be sealed."""
-        return self._open is not None
 
     @property
     def in_flight(self) -> int:
@@ -72,7 +69,7 @@ class Outbox:
     @property
     def open_since_s(self) -> float | None:
         """When the open batch got its first message."""
-        return None if self._open is None else self._open.created_s
+        return None if self.open_batch is None else self.open_batch.created_s
 
     @property
     def oldest_since_s(self) -> float | None:
@@ -83,8 +80,8 @@ class Outbox:
 
     def newest(self) -> Outgoing | None:
         """The entry of the newest pending message."""
-        if self._open is not None:
-            return self._open
+        if self.open_batch is not None:
+            return self.open_batch
         return self._window[-1] if self._window else None
 
     def add(self, data: bytes, extras: Extras | None, sequence_id: int | None) -> Receipt:
@@ -97,13 +94,13 @@ class Outbox:
         size = len(data)
         self.pending_messages += 1
         self.pending_bytes += size
-        batch = self._open
+        batch = self.open_batch
         batched = self._batching and (extras is None or extras.batchable)
         if batch is not None and (not batched or batch.size_bytes + size > self._bytes_max):
             self.seal()
             batch = None
         if batch is None:
-            batch = self._open = Outgoing(self._clock())
+            batch = self.open_batch = Outgoing(self._clock())
         index = batch.add(sequence_id, data, extras, size)
         if not batched or index + 1 >= self._messages_max or batch.size_bytes >= self._bytes_max:
             self.seal()
@@ -111,10 +108,10 @@ class Outbox:
 
     def seal(self) -> None:
         """Close the open batch and put it in the window. A batch too big fails its messages."""
-        batch = self._open
+        batch = self.open_batch
         if batch is None:
             return
-        self._open = None
+        self.open_batch = None
         self.sealed_batches += 1
         try:
             self._encoder.encode(batch)
@@ -122,18 +119,18 @@ class Outbox:
             self._settle(batch, error)
             return
         self._window.append(batch)
-        self._unsent.append(batch)
+        self.unsent.append(batch)
 
     def take_unsent(self) -> list[Outgoing]:
         """Frames sealed since the last call, in order."""
-        unsent = self._unsent
+        unsent = self.unsent
         if unsent:
-            self._unsent = []
+            self.unsent = []
         return unsent
 
     def resend(self) -> list[Outgoing]:
         """All frames in flight, in order, for a fresh attachment."""
-        self._unsent = []
+        self.unsent = []
         return list(self._window)
 
     def on_receipt(self, sequence_id: int, ledger_id: int, entry_id: int) -> ReceiptVerdict:
@@ -193,10 +190,10 @@ class Outbox:
         """Fail every pending message, the oldest first."""
         failed = list(self._window)
         self._window.clear()
-        self._unsent = []
-        if self._open is not None:
-            failed.append(self._open)
-            self._open = None
+        self.unsent = []
+        if self.open_batch is not None:
+            failed.append(self.open_batch)
+            self.open_batch = None
         for outgoing in failed:
             self._settle(outgoing, error)
 

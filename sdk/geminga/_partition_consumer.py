@@ -25,6 +25,8 @@ from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, CommandMessage
 
 logger = logging.getLogger("geminga")
 
+TAKEN_BETWEEN_CALLS = 64
+"""Messages of one entry after which permits are given back at the latest."""
 REDELIVER_IDS_MAX = 1000
 """Ids in one REDELIVER_UNACKNOWLEDGED_MESSAGES."""
 
@@ -111,17 +113,16 @@ class PartitionConsumer:
         if acks.is_acked(entry.ledger_id, entry.entry_id):
             return ()
         first = self._start.first_of(entry)
-        singles = entry.singles
-        if singles is None:
+        if entry.bounds is None:
             return () if first else (-1,)
         left = acks.left_of(entry.ledger_id, entry.entry_id)
-        if left is None and not entry.ack_set and not entry.may_be_compacted:
-            return range(first, len(singles))
+        if left is None and not entry.ack_set:
+            return range(first, entry.message_count)
         bits = to_bits(entry.ack_set) if entry.ack_set else -1
         return [
             n
-            for n in range(first, len(singles))
-            if bits >> n & 1 and (left is None or left[n]) and not singles[n][0].compacted_out
+            for n in range(first, entry.message_count)
+            if bits >> n & 1 and (left is None or left[n])
         ]
 
     def _discard_corrupt(self, ledger_id: int, entry_id: int, error: UndecodableEntry) -> None:
@@ -133,10 +134,13 @@ class PartitionConsumer:
             ids = [MessageId(ledger_id, entry_id, self.partition)]
             connection.write(commands.ack(self._id, ids, validation_error=error.validation_error))
 
-    def taken(self, entry: Entry, index: int) -> None:
-        """A message was handed to the program."""
-        self._start.taken(entry, index)
-        self._release(1)
+    def taken(self, entry: Entry) -> int:
+        """Messages were handed to the program."""
+        at = entry.at
+        self._start.taken(entry)
+        self._release(at - entry.released)
+        entry.released = at
+        return at + min(self._permits.threshold, TAKEN_BETWEEN_CALLS)
 
     def _release(self, messages: int) -> None:
         self._give(self._permits.released(messages))

@@ -139,17 +139,19 @@ class PartitionProducer:
 
     def add(self, data: bytes, extras: Extras | None, sequence_id: int | None) -> Receipt:
         """Take a message in, room or not."""
-        if len(data) > self._encoder.max_message_size_bytes:
-            self._check(len(data))
-        self._core.memory.reserve(len(data))
+        size_bytes = len(data)
+        if size_bytes > self._encoder.max_message_size_bytes:
+            self._check(size_bytes)
+        self._core.memory.used_bytes += size_bytes
         outbox = self.outbox
         receipt = outbox.add(data, extras, sequence_id)
-        self._write_unsent()
-        opened_s = outbox.open_since_s
-        if opened_s is not None:
+        if outbox.unsent:
+            self._write_unsent()
+        batch = outbox.open_batch
+        if batch is not None and batch.count == 1:
             # With nothing in flight, waiting for more would only add latency: the batch goes as
             # soon as the program lets the event loop turn.
-            self._alarm.at(opened_s + self._delay_s if outbox.in_flight else opened_s)
+            self._alarm.at(batch.created_s + self._delay_s if outbox.in_flight else 0.0)
         return receipt
 
     def _write_unsent(self) -> None:
@@ -293,7 +295,7 @@ class PartitionProducer:
         verdict = self.outbox.on_receipt(receipt.sequence_id, place.ledgerId, place.entryId)
         if verdict is ReceiptVerdict.GAP and self._connection is not None:
             self._connection.close(f"{self.topic}: receipt {receipt.sequence_id} is out of order")
-        elif not self.outbox.in_flight and self.outbox.has_open_batch:
+        elif not self.outbox.in_flight and self.outbox.open_batch is not None:
             self.seal()
 
     def on_send_error(self, error: CommandSendError, code: str) -> None:

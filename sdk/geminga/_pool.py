@@ -38,9 +38,7 @@ async def connect_tcp(host: str, port: int, deadline: float) -> FramedStream:
 class ConnectionPool:
     """Opens a connection when one is first wanted, and again after it was lost."""
 
-    def __init__(
-        self, options: ClientOptions, nursery: trio.Nursery, connector: Connector
-    ) -> None:
+    def __init__(self, options: ClientOptions, nursery: trio.Nursery, connector: Connector) -> None:
         self._options = options
         self._connector = connector
         self._nursery = nursery

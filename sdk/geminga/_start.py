@@ -19,13 +19,23 @@ class Start:
     def __init__(self, first: MessageId | None, inclusive: bool) -> None:
         self._first = first
         self._inclusive = inclusive
-        self._taken: tuple[int, int, int] | None = None
+        self._done: tuple[int, int, int] | None = None
+        self._current: Entry | None = None
+
+    @property
+    def _taken(self) -> tuple[int, int, int] | None:
+        """Ledger, entry and batch index of the last message that the program took."""
+        entry = self._current
+        if entry is None:
+            return self._done
+        return entry.ledger_id, entry.entry_id, entry.indexes[entry.at - 1]
 
     @property
     def resume_id(self) -> MessageId | None:
         """Where a subscription that the broker doesn't remember goes on."""
-        if self._first is not None and self._taken is not None:
-            ledger_id, entry_id, index = self._taken
+        taken = self._taken
+        if self._first is not None and taken is not None:
+            ledger_id, entry_id, index = taken
             return MessageId(ledger_id, entry_id, batch_index=index)
         return self._first
 
@@ -33,9 +43,10 @@ class Start:
         """Index of the first message of the entry that is wanted; its size if none is."""
         position = entry.ledger_id, entry.entry_id
         size = entry.message_count
-        if self._first is not None and self._taken is not None and self._taken[:2] == position:
+        taken = self._taken
+        if self._first is not None and taken is not None and taken[:2] == position:
             # Only what follows: a subscription without memory was attached again.
-            return size if self._taken[2] < 0 else self._taken[2] + 1
+            return size if taken[2] < 0 else taken[2] + 1
         first = self._first
         if first is None or position != (first.ledger_id, first.entry_id):
             return 0
@@ -43,14 +54,19 @@ class Start:
             return 0 if self._inclusive else size
         return first.batch_index + (0 if self._inclusive else 1)
 
-    def taken(self, entry: Entry, index: int) -> None:
-        """The program took that message."""
-        self._taken = entry.ledger_id, entry.entry_id, index
+    def taken(self, entry: Entry) -> None:
+        """The program took messages of that entry."""
+        self._current = entry
+        if entry.at == len(entry.indexes):
+            # Not held longer than needed: it may be large.
+            self._done = self._taken
+            self._current = None
 
     def moved(self, to: MessageId | int) -> None:
         """A seek: to a message, or to a time, from where on everything is wanted."""
         self._first = to if isinstance(to, MessageId) else EARLIEST_ID
-        self._taken = None
+        self._done = None
+        self._current = None
 
     def seek_id(self, to: MessageId) -> MessageId:
         """The id to seek to; within a batch it tells the broker which messages are still wanted."""
@@ -67,8 +83,9 @@ class Start:
         if last.entry_id < 0:
             return False
         newest = last.ledger_id, last.entry_id, last.batch_index
-        if self._taken is not None:
-            return newest > self._taken
+        taken = self._taken
+        if taken is not None:
+            return newest > taken
         first = self._first
         if first is not None and first != LATEST_ID and first != EARLIEST_ID:
             reached = first.ledger_id, first.entry_id, first.batch_index

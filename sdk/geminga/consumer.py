@@ -147,20 +147,13 @@ class Consumer:
         """
         if messages_max < 1 or bytes_max < 1:
             raise InvalidArgument("messages_max and bytes_max must be above 0")
-        try:
-            taken = [await self.receive(timeout_s)]
-        except Timeout:
-            return []
-        inbox = self._inbox
-        left_bytes = bytes_max - len(taken[0].data)
-        while len(taken) < messages_max and left_bytes > 0 and inbox.messages:
-            left_bytes -= inbox.peek_bytes()
-            if left_bytes < 0:
-                break
-            message = inbox.take()
-            assert message is not None, "the inbox told of messages"
-            taken.append(message)
-        return taken
+        self._since_checkpoint = 0
+        await trio.lowlevel.checkpoint()
+        with trio.move_on_after(math.inf if timeout_s is None else timeout_s):
+            await self._wait_for_message()
+        if not self._inbox.messages:
+            self._check()
+        return self._inbox.take_many(messages_max, bytes_max)
 
     def __aiter__(self) -> Consumer:
         return self
@@ -193,12 +186,10 @@ class Consumer:
         """The message is done. Sent in groups; waits for the broker's receipt only if
         `ack_receipt_enabled`, and raises then what it says.
         """
+        part = self._part_of(message)
         if isinstance(message, Message):
-            entry = message._entry
-            part = self._part_of(message)
-            part.acknowledger.acknowledge(entry, message._index)
+            part.acknowledger.acknowledge(message._entry, message._index)
         else:
-            part = self._part_of(message)
             part.acknowledger.acknowledge_id(message)
         if self._receipts:
             await part.acknowledger.wait_for_receipt()
@@ -245,11 +236,9 @@ class Consumer:
 
     def _part_of(self, message: MessageOrId) -> PartitionConsumer:
         if isinstance(message, Message):
-            source = message._entry.source
-            if isinstance(source, PartitionConsumer) and (
-                source is self._parts[0] or source in self._parts
-            ):
-                return source
+            for part in self._parts:
+                if part is message._entry.source:
+                    return part
             raise InvalidArgument("the message was received by another consumer")
         if not isinstance(message, MessageId):
             raise InvalidArgument(f"a Message or MessageId is needed, not {message!r}")

@@ -23,17 +23,17 @@ class Message:
     @property
     def data(self) -> bytes:
         """The payload."""
-        singles = self._entry.singles
-        return self._entry.payload if singles is None else bytes(singles[self._index][1])
+        return self._entry.payload_of(self._index)
 
     @property
     def message_id(self) -> MessageId:
         """Where the message stands; orders the messages of one partition."""
         entry = self._entry
-        if entry.singles is None:
+        if entry.bounds is None:
             return MessageId(entry.ledger_id, entry.entry_id, entry.partition)
-        size = len(entry.singles)
-        return MessageId(entry.ledger_id, entry.entry_id, entry.partition, self._index, size)
+        return MessageId(
+            entry.ledger_id, entry.entry_id, entry.partition, self._index, entry.message_count
+        )
 
     @property
     def topic_name(self) -> str:
@@ -95,10 +95,10 @@ class Message:
     @property
     def sequence_id(self) -> int:
         """The producer's number for it."""
-        singles = self._entry.singles
-        if singles is not None and singles[self._index][0].HasField("sequence_id"):
-            return singles[self._index][0].sequence_id
-        return self._entry.metadata.sequence_id + max(self._index, 0)
+        metadata = self._described()
+        if metadata.HasField("sequence_id"):
+            return metadata.sequence_id
+        return self._entry.metadata.sequence_id + self._index
 
     @property
     def schema_version(self) -> bytes | None:
@@ -112,8 +112,9 @@ class Message:
         broker = self._entry.broker_metadata()
         if broker is None or not broker.HasField("index"):
             return None
-        singles = self._entry.singles
-        return broker.index - (0 if singles is None else len(singles) - 1 - self._index)
+        entry = self._entry
+        behind = 0 if entry.bounds is None else entry.message_count - 1 - self._index
+        return broker.index - behind
 
     @property
     def broker_publish_timestamp(self) -> int | None:
@@ -125,5 +126,4 @@ class Message:
 
     def _described(self) -> MessageMetadata | SingleMessageMetadata:
         """What describes this very message: the entry's metadata, or its own within a batch."""
-        singles = self._entry.singles
-        return self._entry.metadata if singles is None else singles[self._index][0]
+        return self._entry.metadata_of(self._index)

@@ -116,7 +116,7 @@ class Producer:
         timeout), TopicTerminated, ProducerFenced, QuotaExceeded, AlreadyClosed and other
         GemingaErrors.
         """
-        receipt = await self._hand_over(data, sequence_id, described)
+        receipt = await self.send_soon(data, sequence_id=sequence_id, **described)
         return await receipt.wait()
 
     async def send_soon(
@@ -127,11 +127,18 @@ class Producer:
         It suspends when there is no room and after every 128 KiB or so, not at each call. Raises
         what `send` does at the call; what happens to the message later stands in the receipt.
         """
-        self._since_checkpoint += max(len(data), 1024)
+        extras = _extras(described) if described else None
+        if data.__class__ is not bytes or sequence_id is not None:
+            data = _payload(data, sequence_id)
+        size_bytes = len(data)
+        self._since_checkpoint += size_bytes if size_bytes > 1024 else 1024
         if self._since_checkpoint >= BYTES_BETWEEN_CHECKPOINTS:
             self._since_checkpoint = 0
             await trio.lowlevel.checkpoint()
-        return await self._hand_over(data, sequence_id, described)
+        part = self._parts[0] if len(self._parts) == 1 else self._choose(data, extras)
+        if not part.has_room():
+            await part.wait_for_room(size_bytes)
+        return part.add(data, extras, sequence_id)
 
     def send_nowait(
         self, data: bytes, *, sequence_id: int | None = None, **described: Unpack[MessageKeywords]
@@ -144,17 +151,6 @@ class Producer:
         data = _payload(data, sequence_id)
         part = self._choose(data, extras)
         part.check_room(len(data))
-        return part.add(data, extras, sequence_id)
-
-    async def _hand_over(
-        self, data: bytes, sequence_id: int | None, described: MessageKeywords
-    ) -> Receipt:
-        extras = _extras(described) if described else None
-        if data.__class__ is not bytes or sequence_id is not None:
-            data = _payload(data, sequence_id)
-        part = self._parts[0] if len(self._parts) == 1 else self._choose(data, extras)
-        if not part.has_room():
-            await part.wait_for_room(len(data))
         return part.add(data, extras, sequence_id)
 
     def _choose(self, data: bytes, extras: Extras | None) -> PartitionProducer:

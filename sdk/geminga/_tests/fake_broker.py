@@ -1,4 +1,4 @@
-"""A broker in memory with Pulsar's semantics as far as the SDK sees them, and with faults at will."""
+"""A broker in memory with Pulsar's semantics as far as the SDK sees them, and faults at will."""
 
 from __future__ import annotations
 
