@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 import trio
 
-from geminga_bookie.client.api import LedgerReader, LedgerWriter
+from geminga_bookie.client.api import LedgerReader
 from geminga_bookie.errors import BookkeeperError, LedgerFenced
 from geminga_broker.log.api import (
     AppendDone,
@@ -69,7 +69,7 @@ class LogAppender:
         self._opened_s = 0.0
         self._retry_s = 0.0
         self._cause = ""
-        self._unclosed: LedgerWriter | None = None
+        self._barren = False
         self._pending: deque[tuple[int, int, AppendDone]] = deque()
         self._held: list[tuple[list[tuple[bytes, int]], AppendDone]] = []
         self._written_now = self._written
@@ -131,12 +131,12 @@ class LogAppender:
             self._parts.enter(state)
         self._refuse_held()
         if writer is not None:
-            self._unclosed = writer
+            self._parts.unclosed = writer
         await self._close_old()
 
     def fence(self, why: str) -> None:
         """Another broker owns the log: nothing is acknowledged any more."""
-        self._parts.writer = self._unclosed = None
+        self._parts.writer = self._parts.unclosed = None
         if self._parts.state not in (LogState.FENCED, LogState.CLOSED):
             _log.warning("log=%s is fenced: %s", self._parts.name, why)
             self._parts.enter(LogState.FENCED)
@@ -148,7 +148,7 @@ class LogAppender:
     def _is_due(self) -> bool:
         span = self._span
         age_s = trio.current_time() - self._opened_s
-        return self._unclosed is not None or self._parts.options.rollover.is_due(
+        return self._parts.unclosed is not None or self._parts.options.rollover.is_due(
             span.entries, span.size_bytes, age_s
         )
 
@@ -172,7 +172,7 @@ class LogAppender:
         if error is not None:
             self._failed(first, error)
             return
-        writer = self._parts.writer or self._unclosed
+        writer = self._parts.writer or self._parts.unclosed
         if writer is None:
             return  # fenced meanwhile: nothing is confirmed any more
         span = self._span
@@ -201,10 +201,12 @@ class LogAppender:
         if isinstance(error, LedgerFenced):
             self.fence(str(error))
             return
-        refusal = LogWriteFailed(f"{self._parts.name}: {error or type(error).__name__}")
+        self._cause = str(error) or type(error).__name__
+        self._barren = not self._span.entries
+        refusal = LogWriteFailed(f"{self._parts.name}: {self._cause}")
         _log.warning("log=%s: entries were not written: %s", self._parts.name, error)
         if self._parts.writer is not None:
-            self._parts.writer, self._unclosed = None, self._parts.writer
+            self._parts.writer, self._parts.unclosed = None, self._parts.writer
             self._spawn(self.roll)
         pending, self._pending = self._pending, deque()
         for _, size, done in pending:
@@ -233,9 +235,14 @@ class LogAppender:
         parts = self._parts
         parts.enter(LogState.ROLLING)
         if self._parts.writer is not None:
-            self._parts.writer, self._unclosed = None, self._parts.writer
+            self._parts.writer, self._parts.unclosed = None, self._parts.writer
         try:
             await self._close_old()
+            if self._barren:
+                # A ledger that took nothing at all: the next one would not either, so soon.
+                self._barren = False
+                self._give_up()
+                return
             await self._open_next()
             self._rolled()
         except LogFenced as error:
@@ -243,15 +250,19 @@ class LogAppender:
         except (BookkeeperError, MetadataError) as error:
             self._cause = f"no new ledger: {error or type(error).__name__}"
             _log.warning("log=%s: %s", parts.name, self._cause)
-            self._retry_s = trio.current_time() + parts.options.create_retry_s
-            parts.enter(LogState.NO_LEDGER)
-            self._refuse_held()
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """Refuse appends for a while; the next one after that tries again."""
+        self._retry_s = trio.current_time() + self._parts.options.create_retry_s
+        self._parts.enter(LogState.NO_LEDGER)
+        self._refuse_held()
 
     async def _close_old(self) -> None:
         """Close the last ledger and learn its end. Raises LogFenced if another broker has recovered
         it.
         """
-        writer = self._unclosed
+        writer = self._parts.unclosed
         if writer is None:
             return
         parts = self._parts
@@ -270,7 +281,7 @@ class LogAppender:
             self.index = self._start_index
             parts.chain.remove(span.ledger_id)
             parts.catalog.deleting[span.ledger_id] = None
-        self._unclosed = None
+        self._parts.unclosed = None
 
     async def _open_next(self) -> None:
         parts = self._parts

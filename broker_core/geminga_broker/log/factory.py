@@ -217,5 +217,8 @@ class ManagedLedgerFactory:
         """Idle topics roll over by the clock, without a write (BR-02)."""
         while True:
             await trio.sleep(self.options.roll_check_interval_s)
-            for log in list(self._logs.values()):
-                log.roll_if_due()
+            for name, log in list(self._logs.items()):
+                if log.state is LogState.CLOSED:
+                    del self._logs[name]
+                else:
+                    log.roll_if_due()

@@ -41,6 +41,8 @@ class LogParts:
         self.state = LogState.ROLLING
         self.writer: LedgerWriter | None = None
         """Of the open ledger."""
+        self.unclosed: LedgerWriter | None = None
+        """Of the last ledger, while that is being closed."""
         self.last_position = chain.last_position()
         """The last durable entry."""
         self.mutex = trio.Lock()

@@ -68,7 +68,8 @@ class LogReads:
             await self.forget(ledger_id)
 
     async def _fetch(self, span: Span, first: int, last: int, bytes_max: int) -> list[LogEntry]:
-        reader: LedgerReader | None = self._parts.writer
+        # A ledger that is open, or not closed yet, is known best to its writer.
+        reader: LedgerReader | None = self._parts.writer or self._parts.unclosed
         if reader is None or reader.ledger_id != span.ledger_id:
             reader = await self._handle(span)
         views = await reader.read(first, last, bytes_max=max(bytes_max, 1))

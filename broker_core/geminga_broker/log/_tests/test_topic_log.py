@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,18 @@ import trio
 import trio.lowlevel
 from trio.testing import MockClock
 
-from geminga_broker.log._tests.world import NAME, Answers, World, message, publish, text_of
+from geminga_bookie.errors import BookieReadOnly
+from geminga_bookie.memory import MemoryBookie
+from geminga_broker.log._tests.world import (
+    NAME,
+    Answers,
+    World,
+    drain,
+    message,
+    numbered,
+    publish,
+    text_of,
+)
 from geminga_broker.log.api import (
     Ack,
     CursorNotFound,
@@ -17,10 +29,11 @@ from geminga_broker.log.api import (
     LogFenced,
     LogNotFound,
     LogTerminated,
+    LogWriteFailed,
 )
-from geminga_broker.log.cursor import LogCursor
 from geminga_broker.log.options import CursorOptions, LogOptions, Retention, Rollover
-from geminga_protocol.ids import EARLIEST, LATEST, EntryId, LedgerId, Position
+from geminga_broker.log.topic_log import TopicLog
+from geminga_protocol.ids import EARLIEST, LATEST, Position
 
 SMALL = LogOptions(rollover=Rollover(entries_max=3, min_s=0))
 KEEP = Retention(-1, -1)
@@ -29,17 +42,6 @@ KEEP = Retention(-1, -1)
 @pytest.fixture
 def world() -> World:
     return World()
-
-
-async def drain(cursor: LogCursor, entries_max: int = 100) -> list[str]:
-    texts: list[str] = []
-    while entries := await cursor.read(entries_max=entries_max, bytes_max=1 << 30):
-        texts += [text_of(entry) for entry in entries]
-    return texts
-
-
-def numbered(count: int, start: int = 0) -> list[str]:
-    return [f"m{n}" for n in range(start, start + count)]
 
 
 async def test_what_is_appended_is_read_acked_and_there_after_a_restart(
@@ -65,34 +67,6 @@ async def test_what_is_appended_is_read_acked_and_there_after_a_restart(
         assert await drain(cursor) == ["m2", "m4"]
         await publish(log, ["new"])
         assert await drain(cursor) == ["new"]
-
-
-async def test_a_crash_keeps_entries_and_persisted_acks(
-    world: World, autojump_clock: MockClock
-) -> None:
-    async with world.broker(crash=True) as broker:
-        log = await broker.open(NAME)
-        cursor = await log.open_cursor("s", initial=EARLIEST)
-        positions = await publish(log, numbered(6))
-        cursor.ack([Ack(positions[0]), Ack(positions[2])])
-        await cursor.persist()
-        cursor.ack([Ack(positions[1])])
-        await cursor.persist()
-        cursor.ack([Ack(positions[5])])
-    async with world.broker() as broker:
-        log = await broker.open(NAME)
-        assert await drain(log.cursors["s"]) == ["m3", "m4", "m5"]
-
-
-async def test_the_timer_persists_acks(world: World, autojump_clock: MockClock) -> None:
-    async with world.broker(crash=True) as broker:
-        log = await broker.open(NAME)
-        cursor = await log.open_cursor("s", initial=EARLIEST)
-        for position in await publish(log, numbered(4)):
-            cursor.ack([Ack(position)])
-            await trio.sleep(1.5)
-    async with world.broker() as broker:
-        assert (await broker.open(NAME)).cursors["s"].backlog_entries() == 0
 
 
 async def test_rollover_makes_a_chain_and_trimming_takes_what_is_consumed(
@@ -232,6 +206,47 @@ async def test_the_index_goes_on_when_everything_is_trimmed(
         assert entry.broker_metadata.index == 3
 
 
+async def test_a_full_disk_fails_publishes_and_not_reads(
+    world: World, autojump_clock: MockClock
+) -> None:
+    async with world.broker(LogOptions(retention=KEEP)) as broker:
+        log = await broker.open(NAME)
+        await publish(log, numbered(5))
+        with pytest.MonkeyPatch.context() as full:
+            full.setattr(MemoryBookie, "add", refuse_add)
+            world.store.set_available(False)
+            await publish_in_vain(log)
+            assert await drain(log.open_reader("r", EARLIEST)) == numbered(5)
+            world.store.set_available(True)
+            await publish_in_vain(log)
+        # Not every refused publish cost a ledger: one is tried each second.
+        made, _ = await world.store.put("/ledgers/idgen/ID-", b"", sequential=True)
+        assert int(made[-10:]) < 9
+        await trio.sleep(1)
+        await publish(log, ["after"])
+        assert await drain(log.open_reader("q", EARLIEST)) == [*numbered(5), "after"]
+
+
+def refuse_add(
+    bookie: MemoryBookie,
+    ledger_id: int,
+    master_key: bytes,
+    first: int,
+    packets: Sequence[bytes],
+    done: Callable[[int, int, BookieReadOnly], None],
+) -> None:
+    """What a bookie on a full disk does."""
+    done(first, len(packets), BookieReadOnly("disk full"))
+
+
+async def publish_in_vain(log: TopicLog) -> None:
+    for _ in range(20):
+        answers = Answers()
+        log.append([(message("x"), 1)], answers)
+        await trio.sleep(0.3)
+        assert [type(error) for error in answers.errors] == [LogWriteFailed]
+
+
 async def test_terminate_is_durable_and_idempotent(world: World, autojump_clock: MockClock) -> None:
     async with world.broker() as broker:
         log = await broker.open(NAME)
@@ -270,34 +285,6 @@ async def test_another_broker_takes_over(world: World, autojump_clock: MockClock
         assert await drain(again.open_reader("r", EARLIEST)) == ["a", "d"]
 
 
-async def test_seek_forgets_holes_and_reads_from_there(
-    world: World, autojump_clock: MockClock
-) -> None:
-    async with world.broker(replace(SMALL, retention=KEEP), crash=True) as broker:
-        log = await broker.open(NAME)
-        cursor = await log.open_cursor("s", initial=EARLIEST)
-        positions: list[Position] = []
-        for n in range(10):
-            positions += await publish(log, [f"m{n}"])
-        await drain(cursor)
-        cursor.ack([Ack(position) for position in positions[5:]])
-        await cursor.seek(positions[3])
-        assert await drain(cursor) == numbered(7, 3)
-        cursor.ack_cumulative(positions[8])
-        await cursor.seek(EARLIEST)
-        assert await drain(cursor) == numbered(10)
-        await cursor.seek(positions[7])
-    async with world.broker(replace(SMALL, retention=KEEP)) as broker:
-        log = await broker.open(NAME)
-        cursor = log.cursors["s"]
-        assert await drain(cursor) == numbered(3, 7)
-        await cursor.seek(LATEST)
-        assert await drain(cursor) == []
-        assert cursor.backlog_entries() == 0
-        await publish(log, ["new"])
-        assert await drain(cursor) == ["new"]
-
-
 async def test_find_by_time(world: World, autojump_clock: MockClock) -> None:
     async with world.broker(replace(SMALL, retention=KEEP)) as broker:
         log = await broker.open(NAME)
@@ -313,117 +300,6 @@ async def test_find_by_time(world: World, autojump_clock: MockClock) -> None:
         assert await log.find_by_time(131) == positions[4]
         assert await log.find_by_time(190) == positions[9]
         assert await log.find_by_time(191) == log.next_position(positions[9])
-
-
-async def test_skip_counts_unacknowledged_entries(world: World, autojump_clock: MockClock) -> None:
-    async with world.broker() as broker:
-        log = await broker.open(NAME)
-        cursor = await log.open_cursor("s", initial=EARLIEST)
-        positions = await publish(log, numbered(10))
-        cursor.ack([Ack(positions[1]), Ack(positions[2])])
-        await cursor.skip(3)
-        assert cursor.mark_delete == positions[4]
-        assert await drain(cursor) == numbered(5, 5)
-        await cursor.skip(100)
-        assert cursor.mark_delete == positions[9]
-
-
-async def test_replay_leaves_out_what_was_acknowledged(
-    world: World, autojump_clock: MockClock
-) -> None:
-    async with world.broker(replace(SMALL, retention=KEEP)) as broker:
-        log = await broker.open(NAME)
-        cursor = await log.open_cursor("s", initial=EARLIEST)
-        positions: list[Position] = []
-        for n in range(8):
-            positions += await publish(log, [f"m{n}"])
-        await drain(cursor)
-        cursor.ack([Ack(positions[4])])
-        wanted = [positions[n] for n in (1, 2, 3, 4, 5, 7)] + [Position(LedgerId(999), EntryId(0))]
-        found = await cursor.read_at(wanted)
-        assert [text_of(entry) for entry in found] == ["m1", "m2", "m3", "m5", "m7"]
-        cursor.rewind()
-        assert await drain(cursor) == ["m0", "m1", "m2", "m3", "m5", "m6", "m7"]
-
-
-async def test_batch_acks_survive_a_restart(world: World, autojump_clock: MockClock) -> None:
-    async with world.broker() as broker:
-        log = await broker.open(NAME)
-        cursor = await log.open_cursor("s", initial=EARLIEST)
-        first, second = await publish(log, ["a", "b"])
-        cursor.ack([Ack(second, (0b101,), 3)])
-        cursor.ack_cumulative(first, (0b10,))
-        assert cursor.ack_set(second) == (0b101,)
-    async with world.broker() as broker:
-        cursor = (await broker.open(NAME)).cursors["s"]
-        assert (cursor.ack_set(first), cursor.ack_set(second)) == ((0b10,), (0b101,))
-        assert cursor.ack([Ack(second, (0b010,), 3)]) == [second]
-
-
-async def test_waiters_are_woken_by_new_entries(world: World, autojump_clock: MockClock) -> None:
-    async with world.broker() as broker:
-        log = await broker.open(NAME)
-        cursor = await log.open_cursor("s", initial=LATEST)
-        woken: list[int] = []
-        cursor.on_available(lambda: woken.append(1))
-        assert not cursor.available()
-        await publish(log, numbered(5))
-        assert woken
-        assert cursor.available()
-        await drain(cursor)
-        assert not cursor.available()
-
-
-async def test_tail_reads_never_touch_the_bookie(
-    world: World, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with world.broker() as broker:
-        log = await broker.open(NAME)
-        cursor = await log.open_cursor("s", initial=LATEST)
-        cursor.on_available(lambda: None)
-        monkeypatch.setattr(world.bookie, "read", None)
-        texts: list[str] = []
-        for n in range(20):
-            await publish(log, numbered(30, 30 * n))
-            texts += await drain(cursor, 7)
-            cursor.ack_cumulative(cursor.mark_delete)
-        assert texts == numbered(600)
-        cursor.rewind()
-        assert await drain(cursor) == numbered(600)
-
-
-async def test_the_cache_is_not_filled_without_a_reader_near_the_tail(
-    world: World, autojump_clock: MockClock
-) -> None:
-    async with world.broker(LogOptions(near_tail_entries=10)) as broker:
-        log = await broker.open(NAME)
-        cursor = await log.open_cursor("s", initial=EARLIEST)
-        await publish(log, numbered(100))
-        assert broker.cache.size_bytes == 0
-        cursor.on_available(lambda: None)
-        await publish(log, numbered(100))
-        assert broker.cache.size_bytes == 0
-        await cursor.read(entries_max=195, bytes_max=1 << 20)
-        await cursor.read(entries_max=195, bytes_max=1 << 20)
-        await publish(log, numbered(100))
-        assert broker.cache.size_bytes > 0
-
-
-async def test_cursor_properties(world: World, autojump_clock: MockClock) -> None:
-    async with world.broker() as broker:
-        log = await broker.open(NAME)
-        cursor = await log.open_cursor(
-            "sub/with slash", initial=EARLIEST, properties={"n": 1}, cursor_properties={"k": "v"}
-        )
-        [position] = await publish(log, ["a"])
-        cursor.ack_cumulative(position, properties={"n": 2})
-        await cursor.persist()
-        await cursor.set_cursor_properties({"k": "w"})
-    async with world.broker() as broker:
-        cursor = (await broker.open(NAME)).cursors["sub/with slash"]
-        assert cursor.properties == {"n": 2}
-        assert cursor.cursor_properties == {"k": "w"}
-        assert cursor.mark_delete == position
 
 
 async def test_deleting_leaves_nothing(world: World, autojump_clock: MockClock) -> None:
@@ -463,16 +339,3 @@ async def test_opening_is_single_flight(world: World, autojump_clock: MockClock)
                 nursery.start_soon(open_it)
         assert len(set(map(id, opened))) == 1
         assert len([ledger_id async for ledger_id in broker._client.ledgers()]) == 1
-
-
-async def test_a_reader_starts_where_it_is_told(world: World, autojump_clock: MockClock) -> None:
-    async with world.broker() as broker:
-        log = await broker.open(NAME)
-        positions = await publish(log, numbered(5))
-        assert await drain(log.open_reader("a", positions[2])) == numbered(3, 2)
-        late = log.open_reader("b", LATEST)
-        assert await drain(late) == []
-        await publish(log, ["new"])
-        assert await drain(late) == ["new"]
-        await log.delete_cursor("b")
-        assert "b" not in log.cursors

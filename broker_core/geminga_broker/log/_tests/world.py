@@ -11,6 +11,7 @@ import trio
 from geminga_bookie.client import BookkeeperClient
 from geminga_bookie.memory import MemoryBookie
 from geminga_broker.log.api import Entry, LogError
+from geminga_broker.log.cursor import LogCursor
 from geminga_broker.log.factory import ManagedLedgerFactory
 from geminga_broker.log.options import LogOptions
 from geminga_broker.log.topic_log import TopicLog
@@ -101,3 +102,14 @@ async def publish(log: TopicLog, texts: Sequence[str]) -> list[Position]:
     await answers.wait(len(texts))
     assert not answers.errors
     return answers.positions
+
+
+async def drain(cursor: LogCursor, entries_max: int = 100) -> list[str]:
+    texts: list[str] = []
+    while entries := await cursor.read(entries_max=entries_max, bytes_max=1 << 30):
+        texts += [text_of(entry) for entry in entries]
+    return texts
+
+
+def numbered(count: int, start: int = 0) -> list[str]:
+    return [f"m{n}" for n in range(start, start + count)]
