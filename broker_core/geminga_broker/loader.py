@@ -161,9 +161,8 @@ class TopicLoader:
 
         default = self._config.log
         if isinstance(log, TopicLog):
-            log.retention = retention_of(
-                policies, Retention(default.retention_minutes * 60, default.retention_mb * MIB)
-            )
+            fallback = Retention(default.retention_minutes * 60, default.retention_mb * MIB)
+            log.set_retention(retention_of(policies, fallback))
 
     async def _give_up(self, key: str) -> None:
         """Another broker took the topic's log: close it here."""

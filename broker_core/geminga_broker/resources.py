@@ -75,14 +75,15 @@ class Records:
     async def create(self, name: str, record: JsonObject) -> None:
         """Raises ResourceExists."""
         path, value = self.path(name), msgspec.json.encode(record)
+        node = await self._store.get(path)
+        if node is not None and node.value:
+            raise ResourceExists(name)
+        # A bare parent, whose children were made before it, becomes the record.
+        expected = MUST_NOT_EXIST if node is None else node.stat.version
         try:
-            await self._store.put(path, value, MUST_NOT_EXIST)
+            await self._store.put(path, value, expected)
         except BadVersion:
-            node = await self._store.get(path)
-            if node is None or node.value:
-                raise ResourceExists(name) from None
-            # A bare parent: children were made before it, so it becomes the record.
-            await self._store.put(path, value, node.stat.version)
+            raise ResourceExists(name) from None
 
     async def update(self, name: str, change: Callable[[JsonObject], JsonObject]) -> JsonObject:
         """Read, change, write; again when another one wrote meanwhile. Raises ResourceMissing."""

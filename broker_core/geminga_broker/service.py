@@ -206,6 +206,11 @@ class BrokerService:
         path, _ = await self.store.put(f"{_COUNTER}-", b"", sequential=True)
         self._instance = str(int(path.rpartition("-")[2]))
 
+    @property
+    def shutdown_s(self) -> float:
+        """How long `shutdown` may take."""
+        return self.config.network.shutdown_timeout_ms / 1000
+
     async def shutdown(self) -> None:
         """Unload all topics, tell the clients, and end their sessions. Idempotent."""
         self.loader.closed = True
@@ -222,17 +227,13 @@ class BrokerService:
 async def open_service(
     config: BrokerConfig, store: MetadataStore, logs: Logs
 ) -> AsyncIterator[BrokerService]:
-    """A broker over a metadata store and managed ledgers; left, it has unloaded all topics.
-
-    Unloading may take `brokerShutdownTimeoutMs`, even when the caller is cancelled.
-    """
+    """A broker over a metadata store and managed ledgers; left, it has unloaded all topics."""
     async with trio.open_nursery() as nursery:
         service = BrokerService(config, store, logs, nursery)
         nursery.start_soon(service.run)
         try:
             yield service
         finally:
-            deadline = trio.current_time() + config.network.shutdown_timeout_ms / 1000
-            with trio.CancelScope(shield=True, deadline=deadline):
+            with trio.move_on_after(service.shutdown_s, shield=True):
                 await service.shutdown()
             nursery.cancel_scope.cancel()

@@ -1,5 +1,4 @@
-"""The composition root: metadata store, bookie, broker and web server in one process (spec OP-02).
-"""
+"""The composition root: store, bookie, broker and web server in one process (spec OP-02)."""
 
 from __future__ import annotations
 
@@ -33,11 +32,10 @@ from geminga_broker.web import bind_web, serve_web
 from geminga_runtime.metadata.api import MetadataStore
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 from geminga_runtime.metadata.sqlite import SqliteMetadataStore
-from geminga_runtime.server import Bound, serve
+from geminga_runtime.server import CONNECTIONS_MAX, Bound, serve
 
 BOOKIE_ID = "127.0.0.1:3181"
 METADATA_FILE = "metadata.sqlite"
-CONNECTIONS_DRAIN_S = 1.0
 
 
 class DataDirUnusable(Exception):
@@ -76,7 +74,9 @@ async def run_standalone(
         store = await _open_store(options)
         stack.push_async_callback(store.aclose)
         service = await stack.enter_async_context(_open_broker(options, store))
-        await _serve(options.config, service, web_socket, task_status)
+        running = await stack.enter_async_context(_serve(options.config, service, web_socket))
+        task_status.started(running)
+        await trio.sleep_forever()
 
 
 def _web_socket(config: BrokerConfig) -> socket.socket:
@@ -110,12 +110,11 @@ async def _open_broker(
             yield service
 
 
+@asynccontextmanager
 async def _serve(
-    config: BrokerConfig,
-    service: BrokerService,
-    web_socket: socket.socket,
-    task_status: trio.TaskStatus[Running],
-) -> None:
+    config: BrokerConfig, service: BrokerService, web_socket: socket.socket
+) -> AsyncIterator[Running]:
+    """Both ports, open as long as the context is."""
     from geminga_broker.admin.app import create_app
 
     network = config.network
@@ -126,7 +125,8 @@ async def _serve(
                 partial(handle_connection, service=service),
                 host=network.bind_address,
                 port=network.broker_service_port,
-                drain_s=CONNECTIONS_DRAIN_S,
+                connections_max=network.connections_max or CONNECTIONS_MAX,
+                drain_s=service.shutdown_s,
             )
         )
         host = network.advertised_address or _reachable(network.bind_address)
@@ -135,7 +135,12 @@ async def _serve(
         )
         await service.start(addresses)
         await nursery.start(serve_web, create_app(service), web_socket)
-        task_status.started(Running(addresses.broker_url, addresses.web_url, service))
+        try:
+            yield Running(addresses.broker_url, addresses.web_url, service)
+        finally:
+            # Accepting has stopped with the cancellation; the clients that are here are told.
+            with trio.move_on_after(service.shutdown_s, shield=True):
+                await service.shutdown()
 
 
 def _reachable(bind_address: str) -> str:

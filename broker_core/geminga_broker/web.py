@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -61,9 +62,5 @@ async def serve_web(
     config.include_server_header = False
     config.h11_max_incomplete_size = 1 << 16
     async with trio.open_nursery() as nursery:
-        await nursery.start(_serve, app, config)
+        await nursery.start(partial(serve, app, config))  # type: ignore[arg-type]
         task_status.started()
-
-
-async def _serve(app: ASGIApp, config: Config, *, task_status: trio.TaskStatus[list[str]]) -> None:
-    await serve(app, config, task_status=task_status)  # type: ignore[arg-type]

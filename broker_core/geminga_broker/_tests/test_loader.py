@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from types import SimpleNamespace
 from typing import cast
 
 import pytest
 import trio
 import trio.testing
 
+from geminga_broker._tests.fake_log import FakeLog
 from geminga_broker.config import BrokerConfig, TopicConfig
 from geminga_broker.errors import BrokerError
 from geminga_broker.loader import TopicLoader
@@ -40,7 +40,7 @@ class SlowLogs:
         await self.gate.wait()
         if self.error is not None:
             raise self.error
-        return cast(ManagedLedger, SimpleNamespace(name=name, cursors={}))
+        return cast(ManagedLedger, FakeLog(name))
 
 
 @asynccontextmanager

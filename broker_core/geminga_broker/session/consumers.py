@@ -60,13 +60,13 @@ async def _open(session: Session, command: CommandSubscribe, opening: Opening) -
         topic = await service.get_topic(name, create=command.force_topic_creation)
         if command.HasField("schema") and command.schema.type not in NO_SCHEMA:
             await service.schemas.register(name, command.schema)
-        if opening.dropped:
+        if opening.is_dropped():
             return
         consumer = await topic.subscribe(_request(session, command, subscribed))
     except BaseException:
         session.consumers.fail(key, opening)
         raise
-    if opening.dropped:
+    if opening.is_dropped():
         consumer.close()
 
 

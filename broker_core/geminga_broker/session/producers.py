@@ -80,7 +80,7 @@ async def _join_topic(
         publish_pending=session.publish_pending,
         on_ready=partial(_became_ready, session, command.request_id, version),
     )
-    if opening.dropped:
+    if opening.is_dropped():
         return None
     return await topic.add_producer(request), version
 

@@ -12,12 +12,20 @@ CLOSED_IDS_MAX = 10_000
 
 
 class Opening:
-    """An id whose producer or consumer is being made; `dropped` when the client gave it up."""
+    """An id whose producer or consumer is being made."""
 
-    __slots__ = ("dropped",)
+    __slots__ = ("_dropped",)
 
     def __init__(self) -> None:
-        self.dropped = False
+        self._dropped = False
+
+    def drop(self) -> None:
+        """The client gave it up."""
+        self._dropped = True
+
+    def is_dropped(self) -> bool:
+        """Whether the client gave it up meanwhile."""
+        return self._dropped
 
 
 class Registry(Generic[T]):
@@ -49,7 +57,7 @@ class Registry(Generic[T]):
 
     def finish(self, key: int, opening: Opening, value: T) -> bool:
         """The one of that id is open now; False when the client gave it up meanwhile."""
-        if opening.dropped:
+        if opening.is_dropped():
             return False
         del self._opening[key]
         self._closed.pop(key, None)
@@ -66,7 +74,7 @@ class Registry(Generic[T]):
         opening = self._opening.pop(key, None)
         if opening is None:
             return False
-        opening.dropped = True
+        opening.drop()
         return True
 
     def forget(self, key: int) -> T | None:

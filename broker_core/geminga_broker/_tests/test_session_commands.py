@@ -1,0 +1,144 @@
+"""Lookups, lists, schemas and transactions at the wire, and what is refused."""
+
+from __future__ import annotations
+
+from geminga_broker._tests.wire import (
+    SubType,
+    Type,
+    open_broker,
+    open_client,
+)
+from geminga_protocol.commands import (
+    consuming,
+    lookup,
+    producing,
+    schemas,
+    transactions,
+)
+from geminga_protocol.pb.pulsar_api_pb2 import (
+    CommandGetTopicsOfNamespace,
+    Schema,
+    ServerError,
+    TxnAction,
+)
+
+TOPIC = "persistent://public/default/a"
+
+
+async def test_lookup_and_partitions() -> None:
+    async with open_client() as client:
+        answer = (
+            await client.ask(lookup.lookup(TOPIC, 1), Type.LOOKUP_RESPONSE)
+        ).lookupTopicResponse
+        assert (answer.request_id, answer.brokerServiceUrl) == (1, "pulsar://here:1")
+        assert answer.authoritative
+        answer = await client.ask(lookup.lookup("t/n/x", 2), Type.LOOKUP_RESPONSE)
+        assert answer.lookupTopicResponse.error == ServerError.TopicNotFound
+        answer = await client.ask(lookup.lookup("a/b", 3), Type.LOOKUP_RESPONSE)
+        assert answer.lookupTopicResponse.error == ServerError.InvalidTopicName
+        kind = Type.PARTITIONED_METADATA_RESPONSE
+        answer = await client.ask(lookup.partitioned_metadata(TOPIC, 4), kind)
+        assert answer.partitionMetadataResponse.partitions == 0
+        request = lookup.partitioned_metadata("none", 5, auto_create=False)
+        answer = await client.ask(request, kind)
+        assert answer.partitionMetadataResponse.error == ServerError.TopicNotFound
+
+
+async def test_topics_of_a_namespace() -> None:
+    async with open_client() as client:
+        for name in ("a", "b", "non-persistent://public/default/c"):
+            await client.open_producer(name)
+            await client.ask(producing.close_producer(1, 5), Type.SUCCESS)
+        kind = Type.GET_TOPICS_OF_NAMESPACE_RESPONSE
+
+        async def topics(**options: object) -> object:
+            request = lookup.get_topics_of_namespace(1, "public/default", **options)  # type: ignore[arg-type]
+            return (await client.ask(request, kind)).getTopicsOfNamespaceResponse
+
+        prefix = "persistent://public/default/"
+        answer = await topics()
+        assert list(answer.topics) == [prefix + "a", prefix + "b"]
+        assert not answer.filtered
+        everything = await topics(mode=CommandGetTopicsOfNamespace.ALL)
+        assert len(everything.topics) == 3
+        some = await topics(topics_pattern="public/default/b.*")
+        assert (list(some.topics), some.filtered) == ([prefix + "b"], True)
+        same = await topics(topics_hash=answer.topics_hash)
+        assert (list(same.topics), same.changed) == ([], False)
+
+
+async def test_a_watcher_hears_of_new_topics() -> None:
+    async with open_broker() as broker:
+        client = broker.client()
+        await client.connect()
+        request = lookup.watch_topic_list(1, 3, "public/default", "public/default/a.*")
+        answer = await client.ask(request, Type.WATCH_TOPIC_LIST_SUCCESS)
+        assert list(answer.watchTopicListSuccess.topic) == []
+        other = broker.client()
+        await other.connect()
+        await other.open_producer("b")
+        await other.open_producer("a1", 2)
+        update = (await client.expect(Type.WATCH_TOPIC_UPDATE)).command.watchTopicUpdate
+        assert list(update.new_topics) == ["persistent://public/default/a1"]
+        await client.ask(lookup.watch_topic_list_close(2, 3), Type.SUCCESS)
+        bad = lookup.watch_topic_list(4, 5, "public/default", "(a+)+")
+        assert (await client.ask(bad, Type.ERROR)).error.error == ServerError.NotAllowedError
+
+
+async def test_schemas() -> None:
+    schema = Schema(name="s", schema_data=b"{}", type=Schema.Type.Json)
+    async with open_client() as client:
+        answer = await client.ask(schemas.get_schema(1, TOPIC), Type.GET_SCHEMA_RESPONSE)
+        assert answer.getSchemaResponse.error_code == ServerError.TopicNotFound
+        answer = await client.ask(
+            producing.producer(TOPIC, 1, 2, schema=schema), Type.PRODUCER_SUCCESS
+        )
+        assert answer.producer_success.schema_version == bytes(8)
+        kind = Type.GET_OR_CREATE_SCHEMA_RESPONSE
+        answer = await client.ask(schemas.get_or_create_schema(3, TOPIC, schema), kind)
+        assert answer.getOrCreateSchemaResponse.schema_version == bytes(8)
+        answer = await client.ask(schemas.get_schema(4, TOPIC), Type.GET_SCHEMA_RESPONSE)
+        assert answer.getSchemaResponse.schema == schema
+
+
+async def test_transactions_are_refused_in_their_own_words() -> None:
+    txn = (1, 2)
+    cases = [
+        (transactions.tc_client_connect(1, 0), Type.TC_CLIENT_CONNECT_RESPONSE),
+        (transactions.new_txn(1, 1, 0), Type.NEW_TXN_RESPONSE),
+        (transactions.add_partition(1, txn, []), Type.ADD_PARTITION_TO_TXN_RESPONSE),
+        (transactions.add_subscription(1, txn, []), Type.ADD_SUBSCRIPTION_TO_TXN_RESPONSE),
+        (transactions.end_txn(1, txn, TxnAction.COMMIT), Type.END_TXN_RESPONSE),
+        (
+            transactions.end_txn_on_partition(1, txn, TOPIC, TxnAction.ABORT, 0),
+            Type.END_TXN_ON_PARTITION_RESPONSE,
+        ),
+        (
+            transactions.end_txn_on_subscription(1, txn, (TOPIC, "s"), TxnAction.ABORT, 0),
+            Type.END_TXN_ON_SUBSCRIPTION_RESPONSE,
+        ),
+    ]
+    async with open_client() as client:
+        for request, kind in cases:
+            await client.ask(request, kind)
+
+
+async def test_requests_for_bad_topics_are_refused() -> None:
+    async with open_client() as client:
+        bad = [
+            (producing.producer("t/n/x", 1, 1), ServerError.TopicNotFound),
+            (producing.producer("a/b", 1, 1), ServerError.InvalidTopicName),
+            (
+                consuming.subscribe(
+                    "x",
+                    "s",
+                    SubType.Shared,
+                    1,
+                    1,
+                    consuming.SubscribeOptions(force_topic_creation=False),
+                ),
+                ServerError.TopicNotFound,
+            ),
+        ]
+        for request, code in bad:
+            assert (await client.ask(request, Type.ERROR)).error.error == code
