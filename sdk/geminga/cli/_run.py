@@ -1,0 +1,53 @@
+"""What the commands that talk to a broker have in common."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+
+import click
+
+EXIT_INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
+URL_DEFAULT = "pulsar://localhost:6650"
+
+
+def run(main: Callable[[], Awaitable[None]]) -> None:
+    """Run a command's main task; what goes wrong is one sentence, and the exit code 1."""
+    import logging
+
+    import trio
+
+    from geminga.errors import GemingaError
+
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+    try:
+        trio.run(main)
+    except BaseException as error:
+        cause = _first_cause(error)
+        if isinstance(cause, GemingaError):
+            raise click.ClickException(str(cause)) from error
+        if isinstance(cause, KeyboardInterrupt):
+            sys.exit(EXIT_INTERRUPTED)
+        raise
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    """What Trio's nurseries have wrapped."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def properties(
+    context: click.Context, parameter: click.Parameter, values: Sequence[str]
+) -> dict[str, str]:
+    """`k=v` pairs, also several with commas between, as the Java tools take them."""
+    pairs: dict[str, str] = {}
+    for value in values:
+        for pair in value.split(","):
+            key, equals, text = pair.partition("=")
+            if not equals or not key:
+                raise click.BadParameter(f"{pair!r} is not key=value")
+            pairs[key] = text
+    return pairs
