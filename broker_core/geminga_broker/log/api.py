@@ -153,7 +153,11 @@ class Cursor(Protocol):
         """Whether `read` would find an entry now."""
 
     def on_available(self, wake: Callable[[], None] | None) -> None:
-        """Call `wake` (synchronously, once per completed run) whenever new entries can be read."""
+        """Call `wake` (synchronously, once per completed run) whenever new entries can be read.
+
+        A cursor is active, and the cache filled for it, from its first `read` or `wake` until
+        `wake` is None.
+        """
 
     async def read(self, *, entries_max: int, bytes_max: int) -> Sequence[Entry]:
         """Next entries, skipping individually deleted ones; moves `read_position`. Empty at the

@@ -29,11 +29,10 @@ from geminga_broker.log.chain import Span
 from geminga_broker.log.entry import LogEntry, PrefixMaker
 from geminga_broker.log.options import LogOptions
 from geminga_broker.log.parts import LogParts
+from geminga_broker.log.reading import new_tuple
 from geminga_broker.log.state import LogState
 from geminga_protocol.ids import EARLIEST, EntryId, LedgerId, Position
 from geminga_runtime.metadata.api import MetadataError
-
-_new_tuple = tuple.__new__
 
 _log = logging.getLogger(__name__)
 
@@ -160,8 +159,7 @@ class LogAppender:
         size_bytes = 0
         entry_id = first
         for view, entry in zip(views, entries, strict=True):
-            # Not by Position(), whose Python code takes as long as all the rest here.
-            position = _new_tuple(Position, (ledger_id, entry_id))
+            position = new_tuple(Position, (ledger_id, entry_id))
             made.append(stored := LogEntry(position, view, entry[1]))
             size_bytes += stored.size
             entry_id += 1

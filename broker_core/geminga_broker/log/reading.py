@@ -10,11 +10,15 @@ from geminga_broker.log.api import LogReadFailed
 from geminga_broker.log.chain import Span
 from geminga_broker.log.entry import LogEntry
 from geminga_broker.log.parts import LogParts
-from geminga_protocol.ids import EntryId, LedgerId, Position
+from geminga_protocol.ids import Position
 from geminga_runtime.metadata.api import MetadataError
 
 HANDLES_MAX = 8
 """Closed ledgers of one log that are kept open for reading."""
+
+
+new_tuple = tuple.__new__
+"""Makes a Position in half the time that Position() takes."""
 
 
 class LogReads:
@@ -73,9 +77,9 @@ class LogReads:
         if reader is None or reader.ledger_id != span.ledger_id:
             reader = await self._handle(span)
         views = await reader.read(first, last, bytes_max=max(bytes_max, 1))
-        ledger_id = LedgerId(span.ledger_id)
+        ledger_id = span.ledger_id
         return [
-            LogEntry(Position(ledger_id, EntryId(entry_id)), view)
+            LogEntry(new_tuple(Position, (ledger_id, entry_id)), view)
             for entry_id, view in enumerate(views, first)
         ]
 
