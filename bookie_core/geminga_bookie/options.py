@@ -46,6 +46,9 @@ class GcOptions:
     major_interval_s: float = 86400.0
     major_threshold: float = 0.5
     compaction_rate_bytes_s: int = 32 * 1024 * 1024
+    """How fast compaction copies and the scrubber reads."""
+    scrub_interval_s: float = 7 * 86400.0
+    """How often every entry log is checked against its checksums (BK-12)."""
 
 
 @dataclass(frozen=True, slots=True)

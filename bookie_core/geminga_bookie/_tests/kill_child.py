@@ -1,4 +1,5 @@
-"""The child of the kill test: a bookie under load that writes down what was acknowledged, unbuffered."""
+"""The child of the kill test: a bookie under load that writes down what was acknowledged,
+unbuffered."""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""What the bookie's tests share: packets, a collector of completions, a disk that fails on demand."""
+"""What the bookie's tests share: packets, a collector of completions, a disk that fails on
+demand."""
 
 from __future__ import annotations
 
 import errno
+import shutil
 import struct
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from pathlib import Path
@@ -102,6 +104,19 @@ def small_options(directory: Path, **changes: object) -> BookieOptions:
         "disk": DiskOptions(usage_max=1.0, usage_low=1.0, check_interval_s=3600.0),
     }
     return BookieOptions(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def copy_files(directory: Path, target: Path) -> None:
+    """The files as a kill would leave them now; again if the journal's maker renamed one
+    meanwhile."""
+    for _ in range(20):
+        try:
+            shutil.copytree(directory, target, ignore=shutil.ignore_patterns("next.tmp"))
+        except shutil.Error:
+            shutil.rmtree(target)
+        else:
+            return
+    raise AssertionError("the files never stood still")
 
 
 def ledgers(*ids: int) -> Callable[[], AsyncIterator[int]]:

@@ -1,4 +1,5 @@
-"""Full disks, failing disks, a slow flush: what is refused, what goes on, and the way back (BK-03, BK-10)."""
+"""Full disks, failing disks, a slow flush: what is refused, what goes on, and the way back (BK-03,
+BK-10)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Restarts and crashes of a bookie on disk (BK-02): what was acknowledged is there, whatever the moment was."""
+"""Restarts and crashes of a bookie on disk (BK-02): what was acknowledged is there, whatever the
+moment was."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from geminga_bookie._tests.support import (
     KEY,
     FaultyDisk,
     add,
+    copy_files,
     ledgers,
     packets,
     read_all,
@@ -40,7 +42,7 @@ def on_disk(port: BookiePort) -> InProcessBookie:
 
 def crash_copy(directory: Path, target: Path) -> BookieOptions:
     """The files as a kill would leave them now."""
-    shutil.copytree(directory, target)
+    copy_files(directory, target)
     return small_options(target)
 
 
@@ -105,7 +107,8 @@ async def test_a_replay_larger_than_the_write_cache(tmp_path: Path) -> None:
 
 
 async def test_crash_at_every_step_of_checkpoint_and_compaction(tmp_path: Path) -> None:
-    """Every disk operation of two checkpoints, a collection and a compaction is a moment to crash at."""
+    """Every disk operation of two checkpoints, a collection and a compaction is a moment to crash
+    at."""
     disk = FaultyDisk()
     copies: list[tuple[Path, int]] = []
     acknowledged = 0
@@ -113,7 +116,7 @@ async def test_crash_at_every_step_of_checkpoint_and_compaction(tmp_path: Path) 
 
         def crash(operation: str, path: Path) -> int:
             target = tmp_path / f"crash-{len(copies)}-{operation}-{path.name}"
-            shutil.copytree(tmp_path / "a", target, ignore=shutil.ignore_patterns("next.tmp"))
+            copy_files(tmp_path / "a", target)
             copies.append((target, acknowledged))
             return 0
 

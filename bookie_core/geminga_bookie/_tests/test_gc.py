@@ -13,7 +13,6 @@ from geminga_bookie.errors import DigestMismatch, NoSuchLedger
 from geminga_bookie.inprocess import InProcessBookie, open_bookie
 from geminga_bookie.memory import MemoryBookie
 from geminga_bookie.storage.gc import plan_logs
-from geminga_bookie.storage.scrub import scrub_log
 
 
 async def checkpoint(bookie: InProcessBookie) -> None:
@@ -107,7 +106,7 @@ async def test_a_damaged_entry_stays_an_error_through_compaction(tmp_path: Path)
     path.write_bytes(path.read_bytes().replace(b"2:3|2:3|", b"2:3|2:X|"))
     async with open_bookie(options) as port:
         bookie = cast(InProcessBookie, port)
-        assert [damage.entry_id for damage in scrub_log(bookie.storage.stores[0].logs, 1)] == [3]
+        assert bookie.gc.scrub() == [(2, 3, 1)]
         assert (await bookie.gc.collect(ledgers(2), threshold=0.9)).logs_compacted == 1
         with pytest.raises(DigestMismatch):
             await bookie.read(2, 3, entries_max=1, bytes_max=1)

@@ -55,7 +55,8 @@ class OneFileDisk:
 
 
 def build(journal_id: int = 1, tail: bytes = bytes(4 * PAGE_BYTES)) -> tuple[bytes, list[int]]:
-    """A file of six records, and where each starts; the last number is where the last one's body ends."""
+    """A file of six records, and where each starts; the last number is where the last one's body
+    ends."""
     data = file_header(journal_id)
     starts = []
     first = 0

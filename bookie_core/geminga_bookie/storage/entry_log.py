@@ -195,13 +195,8 @@ class EntryLogWriter:
         self._file.close()
 
 
-def read_block(file: DiskFile, location: Location) -> list[bytes | None]:
-    """Packets of one block; None for an entry that is damaged. Raises DamagedBlock, OSError."""
-    return parse_block(file.read(location.size_bytes, location.offset), 0, location)
-
-
 def parse_block(data: bytes, offset: int, location: Location) -> list[bytes | None]:
-    """As `read_block`, from bytes that were read."""
+    """Packets of one block; None for an entry that is damaged. Raises DamagedBlock."""
     head = parse_head(data, offset)
     expected = (location.ledger_id, location.first, location.entries, location.size_bytes)
     if (head.ledger_id, head.first_entry_id, head.entries, head.total_bytes) != expected:

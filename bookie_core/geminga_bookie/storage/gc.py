@@ -7,6 +7,7 @@ is read, so that a ledger made meanwhile is never taken for garbage.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -20,6 +21,7 @@ from geminga_bookie.storage.checkpoint import Checkpointer
 from geminga_bookie.storage.compaction import CompactionStopped, compact_log
 from geminga_bookie.storage.entry_log import ledger_map
 from geminga_bookie.storage.opening import Storage
+from geminga_bookie.storage.scrub import DamagedEntry, scrub_log
 from geminga_bookie.storage.store import LedgerStore
 
 logger = logging.getLogger(__name__)
@@ -69,7 +71,7 @@ class GarbageCollector:
 
     async def run(self, live_ledgers: LiveLedgers) -> None:
         """Collect for ever; compaction when its interval has passed."""
-        minor = major = trio.current_time()
+        minor = major = scrubbed = trio.current_time()
         while True:
             await trio.sleep(self._options.gc_interval_s)
             now = trio.current_time()
@@ -80,6 +82,9 @@ class GarbageCollector:
                 threshold, major = self._options.major_threshold, now
             try:
                 await self.collect(live_ledgers, threshold)
+                if now - scrubbed >= self._options.scrub_interval_s:
+                    await trio.to_thread.run_sync(self.scrub)
+                    scrubbed = now
             except OSError as error:
                 logger.error("garbage collection failed: %s", error)
 
@@ -151,8 +156,19 @@ class GarbageCollector:
             del self._maps[store, log_id]
         return len(removable), len(sparse)
 
+    def scrub(self) -> list[DamagedEntry]:
+        """Check every entry that lies in a log; answers the damaged ones. Blocks. Raises
+        OSError."""
+        damaged: list[DamagedEntry] = []
+        throttle = self._throttle()
+        with contextlib.suppress(CompactionStopped):
+            for store in self._storage.stores:
+                for log_id in store.logs.ids():
+                    damaged += scrub_log(store.logs, log_id, throttle)
+        return damaged
+
     def stop(self) -> None:
-        """Have a running compaction give up; what it wrote is thrown away."""
+        """Have a running compaction or scrub give up; what a compaction wrote is thrown away."""
         self._stopping.set()
 
     def _throttle(self) -> Callable[[int], None]:

@@ -172,25 +172,6 @@ class LocationIndex:
         """All blocks of a ledger."""
         return self.following(Location(ledger_id, -1, 0, 0, 0, 0))
 
-    def last_entry_id(self, ledger_id: int) -> int:
-        """The highest entry id of a ledger, -1 if there is none."""
-        found = self.find_last(ledger_id)
-        return -1 if found is None else found.first + found.entries - 1
-
-    def find_last(self, ledger_id: int) -> Location | None:
-        """The block that ends last, among those that can."""
-        cursor = self._db.iter()
-        cursor.seek_for_prev(_KEY.pack(b"e", ledger_id, _MAX_U64, _MAX_U32, _MAX_U64))
-        best = location = _location(cursor, ledger_id)
-        while best is not None and location is not None:
-            if location.first <= best.first - BLOCK_ENTRIES_MAX:
-                break
-            if location.first + location.entries > best.first + best.entries:
-                best = location
-            cursor.prev()
-            location = _location(cursor, ledger_id)
-        return best
-
     def ledger(self, ledger_id: int) -> LedgerRecord | None:
         """What is known of a ledger."""
         data = self._db.get(_LEDGER_KEY.pack(b"l", ledger_id))

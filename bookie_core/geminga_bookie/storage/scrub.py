@@ -1,4 +1,5 @@
-"""The scrubber (spec BK-12): every entry of a log against its checksum, before somebody needs it."""
+"""The scrubber (spec BK-12): every entry of a log against its checksum, before somebody needs
+it."""
 
 from __future__ import annotations
 

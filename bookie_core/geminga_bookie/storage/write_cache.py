@@ -3,7 +3,7 @@ Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 
 class CachedRun:
@@ -53,17 +53,14 @@ class WriteCache:
                 return take_bounded(run.packets, index, entries_max, bytes_max)
         return None
 
+    def ledgers(self) -> Iterable[int]:
+        """Ids of the ledgers that have entries here."""
+        return self._ledgers.keys()
+
     def entry_ids(self, ledger_id: int) -> Iterator[int]:
         """Ids held, in no order, perhaps more than once."""
         for run in self._ledgers.get(ledger_id, ()):
             yield from range(run.first, run.first + len(run.packets))
-
-    def last_packet(self, ledger_id: int) -> bytes | None:
-        """The packet of the highest entry."""
-        runs = self._ledgers.get(ledger_id)
-        if not runs:
-            return None
-        return max(runs, key=lambda run: run.first + len(run.packets)).packets[-1]
 
     def drop(self, ledger_id: int) -> None:
         """Forget a deleted ledger."""

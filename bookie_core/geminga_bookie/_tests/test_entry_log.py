@@ -1,0 +1,176 @@
+"""Entry logs and indexes: bytes, damage, lookups (BK-04, BK-12)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from geminga_bookie._tests.support import packets
+from geminga_bookie.errors import DataDirError
+from geminga_bookie.storage.disk import OsDisk
+from geminga_bookie.storage.entry_log import (
+    EntryLogs,
+    EntryLogWriter,
+    check_version,
+    ledger_map,
+    parse_block,
+    scan_blocks,
+)
+from geminga_bookie.storage.entry_log_format import (
+    KIND_ENTRIES,
+    DamagedBlock,
+    check_head,
+    decode_entries,
+    encode_block,
+    encode_ledger_map,
+    file_header,
+    parse_file_header,
+    parse_head,
+    parse_trailer,
+)
+from geminga_bookie.storage.location_index import LedgerRecord, Location, LocationIndex
+
+
+@given(st.lists(st.binary(max_size=50), max_size=20), st.integers(0, 1 << 60))
+def test_blocks_come_back(group: list[bytes], first: int) -> None:
+    buffers, size = encode_block(KIND_ENTRIES, 9, first, group)
+    data = b"".join(buffers)
+    head = parse_head(data)
+    assert len(data) == size == head.total_bytes
+    assert (head.ledger_id, head.first_entry_id, head.entries) == (9, first, len(group))
+    assert decode_entries(head, check_head(head, data), data) == group
+
+
+def test_every_byte_of_a_block_is_under_a_checksum() -> None:
+    group = packets(1, range(4), 20)
+    buffers, size = encode_block(KIND_ENTRIES, 1, 5, group)
+    good = b"".join(buffers)
+    location = Location(1, 5, 1, 0, size, 4)
+    for place in range(size):
+        data = bytearray(good)
+        data[place] ^= 0x10
+        try:
+            found = parse_block(bytes(data), 0, location)
+        except DamagedBlock:
+            continue
+        assert found.count(None) == 1, place
+        assert all(item in (None, expected) for item, expected in zip(found, group, strict=True))
+    for cut in range(size):
+        with pytest.raises(DamagedBlock):
+            found = parse_block(good[:cut], 0, location)
+            if None in found:
+                raise DamagedBlock
+
+
+def test_file_headers() -> None:
+    header = file_header(7, 3)
+    assert parse_file_header(header) == (1, 7, 3)
+    for place in range(28):
+        damaged = bytearray(header)
+        damaged[place] ^= 1
+        with pytest.raises(DamagedBlock):
+            parse_file_header(bytes(damaged))
+
+
+def write_log(tmp_path: Path, *, seal: bool = True) -> tuple[EntryLogs, list[Location]]:
+    logs = EntryLogs(OsDisk(), tmp_path)
+    writer = EntryLogWriter(logs)
+    locations = [
+        writer.append(KIND_ENTRIES, ledger_id, 0, packets(ledger_id, range(3)))
+        for ledger_id in (1, 2, 1)
+    ]
+    writer.sync()
+    if seal:
+        writer.seal()
+    else:
+        writer.abandon()
+    return logs, locations
+
+
+@pytest.mark.parametrize("seal", [True, False])
+def test_the_ledger_map_is_the_same_sealed_or_read(tmp_path: Path, seal: bool) -> None:
+    logs, locations = write_log(tmp_path, seal=seal)
+    sizes = [location.size_bytes for location in locations]
+    with logs.reading(1) as file:
+        assert ledger_map(file) == {1: sizes[0] + sizes[2], 2: sizes[1]}
+    logs.close()
+
+
+def test_a_damaged_map_is_replaced_by_reading(tmp_path: Path) -> None:
+    logs, locations = write_log(tmp_path)
+    path = logs.path(1)
+    data = bytearray(path.read_bytes())
+    data[-20] ^= 0xFF
+    path.write_bytes(data)
+    with logs.reading(1) as file:
+        assert ledger_map(file)[2] == locations[1].size_bytes
+    logs.close()
+
+
+def test_a_scan_goes_on_behind_damage(tmp_path: Path) -> None:
+    logs, locations = write_log(tmp_path, seal=False)
+    path = logs.path(1)
+    data = bytearray(path.read_bytes())
+    data[locations[1].offset + 20] ^= 0xFF
+    path.write_bytes(data[:-1])
+    with logs.reading(1) as file:
+        assert [offset for offset, _ in scan_blocks(file)] == [locations[0].offset]
+    path.write_bytes(data)
+    with logs.reading(1) as file:
+        found = [offset for offset, _ in scan_blocks(file)]
+    assert found == [locations[0].offset, locations[2].offset]
+    logs.close()
+
+
+def test_another_version_is_refused(tmp_path: Path) -> None:
+    logs, _ = write_log(tmp_path)
+    path = logs.path(1)
+    header = bytearray(file_header(1))
+    header[4] = 9
+    from geminga_bookie.storage.journal_format import crc32c
+
+    header[24:28] = crc32c(bytes(header[:24])).to_bytes(4, "little")
+    path.write_bytes(bytes(header) + path.read_bytes()[32:])
+    with logs.reading(1) as file, pytest.raises(DataDirError, match="version 9"):
+        check_version(file, path)
+    logs.close()
+
+
+def test_trailers() -> None:
+    data = b"".join(encode_ledger_map({1: 2, 3: 4}, 4711))
+    assert parse_trailer(data[-16:]) == 4711
+    assert parse_trailer(data[-15:]) is None
+    assert parse_trailer(data[-16:-1] + b"x") is None
+
+
+def test_lookups(tmp_path: Path) -> None:
+    index = LocationIndex(tmp_path / "index")
+    assert index.is_new()
+    blocks = [
+        Location(1, 0, 1, 32, 10, 100),
+        Location(1, 100, 1, 42, 10, 100),
+        Location(1, 50, 2, 32, 10, 10),
+        Location(2, 0, 1, 52, 10, 5),
+        Location(1, 0, 3, 32, 10, 20),
+    ]
+    index.write(blocks, [LedgerRecord(1, b"key", True, False, 5, 7)])
+    assert not index.is_new()
+    assert index.find(1, 10) == [blocks[4], blocks[0]]
+    assert index.find(1, 55) == [blocks[2], blocks[0]]
+    assert index.find(1, 99) == [blocks[0]]
+    assert index.find(1, 199) == [blocks[1]]
+    assert index.find(1, 200) == []
+    assert index.find(3, 0) == []
+    assert list(index.following(blocks[0])) == [blocks[2], blocks[1]]
+    assert index.ledger(1) == LedgerRecord(1, b"key", True, False, 5, 7)
+    assert index.ledger(2) is None
+    index.write(removed=[blocks[0]])
+    assert index.find(1, 99) == []
+    index.delete_ledgers([1])
+    assert index.find(1, 150) == []
+    assert index.find(2, 0) == [blocks[3]]
+    assert list(index.ledgers()) == []
+    index.close()

@@ -1,0 +1,215 @@
+"""`geminga bookieshell`: a look at a bookie's ledgers from outside (spec BK-11).
+
+Commands and options are those of BookKeeper's `bookkeeper shell`; they read the data directory of a
+standalone and
+never write, so they work beside a running one, which then may be some seconds ahead.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from geminga_bookie.storage.offline import OfflineBookie
+    from geminga_protocol.pb.bookkeeper_metadata_pb2 import LedgerMetadataFormat
+    from geminga_runtime.metadata.sqlite import SqliteMetadataStore
+
+METADATA_NAME = "metadata.sqlite"
+BOOKIE_NAME = "bookie"
+_LAST = (1 << 63) - 1
+_HEX_WIDTH = 16
+
+
+class ShellFailed(click.ClickException):
+    """One sentence on stderr; exit code 2."""
+
+    exit_code = 2
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("data"),
+    show_default=True,
+    help="Data directory of a standalone.",
+)
+@click.pass_context
+def bookieshell(context: click.Context, data_dir: Path) -> None:
+    """Look at the ledgers of a standalone's bookie."""
+    context.obj = data_dir
+
+
+@bookieshell.command()
+@click.option("-meta", "--meta", "with_metadata", is_flag=True, help="Print metadata too.")
+@click.option("-bookieid", "--bookieid", help="Only ledgers with that bookie in an ensemble.")
+@click.pass_obj
+def listledgers(data_dir: Path, with_metadata: bool, bookieid: str | None) -> None:
+    """List the ledgers that metadata knows."""
+    for ledger_id, metadata in _all_metadata(data_dir):
+        members = {member for segment in metadata.segment for member in segment.ensembleMember}
+        if bookieid is not None and bookieid not in members:
+            continue
+        click.echo(f"ledgerID: {ledger_id}")
+        if with_metadata:
+            _print_metadata(metadata)
+
+
+@bookieshell.command()
+@click.option("-l", "-ledgerid", "--ledgerid", "ledger_id", type=click.IntRange(0), required=True)
+@click.pass_obj
+def ledgermetadata(data_dir: Path, ledger_id: int) -> None:
+    """Print a ledger's metadata."""
+    click.echo(f"ledgerID: {ledger_id}")
+    _print_metadata(_metadata_of(data_dir, ledger_id))
+
+
+@bookieshell.command()
+@click.option("-l", "-ledgerid", "--ledgerid", "ledger_id", type=click.IntRange(0), required=True)
+@click.option("-fe", "-firstentryid", "--firstentryid", "first", type=click.IntRange(0), default=0)
+@click.option("-le", "-lastentryid", "--lastentryid", "last", type=click.IntRange(-1), default=-1)
+@click.option("-m", "-msg", "--msg", "with_payload", is_flag=True, help="Print payloads.")
+@click.pass_obj
+def readledger(data_dir: Path, ledger_id: int, first: int, last: int, with_payload: bool) -> None:
+    """Print a ledger's entries. Exit code 1 if one of them can't be read."""
+    from geminga_bookie.errors import BookkeeperError
+    from geminga_protocol.bookkeeper.digest import Digest, DigestError, header
+
+    metadata = _metadata_of(data_dir, ledger_id)
+    digest = Digest(metadata.digestType or 2, metadata.password)
+    failed = False
+    with _offline(data_dir) as bookie:
+        for entry_id, packet in bookie.entries(ledger_id, first, _LAST if last < 0 else last):
+            click.echo(f"--------- Lid={ledger_id}, Eid={entry_id} ---------")
+            try:
+                if isinstance(packet, BookkeeperError):
+                    raise packet
+                payload = digest.payload(ledger_id, entry_id, packet)
+            except (BookkeeperError, DigestError) as error:
+                click.echo(f"Error:          {error}")
+                failed = True
+                continue
+            click.echo("Type:           DATA")
+            click.echo(f"LastConfirmed:  {header(packet)[2]}")
+            click.echo(f"Length:         {len(payload)}")
+            if with_payload:
+                click.echo("Data:")
+                for line in hex_lines(bytes(payload)):
+                    click.echo(line)
+    if failed:
+        sys.exit(1)
+
+
+def hex_lines(data: bytes) -> Iterator[str]:
+    """Offset, hexadecimal and printable form, sixteen bytes a line."""
+    for offset in range(0, len(data), _HEX_WIDTH):
+        row = data[offset : offset + _HEX_WIDTH]
+        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
+        yield f"{offset:08x}  {row.hex(' '):<{3 * _HEX_WIDTH - 1}}  |{text}|"
+
+
+@contextmanager
+def _offline(data_dir: Path) -> Iterator[OfflineBookie]:
+    from geminga_bookie.errors import DataDirError
+    from geminga_bookie.options import BookieOptions
+    from geminga_bookie.storage.offline import OfflineBookie
+
+    try:
+        bookie = OfflineBookie(BookieOptions.in_directory(data_dir / BOOKIE_NAME))
+    except (DataDirError, OSError) as error:
+        raise ShellFailed(str(error)) from error
+    try:
+        yield bookie
+    finally:
+        bookie.close()
+
+
+def _all_metadata(data_dir: Path) -> list[tuple[int, LedgerMetadataFormat]]:
+    return _ask_metadata(data_dir, None)
+
+
+def _metadata_of(data_dir: Path, ledger_id: int) -> LedgerMetadataFormat:
+    found = _ask_metadata(data_dir, ledger_id)
+    if not found:
+        raise ShellFailed(f"metadata know no ledger {ledger_id}")
+    return found[0][1]
+
+
+def _ask_metadata(data_dir: Path, ledger_id: int | None) -> list[tuple[int, LedgerMetadataFormat]]:
+    import trio
+
+    from geminga_protocol.bookkeeper import ledger_metadata, paths
+    from geminga_protocol.errors import RemoteProtocolError
+    from geminga_runtime.metadata.api import MetadataError
+    from geminga_runtime.metadata.sqlite import SqliteMetadataStore
+
+    async def ask() -> list[tuple[int, LedgerMetadataFormat]]:
+        store = await SqliteMetadataStore.open(data_dir / METADATA_NAME, read_only=True)
+        try:
+            found = []
+            known = (
+                [paths.ledger(ledger_id)]
+                if ledger_id is not None
+                else await _ledger_paths(store, paths.ROOT)
+            )
+            for path in known:
+                node = await store.get(path)
+                number = paths.ledger_id(path)
+                if node is not None and number is not None:
+                    found.append((number, ledger_metadata.parse(node.value)))
+            return found
+        finally:
+            await store.aclose()
+
+    try:
+        return trio.run(ask)
+    except (MetadataError, RemoteProtocolError) as error:
+        raise ShellFailed(str(error)) from error
+
+
+async def _ledger_paths(store: SqliteMetadataStore, path: str) -> Sequence[str]:
+    """Paths of ledgers beneath a node, by id."""
+    from geminga_protocol.bookkeeper import paths
+
+    found = []
+    for name in await store.children(path):
+        child = f"{path}/{name}"
+        if paths.ledger_id(child) is not None:
+            found.append(child)
+        elif name.isdigit():
+            found += await _ledger_paths(store, child)
+    return found
+
+
+def _print_metadata(metadata: LedgerMetadataFormat) -> None:
+    from geminga_protocol.pb.bookkeeper_metadata_pb2 import LedgerMetadataFormat as Format
+
+    click.echo(
+        f"LedgerMetadata{{ensembleSize={metadata.ensembleSize}, "
+        f"writeQuorumSize={metadata.quorumSize}, ackQuorumSize={metadata.ackQuorumSize}, "
+        f"state={Format.State.Name(metadata.state)}, length={metadata.length}, "
+        f"lastEntryId={metadata.lastEntryId}, "
+        f"digestType={Format.DigestType.Name(metadata.digestType)}, "
+        f"ensembles={{{_ensembles(metadata)}}}, customMetadata={{{_custom(metadata)}}}}}"
+    )
+
+
+def _ensembles(metadata: LedgerMetadataFormat) -> str:
+    return ", ".join(
+        f"{segment.firstEntryId}=[{', '.join(segment.ensembleMember)}]"
+        for segment in metadata.segment
+    )
+
+
+def _custom(metadata: LedgerMetadataFormat) -> str:
+    return ", ".join(
+        f"{pair.key}={pair.value.decode('utf-8', 'replace')}" for pair in metadata.customMetadata
+    )
