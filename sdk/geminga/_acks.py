@@ -61,7 +61,9 @@ class AckTracker:
 
     def add(self, ledger_id: int, entry_id: int) -> None:
         """A whole entry."""
-        self._individual[ledger_id, entry_id] = None
+        position = ledger_id, entry_id
+        self._individual[position] = None
+        self._partial.pop(position, None)
 
     def add_in_batch(
         self, ledger_id: int, entry_id: int, index: int, batch_size: int, ack_set: AckSet = ()
@@ -70,6 +72,9 @@ class AckTracker:
         position = ledger_id, entry_id
         state = self._partial.get(position)
         if state is None:
+            if position in self._individual:
+                # Acknowledged whole before: without a state of its own it can be nothing else.
+                return False
             if len(self._partial) >= UNACKED_BATCHES_MAX:
                 del self._partial[next(iter(self._partial))]
             state = self._partial[position] = BatchAcks(batch_size, ack_set)

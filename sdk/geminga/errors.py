@@ -12,6 +12,7 @@
       ProducerQueueFull                             max_pending_messages are pending (send_nowait)
       MemoryLimitExceeded                           memory_limit_bytes are in use (send_nowait)
       BrokerError                                   the broker answered with an error
+        UnknownBrokerError                          one without a name of its own
         AuthenticationFailed
         AuthorizationFailed
         TopicNotFound

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from geminga._batch_index import index_batch
+from geminga._encode import Extras, _batch_parts
+from geminga_protocol.batch import split_batch
+from geminga_protocol.errors import RemoteProtocolError
+from geminga_protocol.pb.pulsar_api_pb2 import MessageMetadata
+
+SIZES = st.one_of(st.integers(0, 300), st.sampled_from([127, 128, 16383, 16384, 70_000]))
+MESSAGES = st.lists(st.tuples(SIZES, st.booleans(), st.booleans()), min_size=1, max_size=12)
+
+
+def batch_of(messages: list[tuple[int, bool, bool]], first: int) -> bytes:
+    items = []
+    for at, (size, repeated, described) in enumerate(messages):
+        extras = Extras({"k": "v"}, "key", b"order", 5) if described else None
+        if repeated and items:
+            size = len(items[-1][1])
+        items.append((first + at, bytes([at]) * size, extras))
+    return b"".join(_batch_parts(items))
+
+
+@given(MESSAGES, st.sampled_from([0, 1, 126, 127, 128, 16380, 1 << 40]))
+def test_finds_what_split_batch_finds(messages: list[tuple[int, bool, bool]], first: int) -> None:
+    payload = batch_of(messages, first)
+    metadata = MessageMetadata(num_messages_in_batch=len(messages))
+    bounds = index_batch(len(messages), payload)
+    plain = split_batch(metadata, memoryview(payload))
+    assert len(bounds) == 2 * len(plain) + 1
+    for at, (single, data) in enumerate(plain):
+        assert single.sequence_id == first + at
+        assert payload[bounds[2 * at] : bounds[2 * at + 1]] == single.SerializeToString()
+        assert payload[bounds[2 * at + 1] : bounds[2 * at + 2] - 4] == data
+        assert single.partition_key == ("key" if messages[at][2] else "")
+
+
+@given(MESSAGES, st.data())
+def test_damaged_batches_raise_remote_errors_only(
+    messages: list[tuple[int, bool, bool]], data: st.DataObject
+) -> None:
+    payload = bytearray(batch_of(messages, 0))
+    for _ in range(data.draw(st.integers(1, 4))):
+        payload[data.draw(st.integers(0, min(40, len(payload) - 1)))] = data.draw(
+            st.integers(0, 255)
+        )
+    cut = bytes(payload[: data.draw(st.integers(0, len(payload)))])
+    try:
+        bounds = index_batch(len(messages), cut)
+    except RemoteProtocolError:
+        return
+    assert bounds == sorted(bounds)
+    assert bounds[-1] - 4 <= len(cut)
+
+
+def test_a_lying_count_costs_nothing() -> None:
+    with pytest.raises(RemoteProtocolError):
+        index_batch(1 << 31, batch_of([(10, False, False)], 0))

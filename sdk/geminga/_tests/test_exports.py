@@ -1,0 +1,117 @@
+"""The public API is this list; what isn't here is private."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import geminga
+from geminga import errors
+
+GOLDEN = [
+    "AlreadyClosed",
+    "AuthenticationFailed",
+    "AuthorizationFailed",
+    "BrokerError",
+    "ChecksumFailed",
+    "Client",
+    "ClientOptions",
+    "CompressionType",
+    "ConnectionFailed",
+    "Consumer",
+    "ConsumerAssignFailed",
+    "ConsumerBusy",
+    "ConsumerNotFound",
+    "ConsumerOptions",
+    "ConsumerType",
+    "CorruptMessage",
+    "EARLIEST",
+    "GemingaError",
+    "HashingScheme",
+    "IncompatibleSchema",
+    "InitialPosition",
+    "InvalidArgument",
+    "InvalidServiceUrl",
+    "InvalidTopicName",
+    "InvalidTransactionStatus",
+    "KeySharedPolicy",
+    "LATEST",
+    "MemoryLimitExceeded",
+    "Message",
+    "MessageId",
+    "MessageTooBig",
+    "MetadataFailed",
+    "MultiplierBackoff",
+    "NotAllowed",
+    "PersistenceFailed",
+    "Producer",
+    "ProducerAccessMode",
+    "ProducerBusy",
+    "ProducerFenced",
+    "ProducerOptions",
+    "ProducerQueueFull",
+    "QuotaExceeded",
+    "Reader",
+    "ReaderOptions",
+    "Receipt",
+    "RoutedMessage",
+    "RoutingMode",
+    "ServiceNotReady",
+    "SubscriptionNotFound",
+    "Timeout",
+    "TooManyRequests",
+    "TopicNotFound",
+    "TopicTerminated",
+    "TransactionConflict",
+    "TransactionCoordinatorNotFound",
+    "TransactionFailed",
+    "TransactionNotFound",
+    "UnknownBrokerError",
+    "UnsupportedVersion",
+    "connect",
+]
+
+
+def test_public_list() -> None:
+    assert sorted(geminga.__all__) == sorted(GOLDEN)
+    for name in geminga.__all__:
+        value = getattr(geminga, name)
+        assert value is not None
+        if inspect.isclass(value) or inspect.isfunction(value):
+            assert inspect.getdoc(value), name
+
+
+def test_all_errors_are_public() -> None:
+    own = {
+        name
+        for name, value in vars(errors).items()
+        if inspect.isclass(value) and issubclass(value, Exception)
+    }
+    assert own <= set(geminga.__all__)
+
+
+def test_unknown_names_are_refused() -> None:
+    assert not hasattr(geminga, "no_such_name")
+    assert "connect" in dir(geminga)
+
+
+def test_import_is_lazy() -> None:
+    code = (
+        "import sys, geminga; print(*[m for m in ('trio', 'google.protobuf') if m in sys.modules])"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert loaded.stdout.strip() == ""
+    assert loaded.stderr == ""
+
+
+def test_version_is_the_package_version() -> None:
+    for folder in Path(__file__).resolve().parents:
+        project = folder / "pyproject.toml"
+        if project.exists():
+            assert f'version = "{geminga.__version__}"' in project.read_text()
+            return
+    raise AssertionError("no pyproject.toml above the tests")

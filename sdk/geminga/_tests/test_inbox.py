@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from geminga._entry import Entry
+from geminga._inbox import Inbox, Permits
+from geminga._start import Start
+from geminga_protocol.message_id import EARLIEST_ID, LATEST_ID, MessageId
+from geminga_protocol.pb.pulsar_api_pb2 import CommandMessage, MessageMetadata
+
+
+def entry_of(entry_id: int, size: int = 0, source: Counter | None = None) -> Entry:
+    command = CommandMessage(consumer_id=0)
+    command.message_id.ledgerId = 1
+    command.message_id.entryId = entry_id
+    made = Entry(command, MessageMetadata(), b"payload")
+    if size:
+        made.bounds = [n * 10 for n in range(2 * size + 1)]
+        made.message_count = size
+        made.indexes = range(size)
+    if source is not None:
+        made.source = source
+    return made
+
+
+class Counter:
+    """A source that gives permits as a partition's consumer does."""
+
+    def __init__(self, queue_size: int) -> None:
+        self.permits = Permits(queue_size)
+        self.broker = self.permits.start()
+
+    def taken(self, entry: Entry) -> int:
+        at = entry.at
+        self.broker += self.permits.released(at - entry.released)
+        entry.released = at
+        return at + min(self.permits.threshold, 64)
+
+
+@given(
+    st.integers(1, 20),
+    st.lists(st.one_of(st.integers(1, 8), st.sampled_from(["take", "many", "drop"])), max_size=60),
+)
+def test_permits_are_exact(queue_size: int, steps: list[int | str]) -> None:
+    source = Counter(queue_size)
+    inbox = Inbox()
+    sent = taken = dropped = 0
+    for step in steps:
+        if isinstance(step, int):
+            if source.broker > 0:  # a broker sends a whole batch as long as one permit is left
+                source.broker -= step
+                source.permits.used(step)
+                inbox.put(entry_of(sent, step, source))
+                sent += step
+        elif step == "take":
+            taken += inbox.take() is not None
+        elif step == "many":
+            taken += len(inbox.take_many(3, 10**9))
+        else:
+            before = inbox.messages
+            source.broker += source.permits.released(inbox.discard(source))
+            dropped += before - inbox.messages
+        assert source.permits.outstanding == source.broker
+        assert inbox.messages == sent - taken - dropped
+    while inbox.take() is not None:
+        pass
+    # With all taken the broker may send at least half the queue again: it never stops for good.
+    assert source.broker > queue_size - source.permits.threshold
+
+
+def test_take_many_keeps_to_bytes() -> None:
+    source = Counter(100)
+    inbox = Inbox()
+    inbox.put(entry_of(0, 4, source))
+    inbox.put(entry_of(1, 4, source))
+    assert len(inbox.take_many(100, 1)) == 1
+    assert len(inbox.take_many(2, 1000)) == 2
+    assert len(inbox.take_many(100, 1000)) == 5
+    assert inbox.take_many(100, 1000) == []
+    assert inbox.take() is None
+
+
+def test_discard_by_position() -> None:
+    one, two = Counter(10), Counter(10)
+    inbox = Inbox()
+    for source in (one, two):
+        inbox.put(entry_of(0, 2, source))
+        inbox.put(entry_of(1, 0, source))
+    assert inbox.discard(one, {(1, 0)}) == 2
+    assert inbox.messages == 4
+    assert inbox.holds(one)
+    assert inbox.discard(one) == 1
+    assert not inbox.holds(one)
+    assert inbox.discard(two, {(5, 5)}) == 0
+
+
+def test_no_queue_means_one_at_a_time() -> None:
+    permits = Permits(0)
+    assert permits.start() == 0
+    assert permits.demand() == 1
+    assert permits.demand() == 0
+    permits.used(4)
+    assert permits.released(4) == 0
+    assert permits.demand() == 4
+    assert permits.outstanding == 1
+
+
+def wanted(start: Start, entry: Entry) -> list[int]:
+    return list(range(start.first_of(entry), entry.message_count))
+
+
+def test_start_within_a_batch() -> None:
+    batch, single = entry_of(5, 4), entry_of(5)
+    at = MessageId(1, 5, batch_index=1, batch_size=4)
+    assert wanted(Start(at, False), batch) == [2, 3]
+    assert wanted(Start(at, True), batch) == [1, 2, 3]
+    assert wanted(Start(MessageId(1, 5), False), batch) == []
+    assert wanted(Start(MessageId(1, 5), True), batch) == [0, 1, 2, 3]
+    assert wanted(Start(MessageId(1, 5), False), single) == []
+    assert wanted(Start(MessageId(1, 4), False), single) == [0]
+    assert wanted(Start(None, False), single) == [0]
+
+
+def test_start_moves_with_what_is_taken() -> None:
+    start = Start(EARLIEST_ID, False)
+    assert start.resume_id == EARLIEST_ID
+    batch = entry_of(5, 4)
+    batch.at = 2
+    start.taken(batch)
+    resume = start.resume_id
+    assert resume is not None
+    assert (resume.ledger_id, resume.entry_id, resume.batch_index) == (1, 5, 1)
+    assert wanted(start, entry_of(5, 4)) == [2, 3]
+    batch.at = 4
+    start.taken(batch)
+    assert wanted(start, entry_of(5, 4)) == []
+    assert wanted(start, entry_of(6, 4)) == [0, 1, 2, 3]
+    start.moved(12345)
+    assert wanted(start, entry_of(5, 4)) == [0, 1, 2, 3]
+
+
+def test_is_behind() -> None:
+    last = MessageId(1, 5, batch_index=3)
+    nothing = MessageId(-1, -1)
+    before, at_last = MessageId(1, 4), MessageId(1, 5)
+    assert not Start(EARLIEST_ID, False).is_behind(nothing, None)
+    assert Start(EARLIEST_ID, False).is_behind(last, None)
+    assert not Start(LATEST_ID, False).is_behind(last, None)
+    assert not Start(LATEST_ID, False).is_behind(last, at_last)
+    assert Start(None, False).is_behind(last, before)
+    assert not Start(None, False).is_behind(last, at_last)
+    assert not Start(last, False).is_behind(last, before)
+    assert Start(last, True).is_behind(last, before)
+    taken = Start(None, False)
+    batch = entry_of(5, 4)
+    for batch.at in (3, 4):
+        taken.taken(batch)
+        assert taken.is_behind(last, before) is (batch.at == 3)
+
+
+def test_seek_id_names_what_is_left() -> None:
+    at = MessageId(1, 5, 2, 1, 4)
+    assert Start(None, False).seek_id(at).ack_set == (0b1100,)
+    assert Start(None, True).seek_id(at).ack_set == (0b1110,)
+    assert Start(None, False).seek_id(MessageId(1, 5, 2, 3, 4)).ack_set == ()
+    assert Start(None, False).seek_id(MessageId(1, 5)).ack_set == ()

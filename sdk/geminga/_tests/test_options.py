@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import dataclasses
+from typing import get_type_hints
+
+import pytest
+
+from geminga import options
+from geminga.errors import InvalidArgument
+
+PAIRS = [
+    (options.ClientOptions, options.ClientKeywords),
+    (options.ProducerOptions, options.ProducerKeywords),
+    (options.ConsumerOptions, options.ConsumerKeywords),
+    (options.ReaderOptions, options.ReaderKeywords),
+]
+
+
+@pytest.mark.parametrize(("made", "keywords"), PAIRS)
+def test_keywords_are_the_fields(made: type, keywords: type) -> None:
+    assert {field.name for field in dataclasses.fields(made)} == set(get_type_hints(keywords))
+    assert get_type_hints(made) == get_type_hints(keywords)
+    made()
+
+
+@pytest.mark.parametrize(
+    ("made", "name", "value"),
+    [
+        (options.ClientOptions, "connections_per_broker", 0),
+        (options.ClientOptions, "memory_limit_bytes", "much"),
+        (options.ProducerOptions, "max_pending_messages", 0),
+        (options.ProducerOptions, "batching_max_messages", True),
+        (options.ProducerOptions, "initial_sequence_id", -1),
+        (options.ProducerOptions, "compression_type", 1),
+        (options.ProducerOptions, "properties", {"a": 1}),
+        (options.ProducerOptions, "no_such", 1),
+        (options.ConsumerOptions, "receiver_queue_size", -1),
+        (options.ConsumerOptions, "consumer_type", "Shared"),
+        (options.ConsumerOptions, "key_shared_policy", options.KeySharedPolicy()),
+        (options.ReaderOptions, "receiver_queue_size", 0),
+    ],
+)
+def test_bad_values_are_named(made: type, name: str, value: object) -> None:
+    with pytest.raises(InvalidArgument, match=name):
+        options.make(made, {name: value})
+
+
+def test_sticky_ranges() -> None:
+    options.KeySharedPolicy(((0, 10), (11, 65535)))
+    with pytest.raises(InvalidArgument, match="overlaps"):
+        options.KeySharedPolicy(((5, 20), (0, 5)))
+    with pytest.raises(InvalidArgument, match="not within"):
+        options.KeySharedPolicy(((0, 65536),))
+
+
+def test_backoff_grows_to_its_end() -> None:
+    backoff = options.MultiplierBackoff(1, 30, 2)
+    assert [backoff.delay_s(n) for n in (0, 1, 2, 4, 5, 10_000)] == [1, 2, 4, 16, 30, 30]

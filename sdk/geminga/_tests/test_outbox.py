@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+from collections import deque
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from geminga._encode import Encoder, Extras
+from geminga._outbox import Outbox, ReceiptVerdict
+from geminga._receipt import Outgoing, Receipt
+from geminga.errors import AlreadyClosed, ChecksumFailed, MessageTooBig, NotAllowed, Timeout
+from geminga.options import CompressionType, ProducerOptions
+from geminga_protocol.frames import FrameReader
+from geminga_protocol.payload import parse_metadata, verify_checksum
+
+
+class Desk:
+    """An outbox with a clock, and the frames that it handed out."""
+
+    def __init__(self, **options: object) -> None:
+        self.now_s = 100.0
+        self.settled: list[Outgoing] = []
+        self.encoder = Encoder(3, "t", CompressionType.NONE, lambda: 42)
+        self.encoder.producer_name = "p"
+        self.box = Outbox(
+            ProducerOptions(**options),  # type: ignore[arg-type]
+            self.encoder,
+            lambda: self.now_s,
+            self.settled.append,
+        )
+
+    def add(self, *sizes: int, extras: Extras | None = None) -> list[Receipt]:
+        return [self.box.add(b"x" * size, extras, None) for size in sizes]
+
+    def sent(self) -> list[tuple[int, int, int]]:
+        """(sequence id, highest, messages) of what was handed out, read back from the bytes."""
+        found = []
+        reader = FrameReader()
+        for outgoing in self.box.take_unsent():
+            (frame,) = reader.feed(b"".join(outgoing.frame))
+            assert frame.payload is not None
+            assert verify_checksum(frame.payload)
+            metadata = parse_metadata(frame.payload)
+            send = frame.command.send
+            assert send.num_messages == metadata.num_messages_in_batch
+            assert metadata.publish_time == 42
+            found.append((send.sequence_id, send.highest_sequence_id, send.num_messages))
+        return found
+
+
+def test_batches_by_count_and_bytes() -> None:
+    desk = Desk(batching_max_messages=3, batching_max_bytes=100)
+    desk.add(1, 1, 1)
+    assert desk.sent() == [(0, 2, 3)]
+    desk.add(60, 60)
+    assert desk.sent() == [(3, 0, 1)]
+    desk.add(40)
+    assert desk.sent() == [(4, 5, 2)]
+    desk.add(500)
+    assert desk.sent() == [(6, 0, 1)]
+    assert desk.box.open_batch is None
+
+
+def test_delayed_messages_go_alone_and_in_order() -> None:
+    desk = Desk()
+    desk.add(1, 1)
+    desk.add(1, extras=Extras(deliver_at_ms=5))
+    desk.add(1)
+    assert desk.sent() == [(0, 1, 2), (2, 0, 1)]
+    desk.box.seal()
+    assert desk.sent() == [(3, 0, 1)]
+
+
+def test_receipts_tell_ids() -> None:
+    desk = Desk(batching_max_messages=2)
+    first, second = desk.add(1, 1)
+    (third,) = desk.add(1)
+    desk.box.seal()
+    with pytest.raises(RuntimeError, match="pending"):
+        _ = first.message_id
+    assert desk.box.on_receipt(0, 9, 4) is ReceiptVerdict.DONE
+    assert desk.box.on_receipt(0, 9, 4) is ReceiptVerdict.STALE
+    assert desk.box.last_sequence_id == 1
+    assert repr(first.message_id) == "9:4:-1:0"
+    assert repr(second.message_id) == "9:4:-1:1"
+    assert not third.is_done
+    assert desk.box.on_receipt(2, 9, 5) is ReceiptVerdict.DONE
+    assert repr(third.message_id) == "9:5:-1"
+    assert desk.box.on_receipt(3, 9, 5) is ReceiptVerdict.STALE
+
+
+def test_a_gap_is_told() -> None:
+    desk = Desk(batching_enabled=False)
+    desk.add(1, 1)
+    assert desk.box.on_receipt(1, 9, 5) is ReceiptVerdict.GAP
+    assert desk.box.in_flight == 2
+
+
+def test_callbacks_and_their_faults(caplog: pytest.LogCaptureFixture) -> None:
+    desk = Desk(batching_enabled=False)
+    (receipt,) = desk.add(1)
+    called: list[bool] = []
+    receipt.add_done_callback(lambda done: called.append(done.is_done))
+    receipt.add_done_callback(lambda done: 1 / 0)
+    desk.box.on_receipt(0, 1, 1)
+    receipt.add_done_callback(lambda done: called.append(done.is_done))
+    assert called == [True, True]
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_too_big_fails_that_entry_only() -> None:
+    desk = Desk(batching_enabled=False)
+    desk.encoder.max_message_size_bytes = 10
+    small, big, after = desk.add(1, 11, 1)
+    assert isinstance(big.error, MessageTooBig)
+    assert big.error.topic == "t"
+    assert not small.is_done
+    assert not after.is_done
+    assert desk.sent() == [(0, 0, 1), (2, 0, 1)]
+
+
+def test_errors_of_single_frames() -> None:
+    desk = Desk(batching_enabled=False)
+    first, second, third = desk.add(1, 1, 1)
+    assert not desk.box.fail(1, NotAllowed("no"))
+    assert desk.box.fail(0, NotAllowed("no"))
+    assert isinstance(first.error, NotAllowed)
+    assert desk.box.verify(1)
+    assert not second.is_done
+    head, body = desk.box.resend()[0].frame
+    desk.box.resend()[0].frame = (head, body[:-1] + b"?")  # type: ignore[operator]
+    assert not desk.box.verify(1)
+    assert isinstance(second.error, ChecksumFailed)
+    assert not third.is_done
+
+
+def test_timeout_fails_all_that_is_pending() -> None:
+    desk = Desk(batching_max_messages=2)
+    desk.add(1, 1)
+    desk.now_s += 3
+    desk.add(1)
+    assert desk.box.expire(4, desk.now_s, "t") == 0
+    desk.now_s += 1
+    assert desk.box.expire(4, desk.now_s, "t") == 3
+    assert all(isinstance(each.error, Timeout) for each in desk.settled)
+    assert (desk.box.pending_messages, desk.box.pending_bytes) == (0, 0)
+    assert desk.sent() == []
+
+
+def test_sequence_ids() -> None:
+    desk = Desk(batching_enabled=False)
+    desk.box.on_last_sequence_id(7)
+    assert desk.box.last_sequence_id == 7
+    desk.add(1)
+    desk.box.add(b"", None, 20)
+    desk.add(1)
+    assert [each[0] for each in desk.sent()] == [8, 20, 21]
+    desk.box.on_last_sequence_id(50)
+    desk.add(1)
+    assert [each[0] for each in desk.sent()] == [22]
+    chosen = Desk(initial_sequence_id=5, batching_enabled=False)
+    chosen.box.on_last_sequence_id(7)
+    chosen.add(1)
+    assert [each[0] for each in chosen.sent()] == [5]
+
+
+STEPS = st.lists(
+    st.sampled_from(["add", "add", "add big", "seal", "receipt", "receipt", "reconnect", "fail"]),
+    max_size=60,
+)
+
+
+@given(STEPS)
+def test_whatever_happens_order_holds_and_nothing_is_lost(steps: list[str]) -> None:
+    """A broker that loses what is on the wire at each reconnect stores all, in order, once."""
+    desk = Desk(batching_max_messages=3, batching_max_bytes=50)
+    wire: deque[tuple[int, int]] = deque()
+    stored: list[int] = []
+    receipts: list[Receipt] = []
+
+    def pump(frames: list[Outgoing]) -> None:
+        wire.extend((each.sequence_id, each.highest_sequence_id) for each in frames)
+
+    def broker_answers() -> None:
+        if wire:
+            first, last = wire.popleft()
+            if first not in stored:  # deduplication
+                stored.extend(range(first, last + 1))
+            assert desk.box.on_receipt(first, 1, first) is not ReceiptVerdict.GAP
+
+    for step in steps:
+        if step.startswith("add"):
+            receipts += desk.add(60 if step == "add big" else 5)
+        elif step == "seal":
+            desk.box.seal()
+        elif step == "receipt":
+            broker_answers()
+        elif step == "reconnect":
+            if wire:  # stored, but its receipt was lost
+                first, last = wire[0]
+                if first not in stored:
+                    stored.extend(range(first, last + 1))
+            wire.clear()
+            pump(desk.box.resend())
+        pump(desk.box.take_unsent())
+        pending = [each for each in receipts if not each.is_done]
+        assert desk.box.pending_messages == len(pending)
+    desk.box.seal()
+    pump(desk.box.take_unsent())
+    while wire:
+        broker_answers()
+    assert stored == list(range(len(receipts)))
+    assert all(receipt.is_done and receipt.error is None for receipt in receipts)
+    assert sum(each.count for each in desk.settled) == len(receipts)
+
+
+def test_fail_all_is_in_order() -> None:
+    desk = Desk(batching_max_messages=2)
+    desk.add(1, 1, 1)
+    desk.box.fail_all(AlreadyClosed("x"))
+    assert [each.sequence_id for each in desk.settled] == [0, 2]
+    assert desk.box.newest() is None
