@@ -235,8 +235,9 @@ class ManagedLedger(Protocol):
         """Append entries, each given as (payload part, messages in it). Buffers are copied before
         this returns.
 
-        Never blocks: while a ledger rolls over, entries wait in a queue bounded by the callers'
-        own limits.
+        Never blocks; a refusal (fenced, terminated, closed, storage full) is told to `done` before
+        this returns. While a ledger rolls over, entries wait in a queue bounded by the callers' own
+        limits.
         """
 
     async def open_cursor(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
@@ -161,13 +160,20 @@ def test_the_end_of_a_run_is_found(others: set[int], length: int, first: int) ->
     assert run_end(bitmap, first) == last
 
 
-@pytest.mark.slow
+def with_a_million_holes() -> AckState:
+    state = AckState(chain_of([2_000_001]), pos(3, -1))
+    state.restore([], [(3, BitMap(range(1, 2_000_000, 2)))], [])
+    return state
+
+
 def test_a_million_holes_fit_and_close() -> None:
-    chain = chain_of([2_000_001])
-    state = AckState(chain, pos(3, -1))
-    state.ack(Ack(pos(3, n)) for n in range(1, 2_000_000, 2))
+    state = with_a_million_holes()
     assert state.holes == 1_000_000
     assert sum(len(bitmap.serialize()) for _, bitmap in state.bitmaps()) < 300_000
-    state.ack(Ack(pos(3, n)) for n in range(0, 2_000_000, 2))
-    assert state.holes == 0
+    state.ack(Ack(pos(3, n)) for n in range(0, 2000, 2))
+    assert state.mark_delete == pos(3, 1999)
+    assert state.first_unacked(pos(3, 1_000_001)) == pos(3, 1_000_002)
+    assert state.skip_target(500_000 - 1000) == pos(3, 999_998)
+    state.ack_cumulative(pos(3, 1_999_998))
     assert state.mark_delete == pos(3, 1_999_999)
+    assert state.holes == 0

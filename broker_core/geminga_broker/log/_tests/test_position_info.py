@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from geminga_broker.log._tests.test_ack_state import EVERY, SIZES
+from geminga_broker.log._tests.test_ack_state import EVERY, SIZES, with_a_million_holes
 from geminga_broker.log._tests.test_chain import chain_of, pos
 from geminga_broker.log.ack_state import AckState
 from geminga_broker.log.api import Ack
@@ -83,8 +83,7 @@ def test_partial_batches_are_bounded() -> None:
 
 @pytest.mark.slow
 def test_a_million_holes_are_written_and_read_in_a_second() -> None:
-    state = AckState(chain_of([2_000_001]), pos(3, -1))
-    state.ack(Ack(pos(3, n)) for n in range(1, 2_000_000, 2))
+    state = with_a_million_holes()
     started_s = time.process_time()
     data = position_info(state, {}, 10).SerializeToString()
     assert len(data) < 400_000
