@@ -68,7 +68,8 @@ def _record(
     worker.start()
     worker.join(after_s)
     command = [str(program), "record", "--pid", str(side.server.pid), "--format", "raw"]
-    command += ["--rate", str(_SAMPLES_PER_S), "--duration", str(max(1, round(seconds)))]
+    # Only the thread that holds the interpreter: the others wait, or work in C beside it.
+    command += ["--gil", "--rate", str(_SAMPLES_PER_S), "--duration", str(max(1, round(seconds)))]
     subprocess.run([*command, "--output", str(output)], check=True, capture_output=True)
     worker.join()
     return summarise(title, output.read_text() if output.exists() else "")

@@ -63,7 +63,7 @@ def _document(outcomes: Sequence[Outcome], profiles: Sequence[Profile]) -> Itera
     yield "\n".join(missed) if missed else "None."
     if profiles:
         yield "\n## Where the time goes\n"
-        yield "Shares of py-spy's samples of all busy threads of the server."
+        yield "Shares of py-spy's samples of whichever thread holds the interpreter."
     for profile in profiles:
         yield from _profile(profile)
     yield ""
