@@ -13,9 +13,12 @@ from geminga_broker.config import MIB, BrokerConfig
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import ManagedLedger
 from geminga_broker.log.options import Retention
+from geminga_broker.log.topic_log import TopicLog
 from geminga_broker.namespaces import Namespaces
+from geminga_broker.nonpersistent import NonPersistentTopic
 from geminga_broker.policies import retention_of
 from geminga_broker.resources import JsonObject
+from geminga_broker.topic import PersistentTopic
 from geminga_broker.topic_api import Topic, TopicEnvironment, TopicOptions
 from geminga_broker.topics import TopicCatalog
 from geminga_protocol.pb.pulsar_api_pb2 import CommandSubscribe, ServerError
@@ -136,33 +139,30 @@ class TopicLoader:
     async def _load(self, name: TopicName, create: bool) -> Topic:
         await self._check(name, create)
         if not name.is_persistent:
-            from geminga_broker.nonpersistent import NonPersistentTopic
-
             return NonPersistentTopic(name, self._environment, self._options)
-        from geminga_broker.topic import PersistentTopic
-
         log = await self._logs.open(name.persistence_naming_encoding)
-        self._retain(log, await self._namespaces.tenants.get(name.namespace))
+        policies = await self._namespaces.tenants.get(name.namespace)
+        if self._retention(policies) != self._retention(None):
+            # Setting it trims, which merely loading a topic must not do.
+            self._retain(log, policies)
         topic = PersistentTopic(name, log, self._environment, self._options)
         topic.on_fenced = partial(self._environment.nursery.start_soon, self._give_up, str(name))
         return topic
 
     async def apply_policies(self, namespace: str) -> None:
         """Let the loaded topics of a namespace take its policies as they are now."""
-        from geminga_broker.topic import PersistentTopic
-
         policies = await self._namespaces.tenants.get(namespace)
         for key, topic in list(self.topics.items()):
             if isinstance(topic, PersistentTopic) and TopicName.parse(key).namespace == namespace:
                 self._retain(topic.log, policies)
 
     def _retain(self, log: ManagedLedger, policies: JsonObject | None) -> None:
-        from geminga_broker.log.topic_log import TopicLog
-
-        default = self._config.log
         if isinstance(log, TopicLog):
-            fallback = Retention(default.retention_minutes * 60, default.retention_mb * MIB)
-            log.set_retention(retention_of(policies, fallback))
+            log.set_retention(self._retention(policies))
+
+    def _retention(self, policies: JsonObject | None) -> Retention:
+        log = self._config.log
+        return retention_of(policies, Retention(log.retention_minutes * 60, log.retention_mb * MIB))
 
     async def _give_up(self, key: str) -> None:
         """Another broker took the topic's log: close it here."""
