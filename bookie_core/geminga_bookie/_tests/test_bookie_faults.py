@@ -48,7 +48,7 @@ def quick(directory: Path, **changes: object) -> BookieOptions:
 
 async def until_writable(bookie: object, writable: bool = True) -> None:
     with trio.fail_after(5):
-        while (cast(InProcessBookie, bookie).health.error is None) != writable:
+        while (cast(InProcessBookie, bookie).health.error is None) != writable:  # noqa: ASYNC110
             await trio.sleep(0.002)
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-import trio
 
 from geminga_bookie._tests.support import (
     KEY,
@@ -47,10 +46,7 @@ def crash_copy(directory: Path, target: Path) -> BookieOptions:
 
 
 async def checkpoint(port: BookiePort) -> None:
-    bookie = on_disk(port)
-    assert bookie.checkpointer.seal()
-    while bookie.checkpointer.busy:
-        await trio.sleep(0.001)
+    await on_disk(port).checkpointer.checkpoint()
 
 
 async def test_a_clean_stop_leaves_nothing_to_replay(tmp_path: Path) -> None:

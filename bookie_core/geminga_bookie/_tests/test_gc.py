@@ -15,12 +15,6 @@ from geminga_bookie.memory import MemoryBookie
 from geminga_bookie.storage.gc import plan_logs
 
 
-async def checkpoint(bookie: InProcessBookie) -> None:
-    assert bookie.checkpointer.seal()
-    while bookie.checkpointer.busy:
-        await trio.sleep(0.001)
-
-
 def test_plan_removes_dead_logs_and_compacts_sparse_ones() -> None:
     maps = {1: {7: 100}, 2: {7: 80, 8: 20}, 3: {7: 50, 8: 50}, 4: {8: 100}, 5: {}}
     assert plan_logs(maps, {8}.__contains__, 0.3) == ([1, 5], [2])
@@ -34,11 +28,11 @@ async def test_deleted_ledgers_and_their_logs_go(tmp_path: Path) -> None:
     async with open_bookie(options) as port:
         bookie = cast(InProcessBookie, port)
         await add(bookie, 1, range(10))
-        await checkpoint(bookie)
+        await bookie.checkpointer.checkpoint()
         await add(bookie, 2, range(10))
-        await checkpoint(bookie)
+        await bookie.checkpointer.checkpoint()
         await add(bookie, 3, range(10))
-        await checkpoint(bookie)
+        await bookie.checkpointer.checkpoint()
         logs = bookie.storage.stores[0].logs
         assert logs.ids() == [1, 2, 3]
         report = await bookie.gc.collect(ledgers(2))
@@ -117,7 +111,7 @@ async def test_a_log_that_is_being_read_outlives_its_removal(tmp_path: Path) -> 
     async with open_bookie(small_options(tmp_path)) as port:
         bookie = cast(InProcessBookie, port)
         await add(bookie, 1, range(10))
-        await checkpoint(bookie)
+        await bookie.checkpointer.checkpoint()
         store = bookie.storage.stores[0]
         (location,) = store.index.find(1, 0)
         with store.logs.reading(location.log_id) as file:

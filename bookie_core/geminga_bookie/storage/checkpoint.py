@@ -36,6 +36,7 @@ class Checkpointer:
         self._sealed: list[tuple[LedgerStore, Sealed]] = []
         self._positions: list[JournalPosition] = []
         self._wake = trio.Event()
+        self._done = trio.Event()
         self.lock = trio.Lock()
         """Held while a flush runs; garbage collection holds it so that none does."""
         self.checkpoints = 0
@@ -89,6 +90,8 @@ class Checkpointer:
                 store.flushed()
             self._sealed = []
             self.checkpoints += 1
+            self._done.set()
+            self._done = trio.Event()
         self._storage.table.trim()
         self._on_flushed()
 
@@ -97,6 +100,13 @@ class Checkpointer:
             store.flush(sealed)
         for journal, position in zip(self._storage.journals, self._positions, strict=True):
             journal.set_mark(position)
+
+    async def checkpoint(self) -> None:
+        """All that was added before is in entry logs and index when this returns. For while `run`
+        runs."""
+        while not self.seal():
+            await self._done.wait()
+        await self._done.wait()
 
     async def finish(self) -> None:
         """The last checkpoint, after the journals have stopped. Raises OSError."""
