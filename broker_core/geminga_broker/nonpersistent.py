@@ -14,7 +14,7 @@ from geminga_broker.dispatch.single_active import ActiveChoice
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import Ack, AppendDone, Buffer, Entry, LogError
 from geminga_broker.producer import Producer
-from geminga_broker.rates import Rates, now_ms
+from geminga_broker.rates import Rates
 from geminga_broker.stats import InternalStats, SubscriptionStats, TopicStats
 from geminga_broker.topic_api import (
     KeySharedPolicy,
@@ -255,7 +255,6 @@ class NonPersistentTopic(TopicBase):
             messages += count
             size += len(data)
         self.rates.add(messages, size)
-        self.last_publish_ms = now_ms()
         done(NOWHERE, len(entries), None)
 
     def publish_failed(self, error: LogError) -> None:

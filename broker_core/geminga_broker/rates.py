@@ -1,4 +1,4 @@
-"""Counters that answer rates when they are asked, without a timer (spec BR-50)."""
+"""Counters that answer rates when they are asked, without a timer (spec OP-04)."""
 
 from __future__ import annotations
 

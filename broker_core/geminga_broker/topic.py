@@ -20,7 +20,7 @@ from geminga_broker.log.api import (
 )
 from geminga_broker.producer import Producer
 from geminga_broker.rates import now_ms
-from geminga_broker.stats import CursorStats, InternalStats, LedgerInfo, TopicStats
+from geminga_broker.stats import CursorStats, InternalStats, LedgerInfo, TopicStats, iso_time
 from geminga_broker.subscription import Subscription
 from geminga_broker.topic_api import (
     InitialPosition,
@@ -68,6 +68,7 @@ class PersistentTopic(TopicBase):
         self.on_fenced: Callable[[], None] = lambda: None
         """Called once if another broker took the log: the service must forget this topic."""
         self.subscriptions: dict[str, Subscription] = {}
+        self.entries_added = 0
         self._creating = trio.Lock()
         self._closed = False
         for cursor in log.cursors.values():
@@ -91,7 +92,7 @@ class PersistentTopic(TopicBase):
             messages += count
             size += len(data)
         self.rates.add(messages, size)
-        self.last_publish_ms = now_ms()
+        self.entries_added += len(entries)
         self.log.append(entries, done)
 
     def publish_failed(self, error: LogError) -> None:
@@ -342,11 +343,12 @@ class PersistentTopic(TopicBase):
         ]
         current = ledgers[-1] if ledgers else LedgerInfo()
         return InternalStats(
-            entries_added_counter=self.rates.messages,
+            entries_added_counter=self.entries_added,
             number_of_entries=log.entries,
             total_size=log.size_bytes,
             current_ledger_entries=current.entries,
             current_ledger_size=current.size,
+            last_ledger_created_timestamp=iso_time(now_ms() - int(log.opened_s_ago * 1000)),
             last_confirmed_entry=str(log.last_position),
             state=_STATES.get(log.state, log.state),
             ledgers=ledgers,

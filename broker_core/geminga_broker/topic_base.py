@@ -6,7 +6,7 @@ import trio
 
 from geminga_broker.errors import BrokerError
 from geminga_broker.producer import Producer
-from geminga_broker.rates import Rates, now_ms
+from geminga_broker.rates import Rates
 from geminga_broker.stats import SubscriptionStats, TopicStats
 from geminga_broker.topic_api import (
     ProducerRequest,
@@ -35,8 +35,6 @@ class TopicBase:
         self.encryption_required = options.encryption_required
         self.terminated = False
         self.rates = Rates(trio.current_time())
-        self.created_ms = now_ms()
-        self.last_publish_ms = 0
         self.idle_since_s = trio.current_time()
         self.fenced = False
         self._registry = ProducerRegistry(self.name, options.producers_max)

@@ -128,6 +128,8 @@ class LogStatistics(NamedTuple):
     last_position: Position
     ledgers: tuple[LedgerStatistics, ...]
     cached_bytes: int
+    opened_s_ago: float = 0.0
+    """How long ago the open ledger was made."""
 
 
 class Cursor(Protocol):

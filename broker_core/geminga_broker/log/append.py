@@ -65,7 +65,7 @@ class LogAppender:
         self._spawn = parts.spawn
         self._span = Span(-1)
         self._start_index = index
-        self._opened_s = 0.0
+        self._opened_s = trio.current_time()
         self._retry_s = 0.0
         self._cause = ""
         self._barren = False
@@ -144,11 +144,15 @@ class LogAppender:
             done(EARLIEST, size, LogFenced(f"{self._parts.name}: {why}"))
         self._refuse_held()
 
+    @property
+    def ledger_age_s(self) -> float:
+        """How long ago the open ledger was made."""
+        return trio.current_time() - self._opened_s
+
     def _is_due(self) -> bool:
         span = self._span
-        age_s = trio.current_time() - self._opened_s
         return self._parts.unclosed is not None or self._parts.options.rollover.is_due(
-            span.entries, span.size_bytes, age_s
+            span.entries, span.size_bytes, self.ledger_age_s
         )
 
     def _fill_cache(

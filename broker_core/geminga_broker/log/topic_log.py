@@ -243,6 +243,7 @@ class TopicLog:
                 for span in self._chain
             ),
             self._parts.cache.size_bytes,
+            self._appender.ledger_age_s,
         )
 
     async def _release(self) -> None:
