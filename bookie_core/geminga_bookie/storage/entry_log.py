@@ -39,6 +39,8 @@ SUFFIX = ".log"
 COMPACTING_SUFFIX = ".compacting"
 OPEN_FILES_MAX = 64
 WRITE_BYTES = 1024 * 1024
+SYNC_BYTES = 2 * 1024 * 1024
+"""A flush syncs whenever it wrote so much: one large sync at its end would hold up the journal's."""
 WRITE_BUFFERS_MAX = 1000
 
 
@@ -174,6 +176,8 @@ class EntryLogWriter:
     def _write(self) -> None:
         if self._buffers:
             self._file.write(self._buffers, self._written)
+            if self._written // SYNC_BYTES != (self._written + self._buffered) // SYNC_BYTES:
+                self._file.sync()
             self._written += self._buffered
             self._buffers = []
             self._buffered = 0

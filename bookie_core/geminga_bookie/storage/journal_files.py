@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import struct
 import threading
+import time
 from pathlib import Path
 
 from geminga_bookie.options import JournalOptions
@@ -24,7 +25,9 @@ MARK_NAME = "lastMark"
 _MARK = struct.Struct("<4sIQQI")
 _MARK_MAGIC = b"GMRK"
 _MARK_VERSION = 1
-_FILL_BYTES = 1024 * 1024
+_FILL_BYTES = 256 * 1024
+"""Zeros are synced in pieces of this size: a large sync would hold up the journal's own."""
+_FILL_PAUSE_S = 0.001
 _DRAFT_NAME = "next.tmp"
 
 
@@ -112,11 +115,11 @@ class JournalFiles:
 
     def _make_ready(self) -> None:
         try:
-            self._ready = self._make(self._options.segment_bytes)
+            self._ready = self._make(self._options.segment_bytes, _FILL_PAUSE_S)
         except OSError as error:
             logger.warning("no journal file made ready in %s: %s", self._directory, error)
 
-    def _make(self, size_bytes: int) -> Segment:
+    def _make(self, size_bytes: int, pause_s: float = 0.0) -> Segment:
         journal_id = self._next_id
         self._next_id += 1
         draft = self._directory / _DRAFT_NAME
@@ -132,6 +135,9 @@ class JournalFiles:
                 offset += chunk
                 if self._closed:
                     break
+                if pause_s:
+                    file.sync()
+                    time.sleep(pause_s)
             file.write([file_header(journal_id)], 0)
             file.sync()
             self._disk.rename(draft, self._directory / journal_name(journal_id))
