@@ -9,6 +9,7 @@ import trio
 
 from geminga_broker.consumer import Consumer
 from geminga_broker.errors import BrokerError
+from geminga_broker.internal_stats import internal_stats
 from geminga_broker.log.api import (
     AppendDone,
     Buffer,
@@ -19,8 +20,7 @@ from geminga_broker.log.api import (
     ManagedLedger,
 )
 from geminga_broker.producer import Producer
-from geminga_broker.rates import now_ms
-from geminga_broker.stats import CursorStats, InternalStats, LedgerInfo, TopicStats, iso_time
+from geminga_broker.stats import InternalStats, TopicStats
 from geminga_broker.subscription import Subscription
 from geminga_broker.topic_api import (
     InitialPosition,
@@ -39,14 +39,6 @@ from geminga_protocol.topic_name import TopicName
 
 _log = logging.getLogger(__name__)
 
-_STATES = {
-    "open": "LedgerOpened",
-    "rolling": "CreatingLedger",
-    "no ledger": "ClosedLedger",
-    "terminated": "Terminated",
-    "fenced": "Fenced",
-    "closed": "Closed",
-}
 """Our names of a log's states and Apache's."""
 
 
@@ -336,37 +328,7 @@ class PersistentTopic(TopicBase):
 
     def internal_stats(self) -> InternalStats:
         """As `/internalStats`."""
-        log = self.log.statistics()
-        ledgers = [
-            LedgerInfo(ledger_id=ledger.ledger_id, entries=ledger.entries, size=ledger.size_bytes)
-            for ledger in log.ledgers
-        ]
-        current = ledgers[-1] if ledgers else LedgerInfo()
-        return InternalStats(
-            entries_added_counter=self.entries_added,
-            number_of_entries=log.entries,
-            total_size=log.size_bytes,
-            current_ledger_entries=current.entries,
-            current_ledger_size=current.size,
-            last_ledger_created_timestamp=iso_time(now_ms() - int(log.opened_s_ago * 1000)),
-            last_confirmed_entry=str(log.last_position),
-            state=_STATES.get(log.state, log.state),
-            ledgers=ledgers,
-            cursors={name: self._cursor_stats(s) for name, s in self.subscriptions.items()},
-        )
-
-    def _cursor_stats(self, subscription: Subscription) -> CursorStats:
-        cursor = subscription.cursor
-        found = cursor.statistics()
-        since = self.log.entries_between(found.mark_delete, self.log.last_position)
-        return CursorStats(
-            mark_delete_position=str(found.mark_delete),
-            read_position=str(found.read_position),
-            active=bool(subscription.consumers),
-            number_of_entries_since_first_not_acked_message=max(0, since),
-            total_non_contiguous_deleted_messages_range=found.holes,
-            properties=dict(cursor.properties),
-        )
+        return internal_stats(self.log, self.entries_added, self.subscriptions)
 
     def __repr__(self) -> str:
         return f"<PersistentTopic {self.name}>"

@@ -93,6 +93,19 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
             await _create_partitions(service, name, range(current, count))
         return no_content()
 
+    base = f"/admin/v2/{domain}/{{tenant}}/{{namespace}}"
+    one = base + "/{topic}/partitions"
+    return [
+        route("GET", base + "/partitioned", list_all),
+        route("PUT", one, create),
+        route("POST", one, grow),
+        *_routes_of_existing(service, domain, base),
+    ]
+
+
+def _routes_of_existing(service: BrokerService, domain: str, base: str) -> list[Route]:
+    catalog = service.catalog
+
     async def get(request: Request) -> Response:
         name = topic_of(request, domain)
         count = await catalog.partitions(name)
@@ -121,12 +134,8 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
         count = await _require_partitioned(service, name, f"Topic {name} not found")
         return ok({str(i): await terminate(service, name.partition(i)) for i in range(count)})
 
-    base = f"/admin/v2/{domain}/{{tenant}}/{{namespace}}"
     one = base + "/{topic}/partitions"
     return [
-        route("GET", base + "/partitioned", list_all),
-        route("PUT", one, create),
-        route("POST", one, grow),
         route("GET", one, get),
         route("DELETE", one, delete),
         route("POST", base + "/{topic}/terminate/partitions", stop_writes),
