@@ -40,7 +40,8 @@ COMPACTING_SUFFIX = ".compacting"
 OPEN_FILES_MAX = 64
 WRITE_BYTES = 1024 * 1024
 SYNC_BYTES = 2 * 1024 * 1024
-"""A flush syncs whenever it wrote so much: one large sync at its end would hold up the journal's."""
+"""A flush syncs whenever it wrote so much: one large sync at its end would hold up the
+journal's."""
 WRITE_BUFFERS_MAX = 1000
 
 
