@@ -5,7 +5,7 @@ SDK-21). Pure.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container
+from collections.abc import Callable, Container
 
 from geminga._entry import Entry, Source
 from geminga.message import Message
@@ -64,6 +64,8 @@ class Inbox:
         self._entries: deque[Entry] = deque()
         self.messages = 0
         """To be handed out."""
+        self.on_discard: Callable[[Source, Container[tuple[int, int]] | None], None] | None = None
+        """Called with what `discard` is called with: whoever took messages ahead lets go of them."""
 
     def put(self, entry: Entry) -> None:
         """Add an entry with at least one message to deliver."""
@@ -120,6 +122,8 @@ class Inbox:
         """Throw away what came by that source, of those entries only if any are named; answers how
         many messages the permits don't know to have left.
         """
+        if self.on_discard is not None:
+            self.on_discard(source, positions)
         kept: deque[Entry] = deque()
         released = 0
         for entry in self._entries:

@@ -5,6 +5,7 @@
         InvalidServiceUrl
         InvalidTopicName
         MessageTooBig                               above the broker's maxMessageSize
+      ForkedClient                                  made before os.fork, used in the child
       AlreadyClosed                                 client, producer, consumer or reader was closed
       Timeout                    (TimeoutError)     the operation's own deadline passed
       ConnectionFailed           (ConnectionError)  no connection to the broker, or it was lost
@@ -79,6 +80,13 @@ class InvalidTopicName(InvalidArgument):
 
 class MessageTooBig(InvalidArgument):
     """The message is above the size that the broker takes."""
+
+
+class ForkedClient(GemingaError):
+    """The client was made before the process was forked: the child needs one of its own.
+
+    Raised by `geminga.blocking` and `geminga.aio`.
+    """
 
 
 class AlreadyClosed(GemingaError):

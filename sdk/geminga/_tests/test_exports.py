@@ -28,6 +28,7 @@ GOLDEN = [
     "ConsumerType",
     "CorruptMessage",
     "EARLIEST",
+    "ForkedClient",
     "GemingaError",
     "HashingScheme",
     "IncompatibleSchema",
