@@ -155,7 +155,7 @@ class Consumer:
     @property
     def ready(self) -> bool:
         """Whether an entry may go out now; if only the connection is full, we are woken later."""
-        if self.permits <= 0 or self.blocked:
+        if self.blocked or self.room <= 0:
             return False
         if self.connection.writable:
             return True
@@ -163,6 +163,13 @@ class Consumer:
             self._waits_writable = True
             self.connection.on_writable(self._on_writable)
         return False
+
+    @property
+    def room(self) -> int:
+        """Messages that may go out now: permits, as far as the unacked limit lets them count."""
+        if self._limit:
+            return min(self.permits, self._limit - self.unacked)
+        return self.permits
 
     def _on_writable(self) -> None:
         self._waits_writable = False
@@ -279,7 +286,7 @@ class Consumer:
         if epoch is not None:
             self.epoch = epoch
         self._owner.redeliver(self, positions)
-        if self.blocked:
+        if self.blocked and self.unacked < self._limit:
             self.unblock()
 
     async def seek(self, position: Position, ack_set: tuple[int, ...] = ()) -> None:

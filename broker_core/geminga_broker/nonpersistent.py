@@ -238,9 +238,10 @@ class NonPersistentTopic(TopicBase):
 
     async def add_producer(self, request: ProducerRequest) -> Producer:
         """Raises BrokerError as PersistentTopic.add_producer."""
-        producer = self.admit_producer(request, Producer(request, self))
         await trio.lowlevel.checkpoint()
-        return producer
+        # From here on nothing suspends, so that neither a cancellation nor an unload comes between
+        # the producer's entry and its owner's learning of it.
+        return self.admit_producer(request, Producer(request, self))
 
     def append(self, entries: Sequence[tuple[Buffer, int]], done: AppendDone) -> None:
         """Copy once, hand to every subscription, answer at once."""
@@ -272,6 +273,7 @@ class NonPersistentTopic(TopicBase):
 
     async def subscribe(self, request: SubscribeRequest) -> Consumer:
         """Raises BrokerError as PersistentTopic.subscribe."""
+        await trio.lowlevel.checkpoint()
         name = request.subscription
         subscription = self.subscriptions.get(name)
         self.check_subscribe(request, self.consumer_count, subscription is not None)
@@ -282,7 +284,6 @@ class NonPersistentTopic(TopicBase):
             subscription.properties = dict(request.subscription_properties)
         consumer = subscription.add(request)
         self.subscriptions[name] = subscription
-        await trio.lowlevel.checkpoint()
         return consumer
 
     def subscription_emptied(self, subscription: NonPersistentSubscription) -> None:
@@ -367,7 +368,7 @@ class NonPersistentTopic(TopicBase):
         self.fenced = True
         if close_clients:
             self._registry.disconnect_all()
-            for subscription in self.subscriptions.values():
+            for subscription in list(self.subscriptions.values()):
                 subscription.disconnect_all()
         await trio.lowlevel.checkpoint()
 

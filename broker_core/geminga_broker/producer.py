@@ -51,6 +51,7 @@ class Producer:
 
     __slots__ = (
         "_closed",
+        "_finishing",
         "_pending",
         "_target",
         "_tell_pending",
@@ -87,10 +88,12 @@ class Producer:
         # bounds it by what it is told through `publish_pending`.
         self._pending: deque[tuple[int, int, int]] = deque()
         self._closed = False
+        # Who is to be told when all is answered; empty unless the client closes.
+        self._finishing: list[Callable[[], None]] = []
 
     def publish(self, items: Sequence[PublishItem]) -> None:
         """Append; receipts and SEND_ERRORs go to the connection, in order (BR-24)."""
-        if self._closed or not self.ready:
+        if self._closed or self._finishing or not self.ready:
             return
         if self._target.encryption_required:
             items = [item for item in items if self._is_encrypted(item)]
@@ -140,6 +143,8 @@ class Producer:
             self._write(send_receipts(self.producer_id, run, *first, step))
         size = sum([size_bytes for _, _, size_bytes in run])
         self._tell_pending(-count, -size)
+        if self._finishing and not pending:
+            self.close()
 
     def _failed(self, count: int, error: LogError) -> None:
         code = ServerError.PersistenceError
@@ -157,6 +162,8 @@ class Producer:
         _log.warning("%s: publishing by %s failed: %s", self._target.name, self.name, error)
         self._tell_pending(-count, -size)
         self._target.publish_failed(error)
+        if self._finishing and not self._pending:
+            self.close()
 
     def _send_error(self, sequence_id: int, code: ServerError, text: str) -> None:
         answer = CommandSendError(
@@ -164,11 +171,24 @@ class Producer:
         )
         self._write(frame(BaseCommand(type=BaseCommand.Type.SEND_ERROR, send_error=answer)))
 
+    def finish(self, closed: Callable[[], None]) -> None:
+        """CLOSE_PRODUCER: take no more, answer what is pending, then leave the topic and call
+        `closed` (Producer.close).
+        """
+        self._finishing.append(closed)
+        if self._closed or not self._pending:
+            self.close()
+
     def close(self) -> None:
-        """CLOSE_PRODUCER, or the connection is gone: leave the topic. Idempotent."""
+        """Leave the topic now, without further answers: the connection is gone, or the broker
+        closes it. Idempotent.
+        """
         if not self._closed:
             self._closed = True
             self._target.remove_producer(self)
+        waiting, self._finishing = self._finishing, []
+        for closed in waiting:
+            closed()
 
     def disconnect(self) -> None:
         """Close from the broker's side. Idempotent."""

@@ -177,8 +177,8 @@ class BrokerService:
     def publish_pending(self, size_bytes: int) -> None:
         """Count entries that wait for storage, over all connections (BR-22)."""
         pending = self._publish_bytes = self._publish_bytes + size_bytes
-        if size_bytes > 0:
-            self.publish_buffer_full = pending > self._publish_bytes_max > 0
+        if pending > self._publish_bytes_max > 0:
+            self.publish_buffer_full = True
         elif self.publish_buffer_full and pending <= self._publish_bytes_max // 2:
             self.publish_buffer_full = False
             drained, self._drained = self._drained, []

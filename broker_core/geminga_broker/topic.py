@@ -73,9 +73,10 @@ class PersistentTopic(TopicBase):
         """Raises BrokerError ProducerBusy, ProducerFenced, TopicTerminatedError, ServiceNotReady,
         MetadataError (encryption), NotAllowedError.
         """
-        producer = self.admit_producer(request, Producer(request, self))
         await trio.lowlevel.checkpoint()
-        return producer
+        # From here on nothing suspends, so that neither a cancellation nor an unload comes between
+        # the producer's entry and its owner's learning of it.
+        return self.admit_producer(request, Producer(request, self))
 
     def append(self, entries: Sequence[tuple[Buffer, int]], done: AppendDone) -> None:
         """Take entries of a producer; `done` is called in order."""

@@ -173,8 +173,13 @@ class TopicProducer(Protocol):
     def publish(self, items: Sequence[PublishItem]) -> None:
         """Append; receipts and SEND_ERRORs go to the connection, in order (BR-24)."""
 
+    def finish(self, closed: Callable[[], None]) -> None:
+        """CLOSE_PRODUCER: take no more, answer what is pending, then leave the topic and call
+        `closed`.
+        """
+
     def close(self) -> None:
-        """CLOSE_PRODUCER, or the connection is gone: leave the topic. Idempotent."""
+        """The connection is gone: leave the topic now. Idempotent."""
 
 
 class TopicConsumer(Protocol):

@@ -17,7 +17,7 @@ from .fake_client import payload, position
 class Member:
     def __init__(self, name: str, permits: int = 0, priority: int = 0) -> None:
         self.name = name
-        self.permits = permits
+        self.permits = self.room = permits
         self.priority = priority
         self.ready = permits > 0
 

@@ -54,7 +54,7 @@ def keys_of(connection: FakeConnection) -> list[str]:
 
 class Taker:
     def __init__(self, permits: int) -> None:
-        self.permits = permits
+        self.permits = self.room = permits
         self.ready = True
 
 

@@ -20,11 +20,14 @@ class Candidate(Protocol):
 
     name: str
     priority: int
-    permits: int
 
     @property
     def ready(self) -> bool:
         """Whether it may get something now."""
+
+    @property
+    def room(self) -> int:
+        """How many messages it may get; over 0 if it is ready."""
 
 
 C = TypeVar("C", bound=Candidate)
@@ -87,7 +90,7 @@ class RoundRobin:
     ) -> int:
         """Go round among consumers of one priority level; answers how far it came."""
         total = len(counts)
-        left = [consumer.permits for consumer in able]
+        left = [consumer.room for consumer in able]
         turn = self._next % len(able)
         while able and at < total:
             permits = left[turn]

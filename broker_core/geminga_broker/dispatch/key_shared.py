@@ -26,11 +26,13 @@ from geminga_protocol.pb.pulsar_api_pb2 import KeySharedMode, MessageMetadata, S
 class Taker(Protocol):
     """A consumer, as far as the assignment goes."""
 
-    permits: int
-
     @property
     def ready(self) -> bool:
         """Whether it may get something now."""
+
+    @property
+    def room(self) -> int:
+        """How many messages it may get; over 0 if it is ready."""
 
 
 def assign_by_hash(
@@ -56,7 +58,7 @@ def assign_by_hash(
             continue
         left = permits.get(owner)
         if left is None:
-            left = owner.permits
+            left = owner.room
         if left <= 0:
             stopped.add(key_hash)
             waiting.append(index)

@@ -174,7 +174,7 @@ class SharedDispatcher(Dispatcher):
         ready = [consumer for consumer in self.consumers if consumer.ready]
         if not ready or self.blocked:
             return False
-        permits = sum(consumer.permits for consumer in ready)
+        permits = sum(consumer.room for consumer in ready)
         average = sum(consumer.average for consumer in ready) / len(ready)
         wanted = self.entries_wanted(permits, average)
         if self.replay:

@@ -108,15 +108,24 @@ def _answer(
 
 
 def close_producer(session: Session, command: CommandCloseProducer) -> None:
-    """Leave the topic; an id that isn't known is an error only if it never was."""
+    """Leave the topic once all that was sent is answered; an id that isn't known is an error only
+    if it never was.
+    """
     registry = session.producers
-    producer = registry.forget(command.producer_id)
+    producer = registry.get(command.producer_id)
     if producer is not None:
-        producer.close()
-    elif not registry.drop_opening(command.producer_id) and not registry.was_closed(
+        producer.finish(partial(_closed, session, command, producer))
+        return
+    if not registry.drop_opening(command.producer_id) and not registry.was_closed(
         command.producer_id
     ):
         text = f"Producer {command.producer_id} is not open"
         session.write(answers.error(command.request_id, ServerError.UnknownError, text))
         return
+    session.write(answers.success(command.request_id))
+
+
+def _closed(session: Session, command: CommandCloseProducer, producer: TopicProducer) -> None:
+    if session.producers.get(command.producer_id) is producer:
+        session.producers.forget(command.producer_id)
     session.write(answers.success(command.request_id))

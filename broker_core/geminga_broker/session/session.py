@@ -144,6 +144,7 @@ class Session:
             and self._pending_publish_bytes <= PENDING_PUBLISH_BYTES_MAX // 2
             and self._requests <= REQUESTS_MAX // 2
             and self.stream.writable
+            and not self.service.publish_buffer_full
         ):
             self._resume.set()
 
