@@ -101,7 +101,8 @@ async def _open_broker(
     """Bookie, ledger client, managed ledgers and broker, each closed before what it stands on."""
     ports: dict[str, BookiePort] = {}
     client = BookkeeperClient(ports, store)
-    async with open_bookie(bookie_options(options), client.ledgers) as bookie:
+    settings = bookie_options(options)
+    async with open_bookie(settings, client.ledgers, metadata=store) as bookie:
         ports[bookie.bookie_id] = bookie
         async with (
             ManagedLedgerFactory(client, store, log_options(options.config)) as logs,

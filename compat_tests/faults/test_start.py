@@ -56,6 +56,15 @@ def test_in_memory_leaves_nothing(data_dir: Path, start: Starter) -> None:
     assert not data_dir.exists() or not list(data_dir.rglob("*"))
 
 
+def test_a_bookie_without_its_metadata_is_refused(data_dir: Path, start: Starter) -> None:
+    """An empty metadata store would say that every ledger is garbage."""
+    start().stop()
+    for path in data_dir.glob("metadata.sqlite*"):
+        path.unlink()
+    said = refused(standalone_command(data_dir))
+    assert "put the metadata back" in said
+
+
 def test_port_taken(data_dir: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -163,7 +163,8 @@ async def check_metadata_cookie(
     if node is None:
         if not is_new:
             raise DataDirError(
-                f"bookie {bookie_id} has stored before, but the metadata store doesn't know it"
+                f"bookie {bookie_id} has stored before, but the metadata store doesn't know it: "
+                "put the metadata back that belongs to these directories"
             )
         text = f'5\nbookieHost: "{bookie_id}"\ninstanceId: "{instance_id}"\n'
         await store.put(path, text.encode(), MUST_NOT_EXIST)
