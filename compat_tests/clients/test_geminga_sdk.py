@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
-import httpx
+import httpx2 as httpx
 import pytest
 import trio
 
@@ -92,9 +92,7 @@ async def test_compression(
     async with client_of(server) as client:
         consumer = await client.subscribe(topic, "s")
         what = [f"{n}-" + "x" * 500 for n in range(20)]
-        await send_all(
-            client, topic, what, compression_type=compression, batching_enabled=batching
-        )
+        await send_all(client, topic, what, compression_type=compression, batching_enabled=batching)
         assert texts(await take(consumer, 20)) == what
 
 
@@ -173,8 +171,7 @@ async def test_key_shared_keeps_keys_together(server: ServerProcess) -> None:
     topic = topic_name("key-shared")
     async with client_of(server) as client:
         consumers = [
-            await client.subscribe(topic, "s", consumer_type=ConsumerType.KEY_SHARED)
-            for _ in "abc"
+            await client.subscribe(topic, "s", consumer_type=ConsumerType.KEY_SHARED) for _ in "abc"
         ]
         producer = await client.create_producer(topic, batching_enabled=False)
         for n in range(90):

@@ -117,7 +117,9 @@ class Attachment:
                     self._ready.reject(error)
                     return False
                 delay_s = backoff.next_s(trio.current_time())
-                logger.warning("%s: %s; trying again in %.1f s", self._target.topic, error, delay_s)
+                logger.warning(
+                    "%s: %s; trying again in %.1f s", self._target.topic, error.args[0], delay_s
+                )
                 await trio.sleep(delay_s)
             else:
                 backoff.reset()

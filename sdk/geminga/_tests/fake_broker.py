@@ -275,6 +275,8 @@ class FakeSession:
         self.stream.write(producing.producer_success(body.request_id, name, last_sequence_id=last))
 
     def on_send(self, body: Any, frame: Frame) -> None:
+        if body.producer_id not in self.producers:
+            return
         topic, name = self.producers[body.producer_id]
         assert verify_checksum(frame.payload), "a damaged message came from the SDK"
         last = topic.last_sequence_ids.get(name, -1)

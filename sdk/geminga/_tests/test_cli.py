@@ -1,0 +1,59 @@
+"""The commands over a fake broker on a real port: flags, output, exit codes."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from click.testing import CliRunner
+
+from geminga.cli.client import client, describe
+from geminga.cli.perf import perf
+
+
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        (["produce", "t"], "-m"),
+        (["produce", "t", "-m", "x", "-p", "novalue"], "key=value"),
+        (["produce", "t", "-m", "x", "-n", "0"], "-n"),
+        (["consume", "t"], "--subscription-name"),
+        (["consume", "t", "-s", "s", "-t", "Odd"], "Odd"),
+    ],
+)
+def test_bad_usage_is_one_sentence_and_two(command: list[str], named: str) -> None:
+    result = CliRunner().invoke(client, command)
+    assert result.exit_code == 2
+    assert named in result.output
+
+
+def test_what_goes_wrong_is_one_sentence_and_one() -> None:
+    for group, command in (
+        (client, ["--url", "http://x", "produce", "t", "-m", "x"]),
+        (perf, ["produce", "t", "-u", "http://x"]),
+        (perf, ["consume", "t", "-u", "http://x"]),
+    ):
+        result = CliRunner().invoke(group, command)
+        assert result.exit_code == 1
+        assert re.fullmatch(r"Error: service_url must begin with pulsar://.*\n", result.output)
+
+
+def test_pulsars_long_flags_with_one_dash() -> None:
+    for group, command in ((perf, ["produce", "--help"]), (perf, ["consume", "--help"])):
+        output = CliRunner().invoke(group, command).output
+        assert "-time" in output
+        assert "-m" in output
+
+
+def test_a_message_in_one_line() -> None:
+    class Fake:
+        data = b"h\xc3\xa4"
+        partition_key = None
+        properties = {"a": "1", "b": "2"}
+        publish_timestamp = 5
+        event_timestamp = None
+
+    assert describe(Fake(), in_hex=False) == (  # type: ignore[arg-type]
+        "publishTime:[5], eventTime:[0], key:[null], properties:[a=1, b=2], content:hä"
+    )
+    assert describe(Fake(), in_hex=True).endswith("content:68 C3 A4")  # type: ignore[arg-type]
