@@ -4,12 +4,10 @@ OP-05).
 
 from __future__ import annotations
 
-import os
-import resource
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
-from typing import cast
+from functools import cache
+from typing import TYPE_CHECKING, cast
 
 from geminga_broker.metrics.exposition import Exposition, labels
 from geminga_broker.metrics.names import (
@@ -21,6 +19,9 @@ from geminga_broker.metrics.names import (
 from geminga_broker.service import BrokerService
 from geminga_broker.stats import as_json
 from geminga_protocol.topic_name import TopicName
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
 
 Json = Mapping[str, object]
 
@@ -34,7 +35,6 @@ def scrape(service: BrokerService, *, version: str, consumer_level: bool = False
         labels([("cluster", cluster), ("version", version), ("commit", "")]),
         1,
     )
-    _process(text)
     totals: Counter[str] = Counter()
     namespaces: Counter[str] = Counter()
     for name, topic in sorted(service.topics.items()):
@@ -55,7 +55,7 @@ def scrape(service: BrokerService, *, version: str, consumer_level: bool = False
     for metric, _field in NAMESPACE_SUMS:
         text.add(metric, where, totals[metric])
     text.add("pulsar_active_connections", where, len(service.sessions))
-    return text.render()
+    return text.render() + process_metrics()
 
 
 def _topic(
@@ -86,26 +86,19 @@ def _topic(
     text.add_fields(TOPIC_SERIES, topic_labels, stats)
 
 
-def _process(text: Exposition) -> None:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    text.add("process_cpu_seconds_total", "", usage.ru_utime + usage.ru_stime, "counter")
-    text.add("process_resident_memory_bytes", "", _resident_bytes(usage.ru_maxrss * 1024))
-    text.add("process_open_fds", "", _open_files())
+@cache
+def _process_registry() -> CollectorRegistry:
+    """Memory, CPU, files and garbage collection of this process, as every Python server tells."""
+    from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
+
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    GCCollector(registry=registry)
+    return registry
 
 
-def _resident_bytes(otherwise: int) -> int:
-    """Resident memory now where /proc tells it, the peak elsewhere."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except (OSError, ValueError, IndexError):
-        return otherwise
-    return pages * os.sysconf("SC_PAGE_SIZE")
+def process_metrics() -> str:
+    """`process_*` and `python_gc_*`; the library is imported at the first scrape."""
+    from prometheus_client import generate_latest
 
-
-def _open_files() -> int:
-    for folder in ("/proc/self/fd", "/dev/fd"):
-        try:
-            return len(os.listdir(folder))
-        except OSError:
-            continue
-    return 0
+    return generate_latest(_process_registry()).decode()
