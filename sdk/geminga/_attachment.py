@@ -27,6 +27,7 @@ class Target(Protocol):
     @property
     def topic(self) -> str:
         """Full name of its topic."""
+        ...
 
     async def attach(self, connection: Connection) -> None:
         """Make itself known on that connection, and begin. Raises GemingaError."""

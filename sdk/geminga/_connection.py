@@ -149,6 +149,7 @@ class Connection:
         told to wait for exclusive access (PIP-68) waits without a timeout from then on.
         """
         request_id = -1
+        answer: BaseCommand | None = None
         scope = trio.CancelScope(deadline=trio.current_time() + timeout_s)
 
         def send(given: RequestId) -> None:
@@ -167,7 +168,7 @@ class Connection:
             raise type(error)(str(error), code=error.code, topic=topic) from error
         finally:
             self._waiting.pop(request_id, None)
-        if scope.cancelled_caught:
+        if answer is None:
             raise Timeout(f"{self.name}: no answer within {timeout_s:g} s", topic=topic)
         return answer
 

@@ -46,6 +46,7 @@ class Source(Protocol):
         """Messages of the entry were handed out: `entry.at` of them. Answers at which count to be
         told again (at its end it is told in any case).
         """
+        ...
 
 
 class Entry:

@@ -65,7 +65,7 @@ class Inbox:
         self.messages = 0
         """To be handed out."""
         self.on_discard: Callable[[Source, Container[tuple[int, int]] | None], None] | None = None
-        """Called with what `discard` is called with: whoever took messages ahead lets go of them."""
+        """Called with what `discard` is called with: who took messages ahead lets go of them."""
 
     def put(self, entry: Entry) -> None:
         """Add an entry with at least one message to deliver."""

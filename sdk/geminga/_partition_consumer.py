@@ -252,15 +252,14 @@ class PartitionConsumer:
         # messages from the new place would be taken for old ones.
         answered = self._seek_asked = trio.Event()
         try:
-            await self._request(lambda n: self._seek_command(n, to))
+            if isinstance(to, MessageId):
+                place = self._start.seek_id(to)
+                await self._request(lambda n: commands.seek(self._id, n, message_id=place))
+            else:
+                await self._request(lambda n: commands.seek(self._id, n, publish_time_ms=to))
         finally:
             self._seek_asked = None
             answered.set()
-
-    def _seek_command(self, request_id: int, to: MessageId | int) -> bytes:
-        if isinstance(to, MessageId):
-            return commands.seek(self._id, request_id, message_id=self._start.seek_id(to))
-        return commands.seek(self._id, request_id, publish_time_ms=to)
 
     async def unsubscribe(self, force: bool) -> None:
         """Delete the subscription. Raises GemingaError."""

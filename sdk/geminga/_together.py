@@ -8,6 +8,9 @@ import trio
 
 from geminga.errors import GemingaError
 
+ABANDON_TIMEOUT_S = 10.0
+"""How long what was half begun may take to be undone, even when the program was cancelled."""
+
 
 async def together(calls: Iterable[Callable[[], Awaitable[None]]]) -> None:
     """Run all to their end, then raise the first GemingaError that came: no exception group for

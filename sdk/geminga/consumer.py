@@ -14,7 +14,7 @@ from geminga._core import Core
 from geminga._inbox import Inbox
 from geminga._partition_consumer import PartitionConsumer
 from geminga._subscribe import Subscription
-from geminga._together import together
+from geminga._together import ABANDON_TIMEOUT_S, together
 from geminga.errors import AlreadyClosed, GemingaError, InvalidArgument, Timeout
 from geminga.message import Message
 from geminga_protocol.message_id import MessageId
@@ -83,12 +83,9 @@ class Consumer:
         try:
             await together(part.start for part in self._parts)
         except BaseException:
-            await self._abandon()
+            with trio.move_on_after(ABANDON_TIMEOUT_S, shield=True):
+                await self.aclose()
             raise
-
-    async def _abandon(self) -> None:
-        with trio.CancelScope(shield=True):
-            await self.aclose()
 
     def _notify(self, messages: int) -> None:
         if messages:

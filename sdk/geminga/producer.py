@@ -14,7 +14,7 @@ from geminga._encode import LOCAL_CLUSTER_ONLY, Extras
 from geminga._partition_producer import PartitionProducer
 from geminga._receipt import Receipt
 from geminga._routing import Router
-from geminga._together import together
+from geminga._together import ABANDON_TIMEOUT_S, together
 from geminga.errors import InvalidArgument
 from geminga.options import ProducerOptions, RoutedMessage
 from geminga_protocol.message_id import MessageId
@@ -99,12 +99,9 @@ class Producer:
         try:
             await together(part.start for part in self._parts)
         except BaseException:
-            await self._abandon()
+            with trio.move_on_after(ABANDON_TIMEOUT_S, shield=True):
+                await self.aclose()
             raise
-
-    async def _abandon(self) -> None:
-        with trio.CancelScope(shield=True):
-            await self.aclose()
 
     async def send(
         self, data: bytes, *, sequence_id: int | None = None, **described: Unpack[MessageKeywords]

@@ -23,7 +23,7 @@ def run(main: Callable[[], Awaitable[None]]) -> None:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     try:
         trio.run(main)
-    except BaseException as error:
+    except (GemingaError, KeyboardInterrupt, BaseExceptionGroup) as error:
         cause = _first_cause(error)
         if isinstance(cause, GemingaError):
             raise click.ClickException(str(cause)) from error
