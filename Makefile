@@ -14,6 +14,7 @@ test: $(VENV)/dev.stamp
 
 check: $(VENV)/dev.stamp .venv-proto/stamp
 	.venv-proto/bin/python tools/proto.py --check
+	$(BIN)/python tools/faces.py --check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/flake8-async --disable ASYNC109,ASYNC114,ASYNC124,ASYNC900,ASYNC910,ASYNC911,ASYNC912,ASYNC913 $$(git ls-files '*.py' | grep -v _pb2)

@@ -1,0 +1,280 @@
+"""Sending, receiving and asking, as seen by an asyncio program.
+
+The same for threads is made from this file by `tools/faces.py`: `_faces/threads.py`.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager
+from typing import TypeVar
+
+import geminga.client
+from geminga._faces.calls import Call, Session
+from geminga._faces.portal import portal
+from geminga._faces.receiving import Receiver, check_limits
+from geminga._faces.sending import Handed, Sender
+from geminga._faces.waiting import AsyncHost
+from geminga.consumer import Consumer, MessageOrId
+from geminga.errors import AlreadyClosed, Timeout
+from geminga.message import Message
+from geminga.producer import MessageKeywords, Producer, _extras, _payload
+from geminga_protocol.message_id import MessageId
+
+T = TypeVar("T")
+
+BYTES_BETWEEN_TURNS = 128 * 1024
+"""`send_soon` lets the program's other tasks run after that much; a message is 1 KiB at least."""
+RECEIVES_BETWEEN_TURNS = 200
+"""So does `receive` after that many messages that were there already."""
+
+
+class AsyncSession(Session):
+    """A client of an asyncio program."""
+
+    def __init__(self, opening: AbstractAsyncContextManager[geminga.client.Client]) -> None:
+        self.host = AsyncHost()
+        self._open_waiter = self.host.waiter()
+        super().__init__(portal(), opening, self._open_waiter.notify)
+
+    async def open(self) -> None:
+        """Until the client is there."""
+        self.portal.check_may_wait()
+        try:
+            self.portal.start(self.run, self)
+            await self._open_waiter.wait()
+        except BaseException:
+            self.portal.post(self.begin_closing)
+            raise
+        if self.error is not None:
+            raise self.error
+
+    async def call(self, function: Callable[[], Awaitable[T]]) -> T:
+        """Run a coroutine function in the loop; answers what it does. Interrupted or cancelled, the
+        function is cancelled too.
+        """
+        self.portal.check_may_wait()
+        waiter = self.host.waiter()
+        call = Call(function, waiter.notify)
+        try:
+            self.portal.post(self.spawn, call)
+            await waiter.wait()
+        except BaseException:
+            if not self.portal.is_forked:
+                self.portal.post(self.abandon, call)
+            raise
+        return call.result()
+
+    async def aclose(self) -> None:
+        """Close the client. Idempotent; in a forked child there is nothing to close."""
+        if self.portal.is_forked or not self.is_running:
+            return
+        self.portal.check_may_wait()
+        waiter = self.host.waiter()
+        self.portal.post(self.begin_closing)
+        self.portal.post(self.on_end, waiter.notify)
+        await waiter.wait()
+
+
+class Receipt(Handed):
+    """A message that was handed over for sending; made by `send_soon` and `send_nowait`."""
+
+    __slots__ = ()
+    session: AsyncSession
+
+    async def wait(self) -> MessageId:
+        """The message's id once the broker has stored it; raises what it failed with.
+
+        Giving up waiting doesn't take the message back.
+        """
+        if not self.is_done:
+            self.session.portal.check_may_wait()
+            waiter = self.session.host.waiter()
+            self.session.portal.post(self.on_done, waiter.notify)
+            await waiter.wait()
+        return self.message_id
+
+    def add_done_callback(self, callback: Callable[[Receipt], object]) -> None:
+        """Call `callback(receipt)` in the program's event loop once it is done.
+
+        The callback must be short and must not raise; what it raises is logged.
+        """
+        host = self.session.host
+        self.session.portal.post(self.on_done, lambda: host.tell(callback, self))
+
+
+class AsyncSender(Sender):
+    """What the methods of a producer do."""
+
+    session: AsyncSession
+
+    def __init__(self, session: AsyncSession, producer: Producer) -> None:
+        super().__init__(session, producer)
+        self._since_turn = 0
+
+    async def send(
+        self, data: bytes, sequence_id: int | None, described: MessageKeywords
+    ) -> MessageId:
+        """As Producer.send."""
+        self.session.portal.check_may_wait()
+        handed = self._make(data, sequence_id, described)
+        waiter = self.session.host.waiter()
+        handed.on_done(waiter.notify)
+        if self.put(handed) is not None:
+            await self._put_when_there_is_room(handed)
+        await waiter.wait()
+        return handed.message_id
+
+    async def send_soon(
+        self, data: bytes, sequence_id: int | None, described: MessageKeywords
+    ) -> Receipt:
+        """As Producer.send_soon."""
+        handed = self._make(data, sequence_id, described)
+        size_bytes = len(handed.data)
+        self._since_turn += size_bytes if size_bytes > 1024 else 1024
+        if self._since_turn >= BYTES_BETWEEN_TURNS:
+            self._since_turn = 0
+            await self.session.host.turn()
+        if self.put(handed) is not None:
+            await self._put_when_there_is_room(handed)
+        return handed
+
+    def send_nowait(
+        self, data: bytes, sequence_id: int | None, described: MessageKeywords
+    ) -> Receipt:
+        """As Producer.send_nowait."""
+        handed = self._make(data, sequence_id, described)
+        full = self.put(handed)
+        if full is not None:
+            raise full
+        return handed
+
+    def _make(self, data: bytes, sequence_id: int | None, described: MessageKeywords) -> Receipt:
+        if described:
+            _extras(described)
+        if data.__class__ is not bytes or sequence_id is not None:
+            data = _payload(data, sequence_id)
+        return Receipt(self.session, data, sequence_id, described)
+
+    async def _put_when_there_is_room(self, handed: Receipt) -> None:
+        while self.put(handed) is not None:
+            await self.session.call(self.wait_for_room)
+
+    async def call(self, function: Callable[[], Awaitable[T]]) -> T:
+        """Ask the Trio producer something, once it has all that was handed over before."""
+        return await self.session.call(lambda: self.ask(function))
+
+    async def close(self) -> None:
+        """As Producer.aclose."""
+        if not self.session.portal.is_forked and self.session.is_running:
+            await self.call(self.producer.aclose)
+
+
+class AsyncReceiver(Receiver):
+    """What the methods of a consumer and of a reader do."""
+
+    session: AsyncSession
+
+    def __init__(self, session: AsyncSession, consumer: Consumer) -> None:
+        super().__init__(session, consumer)
+        self._since_turn = 0
+
+    async def receive(self, timeout_s: float | None) -> Message:
+        """As Consumer.receive."""
+        if self._since_turn >= RECEIVES_BETWEEN_TURNS:
+            self._since_turn = 0
+            await self.session.host.turn()
+        self._since_turn += 1
+        message = self.take()
+        if message is not None:
+            return message
+        return await self._receive_slowly(timeout_s)
+
+    async def _receive_slowly(self, timeout_s: float | None) -> Message:
+        until_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            await self._fill(1, until_s)
+            message = self.take()
+            if message is not None:
+                return message
+            if time.monotonic() >= until_s:
+                raise Timeout(f"no message within {timeout_s} s")
+
+    async def _fill(self, messages_max: int, until_s: float) -> None:
+        left_s = None if until_s == math.inf else max(0.0, until_s - time.monotonic())
+        await self.session.call(lambda: self.fill(messages_max, left_s))
+
+    async def receive_many(
+        self, messages_max: int, bytes_max: int, timeout_s: float | None
+    ) -> list[Message]:
+        """As Consumer.receive_many."""
+        check_limits(messages_max, bytes_max)
+        self._since_turn = 0
+        await self.session.host.turn()
+        until_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
+        taken = self.take_many(messages_max, bytes_max)
+        while not taken:
+            await self._fill(messages_max, until_s)
+            taken = self.take_many(messages_max, bytes_max)
+            if time.monotonic() >= until_s:
+                break
+        return taken
+
+    async def next(self) -> Message:
+        """As Consumer.__anext__."""
+        try:
+            return await self.receive(None)
+        except AlreadyClosed:
+            raise StopAsyncIteration from None
+
+    async def read(self, timeout_s: float | None) -> Message:
+        """As Reader.read_next."""
+        message = await self.receive(timeout_s)
+        self.acknowledge_read(message)
+        return message
+
+    async def read_on(self) -> Message:
+        """As Reader.__anext__."""
+        message = await self.next()
+        self.acknowledge_read(message)
+        return message
+
+    async def acknowledge_now(self, message: MessageOrId) -> None:
+        """As Consumer.acknowledge."""
+        if self.waits_for_receipts:
+            self.check(message)
+            await self.session.call(lambda: self.consumer.acknowledge(message))
+        else:
+            self.acknowledge(message)
+
+    async def acknowledge_all(self, messages: Iterable[MessageOrId]) -> None:
+        """As Consumer.acknowledge_many."""
+        if self.waits_for_receipts:
+            batch = list(messages)
+            for message in batch:
+                self.check(message)
+            await self.session.call(lambda: self.consumer.acknowledge_many(batch))
+        else:
+            for message in messages:
+                self.acknowledge(message)
+
+    def refuse(self, message: MessageOrId) -> None:
+        """As Consumer.negative_acknowledge."""
+        self.check(message)
+        self.session.portal.post(self.consumer.negative_acknowledge, message)
+
+    def redeliver_all(self) -> None:
+        """As Consumer.redeliver_unacknowledged_messages."""
+        self.forget()
+        self.session.portal.post(self.redeliver)
+
+    async def call(self, function: Callable[[], Awaitable[T]]) -> T:
+        """Ask the Trio consumer something, once it has all acknowledgements."""
+        return await self.session.call(lambda: self.ask(function))
+
+    async def close(self) -> None:
+        """As Consumer.aclose."""
+        if not self.session.portal.is_forked and self.session.is_running:
+            await self.session.call(self.aclose)

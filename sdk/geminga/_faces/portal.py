@@ -1,0 +1,173 @@
+"""The Trio loop that works for programs without one: a background thread per process.
+
+Programs hand it functions to run (`post`); a burst of them costs one wake-up of the loop. Nothing
+here waits while it holds a lock that the loop needs, and an interrupted program thread
+(KeyboardInterrupt at any point) leaves nothing locked.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+import weakref
+from _thread import LockType, allocate_lock, get_ident
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import NoReturn, Protocol, TypeVarTuple
+
+import trio
+
+from geminga.errors import ForkedClient
+
+logger = logging.getLogger("geminga")
+
+Ts = TypeVarTuple("Ts")
+
+EXIT_TIMEOUT_S = 5.0
+"""How long the interpreter's exit waits for clients that the program left open."""
+WAIT_STEP_S = 0.1 if os.name == "nt" else threading.TIMEOUT_MAX
+"""On Windows a waiting lock can't be interrupted: it is asked again and again there."""
+
+
+class Portal:
+    """A running Trio loop, entered from other threads."""
+
+    def __init__(self) -> None:
+        self.is_forked = False
+        """Whether this is a copy in a child process, where its thread doesn't exist."""
+        self._posts: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
+        self._is_awake = False
+        self._is_over = False
+        self._ended = threading.Event()
+        self._closers: weakref.WeakSet[Closer] = weakref.WeakSet()
+        started = allocate_lock()
+        started.acquire()
+        self._thread = threading.Thread(
+            target=self._run, args=(started.release,), name="geminga", daemon=True
+        )
+        self._thread.start()
+        acquire(started)
+        self._thread_id = self._thread.ident
+
+    def _run(self, started: Callable[[], None]) -> None:
+        try:
+            trio.run(self._serve, started)
+        except BaseException:
+            logger.exception("the background loop ended")
+        finally:
+            self._is_over = True
+            self._ended.set()
+
+    async def _serve(self, started: Callable[[], None]) -> None:
+        self._token = trio.lowlevel.current_trio_token()
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            started()
+            await trio.sleep_forever()
+
+    def post(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
+        """Have the loop call a function that doesn't raise, after all that was posted before.
+
+        Raises ForkedClient.
+        """
+        if self.is_forked:
+            self.refuse()
+        self._posts.append((function, args))
+        if not self._is_awake:
+            self._is_awake = True
+            try:
+                self._token.run_sync_soon(self._run_posts)
+            except BaseException:
+                # Interrupted: whoever posts next wakes the loop.
+                self._is_awake = False
+                raise
+
+    def refuse(self) -> NoReturn:
+        """Raises ForkedClient."""
+        raise ForkedClient("the client was made before the fork: make one in this process")
+
+    def _run_posts(self) -> None:
+        self._is_awake = False
+        posts = self._posts
+        # Not until it is empty: a thread that posts without end would keep all else waiting.
+        for _ in range(len(posts)):
+            function, args = posts.popleft()
+            function(*args)
+
+    def check_may_wait(self) -> None:
+        """Raises RuntimeError in the loop's own thread, which would wait for itself."""
+        if get_ident() == self._thread_id:
+            raise RuntimeError("a callback runs in the client's own thread: it must not wait there")
+
+    def start(self, function: Callable[[], Awaitable[None]], closer: Closer) -> None:
+        """Run a task that doesn't raise, beside all others; `closer` ends it at the exit."""
+        self._closers.add(closer)
+        self.post(self._nursery.start_soon, function)
+
+    def close_at_exit(self) -> None:
+        """The program ends: what it left open gets a little time to send what waits."""
+        if self.is_forked or self._is_over:
+            return
+        try:
+            self.post(self._nursery.start_soon, self._close_all)
+        except (trio.RunFinishedError, ForkedClient):
+            return
+        self._ended.wait(EXIT_TIMEOUT_S + 1)
+
+    async def _close_all(self) -> None:
+        with trio.move_on_after(EXIT_TIMEOUT_S):
+            for closer in list(self._closers):
+                closer.begin_closing()
+            for closer in list(self._closers):
+                await closer.closed()
+        self._nursery.cancel_scope.cancel()
+
+
+class Closer(Protocol):
+    """Ends one of the portal's long-lived tasks; its methods are called in the loop."""
+
+    def begin_closing(self) -> None:
+        """Ask it to end."""
+
+    async def closed(self) -> None:
+        """Until it has ended."""
+
+
+def acquire(lock: LockType) -> None:
+    """Wait for a lock that another thread gives up; a signal's handler may interrupt it."""
+    while not lock.acquire(timeout=WAIT_STEP_S):
+        pass
+
+
+class _Current:
+    """The process's portal, made when it is first needed."""
+
+    def __init__(self) -> None:
+        self._portal: Portal | None = None
+        self._lock = threading.Lock()
+
+    def get(self) -> Portal:
+        with self._lock:
+            if self._portal is None:
+                self._portal = Portal()
+                atexit.register(self._portal.close_at_exit)
+            return self._portal
+
+    def after_fork(self) -> None:
+        """In the child: nobody runs the loop there, and the lock may be held by nobody."""
+        if self._portal is not None:
+            self._portal.is_forked = True
+        self._portal = None
+        self._lock = threading.Lock()
+
+
+_current = _Current()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_current.after_fork)
+
+
+def portal() -> Portal:
+    """The process's background loop, started by the first call."""
+    return _current.get()

@@ -1,0 +1,222 @@
+"""Messages and acknowledgements between the loop and the program's threads, many in one go.
+
+The loop takes messages ahead of the program, at most half the receiver queue at once, and none
+beyond the one asked for if that is small. When the loop throws away what was received and not taken
+(lost connection, seek, redelivery), what was taken ahead goes with it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Container, Iterator
+from typing import TypeVar
+
+import trio
+
+from geminga._entry import Source
+from geminga._faces.calls import Session
+from geminga.consumer import Consumer, MessageOrId
+from geminga.errors import GemingaError, InvalidArgument
+from geminga.message import Message
+
+T = TypeVar("T")
+logger = logging.getLogger("geminga")
+
+AHEAD_MAX = 1000
+"""Most messages that are taken ahead in one go."""
+
+Discarded = tuple[Source, Container[tuple[int, int]] | None]
+
+
+class Receiver:
+    """What one consumer's messages pass on their way to the program, and its acknowledgements on
+    their way back (bounded by the messages that were received).
+    """
+
+    def __init__(self, session: Session, consumer: Consumer) -> None:
+        self.session = session
+        self.consumer = consumer
+        self._local: deque[Message] = deque()
+        self._pops: Iterator[Message] = iter(self._local.popleft, None)
+        """Taking by iteration: no signal handler can run between taking and returning, so that
+        KeyboardInterrupt loses nothing. Raises IndexError when there is nothing."""
+        self._is_stale = False
+        self._discarded: list[Discarded] = []
+        self._acks: deque[MessageOrId] = deque()
+        self._read: Message | None = None
+        self._is_signalled = False
+        self.waits_for_receipts = consumer._subscription.options.ack_receipt_enabled
+        """Whether an acknowledgement is done only when the broker has answered."""
+        self._ahead_max = max(1, min(AHEAD_MAX, consumer._subscription.queue_size // 2))
+        consumer._inbox.on_discard = self._on_discard
+
+    # ---- in the program's threads ----
+
+    def take(self) -> Message | None:
+        """The next message if one was taken ahead. Raises ForkedClient."""
+        if self._is_stale or self.session.portal.is_forked:
+            self._check_fork()
+            return None
+        try:
+            for message in self._pops:
+                return message
+        except IndexError:
+            pass
+        return None
+
+    def take_many(self, messages_max: int, bytes_max: int) -> list[Message]:
+        """Those taken ahead, up to both limits, but one in any case if there is one."""
+        taken: list[Message] = []
+        if self._is_stale or self.session.portal.is_forked:
+            self._check_fork()
+            return taken
+        append = taken.append
+        try:
+            for message in self._pops:
+                append(message)
+                bytes_max -= message._entry.size_of(message._index)
+                if bytes_max < 0 and len(taken) > 1:
+                    self._local.appendleft(taken.pop())
+                    break
+                if len(taken) >= messages_max:
+                    break
+        except IndexError:
+            pass
+        except BaseException:
+            self._local.extendleft(reversed(taken))
+            raise
+        return taken
+
+    def _check_fork(self) -> None:
+        portal = self.session.portal
+        if portal.is_forked:
+            portal.refuse()
+
+    def forget(self) -> None:
+        """Everything received is to come again: what was taken ahead is looked at before any of it
+        is handed out.
+        """
+        self._is_stale = True
+
+    def check(self, message: MessageOrId) -> None:
+        """Raises InvalidArgument if the message isn't of this consumer."""
+        self.consumer._part_of(message)
+
+    def acknowledge(self, message: MessageOrId) -> None:
+        """Hand an acknowledgement over. Raises InvalidArgument and ForkedClient."""
+        self.consumer._part_of(message)
+        self._acks.append(message)
+        self._signal()
+
+    def acknowledge_read(self, message: Message) -> None:
+        """A reader has come to that message; only the newest counts."""
+        self._read = message
+        self._signal()
+
+    def _signal(self) -> None:
+        portal = self.session.portal
+        if portal.is_forked:
+            portal.refuse()
+        if not self._is_signalled:
+            self._is_signalled = True
+            try:
+                portal.post(self._drain)
+            except BaseException:
+                self._is_signalled = False
+                raise
+
+    # ---- in the loop ----
+
+    def _on_discard(self, source: Source, positions: Container[tuple[int, int]] | None) -> None:
+        self._discarded.append((source, positions))
+        self._is_stale = True
+
+    def _forget_discarded(self) -> None:
+        """Leave out of what was taken ahead what the loop has thrown away since."""
+        self._is_stale = False
+        discarded, self._discarded = self._discarded, []
+        if not discarded:
+            return
+        for _ in range(len(self._local)):
+            try:
+                message = self._local.popleft()
+            except IndexError:
+                # Another thread received it meanwhile.
+                return
+            entry = message._entry
+            position = entry.ledger_id, entry.entry_id
+            if not any(
+                source is entry.source and (positions is None or position in positions)
+                for source, positions in discarded
+            ):
+                self._local.append(message)
+
+    def _drain(self) -> None:
+        self._is_signalled = False
+        nursery = self.session.nursery
+        if nursery is not None:
+            nursery.start_soon(self._send_acks)
+
+    async def _send_acks(self) -> None:
+        try:
+            await self.send_acks()
+        except GemingaError as error:
+            logger.warning("acknowledging: %s", error)
+
+    async def send_acks(self) -> None:
+        """Acknowledge all that was handed over before."""
+        read, self._read = self._read, None
+        if read is not None:
+            await self.consumer.acknowledge_cumulative(read)
+        acks = self._acks
+        batch = [acks.popleft() for _ in range(len(acks))]
+        if batch:
+            await self.consumer.acknowledge_many(batch)
+
+    async def fill(self, messages_max: int, timeout_s: float | None) -> None:
+        """Wait for messages and take them ahead: those asked for, or half a queue; none if none
+        came in time. Raises what Consumer.receive raises.
+        """
+        await self.send_acks()
+        self._forget_discarded()
+        if self._local:
+            await trio.lowlevel.checkpoint()
+            return
+        messages = await self.consumer.receive_many(
+            max(messages_max, self._ahead_max), timeout_s=timeout_s
+        )
+        # No checkpoint since they were taken: cancellation loses none. What was thrown away while
+        # waiting was received before them.
+        self._forget_discarded()
+        self._local.extend(messages)
+
+    async def ask(self, function: Callable[[], Awaitable[T]]) -> T:
+        """Call a function once all acknowledgements are with the Trio consumer."""
+        await self.send_acks()
+        return await function()
+
+    def redeliver(self) -> None:
+        """As Consumer.redeliver_unacknowledged_messages."""
+        self._drain()
+        self.consumer.redeliver_unacknowledged_messages()
+
+    async def has_message_available(self) -> bool:
+        """As Consumer.has_message_available."""
+        self._forget_discarded()
+        if self._local:
+            await trio.lowlevel.checkpoint()
+            return True
+        return await self.consumer.has_message_available()
+
+    async def aclose(self) -> None:
+        """As Consumer.aclose. What was taken ahead is given back."""
+        await self.send_acks()
+        self._local.clear()
+        await self.consumer.aclose()
+
+
+def check_limits(messages_max: int, bytes_max: int) -> None:
+    """Raises InvalidArgument."""
+    if messages_max < 1 or bytes_max < 1:
+        raise InvalidArgument("messages_max and bytes_max must be above 0")

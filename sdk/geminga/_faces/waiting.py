@@ -1,0 +1,115 @@
+"""How a program waits for the loop: a thread by a lock, an asyncio task by a future."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from _thread import allocate_lock
+from collections import deque
+from collections.abc import Callable
+from typing import TypeVar, TypeVarTuple
+
+from geminga._faces.portal import acquire
+
+Ts = TypeVarTuple("Ts")
+T = TypeVar("T")
+logger = logging.getLogger("geminga")
+
+
+class ThreadWaiter:
+    """Waited for once by one thread; `notify` is called once in the loop."""
+
+    __slots__ = ("_lock", "notify")
+
+    def __init__(self) -> None:
+        self._lock = allocate_lock()
+        self._lock.acquire()
+        self.notify: Callable[[], object] = self._lock.release
+
+    def wait(self) -> None:
+        """Until notified. KeyboardInterrupt comes through at once."""
+        acquire(self._lock)
+
+
+class ThreadHost:
+    """Where the blocking face's program runs: nowhere in particular."""
+
+    def waiter(self) -> ThreadWaiter:
+        """Something to wait for."""
+        return ThreadWaiter()
+
+    def tell(self, callback: Callable[[T], object], value: T) -> None:
+        """Call the program's callback, in the loop's thread."""
+        try:
+            callback(value)
+        except Exception:
+            logger.exception("a callback of a sent message failed")
+
+    def turn(self) -> None:
+        """Threads take turns by themselves."""
+
+
+class AsyncWaiter:
+    """Waited for once by one asyncio task; `notify` is called once in the Trio loop."""
+
+    __slots__ = ("_future", "_host")
+
+    def __init__(self, host: AsyncHost) -> None:
+        self._host = host
+        self._future: asyncio.Future[None] = host.loop.create_future()
+
+    def notify(self) -> None:
+        """Let `wait` return."""
+        self._host.post(self._finish)
+
+    def _finish(self) -> None:
+        if not self._future.done():
+            self._future.set_result(None)
+
+    async def wait(self) -> None:
+        """Until notified."""
+        await self._future
+
+
+class AsyncHost:
+    """The asyncio loop that a client belongs to. The Trio loop hands it what to call; a burst costs
+    one wake-up.
+    """
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._posts: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
+        self._is_awake = False
+
+    def waiter(self) -> AsyncWaiter:
+        """Something to wait for."""
+        return AsyncWaiter(self)
+
+    def tell(self, callback: Callable[[T], object], value: T) -> None:
+        """Call the program's callback, in its own loop."""
+        self.post(callback, value)
+
+    async def turn(self) -> None:
+        """Let the program's other tasks run."""
+        await asyncio.sleep(0)
+
+    def post(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
+        """Have the asyncio loop call a function. Called in the Trio loop."""
+        self._posts.append((function, args))
+        if not self._is_awake:
+            self._is_awake = True
+            try:
+                self.loop.call_soon_threadsafe(self._run_posts)
+            except RuntimeError:
+                # The program's loop is closed: nobody waits there any more.
+                self._posts.clear()
+
+    def _run_posts(self) -> None:
+        self._is_awake = False
+        posts = self._posts
+        for _ in range(len(posts)):
+            function, args = posts.popleft()
+            try:
+                function(*args)
+            except Exception:
+                logger.exception("a callback of a sent message failed")

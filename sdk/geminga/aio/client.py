@@ -1,0 +1,104 @@
+"""`Client` of `geminga.aio`. Made by tools/faces.py from the Trio classes: don't edit."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Unpack
+
+import geminga.client
+from geminga._faces.asyncs import AsyncSession
+from geminga.aio.consumer import Consumer
+from geminga.aio.producer import Producer
+from geminga.aio.reader import Reader
+from geminga.options import ClientKeywords, ConsumerKeywords, ProducerKeywords, ReaderKeywords
+from geminga_protocol.message_id import MessageId
+
+
+def connect(
+    service_url: str, **options: Unpack[ClientKeywords]
+) -> AbstractAsyncContextManager[Client]:
+    """A client for the brokers at `pulsar://host:port[,host:port...]`; closed at the block's end.
+
+    Nothing is connected before it is needed. Raises InvalidServiceUrl or InvalidArgument at once.
+    See `geminga.ClientOptions` for the options.
+    """
+    return _open(geminga.client.connect(service_url, **options))
+
+
+@asynccontextmanager
+async def _open(
+    opening: AbstractAsyncContextManager[geminga.client.Client],
+) -> AsyncGenerator[Client]:
+    session = AsyncSession(opening)
+    await session.open()
+    try:
+        yield Client(session)
+    finally:
+        await session.aclose()
+
+
+class Client:
+    """Makes producers, consumers and readers, which share its connections and memory
+    limit. Made by `connect`. Any number of tasks of the loop may use it.
+    """
+
+    def __init__(self, session: AsyncSession) -> None:
+        self._session = session
+
+    def __repr__(self) -> str:
+        return repr(self._session.client)
+
+    async def create_producer(self, topic: str, **options: Unpack[ProducerKeywords]) -> Producer:
+        """A producer, known to the brokers of all partitions. See `ProducerOptions`.
+
+        Raises InvalidArgument, ProducerBusy, ProducerFenced, TopicNotFound, AuthorizationFailed,
+        Timeout and other GemingaErrors. With WAIT_FOR_EXCLUSIVE it waits until the topic is free.
+        """
+        return Producer(
+            self._session,
+            await self._session.call(
+                lambda: self._session.client.create_producer(topic, **options)
+            ),
+        )
+
+    async def subscribe(
+        self,
+        topic: str | Sequence[str],
+        subscription_name: str,
+        **options: Unpack[ConsumerKeywords],
+    ) -> Consumer:
+        """A consumer of a subscription on one topic or several. See `ConsumerOptions`.
+
+        Raises InvalidArgument, ConsumerBusy, TopicNotFound, AuthorizationFailed, Timeout and other
+        GemingaErrors.
+        """
+        return Consumer(
+            self._session,
+            await self._session.call(
+                lambda: self._session.client.subscribe(topic, subscription_name, **options)
+            ),
+        )
+
+    async def create_reader(
+        self, topic: str, start_message_id: MessageId, **options: Unpack[ReaderKeywords]
+    ) -> Reader:
+        """A reader that begins after `start_message_id` (at it, if `start_message_id_inclusive`);
+        `geminga.EARLIEST` and `geminga.LATEST` are the ends. See `ReaderOptions`.
+
+        Raises what `subscribe` does.
+        """
+        return Reader(
+            self._session,
+            await self._session.call(
+                lambda: self._session.client.create_reader(topic, start_message_id, **options)
+            ),
+        )
+
+    async def get_topic_partitions(self, topic: str) -> list[str]:
+        """Full names of the topic's partitions; the topic itself if it has none."""
+        return await self._session.call(lambda: self._session.client.get_topic_partitions(topic))
+
+    async def aclose(self) -> None:
+        """Close all producers, consumers and readers, then the connections. Idempotent."""
+        await self._session.aclose()

@@ -1,0 +1,159 @@
+"""`Consumer` of `geminga.aio`. Made by tools/faces.py from the Trio classes: don't edit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import TracebackType
+
+import geminga.consumer
+from geminga._faces.asyncs import AsyncReceiver, AsyncSession
+from geminga.consumer import MessageOrId
+from geminga.message import Message
+from geminga_protocol.message_id import MessageId
+
+
+class Consumer:
+    """Receives the messages of a subscription, over all partitions of its topics. Made by
+    `Client.subscribe`.
+
+    Messages come in order within a partition. A message must be acknowledged, or it comes again:
+    after a negative acknowledgement, or when the consumer is connected again. A `receive` that is
+    cancelled loses no message.
+    """
+
+    def __init__(self, session: AsyncSession, inner: geminga.consumer.Consumer) -> None:
+        self._session = session
+        self._inner = inner
+        self._receiver = AsyncReceiver(session, inner)
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
+    @property
+    def topics(self) -> list[str]:
+        """Full names of the topics, each partition by itself."""
+        return self._inner.topics
+
+    @property
+    def subscription_name(self) -> str:
+        """Name of the subscription."""
+        return self._inner.subscription_name
+
+    @property
+    def consumer_name(self) -> str:
+        """The name that the program gave, or one made up."""
+        return self._inner.consumer_name
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the brokers of all partitions know the consumer now."""
+        return self._inner.is_connected
+
+    @property
+    def reached_end_of_topic(self) -> bool:
+        """Whether all topics are terminated and everything in them was delivered."""
+        return self._inner.reached_end_of_topic
+
+    async def receive(self, timeout_s: float | None = None) -> Message:
+        """The next message.
+
+        Raises Timeout after `timeout_s` seconds, AlreadyClosed, and what ended the subscription.
+        Messages are taken ahead of the program, up to half the receiver queue;
+        cancelling it loses none of them.
+        """
+        return await self._receiver.receive(timeout_s)
+
+    async def receive_many(
+        self,
+        messages_max: int = 1000,
+        *,
+        bytes_max: int = 10 * 1024 * 1024,
+        timeout_s: float | None = None,
+    ) -> list[Message]:
+        """Wait for a message, then take what is there, up to both limits (at least one message).
+
+        An empty list after `timeout_s` seconds without any. Raises what `receive` does otherwise.
+        """
+        return await self._receiver.receive_many(messages_max, bytes_max, timeout_s)
+
+    def __aiter__(self) -> Consumer:
+        return self
+
+    async def __anext__(self) -> Message:
+        """The next message; the iteration ends when the consumer is closed."""
+        return await self._receiver.next()
+
+    def pause(self) -> None:
+        """Ask the broker for no more messages; what was asked for may still come."""
+        self._session.portal.post(self._inner.pause)
+
+    def resume(self) -> None:
+        """Ask for messages again."""
+        self._session.portal.post(self._inner.resume)
+
+    async def acknowledge(self, message: MessageOrId) -> None:
+        """The message is done. Sent in groups; waits for the broker's receipt only if
+        `ack_receipt_enabled`, and raises then what it says.
+        """
+        await self._receiver.acknowledge_now(message)
+
+    async def acknowledge_many(self, messages: Iterable[MessageOrId]) -> None:
+        """The messages are done: `acknowledge` for each, with one wait for receipts."""
+        await self._receiver.acknowledge_all(messages)
+
+    async def acknowledge_cumulative(self, message: MessageOrId) -> None:
+        """The message and everything before it in its partition is done.
+
+        Raises InvalidArgument on a Shared or Key_Shared subscription.
+        """
+        await self._receiver.call(lambda: self._inner.acknowledge_cumulative(message))
+
+    def negative_acknowledge(self, message: MessageOrId) -> None:
+        """The message isn't done: have it redelivered after `negative_ack_redelivery_delay_s`, or
+        as `negative_ack_backoff` says. Its whole batch comes again, but for what is acknowledged.
+        """
+        self._receiver.refuse(message)
+
+    def redeliver_unacknowledged_messages(self) -> None:
+        """Have everything redelivered that was received and not acknowledged."""
+        self._receiver.redeliver_all()
+
+    async def seek(self, to: MessageId | int) -> None:
+        """Move the subscription, in all partitions: to a message id, `MessageId.earliest` or
+        `latest`, or to the first message published at or after a time in ms since 1970.
+
+        With an id the next message is the one after it, or itself if `start_message_id_inclusive`.
+        Everything received and not taken is dropped. Raises GemingaError.
+        """
+        await self._receiver.call(lambda: self._inner.seek(to))
+
+    async def last_message_ids(self) -> list[MessageId]:
+        """Id of the last message of each partition; -1:-1 for one without messages."""
+        return await self._receiver.call(lambda: self._inner.last_message_ids())
+
+    async def has_message_available(self) -> bool:
+        """Whether there is a message after those that were received."""
+        return await self._session.call(self._receiver.has_message_available)
+
+    async def unsubscribe(self, *, force: bool = False) -> None:
+        """Delete the subscription in all partitions, with `force` while others use it too, and
+        close the consumer. Raises GemingaError.
+        """
+        await self._receiver.call(lambda: self._inner.unsubscribe(force=force))
+
+    async def aclose(self) -> None:
+        """Send the acknowledgements that wait, and leave. Idempotent. What was received and not
+        acknowledged goes to other consumers, or comes again.
+        """
+        await self._receiver.close()
+
+    async def __aenter__(self) -> Consumer:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()

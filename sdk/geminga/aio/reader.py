@@ -1,0 +1,69 @@
+"""`Reader` of `geminga.aio`. Made by tools/faces.py from the Trio classes: don't edit."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+import geminga.reader
+from geminga._faces.asyncs import AsyncReceiver, AsyncSession
+from geminga.message import Message
+from geminga_protocol.message_id import MessageId
+
+
+class Reader:
+    """Reads a topic's messages from a start id on. Made by `Client.create_reader`.
+
+    The broker remembers nothing of it: after a lost connection it goes on behind the last message
+    that the program took.
+    """
+
+    def __init__(self, session: AsyncSession, inner: geminga.reader.Reader) -> None:
+        self._session = session
+        self._inner = inner
+        self._receiver = AsyncReceiver(session, inner._consumer)
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
+    @property
+    def topics(self) -> list[str]:
+        """Full names of the topics, each partition by itself."""
+        return self._inner.topics
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the brokers of all partitions know the reader now."""
+        return self._inner.is_connected
+
+    async def read_next(self, timeout_s: float | None = None) -> Message:
+        """The next message. Raises Timeout after `timeout_s` seconds, and what `receive` does."""
+        return await self._receiver.read(timeout_s)
+
+    async def has_message_available(self) -> bool:
+        """Whether there is a message after those that were read."""
+        return await self._session.call(self._receiver.has_message_available)
+
+    async def seek(self, to: MessageId | int) -> None:
+        """Go on at a message id, or at a time in ms since 1970 (see `Consumer.seek`)."""
+        await self._receiver.call(lambda: self._inner.seek(to))
+
+    async def aclose(self) -> None:
+        """Leave the topic. Idempotent."""
+        await self._receiver.close()
+
+    def __aiter__(self) -> Reader:
+        return self
+
+    async def __anext__(self) -> Message:
+        return await self._receiver.read_on()
+
+    async def __aenter__(self) -> Reader:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()

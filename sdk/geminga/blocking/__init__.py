@@ -1,0 +1,143 @@
+"""A Pulsar client for ordinary programs: every call waits in its thread (spec SDK-45).
+
+    with geminga.blocking.connect("pulsar://localhost:6650") as client:
+        producer = client.create_producer("my-topic")
+        producer.send(b"hello")
+        consumer = client.subscribe("my-topic", "my-subscription")
+        for message in consumer:
+            consumer.acknowledge(message)
+
+The names are those of `geminga`, and so are messages, options and errors. All clients of a process
+share one background thread, in which the Trio client works. After a fork the child makes its own:
+what was made before raises ForkedClient there.
+
+Made by tools/faces.py from the Trio classes: don't edit.
+"""
+
+from __future__ import annotations
+
+from geminga._faces.threads import Receipt as Receipt
+from geminga.blocking.client import Client as Client
+from geminga.blocking.client import connect as connect
+from geminga.blocking.consumer import Consumer as Consumer
+from geminga.blocking.producer import Producer as Producer
+from geminga.blocking.reader import Reader as Reader
+from geminga.errors import AlreadyClosed as AlreadyClosed
+from geminga.errors import AuthenticationFailed as AuthenticationFailed
+from geminga.errors import AuthorizationFailed as AuthorizationFailed
+from geminga.errors import BrokerError as BrokerError
+from geminga.errors import ChecksumFailed as ChecksumFailed
+from geminga.errors import ConnectionFailed as ConnectionFailed
+from geminga.errors import ConsumerAssignFailed as ConsumerAssignFailed
+from geminga.errors import ConsumerBusy as ConsumerBusy
+from geminga.errors import ConsumerNotFound as ConsumerNotFound
+from geminga.errors import CorruptMessage as CorruptMessage
+from geminga.errors import ForkedClient as ForkedClient
+from geminga.errors import GemingaError as GemingaError
+from geminga.errors import IncompatibleSchema as IncompatibleSchema
+from geminga.errors import InvalidArgument as InvalidArgument
+from geminga.errors import InvalidServiceUrl as InvalidServiceUrl
+from geminga.errors import InvalidTopicName as InvalidTopicName
+from geminga.errors import InvalidTransactionStatus as InvalidTransactionStatus
+from geminga.errors import MemoryLimitExceeded as MemoryLimitExceeded
+from geminga.errors import MessageTooBig as MessageTooBig
+from geminga.errors import MetadataFailed as MetadataFailed
+from geminga.errors import NotAllowed as NotAllowed
+from geminga.errors import PersistenceFailed as PersistenceFailed
+from geminga.errors import ProducerBusy as ProducerBusy
+from geminga.errors import ProducerFenced as ProducerFenced
+from geminga.errors import ProducerQueueFull as ProducerQueueFull
+from geminga.errors import QuotaExceeded as QuotaExceeded
+from geminga.errors import ServiceNotReady as ServiceNotReady
+from geminga.errors import SubscriptionNotFound as SubscriptionNotFound
+from geminga.errors import Timeout as Timeout
+from geminga.errors import TooManyRequests as TooManyRequests
+from geminga.errors import TopicNotFound as TopicNotFound
+from geminga.errors import TopicTerminated as TopicTerminated
+from geminga.errors import TransactionConflict as TransactionConflict
+from geminga.errors import TransactionCoordinatorNotFound as TransactionCoordinatorNotFound
+from geminga.errors import TransactionFailed as TransactionFailed
+from geminga.errors import TransactionNotFound as TransactionNotFound
+from geminga.errors import UnknownBrokerError as UnknownBrokerError
+from geminga.errors import UnsupportedVersion as UnsupportedVersion
+from geminga.message import Message as Message
+from geminga.options import ClientOptions as ClientOptions
+from geminga.options import CompressionType as CompressionType
+from geminga.options import ConsumerOptions as ConsumerOptions
+from geminga.options import ConsumerType as ConsumerType
+from geminga.options import HashingScheme as HashingScheme
+from geminga.options import InitialPosition as InitialPosition
+from geminga.options import KeySharedPolicy as KeySharedPolicy
+from geminga.options import MultiplierBackoff as MultiplierBackoff
+from geminga.options import ProducerAccessMode as ProducerAccessMode
+from geminga.options import ProducerOptions as ProducerOptions
+from geminga.options import ReaderOptions as ReaderOptions
+from geminga.options import RoutedMessage as RoutedMessage
+from geminga.options import RoutingMode as RoutingMode
+from geminga_protocol.message_id import EARLIEST_ID as EARLIEST
+from geminga_protocol.message_id import LATEST_ID as LATEST
+from geminga_protocol.message_id import MessageId as MessageId
+
+__all__ = [
+    "AlreadyClosed",
+    "AuthenticationFailed",
+    "AuthorizationFailed",
+    "BrokerError",
+    "ChecksumFailed",
+    "Client",
+    "ClientOptions",
+    "CompressionType",
+    "ConnectionFailed",
+    "Consumer",
+    "ConsumerAssignFailed",
+    "ConsumerBusy",
+    "ConsumerNotFound",
+    "ConsumerOptions",
+    "ConsumerType",
+    "CorruptMessage",
+    "EARLIEST",
+    "ForkedClient",
+    "GemingaError",
+    "HashingScheme",
+    "IncompatibleSchema",
+    "InitialPosition",
+    "InvalidArgument",
+    "InvalidServiceUrl",
+    "InvalidTopicName",
+    "InvalidTransactionStatus",
+    "KeySharedPolicy",
+    "LATEST",
+    "MemoryLimitExceeded",
+    "Message",
+    "MessageId",
+    "MessageTooBig",
+    "MetadataFailed",
+    "MultiplierBackoff",
+    "NotAllowed",
+    "PersistenceFailed",
+    "Producer",
+    "ProducerAccessMode",
+    "ProducerBusy",
+    "ProducerFenced",
+    "ProducerOptions",
+    "ProducerQueueFull",
+    "QuotaExceeded",
+    "Reader",
+    "ReaderOptions",
+    "Receipt",
+    "RoutedMessage",
+    "RoutingMode",
+    "ServiceNotReady",
+    "SubscriptionNotFound",
+    "Timeout",
+    "TooManyRequests",
+    "TopicNotFound",
+    "TopicTerminated",
+    "TransactionConflict",
+    "TransactionCoordinatorNotFound",
+    "TransactionFailed",
+    "TransactionNotFound",
+    "UnknownBrokerError",
+    "UnsupportedVersion",
+    "connect",
+]

@@ -1,0 +1,110 @@
+"""`Producer` of `geminga.blocking`. Made by tools/faces.py from the Trio classes: don't edit."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Unpack
+
+import geminga.producer
+from geminga._faces.threads import Receipt, ThreadSender, ThreadSession
+from geminga.producer import MessageKeywords
+from geminga_protocol.message_id import MessageId
+
+
+class Producer:
+    """Sends messages to one topic, over all its partitions. Made by `Client.create_producer`.
+
+    `send` waits for the receipt. `send_soon` and `send_nowait` only hand the message over and
+    answer a `Receipt`; messages of one task arrive in the order in which they were handed over.
+    Nothing that was acknowledged is lost; when the connection is lost, everything pending is sent
+    again in order.
+    """
+
+    def __init__(self, session: ThreadSession, inner: geminga.producer.Producer) -> None:
+        self._session = session
+        self._inner = inner
+        self._sender = ThreadSender(session, inner)
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
+    @property
+    def topic(self) -> str:
+        """Full name of the topic, without partition."""
+        return self._inner.topic
+
+    @property
+    def producer_name(self) -> str:
+        """The name that the program gave, or the broker."""
+        return self._inner.producer_name
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the brokers of all partitions know the producer now."""
+        return self._inner.is_connected
+
+    @property
+    def last_sequence_id(self) -> int:
+        """Highest sequence id that was confirmed, or that the broker remembers of this name; -1 for
+        none.
+        """
+        return self._inner.last_sequence_id
+
+    @property
+    def pending_messages(self) -> int:
+        """Messages without receipt yet."""
+        return self._sender.pending_messages
+
+    def send(
+        self, data: bytes, *, sequence_id: int | None = None, **described: Unpack[MessageKeywords]
+    ) -> MessageId:
+        """Send a message and wait until the broker has stored it; answers its id.
+
+        Waits while `max_pending_messages` or the client's memory limit are used up. Cancelling it
+        doesn't take the message back. Raises InvalidArgument, MessageTooBig, Timeout (send
+        timeout), TopicTerminated, ProducerFenced, QuotaExceeded, AlreadyClosed and other
+        GemingaErrors.
+        """
+        return self._sender.send(data, sequence_id, described)
+
+    def send_soon(
+        self, data: bytes, *, sequence_id: int | None = None, **described: Unpack[MessageKeywords]
+    ) -> Receipt:
+        """Hand a message over for sending; wait only while there is no room.
+
+        `max_pending_messages` counts over all partitions together. Raises InvalidArgument for what
+        can't be sent at all; what else happens to the message stands in the receipt.
+        """
+        return self._sender.send_soon(data, sequence_id, described)
+
+    def send_nowait(
+        self, data: bytes, *, sequence_id: int | None = None, **described: Unpack[MessageKeywords]
+    ) -> Receipt:
+        """The same without ever waiting. Raises ProducerQueueFull or
+        MemoryLimitExceeded too.
+        """
+        return self._sender.send_nowait(data, sequence_id, described)
+
+    def flush(self) -> None:
+        """Send what is batched and wait until all that was handed over before has its receipt.
+
+        Raises what the newest of these messages failed with, if it did.
+        """
+        self._sender.call(lambda: self._inner.flush())
+
+    def close(self) -> None:
+        """Flush, and leave the topic. Idempotent; pending messages that can't be sent fail with
+        AlreadyClosed.
+        """
+        self._sender.close()
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

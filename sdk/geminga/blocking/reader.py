@@ -1,0 +1,69 @@
+"""`Reader` of `geminga.blocking`. Made by tools/faces.py from the Trio classes: don't edit."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+import geminga.reader
+from geminga._faces.threads import ThreadReceiver, ThreadSession
+from geminga.message import Message
+from geminga_protocol.message_id import MessageId
+
+
+class Reader:
+    """Reads a topic's messages from a start id on. Made by `Client.create_reader`.
+
+    The broker remembers nothing of it: after a lost connection it goes on behind the last message
+    that the program took.
+    """
+
+    def __init__(self, session: ThreadSession, inner: geminga.reader.Reader) -> None:
+        self._session = session
+        self._inner = inner
+        self._receiver = ThreadReceiver(session, inner._consumer)
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
+    @property
+    def topics(self) -> list[str]:
+        """Full names of the topics, each partition by itself."""
+        return self._inner.topics
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the brokers of all partitions know the reader now."""
+        return self._inner.is_connected
+
+    def read_next(self, timeout_s: float | None = None) -> Message:
+        """The next message. Raises Timeout after `timeout_s` seconds, and what `receive` does."""
+        return self._receiver.read(timeout_s)
+
+    def has_message_available(self) -> bool:
+        """Whether there is a message after those that were read."""
+        return self._session.call(self._receiver.has_message_available)
+
+    def seek(self, to: MessageId | int) -> None:
+        """Go on at a message id, or at a time in ms since 1970 (see `Consumer.seek`)."""
+        self._receiver.call(lambda: self._inner.seek(to))
+
+    def close(self) -> None:
+        """Leave the topic. Idempotent."""
+        self._receiver.close()
+
+    def __iter__(self) -> Reader:
+        return self
+
+    def __next__(self) -> Message:
+        return self._receiver.read_on()
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,139 @@
+"""Starting and stopping the broker under test. The server's packages are imported only here, and
+only when a broker is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import trio
+
+    from geminga_broker.standalone import StandaloneOptions
+
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 30.0
+_FIXED = {"bindAddress": "127.0.0.1", "brokerServicePort": "0", "webServicePort": "0"}
+
+
+class BrokerStartFailed(Exception):
+    """The broker under test could not be started, or did not stop; the cause tells why."""
+
+
+class BrokerUrl(str):
+    """The service URL of a broker under test, as `connect` takes it."""
+
+    __slots__ = ("web_url",)
+    web_url: str
+    """Where its REST API and metrics are, `http://host:port`."""
+
+
+@contextmanager
+def broker(settings: Mapping[str, str] | None = None) -> Generator[BrokerUrl]:
+    """A broker in a thread of its own, ready to be used; stopped at the block's end.
+
+    `settings` are keys of `broker.conf`. The environment is not looked at. Raises
+    BrokerStartFailed.
+    """
+    thread = _BrokerThread(settings or {})
+    url = thread.start()
+    try:
+        yield url
+    finally:
+        thread.stop()
+
+
+@asynccontextmanager
+async def open_broker(settings: Mapping[str, str] | None = None) -> AsyncGenerator[BrokerUrl]:
+    """The same in the running Trio loop: it needs no thread, and all of it stops with the test."""
+    import trio
+
+    from geminga_broker.standalone import run_standalone
+
+    options = _options(settings or {})
+    failure: BaseException | None = None
+    async with trio.open_nursery() as nursery:
+        running = await nursery.start(run_standalone, options)
+        url = BrokerUrl(running.broker_url)
+        url.web_url = running.web_url
+        try:
+            yield url
+        except BaseException as error:
+            # Raised again outside: what the test raises comes out as itself, not in a group.
+            failure = error
+        nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+
+
+def _options(settings: Mapping[str, str]) -> StandaloneOptions:
+    try:
+        from geminga_broker.config import load_config
+        from geminga_broker.standalone import StandaloneOptions
+    except ImportError as error:
+        raise BrokerStartFailed(
+            f"the broker's packages are missing ({error.name}): install geminga[server]"
+        ) from error
+    return StandaloneOptions(load_config(None, {}, settings, defaults=_FIXED), None)
+
+
+class _BrokerThread:
+    """One broker and the thread that it runs in."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self._settings = settings
+        self._started: SimpleQueue[BrokerUrl | BaseException] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="geminga-broker", daemon=True)
+        self._pid = os.getpid()
+        self._error: BaseException | None = None
+        self._stop: tuple[trio.lowlevel.TrioToken, trio.CancelScope] | None = None
+
+    def start(self) -> BrokerUrl:
+        """Until it answers. Raises BrokerStartFailed."""
+        self._thread.start()
+        try:
+            outcome = self._started.get(timeout=START_TIMEOUT_S)
+        except Empty:
+            raise BrokerStartFailed(f"the broker did not start in {START_TIMEOUT_S} s") from None
+        if isinstance(outcome, BrokerStartFailed):
+            raise outcome
+        if not isinstance(outcome, BrokerUrl):
+            raise BrokerStartFailed(f"the broker did not start: {outcome}") from outcome
+        return outcome
+
+    def stop(self) -> None:
+        """Until it is gone. Raises BrokerStartFailed if it failed meanwhile."""
+        if os.getpid() != self._pid or self._stop is None:
+            # A forked child has no such thread: the broker is its parent's.
+            return
+        token, scope = self._stop
+        if self._thread.is_alive():
+            token.run_sync_soon(scope.cancel)
+        self._thread.join(STOP_TIMEOUT_S)
+        if self._thread.is_alive():
+            raise BrokerStartFailed(f"the broker did not stop in {STOP_TIMEOUT_S} s")
+        if self._error is not None:
+            raise BrokerStartFailed(f"the broker failed: {self._error}") from self._error
+
+    def _run(self) -> None:
+        import trio
+
+        try:
+            trio.run(self._serve)
+        except BaseException as error:
+            self._error = error
+            self._started.put(error)
+
+    async def _serve(self) -> None:
+        import trio
+
+        with trio.CancelScope() as scope:
+            self._stop = trio.lowlevel.current_trio_token(), scope
+            async with open_broker(self._settings) as url:
+                self._started.put(url)
+                await trio.sleep_forever()

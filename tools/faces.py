@@ -1,0 +1,430 @@
+"""Write the blocking and the asyncio face of the SDK from its Trio classes.
+
+    python tools/faces.py            writes sdk/geminga/{blocking,aio}/*.py and _faces/threads.py
+    python tools/faces.py --check    fails when one of them is stale
+
+Names, signatures and docstrings are the Trio classes'. What a method does is one of the bodies
+below, or, for coroutine methods without one, asking the Trio object in its loop. A new public
+method that is neither a coroutine nor a property has to be given a body here.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SDK = ROOT / "sdk" / "geminga"
+NOTE = "Made by tools/faces.py from the Trio classes: don't edit."
+
+
+@dataclass(frozen=True)
+class Face:
+    """One of the two faces, and the words in which it differs."""
+
+    package: str
+    about: str
+    prefix: str
+    module: str
+    is_async: bool
+    renamed: tuple[tuple[str, str], ...]
+
+    def name_of(self, name: str) -> str:
+        """What a method of the Trio face is called here."""
+        return dict(self.renamed).get(name, name)
+
+    def spell(self, code: str) -> str:
+        """Code that is written for asyncio, in this face's words."""
+        if self.is_async:
+            return code
+        code = code.replace("async with ", "with ")
+        code = code.replace("async for ", "for ").replace("async def ", "def ")
+        code = re.sub(r"\bawait ", "", code)
+        return code.replace("StopAsyncIteration", "StopIteration").replace(".aclose(", ".close(")
+
+
+BLOCKING = Face(
+    "blocking",
+    "A Pulsar client for ordinary programs: every call waits in its thread (spec SDK-45).",
+    "Thread",
+    "threads",
+    False,
+    (
+        ("aclose", "close"),
+        ("__aenter__", "__enter__"),
+        ("__aexit__", "__exit__"),
+        ("__aiter__", "__iter__"),
+        ("__anext__", "__next__"),
+    ),
+)
+AIO = Face(
+    "aio", "A Pulsar client for asyncio programs (spec SDK-45).", "Async", "asyncs", True, ()
+)
+
+BODIES = {
+    "Client.__repr__": "return repr(self._session.client)",
+    "Client.create_producer": "return Producer(self._session, await {ask})",
+    "Client.subscribe": "return Consumer(self._session, await {ask})",
+    "Client.create_reader": "return Reader(self._session, await {ask})",
+    "Client.aclose": "await self._session.aclose()",
+    "Producer.pending_messages": "return self._sender.pending_messages",
+    "Producer.send": "return await self._sender.send(data, sequence_id, described)",
+    "Producer.send_soon": "return await self._sender.send_soon(data, sequence_id, described)",
+    "Producer.send_nowait": "return self._sender.send_nowait(data, sequence_id, described)",
+    "Producer.aclose": "await self._sender.close()",
+    "Consumer.receive": "return await self._receiver.receive(timeout_s)",
+    "Consumer.receive_many": (
+        "return await self._receiver.receive_many(messages_max, bytes_max, timeout_s)"
+    ),
+    "Consumer.__anext__": "return await self._receiver.next()",
+    "Consumer.pause": "self._session.portal.post(self._inner.pause)",
+    "Consumer.resume": "self._session.portal.post(self._inner.resume)",
+    "Consumer.acknowledge": "await self._receiver.acknowledge_now(message)",
+    "Consumer.acknowledge_many": "await self._receiver.acknowledge_all(messages)",
+    "Consumer.negative_acknowledge": "self._receiver.refuse(message)",
+    "Consumer.redeliver_unacknowledged_messages": "self._receiver.redeliver_all()",
+    "Consumer.has_message_available": (
+        "return await self._session.call(self._receiver.has_message_available)"
+    ),
+    "Consumer.aclose": "await self._receiver.close()",
+    "Reader.read_next": "return await self._receiver.read(timeout_s)",
+    "Reader.__anext__": "return await self._receiver.read_on()",
+    "Reader.has_message_available": (
+        "return await self._session.call(self._receiver.has_message_available)"
+    ),
+    "Reader.aclose": "await self._receiver.close()",
+}
+"""What methods do, written for asyncio. `{ask}` is what they would do without a body."""
+
+PLAIN = {
+    "__repr__": "return repr(self._inner)",
+    "__aiter__": "return self",
+    "__aenter__": "return self",
+    "__aexit__": "await self.aclose()",
+}
+INITS = {
+    "Client": """
+        self._session = session
+""",
+    "Producer": """
+        self._session = session
+        self._inner = inner
+        self._sender = {prefix}Sender(session, inner)
+""",
+    "Consumer": """
+        self._session = session
+        self._inner = inner
+        self._receiver = {prefix}Receiver(session, inner)
+""",
+    "Reader": """
+        self._session = session
+        self._inner = inner
+        self._receiver = {prefix}Receiver(session, inner._consumer)
+""",
+}
+ASKS = {
+    "Client": "self._session.call(lambda: self._session.client.{call})",
+    "Producer": "self._sender.call(lambda: self._inner.{call})",
+    "Consumer": "self._receiver.call(lambda: self._inner.{call})",
+    "Reader": "self._receiver.call(lambda: self._inner.{call})",
+}
+DOCS = {
+    "Client": """Makes producers, consumers and readers, which share its connections and memory
+    limit. Made by `connect`. Any number of {programs} may use it.
+    """,
+    "Producer.send_soon": """Hand a message over for sending; wait only while there is no room.
+
+        `max_pending_messages` counts over all partitions together. Raises InvalidArgument for what
+        can't be sent at all; what else happens to the message stands in the receipt.
+        """,
+    "Producer.send_nowait": """The same without ever waiting. Raises ProducerQueueFull or
+        MemoryLimitExceeded too.
+        """,
+    "Consumer.receive": """The next message.
+
+        Raises Timeout after `timeout_s` seconds, AlreadyClosed, and what ended the subscription.
+        Messages are taken ahead of the program, up to half the receiver queue;
+        {interrupted} loses none of them.
+        """,
+}
+"""Docstrings that can't be the Trio face's."""
+
+IMPORTS = {
+    "Iterable": "collections.abc",
+    "Sequence": "collections.abc",
+    "Mapping": "collections.abc",
+    "TracebackType": "types",
+    "Unpack": "typing",
+    "ConsumerKeywords": "geminga.options",
+    "ProducerKeywords": "geminga.options",
+    "ReaderKeywords": "geminga.options",
+    "ClientKeywords": "geminga.options",
+    "MessageKeywords": "geminga.producer",
+    "MessageOrId": "geminga.consumer",
+    "Message": "geminga.message",
+    "MessageId": "geminga_protocol.message_id",
+}
+"""Where the names that signatures may use come from, if not from the face itself."""
+CLASSES = {"Client": "client", "Producer": "producer", "Consumer": "consumer", "Reader": "reader"}
+
+CONNECT = {
+    "blocking": '''
+def connect(service_url: str, **options: Unpack[ClientKeywords]) -> Client:
+    """A client for the brokers at `pulsar://host:port[,host:port...]`, to be closed by `close` or
+    as a context manager.
+
+    Nothing is connected before it is needed. Raises InvalidServiceUrl or InvalidArgument at once.
+    See `geminga.ClientOptions` for the options.
+    """
+    session = ThreadSession(geminga.client.connect(service_url, **options))
+    session.open()
+    return Client(session)
+''',
+    "aio": '''
+def connect(
+    service_url: str, **options: Unpack[ClientKeywords]
+) -> AbstractAsyncContextManager[Client]:
+    """A client for the brokers at `pulsar://host:port[,host:port...]`; closed at the block's end.
+
+    Nothing is connected before it is needed. Raises InvalidServiceUrl or InvalidArgument at once.
+    See `geminga.ClientOptions` for the options.
+    """
+    return _open(geminga.client.connect(service_url, **options))
+
+
+@asynccontextmanager
+async def _open(
+    opening: AbstractAsyncContextManager[geminga.client.Client],
+) -> AsyncGenerator[Client]:
+    session = AsyncSession(opening)
+    await session.open()
+    try:
+        yield Client(session)
+    finally:
+        await session.aclose()
+''',
+}
+ENTER = """
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+"""
+
+
+class Undecided(Exception):
+    """A member of a Trio class that this program doesn't know how to derive."""
+
+
+Method = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def class_of(name: str) -> ast.ClassDef:
+    """A Trio class as it stands in its module."""
+    tree = ast.parse((SDK / f"{CLASSES[name]}.py").read_text())
+    return next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == name)
+
+
+def public_methods(node: ast.ClassDef) -> Iterator[Method]:
+    """Methods that a face has too."""
+    for member in node.body:
+        if isinstance(member, Method) and (
+            not member.name.startswith("_") or member.name in PLAIN or member.name == "__anext__"
+        ):
+            yield member
+
+
+def passed_on(method: Method) -> str:
+    """The arguments as a call passes them on."""
+    arguments = method.args
+    parts = [each.arg for each in arguments.posonlyargs + arguments.args if each.arg != "self"]
+    if arguments.vararg:
+        parts.append(f"*{arguments.vararg.arg}")
+    parts += [f"{each.arg}={each.arg}" for each in arguments.kwonlyargs]
+    if arguments.kwarg:
+        parts.append(f"**{arguments.kwarg.arg}")
+    return ", ".join(parts)
+
+
+def body_of(owner: str, method: Method, is_property: bool) -> str:
+    """What a method does, written for asyncio."""
+    name = method.name
+    ask = ASKS[owner].format(call=f"{name}({passed_on(method)})")
+    given = BODIES.get(f"{owner}.{name}") or PLAIN.get(name)
+    if given is not None:
+        return given.replace("{ask}", ask)
+    if is_property:
+        return f"return self._inner.{name}"
+    if isinstance(method, ast.AsyncFunctionDef):
+        answers = method.returns is not None and ast.unparse(method.returns) != "None"
+        return ("return " if answers else "") + f"await {ask}"
+    raise Undecided(f"{owner}.{name} is no coroutine: say in BODIES what the faces do")
+
+
+def method_text(face: Face, owner: str, method: Method) -> str:
+    """A method of a face."""
+    is_property = any(ast.unparse(each) == "property" for each in method.decorator_list)
+    signature = f"({ast.unparse(method.args)})"
+    returns = "" if method.returns is None else f" -> {ast.unparse(method.returns)}"
+    is_coroutine = isinstance(method, ast.AsyncFunctionDef) and face.is_async
+    text = "    @property\n" if is_property else ""
+    text += f"    {'async ' if is_coroutine else ''}def {face.name_of(method.name)}"
+    text += f"{signature}{returns}:\n"
+    doc = DOCS.get(f"{owner}.{method.name}") or ast.get_docstring(method, clean=False)
+    if doc is not None:
+        text += f'        """{doc_text(face, doc)}"""\n'
+    return text + f"        {face.spell(body_of(owner, method, is_property))}\n"
+
+
+def doc_text(face: Face, doc: str) -> str:
+    """A docstring in the words of the face."""
+    doc = doc.replace("{programs}", "tasks of the loop" if face.is_async else "threads")
+    interrupted = "cancelling it" if face.is_async else "KeyboardInterrupt"
+    return face.spell(doc.replace("{interrupted}", interrupted))
+
+
+def class_text(face: Face, name: str) -> str:
+    """A class of a face."""
+    node = class_of(name)
+    doc = DOCS.get(name) or ast.get_docstring(node, clean=False) or ""
+    inner = "" if name == "Client" else f", inner: geminga.{CLASSES[name]}.{name}"
+    text = f'class {name}:\n    """{doc_text(face, doc)}"""\n\n'
+    text += f"    def __init__(self, session: {face.prefix}Session{inner}) -> None:"
+    text += INITS[name].format(prefix=face.prefix)
+    text += "".join("\n" + method_text(face, name, each) for each in public_methods(node))
+    if name == "Client" and not face.is_async:
+        text += ENTER
+    return text
+
+
+def module_text(face: Face, name: str) -> str:
+    """The module of a class."""
+    text = class_text(face, name)
+    if name == "Client":
+        text = CONNECT[face.package].lstrip() + "\n\n" + text
+    code = ast.parse(text)
+    used = {each.id for each in ast.walk(code) if isinstance(each, ast.Name)}
+    lines: list[str] = []
+    own = {f"{face.prefix}{each}" for each in ("Session", "Sender", "Receiver")} | {"Receipt"}
+    if taken := sorted(used & own):
+        lines.append(f"from geminga._faces.{face.module} import {', '.join(taken)}")
+    for each in sorted(used & CLASSES.keys() - {name}):
+        lines.append(f"from geminga.{face.package}.{CLASSES[each]} import {each}")
+    for each in ("AbstractAsyncContextManager", "asynccontextmanager"):
+        if each in used:
+            lines.append(f"from contextlib import {each}")
+    if "AsyncGenerator" in used:
+        lines.append("from collections.abc import AsyncGenerator")
+    lines += [f"from {IMPORTS[each]} import {each}" for each in sorted(used & IMPORTS.keys())]
+    if "geminga" in used:
+        lines.append(f"import geminga.{CLASSES[name]}")
+    head = f'"""`{name}` of `geminga.{face.package}`. {NOTE}"""\n\n'
+    return head + "from __future__ import annotations\n\n" + "\n".join(lines) + "\n\n\n" + text
+
+
+def package_text(face: Face) -> str:
+    """The face's own `__init__`: the public names of `geminga`, its classes instead of Trio's."""
+    tree = ast.parse((SDK / "__init__.py").read_text())
+    names: list[str] = []
+    homes: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            names = ast.literal_eval(node.value)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("geminga"):
+            for alias in node.names:
+                homes[alias.asname or alias.name] = f"{node.module} {alias.name}"
+    for name, module in CLASSES.items():
+        homes[name] = f"geminga.{face.package}.{module} {name}"
+    homes["connect"] = f"geminga.{face.package}.client connect"
+    homes["Receipt"] = f"geminga._faces.{face.module} Receipt"
+    lines = []
+    for name in names:
+        module, original = homes[name].split()
+        lines.append(f"from {module} import {original} as {name}")
+    usage = face.spell(USAGE.format(package=face.package))
+    listed = "".join(f"    {name!r},\n" for name in names)
+    return (
+        f'"""{face.about}\n{usage}\n{NOTE}\n"""\n\nfrom __future__ import annotations\n\n'
+        + "\n".join(lines)
+        + f"\n\n__all__ = [\n{listed}]\n"
+    )
+
+
+USAGE = """
+    async with geminga.{package}.connect("pulsar://localhost:6650") as client:
+        producer = await client.create_producer("my-topic")
+        await producer.send(b"hello")
+        consumer = await client.subscribe("my-topic", "my-subscription")
+        async for message in consumer:
+            await consumer.acknowledge(message)
+
+The names are those of `geminga`, and so are messages, options and errors. All clients of a process
+share one background thread, in which the Trio client works. After a fork the child makes its own:
+what was made before raises ForkedClient there.
+"""
+
+
+def threads_text() -> str:
+    """`_faces/threads.py` from `_faces/asyncs.py`."""
+    text = BLOCKING.spell((SDK / "_faces" / "asyncs.py").read_text())
+    head, _, body = text.partition('"""\n')
+    first = head.splitlines()[0].replace("an asyncio program", "a program's thread")
+    text = f'{first}\n\nMade by tools/faces.py from `_faces/asyncs.py`: don\'t edit.\n"""\n{body}'
+    text = text.replace("A client of an asyncio program", "A client of an ordinary program")
+    text = text.replace("in the program's event loop once", "in the client's own thread once")
+    text = text.replace("Interrupted or cancelled, the", "Interrupted, the")
+    text = re.sub(r"\bAsync(Host|Session|Sender|Receiver|Waiter)", r"Thread\1", text)
+    return text.replace("def aclose(", "def close(")
+
+
+def formatted(text: str) -> str:
+    """As ruff would have it."""
+    ruff = [str(Path(sys.executable).parent / "ruff")]
+    for options in (["check", "--quiet", "--fix", "--select", "I,F401,RUF100"], ["format"]):
+        name = str(SDK / "generated.py")
+        text = subprocess.run(
+            [*ruff, *options, "--stdin-filename", name, "-"],
+            input=text, capture_output=True, text=True, check=True, cwd=ROOT,
+        ).stdout  # fmt: skip
+    return text
+
+
+def texts() -> dict[Path, str]:
+    """All that is made."""
+    made = {SDK / "_faces" / "threads.py": threads_text()}
+    for face in (BLOCKING, AIO):
+        folder = SDK / face.package
+        made[folder / "__init__.py"] = package_text(face)
+        for name, module in CLASSES.items():
+            made[folder / f"{module}.py"] = module_text(face, name)
+    return {path: formatted(text) for path, text in made.items()}
+
+
+def main() -> int:
+    """Write, or compare."""
+    made = texts()
+    stale = [path for path in made if not path.exists() or path.read_text() != made[path]]
+    if "--check" in sys.argv:
+        for path in stale:
+            print(f"{path.relative_to(ROOT)} is stale: run python tools/faces.py", file=sys.stderr)
+        return 1 if stale else 0
+    for path in stale:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(made[path])
+        print(path.relative_to(ROOT))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
