@@ -19,6 +19,7 @@ from geminga_broker.stats import ConsumerStats, iso_time
 from geminga_broker.topic_api import LastMessage, SubscribeRequest, SubType, TopicOptions
 from geminga_protocol import ack_set as ack_sets
 from geminga_protocol.encode import MessageHeader, frame
+from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.ids import Position
 from geminga_protocol.payload import strip_broker_entry_metadata
 from geminga_protocol.pb.pulsar_api_pb2 import (
@@ -195,9 +196,10 @@ class Consumer:
         messages = size = 0
         for entry in entries:
             data = entry.data
-            if not expose and data[0] == 14 and data[1] == 2:
-                data = strip_broker_entry_metadata(data)
             length = len(data)
+            if not expose and length > 1 and data[0] == 14 and data[1] == 2:
+                data = _stripped(data)
+                length = len(data)
             position = entry.position
             count = entry.messages
             words = acknowledged.get(position, ()) if acknowledged else ()
@@ -354,3 +356,11 @@ class Consumer:
 
     def __repr__(self) -> str:
         return f"<Consumer {self.name}#{self.consumer_id} of {self.subscription_name}>"
+
+
+def _stripped(data: memoryview) -> memoryview:
+    """Without broker entry metadata; an entry that only seems to have them goes out as it is."""
+    try:
+        return strip_broker_entry_metadata(data)
+    except RemoteProtocolError:
+        return data

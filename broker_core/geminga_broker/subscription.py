@@ -30,6 +30,9 @@ from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 
 _log = logging.getLogger(__name__)
 
+READER_RETURN_S = 60.0
+"""How long a subscription that isn't durable outlives a seek, for its reader to come back."""
+
 
 class SubscriptionHost(Protocol):
     """The topic, as its subscriptions use it."""
@@ -69,6 +72,7 @@ class Subscription:
         self._dispatcher: Dispatcher | None = None
         self._fenced = False
         self._end_told = False
+        self._seeking = 0
         cursor.on_available(self._pump.wake)
 
     @property
@@ -145,7 +149,7 @@ class Subscription:
             return
         self.rates_gone.add(consumer.rates.messages, consumer.rates.bytes)
         dispatcher.remove(consumer)
-        if not dispatcher.consumers:
+        if not dispatcher.consumers and not self._seeking:
             self._host.subscription_emptied(self)
 
     def disconnect_all(self) -> None:
@@ -159,6 +163,11 @@ class Subscription:
         self.cursor.on_available(None)
         self.disconnect_all()
         self._pump.wake()
+
+    def reopen(self) -> None:
+        """It could not be deleted: let consumers in again."""
+        self._fenced = False
+        self.cursor.on_available(self._pump.wake)
 
     # ---- what consumers ask ----
 
@@ -196,14 +205,27 @@ class Subscription:
             consumer.notify_end()
 
     async def seek(self, position: Position, ack_set: tuple[int, ...] = ()) -> None:
-        """Read from there. All consumers are closed first and come back."""
+        """Read from there. All consumers are closed first and come back; a subscription that isn't
+        durable waits for them a while (PersistentSubscription.removeConsumer).
+        """
         log = self._host.log
         if position == LATEST:
             position = log.next_position(log.last_position)
-        async with self._paused():
-            await self.cursor.seek(position)
-            if ack_set and self._host.options.batch_index_ack and position != EARLIEST:
-                self.cursor.ack([Ack(position, ack_set)])
+        self._seeking += 1
+        try:
+            async with self._paused():
+                await self.cursor.seek(position)
+                if ack_set and self._host.options.batch_index_ack and position != EARLIEST:
+                    self.cursor.ack([Ack(position, ack_set)])
+        finally:
+            self._seeking -= 1
+            if not self.cursor.durable and not self.consumers:
+                self._host.environment.nursery.start_soon(self._end_unless_used)
+
+    async def _end_unless_used(self) -> None:
+        await trio.sleep(READER_RETURN_S)
+        if not self.consumers and not self._seeking:
+            self._host.subscription_emptied(self)
 
     async def seek_time(self, timestamp_ms: int) -> None:
         """Read what was published from then on."""

@@ -112,20 +112,26 @@ class PersistentTopic(TopicBase):
         """
         known = self.subscriptions.get(request.subscription)
         self.check_subscribe(request, self.consumer_count, known is not None)
-        async with self._creating:
-            subscription = self.subscriptions.get(request.subscription)
-            if subscription is None:
-                subscription = await self._make_for(request)
-            elif subscription.cursor.durable != request.durable:
-                kind = "Durable" if subscription.cursor.durable else "Non-durable"
-                text = f"{kind} subscription with the same name already exists."
-                raise BrokerError(ServerError.NotAllowedError, text)
+        # A cursor is made or deleted whole, even if the client that asked is gone.
+        with trio.CancelScope(shield=True):
+            async with self._creating:
+                subscription = await self._subscription_for(request)
         self.check_open()
         try:
             return subscription.add(request)
         except BrokerError:
             self.subscription_emptied(subscription)
             raise
+
+    async def _subscription_for(self, request: SubscribeRequest) -> Subscription:
+        subscription = self.subscriptions.get(request.subscription)
+        if subscription is None:
+            return await self._make_for(request)
+        if subscription.cursor.durable != request.durable:
+            kind = "Durable" if subscription.cursor.durable else "Non-durable"
+            text = f"{kind} subscription with the same name already exists."
+            raise BrokerError(ServerError.NotAllowedError, text)
+        return subscription
 
     async def _make_for(self, request: SubscribeRequest) -> Subscription:
         latest = request.initial_position == InitialPosition.Latest
@@ -135,6 +141,7 @@ class PersistentTopic(TopicBase):
             cursor = await self._open_cursor(request.subscription, initial, properties)
         else:
             start = initial if request.start is None else request.start
+            await self._forget_reader(request.subscription)
             cursor = self.log.open_reader(request.subscription, start)
         if request.rollback_duration_s > 0:
             since_ms = self.environment.now_ms() - request.rollback_duration_s * 1000
@@ -171,25 +178,37 @@ class PersistentTopic(TopicBase):
                 self.environment.nursery.start_soon(self._delete_cursor, name)
 
     async def _delete_cursor(self, name: str) -> None:
-        try:
+        async with self._creating:
             if name not in self.subscriptions:
-                await self.log.delete_cursor(name)
-        except CursorNotFound:
-            pass
+                await self._forget_reader(name)
+
+    async def _forget_reader(self, name: str) -> None:
+        """Delete a cursor that isn't durable and whose subscription has ended."""
+        known = self.log.cursors.get(name)
+        if known is None or known.durable:
+            return
+        try:
+            await self.log.delete_cursor(name)
         except LogError as error:
             _log.warning("%s: cursor %s can't be deleted: %s", self.name, name, error)
 
     async def drop_subscription(self, subscription: Subscription) -> None:
-        """Delete it with its cursor; consumers are closed."""
+        """Delete it with its cursor; consumers are closed. If that fails, it stays."""
+        name = subscription.name
         subscription.fence()
-        if self.subscriptions.get(subscription.name) is subscription:
-            del self.subscriptions[subscription.name]
-        try:
-            await self.log.delete_cursor(subscription.name)
-        except CursorNotFound:
-            pass
-        except LogError as error:
-            raise BrokerError(ServerError.PersistenceError, str(error)) from error
+        # Begun, it is carried through: nobody may find a cursor that is half deleted.
+        with trio.CancelScope(shield=True):
+            async with self._creating:
+                if self.subscriptions.get(name) is not subscription:
+                    return
+                try:
+                    await self.log.delete_cursor(name)
+                except CursorNotFound:
+                    pass
+                except LogError as error:
+                    subscription.reopen()
+                    raise BrokerError(ServerError.PersistenceError, str(error)) from error
+                del self.subscriptions[name]
 
     # ---- administration ----
 

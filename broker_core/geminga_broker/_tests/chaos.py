@@ -317,9 +317,10 @@ class Peer:
         done: set[tuple[Position, int]] = set()
         for position, keep in parts:
             bits, size = consumer.held.get(position, (1, 1))
+            # What is told may say less than what is known already; both together count.
+            keep &= (1 << size) - 1
+            ids.append(MessageId(*position, ack_set=ack_sets.from_bits(keep)))
             keep &= bits
-            words = ack_sets.from_bits(keep)
-            ids.append(MessageId(*position, ack_set=words if keep else ()))
             done |= {(position, index) for index in range(size) if not keep >> index & 1}
             if position in consumer.held:
                 if keep:

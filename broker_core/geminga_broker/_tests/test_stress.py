@@ -17,6 +17,7 @@ from geminga_broker.config import BrokerConfig
 from geminga_broker.consumer import INDIVIDUAL_ACK, Consumer
 from geminga_broker.dispatch import pump
 from geminga_broker.dispatch.key_shared import KeySharedDispatcher
+from geminga_broker.dispatch.shared import SharedDispatcher
 from geminga_broker.log.api import Entry
 from geminga_broker.producer import Producer
 from geminga_broker.session import requests
@@ -118,27 +119,33 @@ def check_consumer(consumer: Consumer) -> None:
         assert not consumer.unacked
 
 
-def check_topic(topic: PersistentTopic) -> None:
-    for subscription in topic.subscriptions.values():
-        dispatcher = subscription._dispatcher
-        cursor = subscription.cursor
-        assert subscription.backlog_entries() >= 0
-        for consumer in subscription.consumers:
-            check_consumer(consumer)
+def check_subscription(subscription: Subscription) -> None:
+    dispatcher = subscription._dispatcher
+    deleted = subscription.cursor.is_deleted
+    assert subscription.backlog_entries() >= 0
+    for consumer in subscription.consumers:
+        check_consumer(consumer)
+        assert not [p for p in consumer.pending if deleted(p)], "acknowledged, yet pending"
+    if isinstance(dispatcher, SharedDispatcher):
+        held = {p: c for c in dispatcher.consumers for p in c.pending}
+        assert len(held) == sum(len(c.pending) for c in dispatcher.consumers), "held twice"
+        assert not [p for p in held if p in dispatcher.replay], "held and to be sent again"
+        assert not [p for p in dispatcher.counts if deleted(p)], "counted for ever"
         if isinstance(dispatcher, KeySharedDispatcher):
-            held = {p: c for c in dispatcher.consumers for p in c.pending}
-            assert held.keys() == dispatcher._hash_by_position.keys()
-            assert sum(dispatcher._held.values()) == len(held)
-            for position, consumer in held.items():
-                assert dispatcher._holders[dispatcher._hash_by_position[position]] is consumer
-        for consumer in subscription.consumers:
-            assert not [p for p in consumer.pending if cursor.is_deleted(p)], "acked, yet pending"
+            check_holders(dispatcher, held)
+
+
+def check_holders(dispatcher: KeySharedDispatcher, held: dict[Position, Consumer]) -> None:
+    hashes = dispatcher._hash_by_position
+    assert held.keys() == hashes.keys()
+    assert sum(dispatcher._held.values()) == len(held)
+    assert all(dispatcher._holders[hashes[p]] is consumer for p, consumer in held.items())
 
 
 @pytest.fixture
 def audit(monkeypatch: pytest.MonkeyPatch) -> Audit:
     found = Audit(Books(Random(0)))
-    send, seek = Consumer.send, Subscription.seek
+    send, seek, take = Consumer.send, Subscription.seek, Subscription.acknowledge
 
     def audited_send(self: Consumer, entries: Sequence[Entry], **more: object) -> None:
         send(self, entries, **more)  # type: ignore[arg-type]
@@ -147,6 +154,10 @@ def audit(monkeypatch: pytest.MonkeyPatch) -> Audit:
     async def audited_seek(self: Subscription, position: Position, ack_set: object = ()) -> None:
         await seek(self, position, ack_set)  # type: ignore[arg-type]
         found.seeked(self)
+
+    def audited_take(self: Subscription, *details: object) -> None:
+        take(self, *details)  # type: ignore[arg-type]
+        check_subscription(self)
 
     def failed(message: str, *details: object) -> None:
         found.failures.append(traceback.format_exc())
@@ -157,6 +168,7 @@ def audit(monkeypatch: pytest.MonkeyPatch) -> Audit:
 
     monkeypatch.setattr(Consumer, "send", audited_send)
     monkeypatch.setattr(Subscription, "seek", audited_seek)
+    monkeypatch.setattr(Subscription, "acknowledge", audited_take)
     return found
 
 
@@ -253,7 +265,7 @@ class Actor:
             if rng.random() < 0.1:
                 parts.append((Position(LedgerId(rng.randrange(9)), EntryId(10**6)), 0))
             if rng.random() < 0.1:
-                parts += parts[:2]
+                parts += [(p, rng.getrandbits(BATCH_MAX)) for p, _ in parts[:3]]
             await peer.ack(consumer, parts, cumulative=False)
 
     async def redeliver(self) -> None:
@@ -302,7 +314,8 @@ async def disturb(broker: WireBroker, rng: Random) -> None:
         await trio.sleep(rng.random() * 6)
         for topic in list(broker.service.topics.values()):
             if isinstance(topic, PersistentTopic):
-                check_topic(topic)
+                for subscription in topic.subscriptions.values():
+                    check_subscription(subscription)
         await broker.service.unload_topic(TopicName.parse(rng.choice((A, B, N))))
         if turn == 8:
             topic = await broker.service.get_topic(TopicName.parse(B), create=True)

@@ -125,39 +125,44 @@ class SharedDispatcher(Dispatcher):
         """Individual only. An entry may be held by another consumer than the one that answers."""
         assert not cumulative, "consumers refuse cumulative acks of this type"
         was_blocked = self._blocked
+        parts: list[Position] = []
         for ack in acks:
-            position = ack.position
-            owner = consumer
-            if position not in owner.pending:
-                owner = self._holder(position) or consumer
             if ack.ack_set:
-                self._acknowledge_part(owner, ack)
-                continue
-            messages = owner.pending.pop(position, None)
-            if messages is not None:
-                self.released(owner, position)
-                owner.release(messages)
-            if self.counts:
-                self.counts.pop(position, None)
-            if self.replay:
-                self.replay.discard(position)
+                parts.append(ack.position)
+            else:
+                self._acknowledged(consumer, ack.position)
         self.cursor.ack(self.recordable(acks))
+        if self.options.batch_index_ack:
+            for position in parts:
+                self._acknowledged_part(consumer, position)
         if was_blocked and not self.blocked:
             self._wake()
 
-    def _acknowledge_part(self, owner: Consumer, ack: Ack) -> None:
-        held = owner.pending.get(ack.position)
-        if held is None or not self.options.batch_index_ack:
+    def _acknowledged(self, consumer: Consumer, position: Position) -> None:
+        """Nothing of the entry is to be sent any more."""
+        owner = consumer
+        if position not in owner.pending:
+            owner = self._holder(position) or consumer
+        messages = owner.pending.pop(position, None)
+        if messages is not None:
+            self.released(owner, position)
+            owner.release(messages)
+        if self.counts:
+            self.counts.pop(position, None)
+        if self.replay:
+            self.replay.discard(position)
+
+    def _acknowledged_part(self, consumer: Consumer, position: Position) -> None:
+        """The cursor knows what is left of the batch, whichever acknowledgements made it so."""
+        if self.cursor.is_deleted(position):
+            self._acknowledged(consumer, position)
             return
-        before = self.cursor.ack_set(ack.position)
-        remaining = ack_sets.and_(before, ack.ack_set) if before else ack.ack_set
-        left = min(held, ack_sets.cardinality(remaining))
-        if left:
-            owner.pending[ack.position] = left
-        else:
-            del owner.pending[ack.position]
-            self.released(owner, ack.position)
-        owner.release(held - left)
+        owner = consumer if position in consumer.pending else self._holder(position)
+        words = self.cursor.ack_set(position)
+        if owner is not None and words:
+            held = owner.pending[position]
+            left = owner.pending[position] = min(held, ack_sets.cardinality(words))
+            owner.release(held - left)
 
     def _holder(self, position: Position) -> Consumer | None:
         for consumer in self.consumers:

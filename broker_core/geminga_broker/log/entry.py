@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from geminga_protocol import payload
 from geminga_protocol.encode import varint
+from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.ids import Position
 from geminga_protocol.pb.pulsar_api_pb2 import BrokerEntryMetadata, MessageMetadata
 
@@ -36,9 +37,12 @@ class LogEntry:
 
     @property
     def messages(self) -> int:
-        """Messages in its batch, 1 when it is none."""
+        """Messages in its batch, 1 when it is none, or no metadata can be read."""
         if not self._messages:
-            self._messages = max(1, self.metadata.num_messages_in_batch)
+            try:
+                self._messages = max(1, self.metadata.num_messages_in_batch)
+            except RemoteProtocolError:
+                self._messages = 1  # clients judge it; it must not stop dispatch
         return self._messages
 
     @property
@@ -48,11 +52,16 @@ class LogEntry:
 
     @property
     def time_ms(self) -> int:
-        """When it was published: the broker's time if that is stored, else the producer's."""
-        stored = self.broker_metadata
-        if stored is not None and stored.HasField("broker_timestamp"):
-            return stored.broker_timestamp
-        return self.metadata.publish_time
+        """When it was published: the broker's time if that is stored, else the producer's; 0 when
+        neither can be read.
+        """
+        try:
+            stored = self.broker_metadata
+            if stored is not None and stored.HasField("broker_timestamp"):
+                return stored.broker_timestamp
+            return self.metadata.publish_time
+        except RemoteProtocolError:
+            return 0
 
 
 class PrefixMaker:

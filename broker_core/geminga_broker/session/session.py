@@ -30,6 +30,10 @@ PENDING_PUBLISH_BYTES_MAX = 16 << 20
 stored. (Apache bounds their number, `maxPendingPublishRequestsPerConnection`.)
 """
 
+PENDING_ENTRY_BYTES = 512
+"""What each of these entries counts beside its own bytes, so that many small ones are bounded too.
+"""
+
 REQUESTS_MAX = 5000
 """Commands of one connection that run at once; above it the socket isn't read until half ended."""
 
@@ -86,7 +90,7 @@ class Session:
 
     def publish_pending(self, messages: int, size_bytes: int) -> None:
         """Entries were handed to storage, or (negative) came back."""
-        self._pending_publish_bytes += size_bytes
+        self._pending_publish_bytes += size_bytes + messages * PENDING_ENTRY_BYTES
         self.service.publish_pending(size_bytes)
         if self._resume is not None:
             self.check_resume()
