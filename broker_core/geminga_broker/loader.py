@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+LEAVE_S = 30.0
+"""How long closing or deleting a topic may take."""
+
 UNLOADS_MAX = 64
 """Topics that are closed at once when the broker stops."""
 
@@ -202,7 +205,9 @@ class TopicLoader:
         """Take a loaded topic out while `end` closes or deletes it; who asks for it meanwhile
         waits.
 
-        False when it isn't loaded. When `end` raises, the topic stays.
+        False when it isn't loaded. When `end` raises, the topic stays, unless it takes nobody any
+        more: then it is loaded anew when asked for. Begun, it goes on even if the caller is
+        cancelled, for at most LEAVE_S.
         """
         while (leaving := self._leaving.get(key)) is not None:
             await leaving.wait()
@@ -211,8 +216,13 @@ class TopicLoader:
             return False
         promise = self._leaving[key] = Promise[None]()
         try:
-            await end(topic)
+            with trio.fail_after(LEAVE_S, shield=True):
+                await end(topic)
             del self.topics[key]
+        except BaseException:
+            if topic.fenced:
+                del self.topics[key]
+            raise
         finally:
             del self._leaving[key]
             promise.resolve(None)

@@ -159,6 +159,7 @@ class PersistentTopic(TopicBase):
         try:
             return await self.log.open_cursor(name, initial=initial, cursor_properties=properties)
         except LogError as error:
+            self.check_open()
             raise BrokerError(ServerError.PersistenceError, str(error)) from error
 
     def _adopt(self, cursor: Cursor) -> Subscription:

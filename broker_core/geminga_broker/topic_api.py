@@ -247,6 +247,8 @@ class Topic(Protocol):
 
     name: str
     persistent: bool
+    fenced: bool
+    """Whether it is being given up, or was: it takes nobody any more."""
 
     @property
     def producers(self) -> Mapping[str, TopicProducer]:

@@ -57,7 +57,16 @@ async def lookup_topic(session: Session, command: CommandLookupTopic) -> None:
 
 
 async def topics_of_namespace(session: Session, command: CommandGetTopicsOfNamespace) -> None:
-    """The namespace's topics, filtered here if the pattern allows that."""
+    """The namespace's topics, filtered here if the pattern allows that.
+
+    One list of a connection at a time, and only when it reads them: they can be long.
+    """
+    async with session.listing:
+        await session.until_writable()
+        await _list_topics(session, command)
+
+
+async def _list_topics(session: Session, command: CommandGetTopicsOfNamespace) -> None:
     config = session.service.config.topics
     names = await session.service.topic_names(command.namespace)
     names = without_system(by_mode(names, command.mode))
@@ -118,6 +127,8 @@ async def _watch(
             )
         )
         while await _topics_changed(changes):
+            # Changes that come while the client doesn't read are told together later.
+            await session.until_writable()
             now = await _persistent_matching(session, command.namespace, pattern)
             if now != known:
                 new, gone = sorted(now - known), sorted(known - now)

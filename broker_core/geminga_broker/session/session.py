@@ -66,6 +66,7 @@ class Session:
         self.reading = True
         self.write = stream.write
         self.on_writable = stream.on_writable
+        self.listing = trio.Lock()
         self._requests = 0
         self._pending_publish_bytes = 0
         self._resume: trio.Event | None = None
@@ -141,6 +142,13 @@ class Session:
         self.reading = True
         self.heard_s = trio.current_time()
 
+    async def until_writable(self) -> None:
+        """Return when the client has read enough for a large answer to be written."""
+        while not self.stream.writable:
+            room = trio.Event()
+            self.stream.on_writable(room.set)
+            await room.wait()
+
     def check_resume(self) -> None:
         """Wake the reader if it waits and all is below half of the bounds."""
         if (
@@ -155,17 +163,19 @@ class Session:
     # ---- life ----
 
     async def keep_alive(self, interval_s: float) -> None:
-        """Ping every interval; return when the peer was silent for two of them (PR-12).
+        """Ping every interval; return when the peer was silent for two of them (PR-12), or has
+        not sent CONNECT within the first (PulsarHandler.handleKeepAliveTimeout).
 
         A peer that isn't read, because it is at its bounds, can't be heard and is kept.
         """
         limit_s = 2 * interval_s
         while True:
             await trio.sleep(interval_s)
-            if self.reading and trio.current_time() - self.heard_s >= limit_s:
+            silent = trio.current_time() - self.heard_s >= limit_s
+            if not self.connected or (self.reading and silent):
                 break
             self.write(connection.PING)
-        _log.info("address=%s silent for %g s, dropped", self.address, limit_s)
+        _log.info("address=%s silent for %g s or without CONNECT, dropped", self.address, limit_s)
 
     def stop(self) -> None:
         """The broker ends the connection: nothing more is read, what was written is still sent."""
