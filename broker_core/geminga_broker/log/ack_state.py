@@ -195,9 +195,11 @@ class AckState:
             yield ledger_id, self._holes[ledger_id]
 
     def partial(self) -> Iterator[tuple[Position, tuple[int, ...]]]:
-        """Batches acknowledged in part, in order, with the words of what is unacknowledged."""
-        for ledger_id in sorted(self._partial):
-            for entry_id, bits in sorted(self._partial[ledger_id].items()):
+        """Batches acknowledged in part, in the order in which they were, with the words of what is
+        unacknowledged.
+        """
+        for ledger_id, partial in self._partial.items():
+            for entry_id, bits in partial.items():
                 yield Position(LedgerId(ledger_id), EntryId(entry_id)), words.from_bits(bits)
 
     def first_unacked(self, position: Position) -> Position:

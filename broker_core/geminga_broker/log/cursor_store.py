@@ -6,18 +6,19 @@ BR-05).
                     entry is the state
 
 A new ledger is written first, then named by the node, then the old one is deleted: a crash between
-leaves the old state or the new one, never none.
+leaves the old state or the new one, never none. A state that is larger than one entry is written as
+several; if the last of them are missing, the state before counts.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import trio
 
-from geminga_bookie.client.api import LedgerClient, LedgerWriter
+from geminga_bookie.client.api import LedgerClient, LedgerReader, LedgerWriter
 from geminga_bookie.errors import BookkeeperError, NoSuchLedger
 from geminga_broker.log.api import LogFenced
 from geminga_broker.log.catalog import ROOT
@@ -25,9 +26,11 @@ from geminga_broker.log.options import LogOptions
 from geminga_broker.log.position_info import (
     NO_LEDGER,
     CursorSnapshot,
+    entries_of_state,
     read_cursor_info,
-    read_position_info,
+    read_position_infos,
 )
+from geminga_protocol.ids import Position
 from geminga_protocol.managed_ledger import (
     decode_cursor_info,
     decode_position_info,
@@ -46,6 +49,9 @@ from geminga_runtime.metadata.api import (
 from geminga_runtime.waiters import Promise
 
 _log = logging.getLogger(__name__)
+
+_DECODED_IN_LOOP_BYTES_MAX = 128 * 1024
+"""Larger states are decoded in a thread: it takes some ten milliseconds for each megabyte."""
 
 
 class CursorKey(NamedTuple):
@@ -99,12 +105,35 @@ class CursorStore:
         except NoSuchLedger:
             _log.warning("cursor=%s: its ledger %d is gone", self.key, info.cursorsLedgerId)
             return read_cursor_info(info)
+        try:
+            found = await self._last_state(reader)
+        finally:
+            with trio.CancelScope(shield=True):
+                await reader.aclose()
+        return read_cursor_info(info) if found is None else found
+
+    async def _last_state(self, reader: LedgerReader) -> CursorSnapshot | None:
+        """The last whole state in the cursor's ledger, None if there is none."""
         last = reader.last_add_confirmed
         if last < 0:
-            return read_cursor_info(info)
+            return None
         [view] = await reader.read(last, last)
-        await reader.aclose()
-        return read_position_info(decode_position_info(view))
+        info = decode_position_info(view)
+        entries = entries_of_state(info)
+        if not entries:
+            _log.warning("cursor=%s: its last state is incomplete, the one before counts", self.key)
+            last -= info.part.index + 1
+            if last < 0:
+                return None
+            [view] = await reader.read(last, last)
+            entries = entries_of_state(decode_position_info(view))
+        views: list[memoryview] = []
+        first = last - entries + 1
+        while first + len(views) <= last:
+            views += await reader.read(first + len(views), last)
+        if sum(len(view) for view in views) <= _DECODED_IN_LOOP_BYTES_MAX:
+            return _decode_state(views)
+        return await trio.to_thread.run_sync(_decode_state, views)
 
     @property
     def has_room(self) -> bool:
@@ -119,25 +148,32 @@ class CursorStore:
         )
 
     @property
+    def has_ledger(self) -> bool:
+        """Whether a ledger holds the state, open or closed."""
+        return self._ledger_id != NO_LEDGER
+
+    @property
     def is_closed(self) -> bool:
         """Whether the node alone holds the state."""
         return self._ledger_id == NO_LEDGER and self._version != MUST_NOT_EXIST
 
-    def append(self, info: PositionInfo, done: Callable[[BookkeeperError | None], None]) -> None:
+    def append(
+        self, infos: Sequence[PositionInfo], done: Callable[[BookkeeperError | None], None]
+    ) -> None:
         """Write the state to the open ledger; `done` tells when it is durable. Only if
         `has_room`.
         """
         writer = self._writer
         assert writer is not None
 
-        def answered(first: int, count: int, error: BookkeeperError | None) -> None:
+        def finished(error: BookkeeperError | None) -> None:
             if error is not None and self._writer is writer:
                 self._writer = None
             done(error)
 
-        writer.append([(encode_position_info(info),)], answered)
+        _append(writer, infos, finished)
 
-    async def write_to_new_ledger(self, info: PositionInfo) -> None:
+    async def write_to_new_ledger(self, infos: Sequence[PositionInfo]) -> None:
         """Write the state to a new ledger and make that the cursor's. Durable on return.
 
         Raises LogFenced if another broker changed the cursor, BookkeeperError, MetadataError.
@@ -147,14 +183,15 @@ class CursorStore:
         )
         written: Promise[None] = Promise()
 
-        def answered(first: int, count: int, error: BookkeeperError | None) -> None:
+        def finished(error: BookkeeperError | None) -> None:
             if error is None:
                 written.resolve(None)
             else:
                 written.reject(error)
 
+        info = infos[-1]
         try:
-            writer.append([(encode_position_info(info),)], answered)
+            _append(writer, infos, finished)
             await written.wait()
             await self._put(
                 ManagedCursorInfo(
@@ -179,6 +216,18 @@ class CursorStore:
         self._writer = None
         if old != NO_LEDGER:
             await self._delete_ledger(old)
+
+    async def write_properties(self, mark_delete: Position) -> None:
+        """Write `cursor_properties` to the node; the ledger goes on holding the state. Raises
+        LogFenced, MetadataError.
+        """
+        await self._put(
+            ManagedCursorInfo(
+                cursorsLedgerId=self._ledger_id,
+                markDeleteLedgerId=mark_delete[0],
+                markDeleteEntryId=mark_delete[1],
+            )
+        )
 
     async def close_ledger(self) -> None:
         """Close the ledger, which keeps the state. Raises BookkeeperError, MetadataError."""
@@ -223,6 +272,29 @@ class CursorStore:
             await self._client.delete(ledger_id)
         except (BookkeeperError, MetadataError) as error:
             _log.warning("cursor=%s: ledger %d stays: %s", self.key, ledger_id, error)
+
+
+def _append(
+    writer: LedgerWriter,
+    infos: Sequence[PositionInfo],
+    finished: Callable[[BookkeeperError | None], None],
+) -> None:
+    """Append the parts of one state, and tell once when all are durable or the first has failed."""
+    left = len(infos)
+
+    def answered(first: int, count: int, error: BookkeeperError | None) -> None:
+        nonlocal left
+        if left <= 0:
+            return
+        left = left - count if error is None else 0
+        if not left:
+            finished(error)
+
+    writer.append([(encode_position_info(info),) for info in infos], answered)
+
+
+def _decode_state(views: Sequence[memoryview]) -> CursorSnapshot:
+    return read_position_infos([decode_position_info(view) for view in views])
 
 
 async def cursor_names(store: MetadataStore, log_name: str) -> list[str]:

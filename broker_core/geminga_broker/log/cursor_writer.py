@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Protocol
 
 import trio
@@ -19,7 +20,7 @@ from geminga_broker.log.api import LogError, LogFenced, LogWriteFailed
 from geminga_broker.log.cursor_store import CursorStore
 from geminga_broker.log.options import CursorOptions
 from geminga_broker.log.parts import Spawn
-from geminga_broker.log.position_info import closed_cursor_info, position_info
+from geminga_broker.log.position_info import closed_cursor_info, position_infos
 from geminga_protocol.pb.managed_ledger_pb2 import PositionInfo
 from geminga_runtime.metadata.api import MetadataError
 from geminga_runtime.waiters import Promise
@@ -55,6 +56,10 @@ class CursorWriter:
         self._persisted = 0
         self._writing = False
         self._waiters: list[tuple[int, Promise[None]]] = []
+        self._turn = trio.Lock()
+        """Held by whoever writes the node alone: properties, or the whole state."""
+        self._ended = trio.Event()
+        """Set when the write that is under way ends."""
         self._next_write_s = 0.0
 
     @property
@@ -91,34 +96,23 @@ class CursorWriter:
 
         Raises LogFenced, LogWriteFailed.
         """
-        store = self._store
-        if store is None:
-            return
-        if self._writing:
-            await self.persist()
-        cursor, options = self._cursor, self._options
-        info = closed_cursor_info(
-            cursor.state, cursor.properties, options.batches_max, options.ranges_to_store_max
-        )
-        try:
-            if info is None:
-                await self.persist()
-                await store.close_ledger()
-            elif self.is_dirty or not store.is_closed:
-                changes = self.changes
-                await store.write_closed(info)
-                self._persisted = changes
-        except (BookkeeperError, MetadataError) as error:
-            raise LogWriteFailed(f"cursor {cursor.name}: {error}") from error
+        async with self._alone() as store:
+            if store is not None:
+                await self._write_whole(store)
 
     async def set_properties(self, properties: Mapping[str, str]) -> None:
         """Replace the subscription's properties; durable on return. Raises LogFenced,
         LogWriteFailed.
         """
-        if self._store is not None:
-            self._store.cursor_properties = dict(properties)
-            self.changes += 1
-            await self.persist_to_node()
+        async with self._alone() as store:
+            if store is None:
+                return
+            store.cursor_properties = dict(properties)
+            if store.has_ledger:
+                await store.write_properties(self._cursor.state.mark_delete)
+            else:
+                self.changes += 1
+                await self._write_whole(store)
 
     async def remove(self) -> None:
         """Delete what is stored of the cursor. Raises LogWriteFailed."""
@@ -130,6 +124,53 @@ class CursorWriter:
                 self._store = store
                 raise LogWriteFailed(f"cursor {self._cursor.name}: {error}") from error
 
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[CursorStore | None]:
+        """Nothing else is written meanwhile. Raises LogWriteFailed for what storage raises."""
+        try:
+            async with self._turn:
+                while self._writing:
+                    await self._ended.wait()
+                self._writing = True
+                try:
+                    yield self._store
+                except (BookkeeperError, MetadataError) as error:
+                    raise LogWriteFailed(f"cursor {self._cursor.name}: {error}") from error
+                finally:
+                    self._writing = False
+        finally:
+            self._settle()
+
+    async def _write_whole(self, store: CursorStore) -> None:
+        cursor, options = self._cursor, self._options
+        changes = self.changes
+        info = closed_cursor_info(
+            cursor.state, cursor.properties, options.batches_max, options.ranges_to_store_max
+        )
+        if info is None:
+            if self.is_dirty:
+                await self._write_to_ledger(store)
+            await store.close_ledger()
+        elif self.is_dirty or not store.is_closed:
+            await store.write_closed(info)
+        self._persisted = max(self._persisted, changes)
+
+    async def _write_to_ledger(self, store: CursorStore) -> None:
+        infos = self._infos()
+        if not store.has_room:
+            await store.write_to_new_ledger(infos)
+            return
+        written: Promise[None] = Promise()
+
+        def done(error: BookkeeperError | None) -> None:
+            if error is None:
+                written.resolve(None)
+            else:
+                written.reject(error)
+
+        store.append(infos, done)
+        await written.wait()
+
     def _start(self) -> None:
         """Write to the open ledger, or spawn a task that makes one."""
         store = self._store
@@ -138,7 +179,7 @@ class CursorWriter:
         self._writing = True
         changes = self.changes
         if store.has_room:
-            store.append(self._info(), lambda error: self._written(changes, error))
+            store.append(self._infos(), lambda error: self._written(changes, error))
         else:
             self._spawn(self._write_to_new_ledger)
 
@@ -148,37 +189,47 @@ class CursorWriter:
         failure: Exception | None = LogWriteFailed("it was deleted or cancelled")
         try:
             if store is not None:
-                await store.write_to_new_ledger(self._info())
+                await store.write_to_new_ledger(self._infos())
                 failure = None
         except (BookkeeperError, MetadataError, LogError) as error:
             failure = error
         finally:
             self._written(changes, failure)
 
-    def _info(self) -> PositionInfo:
+    def _infos(self) -> list[PositionInfo]:
         started_s = time.perf_counter()
         cursor = self._cursor
-        info = position_info(cursor.state, cursor.properties, self._options.batches_max)
+        infos = position_infos(cursor.state, cursor.properties, self._options.batches_max)
         cost_s = time.perf_counter() - started_s
         self._next_write_s = trio.current_time() + cost_s / _SNAPSHOT_SHARE_MAX
-        return info
+        return infos
 
     def _written(self, changes: int, error: Exception | None) -> None:
         """Persisting what was known at `changes` ended."""
         self._writing = False
-        waiters, self._waiters = self._waiters, []
-        if error is not None:
-            _log.warning("cursor=%s is not persisted: %s", self._cursor.name, error)
-            if not isinstance(error, LogFenced):
-                error = LogWriteFailed(f"cursor {self._cursor.name}: {error}")
-            for _, promise in waiters:
-                promise.reject(error)
+        ended, self._ended = self._ended, trio.Event()
+        ended.set()
+        if error is None:
+            self._persisted = max(self._persisted, changes)
+            self._settle()
             return
-        self._persisted = max(self._persisted, changes)
+        _log.warning("cursor=%s is not persisted: %s", self._cursor.name, error)
+        if not isinstance(error, LogFenced):
+            error = LogWriteFailed(f"cursor {self._cursor.name}: {error}")
+        waiters, self._waiters = self._waiters, []
+        for _, promise in waiters:
+            promise.reject(error)
+
+    def _settle(self) -> None:
+        """Answer whose changes are durable, and write on for the others, unless somebody has the
+        turn and will do that.
+        """
+        waiters, self._waiters = self._waiters, []
         for wanted, promise in waiters:
             if wanted <= self._persisted:
                 promise.resolve(None)
             else:
                 self._waiters.append((wanted, promise))
-        if self._waiters and self._store is not None:
+        idle = not self._writing and not self._turn.locked()
+        if self._waiters and idle and self._store is not None:
             self._start()

@@ -1,20 +1,23 @@
 """What of a cursor is persisted, in Apache's messages (pure; spec BR-05; ManagedCursorImpl).
 
 Holes are written as ranges while they are few, else as one bit set per ledger (PIP-381), so that a
-million of them take some hundred kilobytes. Both forms are read.
+million of them take some hundred kilobytes. What would be too large for one entry is written as
+several, in a form of our own (docs/DATA_FILES.md): each has the mark-delete position and a part of
+the rest, the last one tells a reader that knows nothing of parts the least that is true. All forms
+are read.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from bitarray import bitarray
 from pyroaring import BitMap
 
 from geminga_broker.log.ack_state import AckState
+from geminga_broker.log.bit_words import from_words, to_words
+from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.ids import EntryId, LedgerId, Position
 from geminga_protocol.pb.managed_ledger_pb2 import (
     ManagedCursorInfo,
@@ -24,6 +27,17 @@ from geminga_protocol.pb.managed_ledger_pb2 import (
 
 RANGES_MAX = 1000
 """Up to so many holes are written as ranges, which are small then and any reader knows."""
+
+WORDS_MAX = 1 << 15
+"""Up to so many words, two million entries from the first to the last hole, bit sets are written;
+beyond that bitmaps of our own, which cost a copy.
+"""
+
+PART_BYTES_MAX = 1 << 20
+"""About the size of one entry. Larger states are written as several."""
+
+_WINDOW_ENTRIES = (PART_BYTES_MAX - (1 << 16)) * 8
+"""Entries of a ledger whose bitmap fits into one part, however it looks."""
 
 NO_LEDGER = -1
 """`cursorsLedgerId` of a cursor whose whole state stands in the metadata store."""
@@ -39,17 +53,52 @@ class CursorSnapshot(NamedTuple):
     properties: dict[str, int]
 
 
-def position_info(state: AckState, properties: Mapping[str, int], batches_max: int) -> PositionInfo:
-    """An entry of the cursor's ledger."""
-    info = PositionInfo(ledgerId=state.mark_delete.ledger_id, entryId=state.mark_delete.entry_id)
+def position_infos(
+    state: AckState, properties: Mapping[str, int], batches_max: int
+) -> list[PositionInfo]:
+    """The entries of the cursor's ledger that hold the state: one, if it isn't very large."""
     ranges = state.ranges(RANGES_MAX)
+    words = 0
     if ranges is None:
-        for ledger_id, bitmap in state.bitmaps():
-            info.individualDeletedMessageRanges.add(key=ledger_id, values=to_words(bitmap))
-    else:
-        _add_ranges(info, ranges)
-    _add_rest(info, state, properties, batches_max)
-    return info
+        words = sum(bitmap.max() // 64 + 1 for _, bitmap in state.bitmaps())
+    if words <= WORDS_MAX:
+        info = _empty(state)
+        if ranges is not None:
+            _add_ranges(info, ranges)
+        else:
+            for ledger_id, bitmap in state.bitmaps():
+                info.individualDeletedMessageRanges.add(key=ledger_id, values=to_words(bitmap))
+        _add_rest(info, state, properties, batches_max)
+        if info.ByteSize() <= PART_BYTES_MAX:
+            return [info]
+    return _parts(state, properties, batches_max)
+
+
+def entries_of_state(last: PositionInfo) -> int:
+    """How many entries the state needs that ends with this one, 1 if it is alone; 0 if this one is
+    not the end of a state, because the broker died while it wrote it.
+    """
+    if not last.HasField("part"):
+        return 1
+    return last.part.count if last.part.index == last.part.count - 1 else 0
+
+
+def read_position_infos(infos: Sequence[PositionInfo]) -> CursorSnapshot:
+    """The inverse of `position_infos`. Raises RemoteProtocolError if they are not one state."""
+    last = infos[-1]
+    merged = PositionInfo()
+    bitmaps: list[tuple[int, BitMap]] = []
+    for index, info in enumerate(infos):
+        if info.HasField("part") and (info.part.index, info.part.count) != (index, len(infos)):
+            raise RemoteProtocolError("parts of a cursor's state don't belong together")
+        bitmaps += [(entry.ledgerId, _roaring(entry.roaring)) for entry in info.ledgerBitmaps]
+        bitmaps += [
+            (entry.key, from_words(entry.values)) for entry in info.individualDeletedMessageRanges
+        ]
+        merged.individualDeletedMessages.extend(info.individualDeletedMessages)
+        merged.batchedEntryDeletionIndexInfo.extend(info.batchedEntryDeletionIndexInfo)
+        merged.properties.extend(info.properties)
+    return _snapshot(Position(LedgerId(last.ledgerId), EntryId(last.entryId)), merged, bitmaps)
 
 
 def closed_cursor_info(
@@ -69,35 +118,58 @@ def closed_cursor_info(
     return info
 
 
-def read_position_info(info: PositionInfo) -> CursorSnapshot:
-    """The inverse of `position_info`."""
-    bitmaps = [
-        (entry.key, from_words(entry.values)) for entry in info.individualDeletedMessageRanges
-    ]
-    return _snapshot(Position(LedgerId(info.ledgerId), EntryId(info.entryId)), info, bitmaps)
-
-
 def read_cursor_info(info: ManagedCursorInfo) -> CursorSnapshot:
     """What the metadata store alone says."""
     mark = Position(LedgerId(info.markDeleteLedgerId), EntryId(info.markDeleteEntryId))
     return _snapshot(mark, info, [])
 
 
-def to_words(bitmap: BitMap) -> tuple[int, ...]:
-    """The members as words of a java.util.BitSet."""
-    bits = bitarray(-(-(bitmap.max() + 1) // 64) * 64, endian="little")
-    bits.setall(0)
-    bits[list(bitmap)] = 1
-    data = bits.tobytes()
-    return struct.unpack(f"<{len(data) // 8}q", data)
+def _empty(state: AckState) -> PositionInfo:
+    mark_delete = state.mark_delete
+    return PositionInfo(ledgerId=mark_delete.ledger_id, entryId=mark_delete.entry_id)
 
 
-def from_words(words: Iterable[int]) -> BitMap:
-    """The inverse of `to_words`."""
-    values = list(words)
-    bits = bitarray(endian="little")
-    bits.frombytes(struct.pack(f"<{len(values)}q", *values))
-    return BitMap(list(bits.search(bitarray("1"))))
+def _parts(state: AckState, properties: Mapping[str, int], batches_max: int) -> list[PositionInfo]:
+    """The state over several entries, each about PART_BYTES_MAX at most."""
+    infos = [_empty(state)]
+    size = 0
+    for ledger_id, data in _windows(state):
+        if size + len(data) > PART_BYTES_MAX:
+            infos.append(_empty(state))
+            size = 0
+        infos[-1].ledgerBitmaps.add(ledgerId=ledger_id, roaring=data)
+        size += len(data)
+    for position, words in islice(state.partial(), batches_max):
+        if size > PART_BYTES_MAX:
+            infos.append(_empty(state))
+            size = 0
+        _add_batch(infos[-1], position, words)
+        size += 24 + 11 * len(words)
+    for name, value in properties.items():
+        infos[-1].properties.add(name=name, value=value)
+    for index, info in enumerate(infos):
+        info.part.index = index
+        info.part.count = len(infos)
+    return infos
+
+
+def _windows(state: AckState) -> Iterator[tuple[int, bytes]]:
+    """Serialized bitmaps, each small enough for one part."""
+    for ledger_id, bitmap in state.bitmaps():
+        if bitmap.max() - bitmap.min() < _WINDOW_ENTRIES:
+            yield ledger_id, bitmap.serialize()
+            continue
+        for start in range(bitmap.min(), bitmap.max() + 1, _WINDOW_ENTRIES):
+            window = bitmap & BitMap(range(start, start + _WINDOW_ENTRIES))
+            if window:
+                yield ledger_id, window.serialize()
+
+
+def _roaring(data: bytes) -> BitMap:
+    try:
+        return BitMap.deserialize(data)
+    except ValueError as error:
+        raise RemoteProtocolError(f"a bitmap of a cursor's state is damaged: {error}") from error
 
 
 def _add_ranges(
@@ -117,12 +189,16 @@ def _add_rest(
     batches_max: int,
 ) -> None:
     for position, words in islice(state.partial(), batches_max):
-        info.batchedEntryDeletionIndexInfo.add(
-            position=NestedPositionInfo(ledgerId=position[0], entryId=position[1]),
-            deleteSet=words,
-        )
+        _add_batch(info, position, words)
     for name, value in properties.items():
         info.properties.add(name=name, value=value)
+
+
+def _add_batch(
+    info: PositionInfo | ManagedCursorInfo, position: Position, words: tuple[int, ...]
+) -> None:
+    added = info.batchedEntryDeletionIndexInfo.add(deleteSet=words)
+    added.position.ledgerId, added.position.entryId = position
 
 
 def _snapshot(

@@ -9,6 +9,7 @@ import trio
 import trio.lowlevel
 from trio.testing import MockClock
 
+from geminga_broker.log import position_info
 from geminga_broker.log._tests.world import (
     NAME,
     World,
@@ -20,7 +21,7 @@ from geminga_broker.log._tests.world import (
 from geminga_broker.log.api import (
     Ack,
 )
-from geminga_broker.log.options import LogOptions, Retention, Rollover
+from geminga_broker.log.options import CursorOptions, LogOptions, Retention, Rollover
 from geminga_protocol.ids import EARLIEST, LATEST, EntryId, LedgerId, Position
 
 SMALL = LogOptions(rollover=Rollover(entries_max=3, min_s=0))
@@ -210,3 +211,61 @@ async def test_a_reader_starts_where_it_is_told(world: World, autojump_clock: Mo
         assert await drain(late) == ["new"]
         await log.delete_cursor("b")
         assert "b" not in log.cursors
+
+
+@pytest.mark.parametrize("torn", [False, True])
+async def test_a_state_of_many_entries_survives_a_crash(
+    world: World, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, torn: bool
+) -> None:
+    monkeypatch.setattr(position_info, "PART_BYTES_MAX", 500)
+    monkeypatch.setattr(position_info, "_WINDOW_ENTRIES", 512)
+    monkeypatch.setattr(position_info, "WORDS_MAX", 4)
+    async with world.broker(crash=True) as broker:
+        log = await broker.open(NAME)
+        cursor = await log.open_cursor("s", initial=EARLIEST)
+        positions = await publish(log, numbered(6000))
+        cursor.ack([Ack(position) for position in positions[1:4000:2]])
+        await cursor.persist()
+        cursor.ack([Ack(position) for position in positions[4001::2]])
+        assert cursor.writer._store is not None
+        assert cursor.writer._store._writer is not None
+        cursor_ledger = cursor.writer._store._ledger_id
+        if torn:
+            # Only the first part of the next state gets to the bookie before the crash.
+            infos = position_info.position_infos(cursor.state, {}, 10)
+            assert len(infos) > 2
+            cursor.writer._store.append(infos[:2], lambda error: None)
+        else:
+            await cursor.persist()
+        await trio.sleep(0.1)
+        assert cursor_ledger == cursor.writer._store._ledger_id
+    async with world.broker() as broker:
+        log = await broker.open(NAME)
+        cursor = log.cursors["s"]
+        expected = [n for n in range(6000) if n % 2 == 0 or (torn and n > 4000)]
+        assert await drain(cursor, 1000) == [f"m{n}" for n in expected]
+        cursor.ack([Ack(positions[0])])
+        await cursor.persist()
+    async with world.broker() as broker:
+        cursor = (await broker.open(NAME)).cursors["s"]
+        assert cursor.mark_delete == positions[1]
+        assert cursor.backlog_entries() == len(expected) - 1
+
+
+async def test_properties_survive_with_many_holes_and_beside_other_writes(
+    world: World, autojump_clock: MockClock
+) -> None:
+    async with world.broker(LogOptions(cursors=CursorOptions(ranges_to_store_max=3))) as broker:
+        log = await broker.open(NAME)
+        cursor = await log.open_cursor("s", initial=EARLIEST)
+        positions = await publish(log, numbered(40))
+        async with trio.open_nursery() as nursery:
+            for n in range(1, 40, 2):
+                cursor.ack([Ack(positions[n])])
+                nursery.start_soon(cursor.persist)
+                nursery.start_soon(cursor.set_cursor_properties, {"n": str(n)})
+                await trio.lowlevel.checkpoint()
+    async with world.broker() as broker:
+        cursor = (await broker.open(NAME)).cursors["s"]
+        assert cursor.cursor_properties == {"n": "39"}
+        assert cursor.backlog_entries() == 20
