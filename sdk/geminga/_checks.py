@@ -1,0 +1,56 @@
+"""Checks of options, which name the one that is wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Mapping
+from typing import TypeVar
+
+from geminga.errors import InvalidArgument
+
+O = TypeVar("O")  # noqa: E741
+
+
+def make(kind: type[O], keywords: Mapping[str, object]) -> O:
+    """The options of a call. Raises InvalidArgument, naming an unknown keyword or a bad value."""
+    known = {item.name for item in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    for name in keywords:
+        if name not in known:
+            raise InvalidArgument(f"unknown option {name!r}; known are {', '.join(sorted(known))}")
+    return kind(**keywords)
+
+
+def number(options: object, name: str) -> float:
+    """The option's value. Raises InvalidArgument if it is no number."""
+    value = getattr(options, name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidArgument(f"{name} must be a number, not {value!r}")
+    return value
+
+
+def positive(options: object, *names: str) -> None:
+    """Raises InvalidArgument unless all are numbers above 0."""
+    for name in names:
+        if number(options, name) <= 0:
+            raise InvalidArgument(f"{name} must be above 0, not {getattr(options, name)!r}")
+
+
+def not_negative(options: object, *names: str) -> None:
+    """Raises InvalidArgument unless all are numbers from 0 on."""
+    for name in names:
+        if number(options, name) < 0:
+            raise InvalidArgument(f"{name} must not be negative: {getattr(options, name)!r}")
+
+
+def of_enum(options: object, name: str, kind: type[enum.Enum]) -> None:
+    """Raises InvalidArgument unless it is a member of the enum."""
+    if not isinstance(getattr(options, name), kind):
+        raise InvalidArgument(f"{name} must be a {kind.__name__}, not {getattr(options, name)!r}")
+
+
+def texts(values: Mapping[str, str], name: str) -> None:
+    """Raises InvalidArgument unless keys and values are texts."""
+    for key, value in values.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise InvalidArgument(f"{name} must be texts, not {key!r}: {value!r}")

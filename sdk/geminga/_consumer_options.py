@@ -1,0 +1,154 @@
+"""Options of consumers and readers; public in `geminga.options`."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypedDict
+
+from geminga._checks import not_negative, of_enum, positive, texts
+from geminga.errors import InvalidArgument
+
+
+class ConsumerType(enum.IntEnum):
+    """How a subscription's messages are spread over its consumers; the values are the wire's."""
+
+    EXCLUSIVE = 0
+    SHARED = 1
+    FAILOVER = 2
+    KEY_SHARED = 3
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether single messages can be redelivered (Shared and Key_Shared)."""
+        return self in (ConsumerType.SHARED, ConsumerType.KEY_SHARED)
+
+
+class InitialPosition(enum.IntEnum):
+    """Where a new subscription begins; the values are the wire's."""
+
+    LATEST = 0
+    EARLIEST = 1
+
+
+@dataclass(frozen=True)
+class MultiplierBackoff:
+    """A delay that grows with each redelivery (MultiplierRedeliveryBackoff):
+    `min_delay_s * multiplier ** redelivery_count`, at most `max_delay_s`.
+    """
+
+    min_delay_s: float = 1.0
+    max_delay_s: float = 60.0
+    multiplier: float = 2.0
+
+    def delay_s(self, redelivery_count: int) -> float:
+        """Seconds to wait before the next redelivery."""
+        # Above 64 doublings every sensible maximum is passed; a float would overflow.
+        power = self.multiplier ** min(redelivery_count, 64)
+        return min(self.min_delay_s * power, self.max_delay_s)
+
+
+@dataclass(frozen=True)
+class KeySharedPolicy:
+    """How Key_Shared spreads keys: split by the broker, or fixed `sticky_ranges` (both ends
+    included, within 0..65535) of this consumer.
+    """
+
+    sticky_ranges: tuple[tuple[int, int], ...] = ()
+    allow_out_of_order_delivery: bool = False
+
+    def __post_init__(self) -> None:
+        last = -1
+        for start, end in sorted(self.sticky_ranges):
+            if not 0 <= start <= end <= 65535:
+                raise InvalidArgument(f"sticky_ranges: {start}..{end} is not within 0..65535")
+            if start <= last:
+                raise InvalidArgument(f"sticky_ranges: {start}..{end} overlaps another range")
+            last = end
+
+
+@dataclass(frozen=True)
+class ConsumerOptions:
+    """Options of `Client.subscribe`.
+
+    `receiver_queue_size` messages are prefetched per partition, at most
+    `receiver_queue_total_max` over all partitions; 0 fetches a message only when one is asked for.
+    Acknowledgements are sent in groups: every `ack_grouping_time_s` (0: at once) or when
+    `ack_grouping_max` have come together.
+    """
+
+    consumer_type: ConsumerType = ConsumerType.EXCLUSIVE
+    initial_position: InitialPosition = InitialPosition.LATEST
+    consumer_name: str | None = None
+    receiver_queue_size: int = 1000
+    receiver_queue_total_max: int = 50_000
+    ack_grouping_time_s: float = 0.1
+    ack_grouping_max: int = 1000
+    ack_receipt_enabled: bool = False
+    batch_index_ack_enabled: bool = False
+    negative_ack_redelivery_delay_s: float = 60.0
+    negative_ack_backoff: MultiplierBackoff | None = None
+    priority_level: int = 0
+    durable: bool = True
+    start_message_id_inclusive: bool = False
+    key_shared_policy: KeySharedPolicy | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    subscription_properties: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        not_negative(self, "receiver_queue_size", "ack_grouping_time_s", "priority_level")
+        not_negative(self, "negative_ack_redelivery_delay_s")
+        positive(self, "receiver_queue_total_max", "ack_grouping_max")
+        of_enum(self, "consumer_type", ConsumerType)
+        of_enum(self, "initial_position", InitialPosition)
+        if self.key_shared_policy and self.consumer_type is not ConsumerType.KEY_SHARED:
+            raise InvalidArgument("key_shared_policy needs consumer_type KEY_SHARED")
+        texts(self.properties, "properties")
+        texts(self.subscription_properties, "subscription_properties")
+
+
+class ConsumerKeywords(TypedDict, total=False):
+    """Keywords of `Client.subscribe`."""
+
+    consumer_type: ConsumerType
+    initial_position: InitialPosition
+    consumer_name: str | None
+    receiver_queue_size: int
+    receiver_queue_total_max: int
+    ack_grouping_time_s: float
+    ack_grouping_max: int
+    ack_receipt_enabled: bool
+    batch_index_ack_enabled: bool
+    negative_ack_redelivery_delay_s: float
+    negative_ack_backoff: MultiplierBackoff | None
+    priority_level: int
+    durable: bool
+    start_message_id_inclusive: bool
+    key_shared_policy: KeySharedPolicy | None
+    properties: Mapping[str, str]
+    subscription_properties: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class ReaderOptions:
+    """Options of `Client.create_reader`."""
+
+    reader_name: str | None = None
+    subscription_name: str | None = None
+    subscription_role_prefix: str = ""
+    receiver_queue_size: int = 1000
+    start_message_id_inclusive: bool = False
+
+    def __post_init__(self) -> None:
+        positive(self, "receiver_queue_size")
+
+
+class ReaderKeywords(TypedDict, total=False):
+    """Keywords of `Client.create_reader`."""
+
+    reader_name: str | None
+    subscription_name: str | None
+    subscription_role_prefix: str
+    receiver_queue_size: int
+    start_message_id_inclusive: bool
