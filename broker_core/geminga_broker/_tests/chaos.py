@@ -174,7 +174,9 @@ class Peer:
         elif frame.type == Type.REACHED_END_OF_TOPIC:
             self.ends_told.add(body.consumer_id)
         elif frame.type == Type.ACTIVE_CONSUMER_CHANGE:
-            assert self.consumers[body.consumer_id].kind == SubType.Failover
+            consumer = self.consumers[body.consumer_id]
+            assert consumer.kind == SubType.Failover
+            consumer.steps_back += body.is_active  # it goes on from what is acknowledged
         else:
             assert body.request_id in self.waiting, f"a second or odd answer: {command}"
             self.answers[body.request_id] = frame
