@@ -145,9 +145,21 @@ class Producer:
         Nothing is written before the event loop turns.
         """
         extras = _extras(described) if described else None
-        data = _payload(data, sequence_id)
+        return self._send_checked(_payload(data, sequence_id), extras, sequence_id)
+
+    def _send_checked(self, data: bytes, extras: Extras | None, sequence_id: int | None) -> Receipt:
+        """The same with arguments that were looked at."""
+        part = self._parts[0] if len(self._parts) == 1 else self._choose(data, extras)
+        if not part.has_room():
+            part.check_room(len(data))
+        return part.add(data, extras, sequence_id)
+
+    async def _send_checked_soon(
+        self, data: bytes, extras: Extras | None, sequence_id: int | None
+    ) -> Receipt:
+        """The same, waiting for room."""
         part = self._choose(data, extras)
-        part.check_room(len(data))
+        await part.wait_for_room(len(data))
         return part.add(data, extras, sequence_id)
 
     def _choose(self, data: bytes, extras: Extras | None) -> PartitionProducer:

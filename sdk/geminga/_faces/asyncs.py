@@ -17,7 +17,7 @@ from geminga._faces.portal import portal
 from geminga._faces.receiving import Receiver, check_limits
 from geminga._faces.sending import Handed, Sender
 from geminga._faces.waiting import AsyncHost
-from geminga.consumer import Consumer, MessageOrId
+from geminga.consumer import MessageOrId
 from geminga.errors import AlreadyClosed, Timeout
 from geminga.message import Message
 from geminga.producer import MessageKeywords, Producer, _extras, _payload
@@ -27,8 +27,6 @@ T = TypeVar("T")
 
 BYTES_BETWEEN_TURNS = 128 * 1024
 """`send_soon` lets the program's other tasks run after that much; a message is 1 KiB at least."""
-RECEIVES_BETWEEN_TURNS = 200
-"""So does `receive` after that many messages that were there already."""
 
 
 class AsyncSession(Session):
@@ -152,11 +150,11 @@ class AsyncSender(Sender):
         return handed
 
     def _make(self, data: bytes, sequence_id: int | None, described: MessageKeywords) -> Receipt:
-        if described:
-            _extras(described)
         if data.__class__ is not bytes or sequence_id is not None:
             data = _payload(data, sequence_id)
-        return Receipt(self.session, data, sequence_id, described)
+        if described or sequence_id is not None:
+            return Receipt(self.session, data, (_extras(described), sequence_id))
+        return Receipt(self.session, data, None)
 
     async def _put_when_there_is_room(self, handed: Receipt) -> None:
         while self.put(handed) is not None:
@@ -177,19 +175,16 @@ class AsyncReceiver(Receiver):
 
     session: AsyncSession
 
-    def __init__(self, session: AsyncSession, consumer: Consumer) -> None:
-        super().__init__(session, consumer)
-        self._since_turn = 0
-
     async def receive(self, timeout_s: float | None) -> Message:
-        """As Consumer.receive."""
-        if self._since_turn >= RECEIVES_BETWEEN_TURNS:
-            self._since_turn = 0
-            await self.session.host.turn()
-        self._since_turn += 1
-        message = self.take()
-        if message is not None:
-            return message
+        """As Consumer.receive. It waits when nothing was taken ahead, so after AHEAD_MAX messages
+        at the latest.
+        """
+        if not self._is_stale and not self._portal.is_forked:
+            try:
+                for message in self._pops:
+                    return message
+            except IndexError:
+                pass
         return await self._receive_slowly(timeout_s)
 
     async def _receive_slowly(self, timeout_s: float | None) -> Message:
@@ -211,7 +206,6 @@ class AsyncReceiver(Receiver):
     ) -> list[Message]:
         """As Consumer.receive_many."""
         check_limits(messages_max, bytes_max)
-        self._since_turn = 0
         await self.session.host.turn()
         until_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
         taken = self.take_many(messages_max, bytes_max)

@@ -37,6 +37,7 @@ class Receiver:
     def __init__(self, session: Session, consumer: Consumer) -> None:
         self.session = session
         self.consumer = consumer
+        self._portal = session.portal
         self._local: deque[Message] = deque()
         self._pops: Iterator[Message] = iter(self._local.popleft, None)
         """Taking by iteration: no signal handler can run between taking and returning, so that
@@ -55,7 +56,7 @@ class Receiver:
 
     def take(self) -> Message | None:
         """The next message if one was taken ahead. Raises ForkedClient."""
-        if self._is_stale or self.session.portal.is_forked:
+        if self._is_stale or self._portal.is_forked:
             self._check_fork()
             return None
         try:
@@ -68,7 +69,7 @@ class Receiver:
     def take_many(self, messages_max: int, bytes_max: int) -> list[Message]:
         """Those taken ahead, up to both limits, but one in any case if there is one."""
         taken: list[Message] = []
-        if self._is_stale or self.session.portal.is_forked:
+        if self._is_stale or self._portal.is_forked:
             self._check_fork()
             return taken
         append = taken.append
@@ -89,9 +90,8 @@ class Receiver:
         return taken
 
     def _check_fork(self) -> None:
-        portal = self.session.portal
-        if portal.is_forked:
-            portal.refuse()
+        if self._portal.is_forked:
+            self._portal.refuse()
 
     def forget(self) -> None:
         """Everything received is to come again: what was taken ahead is looked at before any of it
@@ -107,7 +107,8 @@ class Receiver:
         """Hand an acknowledgement over. Raises InvalidArgument and ForkedClient."""
         self.consumer._part_of(message)
         self._acks.append(message)
-        self._signal()
+        if not self._is_signalled or self._portal.is_forked:
+            self._signal()
 
     def acknowledge_read(self, message: Message) -> None:
         """A reader has come to that message; only the newest counts."""
@@ -115,7 +116,7 @@ class Receiver:
         self._signal()
 
     def _signal(self) -> None:
-        portal = self.session.portal
+        portal = self._portal
         if portal.is_forked:
             portal.refuse()
         if not self._is_signalled:

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import trio
 
+from geminga._encode import Extras
 from geminga._faces.calls import Session
 from geminga._receipt import Receipt
 from geminga.errors import (
@@ -18,10 +19,13 @@ from geminga.errors import (
     MemoryLimitExceeded,
     ProducerQueueFull,
 )
-from geminga.producer import MessageKeywords, Producer
+from geminga.producer import Producer
 from geminga_protocol.message_id import MessageId
 
 T = TypeVar("T")
+
+Details = tuple[Extras | None, int | None]
+"""What describes a message, and its sequence id."""
 
 GRANT_MESSAGES_MAX = 4096
 GRANT_BYTES_MAX = 4 * 1024 * 1024
@@ -36,18 +40,14 @@ class Handed:
     one. Made in the program's thread, completed in the loop.
     """
 
-    __slots__ = ("_callbacks", "_error", "_receipt", "data", "described", "sequence_id", "session")
+    __slots__ = ("_outcome", "data", "details", "session")
 
-    def __init__(
-        self, session: Session, data: bytes, sequence_id: int | None, described: MessageKeywords
-    ) -> None:
+    def __init__(self, session: Session, data: bytes, details: Details | None) -> None:
         self.session = session
         self.data = data
-        self.sequence_id = sequence_id
-        self.described = described
-        self._receipt: Receipt | None = None
-        self._error: GemingaError | None = None
-        self._callbacks: list[Callable[[], object]] | None = None
+        self.details = details
+        self._outcome: Receipt | GemingaError | list[Callable[[], object]] | None = None
+        """Until there is one: what is to be called then."""
 
     def __repr__(self) -> str:
         if not self.is_done:
@@ -57,56 +57,49 @@ class Handed:
     @property
     def is_done(self) -> bool:
         """Whether the broker has answered, or the message has failed."""
-        receipt = self._receipt
-        return receipt.is_done if receipt is not None else self._error is not None
+        outcome = self._outcome
+        return outcome.is_done if isinstance(outcome, Receipt) else isinstance(outcome, Exception)
 
     @property
     def error(self) -> GemingaError | None:
         """Why the message failed, None if it didn't (yet)."""
-        receipt = self._receipt
-        return receipt.error if receipt is not None else self._error
+        outcome = self._outcome
+        if isinstance(outcome, Receipt):
+            return outcome.error
+        return outcome if isinstance(outcome, GemingaError) else None
 
     @property
     def message_id(self) -> MessageId:
-        """The message's id, as Receipt.message_id."""
-        if self._receipt is not None:
-            return self._receipt.message_id
-        if self._error is not None:
-            raise self._error.with_traceback(None)
+        """The message's id; raises what it failed with, and RuntimeError while it is pending."""
+        outcome = self._outcome
+        if isinstance(outcome, Receipt):
+            return outcome.message_id
+        if isinstance(outcome, GemingaError):
+            raise outcome.with_traceback(None)
         raise RuntimeError("the message is still pending: wait() first")
 
-    def sent(self, receipt: Receipt) -> None:
-        """The Trio producer took it."""
+    def settle(self, outcome: Receipt | GemingaError) -> None:
+        """The Trio producer took it, or refused it."""
+        waiting = self._outcome
+        self._outcome = outcome
         self.data = b""
-        self._receipt = receipt
-        callbacks, self._callbacks = self._callbacks, None
-        for callback in callbacks or ():
-            self._tell(callback)
-
-    def fail(self, error: GemingaError) -> None:
-        """The Trio producer refused it."""
-        self.data = b""
-        self._error = error
-        callbacks, self._callbacks = self._callbacks, None
-        for callback in callbacks or ():
-            callback()
+        if isinstance(waiting, list):
+            for callback in waiting:
+                self.on_done(callback)
 
     def on_done(self, callback: Callable[[], object]) -> None:
         """Have the loop call `callback` once it is done; called in the loop, or before the message
         is handed over.
         """
-        if self._receipt is not None:
-            self._tell(callback)
-        elif self._error is not None:
-            callback()
-        elif self._callbacks is None:
-            self._callbacks = [callback]
+        outcome = self._outcome
+        if isinstance(outcome, Receipt):
+            outcome.add_done_callback(lambda _: callback())
+        elif isinstance(outcome, list):
+            outcome.append(callback)
+        elif outcome is None:
+            self._outcome = [callback]
         else:
-            self._callbacks.append(callback)
-
-    def _tell(self, callback: Callable[[], object]) -> None:
-        assert self._receipt is not None
-        self._receipt.add_done_callback(lambda _: callback())
+            callback()
 
 
 class Sender:
@@ -129,7 +122,6 @@ class Sender:
         # In the loop alone:
         self._catching_up: trio.Event | None = None
         self._marks: deque[Receipt] = deque()
-        self._since_mark = 0
         self._mark_every = max(1, self._pending_max() // MARKS)
 
     def _pending_max(self) -> int:
@@ -202,44 +194,54 @@ class Sender:
         queue = self._queue
         # As many as there are now: what comes meanwhile waits for the next turn of the loop, or a
         # busy thread would keep it from writing.
-        for _ in range(len(queue)):
-            try:
-                self._send_first()
-            except (ProducerQueueFull, MemoryLimitExceeded):
-                nursery = self.session.nursery
-                if nursery is None:
-                    self._fail_rest()
-                else:
-                    self._catching_up = trio.Event()
-                    nursery.start_soon(self._catch_up, self._catching_up)
+        left = len(queue)
+        while left > 0:
+            count = min(left, self._mark_every)
+            left -= count
+            if not self._send_some(count):
+                self._wait_until_there_is_room()
                 return
         if queue and not self._is_signalled:
             self._is_signalled = True
             self.session.portal.post(self._drain)
 
-    def _send_first(self) -> None:
-        handed = self._queue[0]
-        try:
-            receipt = self.producer.send_nowait(
-                handed.data, sequence_id=handed.sequence_id, **handed.described
-            )
-        except (ProducerQueueFull, MemoryLimitExceeded):
-            raise
-        except Exception as error:
-            self._refused(self._queue.popleft(), error)
-        else:
-            self._sent(self._queue.popleft(), receipt)
-
-    def _sent(self, handed: Handed, receipt: Receipt) -> None:
-        self._taken_bytes += len(handed.data)
-        handed.sent(receipt)
-        self._since_mark += 1
-        if self._since_mark >= self._mark_every:
-            self._since_mark = 0
-            marks = self._marks
-            while marks and marks[0].is_done:
-                marks.popleft()
+    def _send_some(self, count: int) -> bool:
+        """Give that many to the Trio producer; answers whether it had room."""
+        queue = self._queue
+        send = self.producer._send_checked
+        taken_bytes = 0
+        receipt: Receipt | None = None
+        for _ in range(count):
+            handed = queue.popleft()
+            data = handed.data
+            try:
+                if handed.details is None:
+                    receipt = send(data, None, None)
+                else:
+                    receipt = send(data, *handed.details)
+            except (ProducerQueueFull, MemoryLimitExceeded):
+                queue.appendleft(handed)
+                break
+            except Exception as error:
+                self._refused(handed, error)
+            else:
+                taken_bytes += len(data)
+                handed.settle(receipt)
+        self._taken_bytes += taken_bytes
+        marks = self._marks
+        while marks and marks[0].is_done:
+            marks.popleft()
+        if receipt is not None and not receipt.is_done:
             marks.append(receipt)
+        return not queue or queue[0] is not handed
+
+    def _wait_until_there_is_room(self) -> None:
+        nursery = self.session.nursery
+        if nursery is None:
+            self._fail_rest()
+        else:
+            self._catching_up = trio.Event()
+            nursery.start_soon(self._catch_up, self._catching_up)
 
     def _refused(self, handed: Handed, error: Exception) -> None:
         self._taken_bytes += len(handed.data)
@@ -251,21 +253,21 @@ class Sender:
             failure = error
             if not isinstance(error, InvalidArgument):
                 self._broken = error
-        handed.fail(failure)
+        handed.settle(failure)
 
     async def _catch_up(self, done: trio.Event) -> None:
         """Send what the producer has no room for yet, in order, as it gets room."""
         try:
             while self._queue:
                 handed = self._queue[0]
+                details = handed.details or (None, None)
                 try:
-                    receipt = await self.producer.send_soon(
-                        handed.data, sequence_id=handed.sequence_id, **handed.described
-                    )
+                    receipt = await self.producer._send_checked_soon(handed.data, *details)
                 except Exception as error:
                     self._refused(self._queue.popleft(), error)
                 else:
-                    self._sent(self._queue.popleft(), receipt)
+                    self._taken_bytes += len(handed.data)
+                    self._queue.popleft().settle(receipt)
         except BaseException:
             # The client is being closed.
             self._fail_rest()
