@@ -14,6 +14,7 @@ from geminga._attachment import Attachment
 from geminga._connection import Connection
 from geminga._core import Core
 from geminga._entry import Entry, UndecodableEntry, decode
+from geminga._flow import Flow
 from geminga._inbox import Inbox, Permits
 from geminga._start import Start
 from geminga._subscribe import Subscription
@@ -58,7 +59,7 @@ class PartitionConsumer:
         self._inbox = inbox
         self._notify = notify
         self._permits = Permits(subscription.queue_size)
-        self._paused_permits: int | None = None
+        self.flow = Flow(self._id, self._permits)
         self.acknowledger = Acknowledger(core, topic, self._id, options, self.redeliver)
         self._start = Start(subscription.start_message_id, options.start_message_id_inclusive)
         self._consumer_epoch = 0
@@ -86,9 +87,13 @@ class PartitionConsumer:
     def on_message(self, command: CommandMessage, payload: memoryview) -> None:
         """Open the entry and put what is to be delivered in the inbox."""
         try:
-            entry = decode(command, payload)
+            chunks = self.acknowledger.chunks
+            entry = decode(command, payload, chunks, trio.current_time())
         except UndecodableEntry as error:
             self._discard_corrupt(command.message_id.ledgerId, command.message_id.entryId, error)
+            return
+        if entry is None:
+            self._keep_chunk()
             return
         entry.partition = self.partition
         entry.topic = self.topic
@@ -101,7 +106,7 @@ class PartitionConsumer:
         if not command.HasField("consumer_epoch") or command.consumer_epoch >= self._consumer_epoch:
             indexes = self._deliverable(entry)
         if len(indexes) < counted:
-            self._release(counted - len(indexes))
+            self.flow.release(counted - len(indexes))
         if indexes:
             entry.indexes = indexes
             self._inbox.put(entry)
@@ -125,10 +130,17 @@ class PartitionConsumer:
             if bits >> n & 1 and (left is None or left[n])
         ]
 
+    def _keep_chunk(self) -> None:
+        # It takes no room in the queue; without a queue, the next one must be asked for.
+        self.acknowledger.took_chunk()
+        self._permits.used(1)
+        self.flow.release(1)
+        self.flow.demand()
+
     def _discard_corrupt(self, ledger_id: int, entry_id: int, error: UndecodableEntry) -> None:
         logger.error("%s: message %d:%d: %s", self.topic, ledger_id, entry_id, error)
         self._permits.used(1)
-        self._release(1)
+        self.flow.release(1)
         connection = self._connection
         if connection is not None and error.validation_error is not None:
             ids = [MessageId(ledger_id, entry_id, self.partition)]
@@ -138,35 +150,9 @@ class PartitionConsumer:
         """Messages were handed to the program."""
         at = entry.at
         self._start.taken(entry)
-        self._release(at - entry.released)
+        self.flow.release(at - entry.released)
         entry.released = at
         return at + min(self._permits.threshold, TAKEN_BETWEEN_CALLS)
-
-    def _release(self, messages: int) -> None:
-        self._give(self._permits.released(messages))
-
-    def demand(self) -> None:
-        """Somebody waits for a message and there is no queue: ask for one."""
-        if self._connection is not None:
-            self._give(self._permits.demand())
-
-    def _give(self, permits: int) -> None:
-        if not permits:
-            return
-        if self._paused_permits is not None:
-            self._paused_permits += permits
-        elif self._connection is not None:
-            self._connection.write(commands.flow(self._id, permits))
-
-    def pause(self) -> None:
-        """Give no more permits; what was given may still arrive."""
-        if self._paused_permits is None:
-            self._paused_permits = 0
-
-    def resume(self) -> None:
-        """Give permits again."""
-        held, self._paused_permits = self._paused_permits, None
-        self._give(held or 0)
 
     # ---- asking and moving ----
 
@@ -193,7 +179,7 @@ class PartitionConsumer:
                 self._consumer_epoch += 1
             epoch = None if shared else self._consumer_epoch
             connection.write(commands.redeliver_unacknowledged(self._id, consumer_epoch=epoch))
-        self._release(dropped)
+        self.flow.release(dropped)
 
     async def _request(self, make: Callable[[int], bytes]) -> BaseCommand:
         connection = self._connection
@@ -239,7 +225,7 @@ class PartitionConsumer:
         await self._core.with_retries(lambda: self._ask_to_seek(to))
         self.acknowledger.reset()
         self._start.moved(to)
-        self._release(self._inbox.discard(self))
+        self.flow.release(self._inbox.discard(self))
         with trio.move_on_after(self._core.options.operation_timeout_s):
             while self._connection is None:
                 self.check()
@@ -306,13 +292,14 @@ class PartitionConsumer:
             raise
         self._connection = connection
         self.acknowledger.attached(connection)
-        self._give(self._permits.start())
+        self.flow.attached(connection)
         self._attached.set()
 
     def detached(self) -> None:
         """What was received and not taken will come again."""
         self._connection = None
         self._attached = trio.Event()
+        self.flow.detached()
         self.acknowledger.detached()
         self._inbox.discard(self)
 
@@ -320,6 +307,7 @@ class PartitionConsumer:
         """No message comes any more."""
         self.error = error
         self._connection = None
+        self.flow.detached()
         self.acknowledger.stop()
         self._inbox.discard(self)
         self._attached.set()

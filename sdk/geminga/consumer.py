@@ -123,7 +123,7 @@ class Consumer:
         while not self._inbox.messages:
             self._check()
             for part in self._parts:
-                part.demand()
+                part.flow.demand()
             await self._lot.park()
 
     def _check(self) -> None:
@@ -170,12 +170,12 @@ class Consumer:
     def pause(self) -> None:
         """Ask the broker for no more messages; what was asked for may still come."""
         for part in self._parts:
-            part.pause()
+            part.flow.pause()
 
     def resume(self) -> None:
         """Ask for messages again."""
         for part in self._parts:
-            part.resume()
+            part.flow.resume()
 
     # ---- acknowledging ----
 
