@@ -87,6 +87,7 @@ class Consumer:
         "_header",
         "_limit",
         "_owner",
+        "_untold",
         "_waits_writable",
         "acked",
         "average",
@@ -150,6 +151,7 @@ class Consumer:
         )
         self._closed = False
         self._waits_writable = False
+        self._untold: bool | None = None
 
     # ---- what dispatch asks ----
 
@@ -241,9 +243,29 @@ class Consumer:
         self._owner.wake()
 
     def notify_active(self, active: bool) -> None:
-        """ACTIVE_CONSUMER_CHANGE, to clients that know it."""
-        if self.connection.protocol_version < ACTIVE_CONSUMER_CHANGE_SINCE:
+        """ACTIVE_CONSUMER_CHANGE, to clients that know it.
+
+        A client that doesn't read is told the last change when it does: others may come and go as
+        often as they like, and what waits for it must not grow by that.
+        """
+        connection = self.connection
+        if connection.protocol_version < ACTIVE_CONSUMER_CHANGE_SINCE:
             return
+        if connection.writable:
+            self._untold = None
+            self._write_active(active)
+            return
+        waits = self._untold is not None
+        self._untold = active
+        if not waits:
+            connection.on_writable(self._tell_active)
+
+    def _tell_active(self) -> None:
+        active, self._untold = self._untold, None
+        if active is not None and not self._closed:
+            self._write_active(active)
+
+    def _write_active(self, active: bool) -> None:
         change = CommandActiveConsumerChange(consumer_id=self.consumer_id, is_active=active)
         kind = BaseCommand.Type.ACTIVE_CONSUMER_CHANGE
         self.connection.write(frame(BaseCommand(type=kind, active_consumer_change=change)))

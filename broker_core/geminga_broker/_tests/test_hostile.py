@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ import trio.testing
 
 from geminga_broker.config import BrokerConfig
 from geminga_broker.consumer import Consumer
+from geminga_broker.dispatch.shared import REPLAY_READ_ENTRIES
 from geminga_broker.log.api import Ack
 from geminga_broker.nonpersistent import NonPersistentTopic
 from geminga_broker.session.session import PENDING_ENTRY_BYTES, PENDING_PUBLISH_BYTES_MAX
@@ -17,6 +19,7 @@ from geminga_broker.topic import PersistentTopic
 from geminga_broker.topic_api import SubType
 from geminga_protocol.commands import connection, consuming, lookup, producing
 from geminga_protocol.encode import frame, send
+from geminga_protocol.ids import EARLIEST, Position
 from geminga_protocol.message_id import MessageId
 from geminga_protocol.payload import build, parse_metadata
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, MessageMetadata
@@ -24,6 +27,7 @@ from geminga_protocol.topic_name import TopicName
 
 from .conftest import World
 from .fake_client import FakeConnection, item, position, producer_request, subscribe_request
+from .fake_log import FakeEntry
 from .wire import WRITE_HIGH_BYTES, Type, message, open_broker, open_client
 
 LISTS = 400
@@ -117,6 +121,88 @@ async def test_a_subscription_that_is_deleted_and_made_anew_at_once() -> None:
             await other.subscribe(TOPIC)
         assert isinstance(topic, PersistentTopic)
         assert topic.log.cursors["sub"] is topic.subscriptions["sub"].cursor
+
+
+async def test_subscribing_while_the_subscription_is_deleted(
+    world: World, autojump_clock: trio.testing.MockClock
+) -> None:
+    topic = world.topic()
+    await topic.create_subscription("sub", EARLIEST)
+    delete = world.log.delete_cursor
+
+    async def slowly(name: str) -> None:
+        await trio.sleep(1)
+        await delete(name)
+
+    world.log.delete_cursor = slowly  # type: ignore[method-assign]
+    began = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(topic.delete_subscription, "sub")
+        nursery.start_soon(topic.delete_subscription, "sub")
+        await trio.sleep(0.5)
+        consumer = await topic.subscribe(subscribe_request(FakeConnection(), 1))
+        assert trio.current_time() - began >= 1
+    assert world.log.cursors["sub"] is topic.subscriptions["sub"].cursor
+    consumer.close()
+    with trio.move_on_after(0.5):
+        await topic.delete_subscription("sub")
+    assert "sub" not in world.log.cursors
+
+
+async def test_a_reader_that_comes_back_at_once_starts_where_it_says(world: World) -> None:
+    topic = world.topic()
+    client = FakeConnection()
+    producer = await topic.add_producer(producer_request(client))
+    producer.publish([item(number) for number in range(5)])
+    for start in (0, 3):
+        client.forget()
+        request = subscribe_request(
+            client, 1, "reader", durable=False, start=position(start), initial_position=0
+        )
+        reader = await topic.subscribe(request)
+        reader.flow(10)
+        await world.settle()
+        assert client.entries() == list(range(start, 5))
+        reader.close()
+
+
+async def test_what_waits_for_a_client_that_does_not_read_is_bounded(world: World) -> None:
+    topic = world.topic()
+    slow, other = FakeConnection(), FakeConnection()
+    await topic.subscribe(subscribe_request(slow, 1, sub_type=SubType.Failover, priority_level=1))
+    slow.set_writable(False)
+    slow.forget()
+    for number in range(2, 12):
+        better = await topic.subscribe(subscribe_request(other, number, sub_type=SubType.Failover))
+        better.close()
+    assert slow.commands(Type.ACTIVE_CONSUMER_CHANGE) == []
+    slow.set_writable(True)
+    [told] = slow.commands(Type.ACTIVE_CONSUMER_CHANGE)
+    assert told.active_consumer_change.is_active
+
+
+async def test_replays_of_large_entries_are_read_few_at_a_time(world: World) -> None:
+    topic = world.topic(dispatch_bytes_max=1, dispatch_entries_max=100)
+    client = FakeConnection()
+    consumer = await topic.subscribe(subscribe_request(client, 1, sub_type=SubType.Shared))
+    producer = await topic.add_producer(producer_request(client))
+    producer.publish([item(number) for number in range(70)])
+    consumer.flow(1000)
+    await world.settle()
+    asked: list[int] = []
+    cursor = world.log.cursors["sub"]
+    read_at = cursor.read_at
+
+    async def counted(positions: Sequence[Position]) -> list[FakeEntry]:
+        asked.append(len(positions))
+        return await read_at(positions)
+
+    cursor.read_at = counted  # type: ignore[method-assign]
+    client.forget()
+    consumer.redeliver()
+    await world.settle()
+    assert client.entries() == list(range(70))
+    assert max(asked) <= REPLAY_READ_ENTRIES
 
 
 async def test_unloading_goes_on_when_its_caller_is_gone() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import traceback
-from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
@@ -12,17 +10,9 @@ import pytest
 import trio
 import trio.testing
 
-from geminga_broker import consumer as consumers
 from geminga_broker.config import BrokerConfig
-from geminga_broker.consumer import INDIVIDUAL_ACK, Consumer
-from geminga_broker.dispatch import pump
-from geminga_broker.dispatch.key_shared import KeySharedDispatcher
-from geminga_broker.dispatch.shared import SharedDispatcher
-from geminga_broker.log.api import Entry
-from geminga_broker.log.entry import LogEntry
-from geminga_broker.log.reading import LogReads
+from geminga_broker.consumer import Consumer
 from geminga_broker.producer import Producer
-from geminga_broker.session import requests
 from geminga_broker.session.session import Session
 from geminga_broker.subscription import Subscription
 from geminga_broker.topic import PersistentTopic
@@ -31,6 +21,7 @@ from geminga_protocol.ids import EARLIEST, EntryId, LedgerId, Position
 from geminga_protocol.message_id import MessageId
 from geminga_protocol.topic_name import TopicName
 
+from .audit import CONSUMER_UNACKED_MAX, Audit, check_subscription, install
 from .chaos import BATCH_MAX, Books, Peer, SubType
 from .wire import WireBroker, open_broker
 
@@ -43,7 +34,6 @@ NAMES = {
     "sh": SubType.Shared,
     "ks": SubType.Key_Shared,
 }
-CONSUMER_UNACKED_MAX = 40
 SUBSCRIPTION_UNACKED_MAX = 90
 PEERS = 6
 STEPS = 60
@@ -62,127 +52,6 @@ def config() -> BrokerConfig:
         ),
         log=replace(base.log, ledger_entries_max=60, rollover_min_minutes=0),
     )
-
-
-# ---- what is looked at inside the broker ----
-
-
-class Audit:
-    """Checks each dispatch as it happens, over all consumers of a subscription."""
-
-    def __init__(self, books: Books) -> None:
-        self.books = books
-        self.sends = 0
-        self.failures: list[str] = []
-        self._keys: dict[tuple[str, Position], str] = {}
-        self._delivered: dict[Subscription, tuple[set[Position], dict[str, Position]]] = {}
-
-    def sent(self, consumer: Consumer, entries: Sequence[Entry]) -> None:
-        self.sends += 1
-        check_consumer(consumer)
-        owner = consumer._owner
-        if consumer.sub_type == SubType.Key_Shared and isinstance(owner, Subscription):
-            self._check_keys(owner, consumer, entries)
-
-    def _check_keys(
-        self, subscription: Subscription, consumer: Consumer, entries: Sequence[Entry]
-    ) -> None:
-        topic = subscription.topic_name
-        seen, highest = self._delivered.setdefault(subscription, (set(), {}))
-        for entry in entries:
-            key = self._keys[topic, entry.position] = entry.metadata.partition_key
-            if entry.position not in seen:
-                seen.add(entry.position)
-                last = highest.get(key)
-                assert last is None or last < entry.position, f"{entry.position} after {last}"
-                highest[key] = entry.position
-        for other in subscription.consumers:
-            if other is not consumer:
-                theirs = {self._keys[topic, position] for position in other.pending}
-                mine = {entry.metadata.partition_key for entry in entries}
-                assert not theirs & mine, "a key at two consumers at once"
-
-    def seeked(self, subscription: Subscription) -> None:
-        self._delivered.pop(subscription, None)
-        self.books.seeked(
-            subscription.topic_name, subscription.name, subscription.cursor.mark_delete
-        )
-
-
-def check_consumer(consumer: Consumer) -> None:
-    assert consumer.given == consumer.sent + consumer.permits + consumer.held
-    assert consumer.blocked or not consumer.held
-    if consumer.sub_type in INDIVIDUAL_ACK and isinstance(consumer._owner, Subscription):
-        assert consumer.unacked == sum(consumer.pending.values())
-        assert all(count > 0 for count in consumer.pending.values())
-        assert consumer.unacked < CONSUMER_UNACKED_MAX + BATCH_MAX
-    else:
-        assert not consumer.pending
-        assert not consumer.unacked
-
-
-def check_subscription(subscription: Subscription) -> None:
-    dispatcher = subscription._dispatcher
-    deleted = subscription.cursor.is_deleted
-    assert subscription.backlog_entries() >= 0
-    for consumer in subscription.consumers:
-        check_consumer(consumer)
-        assert not [p for p in consumer.pending if deleted(p)], "acknowledged, yet pending"
-    if isinstance(dispatcher, SharedDispatcher):
-        held = {p: c for c in dispatcher.consumers for p in c.pending}
-        assert len(held) == sum(len(c.pending) for c in dispatcher.consumers), "held twice"
-        assert not [p for p in held if p in dispatcher.replay], "held and to be sent again"
-        assert not [p for p in dispatcher.counts if deleted(p)], "counted for ever"
-        if isinstance(dispatcher, KeySharedDispatcher):
-            check_holders(dispatcher, held)
-
-
-def check_holders(dispatcher: KeySharedDispatcher, held: dict[Position, Consumer]) -> None:
-    hashes = dispatcher._hash_by_position
-    assert held.keys() == hashes.keys()
-    assert sum(dispatcher._held.values()) == len(held)
-    assert all(dispatcher._holders[hashes[p]] is consumer for p, consumer in held.items())
-
-
-@pytest.fixture
-def audit(monkeypatch: pytest.MonkeyPatch) -> Audit:
-    found = Audit(Books(Random(0)))
-    send, seek, take = Consumer.send, Subscription.seek, Subscription.acknowledge
-
-    def audited_send(self: Consumer, entries: Sequence[Entry], **more: object) -> None:
-        send(self, entries, **more)  # type: ignore[arg-type]
-        found.sent(self, entries)
-
-    async def audited_seek(self: Subscription, position: Position, ack_set: object = ()) -> None:
-        await seek(self, position, ack_set)  # type: ignore[arg-type]
-        found.seeked(self)
-
-    def audited_take(self: Subscription, *details: object) -> None:
-        take(self, *details)  # type: ignore[arg-type]
-        check_subscription(self)
-
-    def failed(message: str, *details: object) -> None:
-        found.failures.append(traceback.format_exc())
-
-    monkeypatch.setattr(consumers._log, "disabled", True)  # records refer to what they tell of
-    monkeypatch.setattr(pump._log, "exception", failed)
-    monkeypatch.setattr(requests._log, "exception", failed)
-
-    cached, fetch = LogReads.cached, LogReads._fetch
-
-    def forgetful_cached(self: LogReads, ledger_id: int, first: int, last: int) -> list[LogEntry]:
-        return cached(self, ledger_id, first, last) if found.books.rng.random() < 0.5 else []
-
-    async def slow_fetch(self: LogReads, *details: object) -> list[LogEntry]:
-        await trio.sleep(found.books.rng.random() * 0.3)
-        return await fetch(self, *details)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(LogReads, "cached", forgetful_cached)
-    monkeypatch.setattr(LogReads, "_fetch", slow_fetch)
-    monkeypatch.setattr(Consumer, "send", audited_send)
-    monkeypatch.setattr(Subscription, "seek", audited_seek)
-    monkeypatch.setattr(Subscription, "acknowledge", audited_take)
-    return found
 
 
 # ---- what clients do ----
@@ -374,6 +243,11 @@ async def drain(books: Books, broker: WireBroker, topic: str, name: str) -> None
 
 def alive(*kinds: type) -> list[object]:
     return [each for each in gc.get_objects() if isinstance(each, kinds)]
+
+
+@pytest.fixture
+def audit(monkeypatch: pytest.MonkeyPatch) -> Audit:
+    return install(monkeypatch, Books(Random(0)))
 
 
 @pytest.fixture

@@ -15,6 +15,9 @@ from geminga_protocol import ack_set as ack_sets
 from geminga_protocol.ids import Position
 from geminga_protocol.pb.pulsar_api_pb2 import MessageMetadata
 
+REPLAY_READ_ENTRIES = 20
+"""Entries that are read again at once; after each such read the bound of bytes is looked at."""
+
 
 class SharedDispatcher(Dispatcher):
     """Follows PersistentDispatcherMultipleConsumers: replays by position, then new entries."""
@@ -211,7 +214,14 @@ class SharedDispatcher(Dispatcher):
     async def read_again(self, positions: Sequence[Position]) -> Sequence[Entry]:
         """Entries of the replay queue, taken out of it; those acknowledged meanwhile left out."""
         put_back = self.put_back_count
-        entries = await self.cursor.read_at(positions)
+        entries: list[Entry] = []
+        size = upto = 0
+        while upto < len(positions) and size < self.options.dispatch_bytes_max:
+            few = await self.cursor.read_at(positions[upto : upto + REPLAY_READ_ENTRIES])
+            upto += REPLAY_READ_ENTRIES
+            entries += few
+            size += sum([entry.size for entry in few])
+        positions = positions[:upto]
         if self.stale or put_back != self.put_back_count:
             # Something earlier may have been queued meanwhile: look again.
             return []
