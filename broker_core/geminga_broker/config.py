@@ -95,6 +95,25 @@ class ClientLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class PolicyConfig:
+    """What holds for topics whose namespace says nothing else."""
+
+    deduplication: bool = _setting("brokerDeduplicationEnabled", False)
+    deduplication_entries: int = _setting("brokerDeduplicationEntriesInterval", 1000, at_least=1)
+    deduplication_producers_max: int = _setting(
+        "brokerDeduplicationMaxNumberOfProducers", 10_000, at_least=1
+    )
+    deduplication_snapshot_s: int = _setting(
+        "brokerDeduplicationSnapshotFrequencyInSeconds", 120, at_least=1
+    )
+    deduplication_inactivity_minutes: int = _setting(
+        "brokerDeduplicationProducerInactivityTimeoutMinutes", 360, at_least=1
+    )
+    message_ttl_s: int = _setting("ttlDurationDefaultInSeconds", 0)
+    expiry_check_minutes: int = _setting("messageExpiryCheckIntervalInMinutes", 5, at_least=1)
+
+
+@dataclass(frozen=True, slots=True)
 class LogConfig:
     """Managed ledgers and their cursors."""
 
@@ -146,6 +165,7 @@ class BrokerConfig:
     network: NetworkConfig = field(default_factory=NetworkConfig)
     topics: TopicConfig = field(default_factory=TopicConfig)
     clients: ClientLimits = field(default_factory=ClientLimits)
+    policies: PolicyConfig = field(default_factory=PolicyConfig)
     log: LogConfig = field(default_factory=LogConfig)
     bookie: BookieConfig = field(default_factory=BookieConfig)
 

@@ -11,12 +11,13 @@ import trio
 
 from geminga_broker.config import MIB, BrokerConfig
 from geminga_broker.errors import BrokerError
-from geminga_broker.log.api import ManagedLedger
+from geminga_broker.log.api import LogError, ManagedLedger
 from geminga_broker.log.options import Retention
 from geminga_broker.log.topic_log import TopicLog
 from geminga_broker.namespaces import Namespaces
 from geminga_broker.nonpersistent import NonPersistentTopic
-from geminga_broker.policies import retention_of
+from geminga_broker.obedience import obey
+from geminga_broker.policies import retention_of, topic_policies
 from geminga_broker.resources import JsonObject
 from geminga_broker.topic import PersistentTopic
 from geminga_broker.topic_api import Topic, TopicEnvironment, TopicOptions
@@ -149,6 +150,7 @@ class TopicLoader:
             # Setting it trims, which merely loading a topic must not do.
             self._retain(log, policies)
         topic = PersistentTopic(name, log, self._environment, self._options)
+        await obey(topic, topic_policies(policies, self._config.policies))
         topic.on_fenced = partial(self._environment.nursery.start_soon, self._give_up, str(name))
         return topic
 
@@ -158,6 +160,10 @@ class TopicLoader:
         for key, topic in list(self.topics.items()):
             if isinstance(topic, PersistentTopic) and TopicName.parse(key).namespace == namespace:
                 self._retain(topic.log, policies)
+                try:
+                    await obey(topic, topic_policies(policies, self._config.policies))
+                except LogError as error:
+                    _log.warning("topic=%s can't take its policies: %s", key, error)
 
     def _retain(self, log: ManagedLedger, policies: JsonObject | None) -> None:
         if isinstance(log, TopicLog):

@@ -2,8 +2,45 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TypeVar
+
+from geminga_broker.config import PolicyConfig
+from geminga_broker.deduplication import DeduplicationOptions
 from geminga_broker.log.options import MIB, Retention
 from geminga_broker.resources import JsonObject
+
+T = TypeVar("T", bool, int)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPolicies:
+    """What a persistent topic obeys beside its limits and its retention."""
+
+    deduplication: DeduplicationOptions | None = None
+    message_ttl_s: int = 0
+    """What nobody acknowledged for so long counts as acknowledged; 0: never."""
+
+
+def topic_policies(policies: JsonObject | None, config: PolicyConfig) -> TopicPolicies:
+    """A namespace's policies, and the broker's where it has none."""
+    record = policies or {}
+    deduplication = None
+    if _of_type(record.get("deduplicationEnabled"), config.deduplication):
+        deduplication = DeduplicationOptions(
+            config.deduplication_entries,
+            config.deduplication_producers_max,
+            config.deduplication_inactivity_minutes * 60,
+        )
+    return TopicPolicies(
+        deduplication=deduplication,
+        message_ttl_s=_of_type(record.get("message_ttl_in_seconds"), config.message_ttl_s),
+    )
+
+
+def _of_type(value: object, default: T) -> T:
+    """The value, if it is of the default's type."""
+    return value if type(value) is type(default) else default
 
 
 def retention_of(policies: JsonObject | None, default: Retention) -> Retention:

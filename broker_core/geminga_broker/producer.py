@@ -9,13 +9,22 @@ from typing import Protocol
 
 import trio
 
-from geminga_broker.log.api import AppendDone, Buffer, LogClosed, LogError, LogFenced, LogTerminated
+from geminga_broker.deduplication import Deduplication, Duplicate, Fate, Sent
+from geminga_broker.log.api import (
+    AppendDone,
+    Buffer,
+    LogClosed,
+    LogError,
+    LogFenced,
+    LogTerminated,
+    LogWriteFailed,
+)
 from geminga_broker.rates import Rates, utc_now
 from geminga_broker.stats import PublisherStats
 from geminga_broker.topic_api import ProducerRequest, PublishItem
 from geminga_protocol.encode import frame
 from geminga_protocol.errors import RemoteProtocolError
-from geminga_protocol.ids import Position
+from geminga_protocol.ids import EARLIEST, EntryId, Position
 from geminga_protocol.payload import parse_metadata
 from geminga_protocol.pb.pulsar_api_pb2 import (
     BaseCommand,
@@ -35,6 +44,8 @@ class PublishTarget(Protocol):
     encryption_required: bool
     entry_step: int
     """How far the entry ids of consecutive receipts are apart: 1, or 0 where nothing is stored."""
+    deduplication: Deduplication | None
+    """Sequence ids of what is stored, if the topic stores nothing twice."""
 
     def append(self, entries: Sequence[tuple[Buffer, int]], done: AppendDone) -> None:
         """Take entries; `done` is called in order."""
@@ -50,7 +61,9 @@ class Producer:
     """One producer of one connection. `topic_epoch` and `ready` change if it waits for its turn."""
 
     __slots__ = (
+        "_broken",
         "_closed",
+        "_duplicates",
         "_finishing",
         "_pending",
         "_target",
@@ -60,7 +73,6 @@ class Producer:
         "connected_since",
         "connection",
         "epoch",
-        "last_sequence_id",
         "name",
         "producer_id",
         "rates",
@@ -77,7 +89,6 @@ class Producer:
         self.epoch = request.epoch
         self.access_mode = request.access_mode
         self.topic_epoch: int | None = None
-        self.last_sequence_id = -1
         self.ready = True
         self.rates = Rates(trio.current_time())
         self.connected_since = utc_now()
@@ -86,7 +97,9 @@ class Producer:
         self._write = request.connection.write
         # (sequence id, highest sequence id, bytes) of what waits for its receipt; the session
         # bounds it by what it is told through `publish_pending`.
-        self._pending: deque[tuple[int, int, int]] = deque()
+        self._pending: deque[Sent] = deque()
+        self._duplicates = 0  # how many of them are not to be stored
+        self._broken = False
         self._closed = False
         # Who is to be told when all is answered; empty unless the client closes.
         self._finishing: list[Callable[[], None]] = []
@@ -97,13 +110,15 @@ class Producer:
             return
         if self._target.encryption_required:
             items = [item for item in items if self._is_encrypted(item)]
+        if self._target.deduplication is not None:
+            self._publish_once(items, self._target.deduplication)
+            return
         size = messages = 0
         entries: list[tuple[Buffer, int]] = []
         pending = self._pending
         for sequence_id, payload, count, highest, _ in items:
             if highest and highest < sequence_id:
-                text = "Invalid lowest or highest sequence id"
-                self._send_error(sequence_id, ServerError.MetadataError, text)
+                self._refuse_order(sequence_id)
                 continue
             bytes_here = len(payload)
             size += bytes_here
@@ -114,10 +129,42 @@ class Producer:
             return
         self.rates.add(messages, size)
         self._tell_pending(len(entries), size)
+        self._append(entries)
+
+    def _append(self, entries: Sequence[tuple[Buffer, int]]) -> None:
         try:
             self._target.append(entries, self._done)
         except LogError as error:
-            self._done(Position(-1, -1), len(entries), error)  # type: ignore[arg-type]
+            self._done(EARLIEST, len(entries), error)
+
+    def _publish_once(self, items: Sequence[PublishItem], known: Deduplication) -> None:
+        """Append what is new; the others are answered in their turn."""
+        size = size_new = messages = 0
+        entries: list[tuple[Buffer, int]] = []
+        taken: list[Sent] = []
+        for item in items:
+            if item.highest_sequence_id and item.highest_sequence_id < item.sequence_id:
+                self._refuse_order(item.sequence_id)
+                continue
+            sent = known.take(self.name, item)
+            taken.append(sent)
+            size += sent[2]
+            if type(sent) is Duplicate:
+                self._duplicates += 1
+            else:
+                size_new += sent[2]
+                messages += item.messages
+                entries.append((item.payload, item.messages))
+        self._pending.extend(taken)
+        self._tell_pending(len(taken), size)
+        if entries:
+            self.rates.add(messages, size_new)
+            self._append(entries)
+        self.answer_duplicates()
+
+    def _refuse_order(self, sequence_id: int) -> None:
+        text = "Invalid lowest or highest sequence id"
+        self._send_error(sequence_id, ServerError.MetadataError, text)
 
     def _is_encrypted(self, item: PublishItem) -> bool:
         """Whether the message says so; if not, it is answered with SEND_ERROR."""
@@ -136,6 +183,9 @@ class Producer:
         if error is not None:
             self._failed(count, error)
             return
+        if self._target.deduplication is not None or self._duplicates:
+            self._done_once(first, count)
+            return
         pop = pending.popleft
         run = [pop() for _ in range(count)]
         if not self._closed:
@@ -146,6 +196,60 @@ class Producer:
         if self._finishing and not pending:
             self.close()
 
+    def _done_once(self, first: Position, count: int) -> None:
+        """One run is durable; duplicates between its entries are answered in their turn: what they
+        repeat was appended before, and so is durable too.
+        """
+        stored: list[Sent] = []
+        start = size = dropped = 0
+        while len(stored) < count:
+            sent = self._pending.popleft()
+            size += sent[2]
+            if type(sent) is not Duplicate:
+                stored.append(sent)
+                continue
+            dropped += 1
+            self._receipts(stored[start:], first, start)
+            start = len(stored)
+            self._receipts([sent], EARLIEST, 0)
+        self._receipts(stored[start:], first, start)
+        self._duplicates -= dropped
+        self._tell_pending(-count - dropped, -size)
+        known = self._target.deduplication
+        if known is not None:
+            last = Position(first.ledger_id, EntryId(first.entry_id + count - 1))
+            known.record(self.name, () if self._broken else stored, last, count)
+        self.answer_duplicates()
+
+    def _receipts(self, run: Sequence[Sent], first: Position, offset: int) -> None:
+        if run and not self._closed:
+            ledger_id, entry_id = first
+            step = self._target.entry_step
+            receipts = send_receipts(self.producer_id, run, ledger_id, entry_id + offset, step)
+            self._write(receipts)
+
+    def answer_duplicates(self) -> None:
+        """Answer those duplicates that are next and whose originals are stored. If an original is
+        lost, the client must come back and send all again.
+        """
+        known, pending = self._target.deduplication, self._pending
+        while pending and type(sent := pending[0]) is Duplicate:
+            fate = Fate.STORED if known is None else known.fate(self.name, sent)
+            if fate is Fate.PENDING:
+                assert known is not None
+                known.waiting[self] = None
+                return
+            pending.popleft()
+            self._duplicates -= 1
+            self._tell_pending(-1, -sent[2])
+            if fate is Fate.LOST:
+                self.disconnect()
+            self._receipts([sent], EARLIEST, 0)
+        if known is not None:
+            known.waiting.pop(self, None)
+        if self._finishing and not pending:
+            self.close()
+
     def _failed(self, count: int, error: LogError) -> None:
         code = ServerError.PersistenceError
         if isinstance(error, LogTerminated):
@@ -153,14 +257,27 @@ class Producer:
         # A topic that is given up closes its producers, who then send again elsewhere: an answer
         # would only confuse them.
         silent = self._closed or isinstance(error, LogFenced | LogClosed)
-        size = 0
-        for _ in range(count):
-            sequence_id, _highest, bytes_here = self._pending.popleft()
-            size += bytes_here
+        known = self._target.deduplication
+        if known is not None and isinstance(error, LogWriteFailed):
+            # What the client has sent meanwhile must not be stored without these: it would make
+            # duplicates of them.
+            silent = self._broken = True
+            self.disconnect()
+        size = answered = 0
+        while count:
+            sent = self._pending.popleft()
+            size += sent[2]
+            answered += 1
+            if type(sent) is Duplicate:
+                self._duplicates -= 1
+                continue
+            count -= 1
             if not silent:
-                self._send_error(sequence_id, code, str(error))
+                self._send_error(sent[0], code, str(error))
         _log.warning("%s: publishing by %s failed: %s", self._target.name, self.name, error)
-        self._tell_pending(-count, -size)
+        self._tell_pending(-answered, -size)
+        if known is not None:
+            known.failed(self.name)
         self._target.publish_failed(error)
         if self._finishing and not self._pending:
             self.close()
@@ -195,6 +312,12 @@ class Producer:
         if not self._closed:
             self.close()
             self.connection.drop_producer(self.producer_id)
+
+    @property
+    def last_sequence_id(self) -> int:
+        """The highest stored sequence id of its name; -1 without deduplication."""
+        known = self._target.deduplication
+        return -1 if known is None else known.stored(self.name)
 
     @property
     def pending_entries(self) -> int:

@@ -18,6 +18,7 @@ from geminga_broker.namespaces import Namespaces
 from geminga_broker.schemas import SchemaStore
 from geminga_broker.topic_api import Topic, TopicEnvironment
 from geminga_broker.topics import TopicCatalog
+from geminga_broker.upkeep import Upkeep
 from geminga_protocol.ids import LATEST
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import TopicName
@@ -220,7 +221,9 @@ class BrokerService:
 
     async def run(self) -> None:
         """Background work, until cancelled."""
-        await self._delete_inactive()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._delete_inactive)
+            nursery.start_soon(Upkeep(self.topics, self.config.policies).run)
 
 
 @asynccontextmanager

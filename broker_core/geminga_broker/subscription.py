@@ -243,7 +243,10 @@ class Subscription:
     async def expire(self, before_ms: int) -> None:
         """Acknowledge what was published before."""
         log = self._host.log
-        last = log.previous_position(await log.find_by_time(before_ms))
+        self.acknowledge_upto(log.previous_position(await log.find_by_time(before_ms)))
+
+    def acknowledge_upto(self, last: Position) -> None:
+        """Acknowledge from outside all up to an entry."""
         if last > self.cursor.mark_delete:
             self.cursor.ack_cumulative(last)
             self._deleted_from_outside()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import trio
 
 from geminga_broker.consumer import Consumer
+from geminga_broker.deduplication import CURSOR
 from geminga_broker.errors import BrokerError
 from geminga_broker.internal_stats import internal_stats
 from geminga_broker.log.api import (
@@ -19,6 +20,7 @@ from geminga_broker.log.api import (
     LogFenced,
     ManagedLedger,
 )
+from geminga_broker.policies import TopicPolicies
 from geminga_broker.producer import Producer
 from geminga_broker.stats import InternalStats, TopicStats
 from geminga_broker.subscription import Subscription
@@ -38,8 +40,6 @@ from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import TopicName
 
 _log = logging.getLogger(__name__)
-
-"""Our names of a log's states and Apache's."""
 
 
 class PersistentTopic(TopicBase):
@@ -61,10 +61,12 @@ class PersistentTopic(TopicBase):
         """Called once if another broker took the log: the service must forget this topic."""
         self.subscriptions: dict[str, Subscription] = {}
         self.entries_added = 0
+        self.policies = TopicPolicies()
+        self.policies_lock = trio.Lock()
         self._creating = trio.Lock()
         self._closed = False
         for cursor in log.cursors.values():
-            if cursor.durable:
+            if cursor.durable and cursor.name != CURSOR:
                 self._adopt(cursor)
 
     # ---- publishing ----
@@ -153,6 +155,7 @@ class PersistentTopic(TopicBase):
     async def _open_cursor(
         self, name: str, initial: Position, properties: Mapping[str, str]
     ) -> Cursor:
+        self.check_subscription_name(name)
         self.check_subscriptions_limit(
             sum(1 for s in self.subscriptions.values() if s.cursor.durable)
         )
@@ -305,6 +308,8 @@ class PersistentTopic(TopicBase):
             self._fence()
         if not self._closed:
             self._closed = True
+            if self.deduplication is not None:
+                self.deduplication.snapshot()
             await self.log.close()
 
     def _fence(self) -> None:
@@ -338,7 +343,7 @@ class PersistentTopic(TopicBase):
         found = self.base_stats({name: s.stats() for name, s in self.subscriptions.items()})
         log = self.log.statistics()
         found.storage_size = log.size_bytes
-        found.deduplication_status = "Disabled"
+        found.deduplication_status = "Disabled" if self.deduplication is None else "Enabled"
         found.backlog_quota_limit_size = found.backlog_quota_limit_time = -1
         found.oldest_backlog_message_age_seconds = -1
         if log.entries:

@@ -167,8 +167,10 @@ class TopicProducer(Protocol):
     """False while it waits for exclusive access."""
     topic_epoch: int | None
     """What PRODUCER_SUCCESS reports; None where there is none."""
-    last_sequence_id: int
-    """-1 without deduplication."""
+
+    @property
+    def last_sequence_id(self) -> int:
+        """The highest stored sequence id of its name; -1 without deduplication."""
 
     def publish(self, items: Sequence[PublishItem]) -> None:
         """Append; receipts and SEND_ERRORs go to the connection, in order (BR-24)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import trio
 
+from geminga_broker.deduplication import CURSOR, Deduplication
 from geminga_broker.errors import BrokerError
 from geminga_broker.producer import Producer
 from geminga_broker.rates import Rates
@@ -37,6 +38,7 @@ class TopicBase:
         self.rates = Rates(trio.current_time())
         self.idle_since_s = trio.current_time()
         self.fenced = False
+        self.deduplication: Deduplication | None = None
         self._registry = ProducerRegistry(self.name, options.producers_max)
 
     def set_options(self, options: TopicOptions) -> None:
@@ -65,11 +67,15 @@ class TopicBase:
             text = f"Encryption is required in {self.name}"
             raise BrokerError(ServerError.MetadataError, text)
         self._registry.add(producer)
+        if self.deduplication is not None:
+            self.deduplication.added(producer.name)
         return producer
 
     def remove_producer(self, producer: Producer) -> None:
         """Forget a closed producer."""
         self._registry.remove(producer)
+        if self.deduplication is not None and producer.name not in self.producers:
+            self.deduplication.removed(producer.name, trio.current_time())
         self.idle_since_s = trio.current_time()
 
     def check_subscribe(self, request: SubscribeRequest, consumers: int, known: bool) -> None:
@@ -77,6 +83,7 @@ class TopicBase:
         self.check_open()
         if not request.subscription:
             raise BrokerError(ServerError.NotAllowedError, "Empty subscription name")
+        self.check_subscription_name(request.subscription)
         if request.sub_type not in self.options.subscription_types:
             kind = SubType.Name(SubType.ValueType(request.sub_type))
             text = f"Topic[{{{self.name}}}] doesn't support {kind} sub type!"
@@ -89,6 +96,12 @@ class TopicBase:
             raise BrokerError(ServerError.ConsumerBusy, "Topic reached max consumers limit")
         if not known and request.durable and not request.create_subscription:
             raise BrokerError(ServerError.SubscriptionNotFound, "Subscription does not exist")
+
+    def check_subscription_name(self, name: str) -> None:
+        """Raises BrokerError NotAllowedError for the name that the broker keeps for itself."""
+        if name == CURSOR:
+            text = f"Subscription name {name} is reserved"
+            raise BrokerError(ServerError.NotAllowedError, text)
 
     def check_subscriptions_limit(self, durable: int) -> None:
         """Raises BrokerError NotAllowedError when no more may be made."""

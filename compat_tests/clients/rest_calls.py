@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from compat_tests.clients import policy_calls
+
 
 @dataclass(frozen=True)
 class Keys:
@@ -17,7 +19,7 @@ class Keys:
     names: frozenset[str]
 
 
-ANY = object()
+ANY = policy_calls.ANY
 EMPTY = ""
 
 
@@ -174,6 +176,7 @@ CALLS: list[tuple[str, str, str | None, int, object]] = [
     ("DELETE", T + "/a", None, 204, EMPTY),
     ("DELETE", T + "/a", None, 404, reason("Topic persistent://{t}/n1/a not found")),
     ("PUT", "/admin/v2/namespaces/{t}/n1/unload", None, 204, EMPTY),
+    *policy_calls.CALLS,
     ("GET", "/lookup/v2/topic/persistent/{t}/n1/a", None, 200,
      keys("brokerUrl httpUrl nativeUrl brokerUrlSsl")),
     ("GET", "/lookup/v2/topic/persistent/{t}/nope/a", None, 404, reason("Namespace not found")),

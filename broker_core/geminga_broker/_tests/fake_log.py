@@ -136,6 +136,8 @@ class FakeCursor:
         ack_set: tuple[int, ...] = (),
         properties: Mapping[str, int] | None = None,
     ) -> None:
+        if properties is not None:
+            self.properties = dict(properties)
         upto = min(position.entry_id, len(self.log.entries) - 1) - (1 if ack_set else 0)
         if ack_set:
             self.partial[position.entry_id] = ack_set

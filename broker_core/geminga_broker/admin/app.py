@@ -13,6 +13,7 @@ from geminga_broker.admin import (
     clusters,
     namespace_routes,
     partitioned_routes,
+    policy_routes,
     stats_routes,
     subscription_routes,
     tenants,
@@ -30,6 +31,7 @@ def create_app(service: BrokerService) -> ASGIApp:
     """All routes of a broker."""
     routes = [*clusters.routes(service), *tenants.routes(service)]
     routes += [*namespace_routes.routes(service), *broker_routes.routes(service)]
+    routes += policy_routes.routes(service)
     for domain in DOMAINS:
         routes += partitioned_routes.routes(service, domain)
         routes += stats_routes.routes(service, domain)

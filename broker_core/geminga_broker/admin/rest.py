@@ -64,6 +64,11 @@ def ok(value: object) -> Response:
     return Response(msgspec.json.encode(value), media_type="application/json")
 
 
+def ok_or_empty(value: object) -> Response:
+    """200 with a JSON body, or with none for what isn't set."""
+    return Response() if value is None else ok(value)
+
+
 def no_content() -> Response:
     """204."""
     return Response(status_code=204)
@@ -87,6 +92,11 @@ async def read_union(request: Request, *kinds: type) -> object:
         return msgspec.json.decode(bytes(body), type=reduce(or_, kinds))
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise _BadBody(str(error)) from None
+
+
+def bad_body(text: str) -> Exception:
+    """What to raise for a body that isn't what it should be: answered 400 in plain text."""
+    return _BadBody(text)
 
 
 def parameter(request: Request, name: str) -> str:

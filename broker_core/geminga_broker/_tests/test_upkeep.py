@@ -1,0 +1,75 @@
+"""What a broker does for its topics from time to time."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from geminga_broker.config import PolicyConfig
+from geminga_broker.deduplication import CURSOR, DeduplicationOptions
+from geminga_broker.log.api import LogReadFailed
+from geminga_broker.obedience import obey
+from geminga_broker.policies import TopicPolicies
+from geminga_broker.upkeep import Upkeep
+from geminga_protocol.ids import EARLIEST, LATEST
+
+from .conftest import World
+from .fake_client import FakeConnection, item, producer_request
+
+
+async def fill(topic, times_ms):
+    """Publish an entry for each publish time."""
+    producer = await topic.add_producer(producer_request(FakeConnection()))
+    producer.publish([item(n, publish_time=ms) for n, ms in enumerate(times_ms)])
+
+
+async def test_old_messages_expire_for_every_subscription(
+    world: World, nursery: trio.Nursery, autojump_clock
+):
+    topic = world.topic()
+    for name, start in (("a", EARLIEST), ("b", LATEST)):
+        await topic.create_subscription(name, start)
+    await fill(topic, [world.now_ms - 10_000, world.now_ms - 5_000, world.now_ms])
+    config = PolicyConfig(expiry_check_minutes=1)
+    nursery.start_soon(Upkeep({topic.name: topic}, config).run)
+    await trio.sleep(61)
+    assert [s.backlog_entries() for s in topic.subscriptions.values()] == [3, 3]
+    await obey(topic, TopicPolicies(message_ttl_s=4))
+    await trio.sleep(60)
+    assert [s.backlog_entries() for s in topic.subscriptions.values()] == [1, 1]
+    world.now_ms += 5_000
+    await trio.sleep(60)
+    assert [s.backlog_entries() for s in topic.subscriptions.values()] == [0, 0]
+
+
+@pytest.mark.parametrize("error", [LogReadFailed("disk"), KeyError("defect")])
+async def test_a_topic_that_fails_does_not_stop_the_others(
+    world: World, nursery: trio.Nursery, autojump_clock, error: Exception
+):
+    broken, sound = world.topic(), world.topic("persistent://public/default/u")
+    for topic in (broken, sound):
+        await obey(topic, TopicPolicies(message_ttl_s=4))
+
+    async def fail(_timestamp_ms: int):
+        raise error
+
+    broken.log = type("Broken", (), {"find_by_time": staticmethod(fail)})()  # type: ignore[assignment]
+    await sound.create_subscription("a", EARLIEST)
+    broken.subscriptions["a"] = sound.subscriptions["a"]
+    await fill(sound, [1])
+    config = PolicyConfig(expiry_check_minutes=1)
+    nursery.start_soon(Upkeep({"broken": broken, "sound": sound}, config).run)
+    await trio.sleep(61)
+    assert sound.subscriptions["a"].backlog_entries() == 0
+
+
+async def test_snapshots_are_taken_though_few_entries_come(
+    world: World, nursery: trio.Nursery, autojump_clock
+):
+    topic = world.topic()
+    await obey(topic, TopicPolicies(deduplication=DeduplicationOptions()))
+    nursery.start_soon(Upkeep({topic.name: topic}, PolicyConfig()).run)
+    await fill(topic, [1, 1])
+    assert world.log.cursors[CURSOR].properties == {}
+    await trio.sleep(121)
+    assert world.log.cursors[CURSOR].properties == {"p": 1}

@@ -1,0 +1,101 @@
+"""Policies of namespaces that are one field of their record: GET, POST and DELETE (spec OP-03).
+
+Paths, field names and answers are Apache's (`NamespacesBase`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from geminga_broker.admin.namespace_routes import require_namespace
+from geminga_broker.admin.rest import (
+    RestError,
+    bad_body,
+    namespace_of,
+    no_content,
+    ok_or_empty,
+    read_body,
+    route,
+)
+from geminga_broker.resources import JsonObject
+from geminga_broker.service import BrokerService
+
+EMPTY_BODY = "The request entity cannot be empty."
+
+
+def _any(value: object) -> None:
+    del value
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A policy at `path` that stands under `field` as a value of `kind`.
+
+    `check` raises RestError for values that Apache refuses.
+    """
+
+    path: str
+    field: str
+    kind: type
+    check: Callable[[object], None] = _any
+
+
+def _not_negative(reason: str) -> Callable[[object], None]:
+    def check(value: object) -> None:
+        if isinstance(value, int) and value < 0:
+            raise RestError(412, reason)
+
+    return check
+
+
+POLICIES = (
+    Policy("deduplication", "deduplicationEnabled", bool),
+    Policy(
+        "messageTTL",
+        "message_ttl_in_seconds",
+        int,
+        _not_negative("Invalid value for message TTL, message TTL must >= 0"),
+    ),
+)
+
+
+def routes(service: BrokerService) -> list[Route]:
+    """All routes of the family."""
+    return [each for policy in POLICIES for each in _routes_of(service, policy)]
+
+
+def _routes_of(service: BrokerService, policy: Policy) -> list[Route]:
+    async def get(request: Request) -> Response:
+        namespace = namespace_of(request)
+        await require_namespace(service, namespace)
+        return ok_or_empty((await service.namespaces.policies(namespace)).get(policy.field))
+
+    async def post(request: Request) -> Response:
+        value: object = await read_body(request, policy.kind)
+        if value is None:
+            raise bad_body(EMPTY_BODY)
+        policy.check(value)
+        return await change(request, {policy.field: msgspec.to_builtins(value)})
+
+    async def delete(request: Request) -> Response:
+        return await change(request, {})
+
+    async def change(request: Request, new: JsonObject) -> Response:
+        namespace = namespace_of(request)
+        await require_namespace(service, namespace)
+
+        def changed(old: JsonObject) -> JsonObject:
+            return {k: v for k, v in old.items() if k != policy.field} | new
+
+        await service.namespaces.tenants.update(namespace, changed)
+        await service.policies_changed(namespace)
+        return no_content()
+
+    path = f"/admin/v2/namespaces/{{tenant}}/{{namespace}}/{policy.path}"
+    return [route("GET", path, get), route("POST", path, post), route("DELETE", path, delete)]

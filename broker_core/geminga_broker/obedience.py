@@ -1,0 +1,47 @@
+"""Letting a loaded topic follow its policies (spec BR-04, BR-21)."""
+
+from __future__ import annotations
+
+import trio
+
+from geminga_broker import deduplication
+from geminga_broker.deduplication import DeduplicationOptions
+from geminga_broker.policies import TopicPolicies
+from geminga_broker.topic import PersistentTopic
+
+
+async def obey(topic: PersistentTopic, policies: TopicPolicies) -> None:
+    """Let the topic follow these from now on. Raises LogError."""
+    topic.policies = policies
+    async with topic.policies_lock:
+        await _deduplicate(topic, topic.policies.deduplication)
+
+
+async def _deduplicate(topic: PersistentTopic, options: DeduplicationOptions | None) -> None:
+    """Store nothing twice from now on, or (None) let producers repeat themselves."""
+    known = topic.deduplication
+    if options is None:
+        topic.deduplication = None
+        if known is not None:
+            known.answer_waiting()
+        await deduplication.drop_deduplication(topic.log)
+    elif known is None:
+        known = await deduplication.open_deduplication(topic.log, options, trio.current_time())
+        for name in topic.producers:
+            known.added(name)
+        topic.deduplication = known
+
+
+async def expire_messages(topic: PersistentTopic) -> None:
+    """Acknowledge for every subscription what is older than the topic's time to live. Raises
+    LogError.
+    """
+    ttl_s = topic.policies.message_ttl_s
+    if ttl_s <= 0 or not any(each.backlog_entries() for each in topic.subscriptions.values()):
+        await trio.lowlevel.checkpoint()
+        return
+    log = topic.log
+    before_ms = topic.environment.now_ms() - ttl_s * 1000
+    last = log.previous_position(await log.find_by_time(before_ms))
+    for subscription in list(topic.subscriptions.values()):
+        subscription.acknowledge_upto(last)
