@@ -1,0 +1,287 @@
+"""Which entries wait for their time, millions of them (pure; spec BR-34; Apache's
+BucketDelayedDeliveryTracker).
+
+New ones go to a small heap. When that is full it becomes a *run*: columns sorted by time, 24 bytes
+an entry. Once a run is saved as a snapshot only its next entries stay in memory, and the rest is
+loaded when those are gone. The next entry due is the least of the heap's and the runs' first ones,
+so how times are spread doesn't matter. Positions that are tracked are known by one bitmap for each
+ledger: what is read again (after a restart, or when consumers come back) is not tracked twice, and
+whole stretches of it need not be read.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Callable
+from heapq import heappop, heappush, heapreplace
+from typing import NamedTuple
+
+from pyroaring import BitMap
+
+from geminga_broker.log.ack_state import run_end
+from geminga_protocol.ids import EntryId, LedgerId, Position
+
+RUN_ENTRIES = 8192
+"""Entries of a run: sorting them takes some milliseconds, a snapshot of them 200 KB."""
+
+WINDOW_ENTRIES = 1024
+"""So many entries of a saved run stay in memory."""
+
+_HEADER = struct.Struct("<4sHHI")
+_MAGIC = b"GDLY"
+_VERSION = 1
+
+
+class BadSnapshot(Exception):
+    """Bytes that are no snapshot of a run."""
+
+
+class Columns(NamedTuple):
+    """Entries of a run by column, ascending by (time, position)."""
+
+    due_ms: array[int]
+    ledgers: array[int]
+    entries: array[int]
+    hashes: array[int]
+
+    def part(self, start: int, stop: int) -> Columns:
+        """A copy of these entries."""
+        return Columns(*(column[start:stop] for column in self))
+
+    def encode(self, kind: int) -> bytes:
+        """A snapshot, as in docs/DATA_FILES.md."""
+        columns = [column.tobytes() for column in self]
+        return b"".join((_HEADER.pack(_MAGIC, _VERSION, kind, len(self.due_ms)), *columns))
+
+
+def decode(data: bytes | memoryview) -> tuple[int, Columns]:
+    """Kind and entries of a snapshot. Raises BadSnapshot."""
+    if len(data) < _HEADER.size:
+        raise BadSnapshot("it is too short")
+    magic, version, kind, count = _HEADER.unpack_from(data)
+    columns = Columns(array("q"), array("q"), array("I"), array("i"))
+    if magic != _MAGIC or version != _VERSION:
+        raise BadSnapshot("it begins with something else")
+    if len(data) != _HEADER.size + count * sum(column.itemsize for column in columns):
+        raise BadSnapshot("its size is wrong")
+    offset = _HEADER.size
+    for column in columns:
+        end = offset + count * column.itemsize
+        column.frombytes(data[offset:end])
+        offset = end
+    return kind, columns
+
+
+class Run:
+    """Entries ascending by time; `place` is where its snapshot stands, None while it has none."""
+
+    __slots__ = ("_columns", "_start", "count", "first", "place")
+
+    def __init__(self, columns: Columns, place: tuple[int, int] | None = None) -> None:
+        self.count = len(columns.due_ms)
+        self.first = 0
+        """How many were taken: the number of the next one."""
+        self.place = place
+        self._start = 0
+        self._columns = columns
+        if place is not None:
+            self.saved(place)
+
+    @property
+    def columns(self) -> Columns:
+        """What is in memory: all, as long as it isn't saved."""
+        return self._columns
+
+    @property
+    def resident(self) -> int:
+        """How many entries are in memory."""
+        return len(self._columns.due_ms)
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether the next entry has to be loaded first."""
+        return self.first >= self._start + self.resident
+
+    def saved(self, place: tuple[int, int]) -> None:
+        """It has a snapshot now: keep only what comes next."""
+        self.place = place
+        self._keep(self._columns, self._start)
+
+    def loaded(self, columns: Columns) -> None:
+        """The snapshot's entries."""
+        self._keep(columns, 0)
+
+    def _keep(self, columns: Columns, start: int) -> None:
+        first = self.first - start
+        self._columns = columns.part(first, first + WINDOW_ENTRIES)
+        self._start = self.first
+
+    def due_ms(self) -> int:
+        """When the next one is due. Only if it isn't missing."""
+        return self._columns.due_ms[self.first - self._start]
+
+    def take(self) -> tuple[Position, int]:
+        """Take the next one out."""
+        index = self.first - self._start
+        self.first += 1
+        _, ledgers, entries, hashes = self._columns
+        return Position(LedgerId(ledgers[index]), EntryId(entries[index])), hashes[index]
+
+
+class DelayedTracker:
+    """Entries that wait, as one set of (time, position, hash); a position only once."""
+
+    __slots__ = ("_bitmaps", "_count", "_heap", "_last", "_made", "_missing", "_runs", "unsaved")
+
+    def __init__(self) -> None:
+        self.unsaved: list[Run] = []
+        """Runs that have no snapshot yet. Who saves them takes them out of here."""
+        self._heap: list[tuple[int, Position, int]] = []
+        self._runs: list[tuple[int, int, Run]] = []
+        self._missing: list[Run] = []
+        self._bitmaps: dict[int, BitMap] = {}
+        self._last: tuple[int, int] = (-1, -1)
+        self._count = 0
+        self._made = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __contains__(self, position: Position) -> bool:
+        if position > self._last:
+            return False
+        bitmap = self._bitmaps.get(position[0])
+        return bitmap is not None and position[1] in bitmap
+
+    @property
+    def resident(self) -> int:
+        """Entries in memory."""
+        runs = sum(run.resident for _, _, run in self._runs)
+        return len(self._heap) + runs + sum(run.resident for run in self._missing)
+
+    @property
+    def next_due_ms(self) -> int | None:
+        """Wall clock time of the next, None if there is none in memory."""
+        found = [queue[0][0] for queue in (self._heap, self._runs) if queue]
+        return min(found) if found else None
+
+    @property
+    def missing(self) -> Run | None:
+        """A run that has to be loaded before anything can be taken."""
+        return self._missing[0] if self._missing else None
+
+    def beyond(self, position: Position) -> Position:
+        """The position itself, or the first behind it in its ledger that is not tracked."""
+        if position not in self:
+            return position
+        end = run_end(self._bitmaps[position[0]], position[1])
+        return Position(position[0], EntryId(end + 1))
+
+    def add(self, due_ms: int, position: Position, key_hash: int) -> None:
+        """Keep an entry until then, unless it is kept already."""
+        if position in self:
+            return
+        heappush(self._heap, (due_ms, position, key_hash))
+        self._track(position)
+        if len(self._heap) >= RUN_ENTRIES:
+            self._seal()
+
+    def restore(
+        self, place: tuple[int, int], columns: Columns, deleted: Callable[[Position], bool]
+    ) -> bool:
+        """Take over a snapshot, leaving out what is deleted; answers whether anything of it is
+        left.
+        """
+        run = Run(columns, place)
+        new = 0
+        for ledger_id, entry_id in zip(columns.ledgers, columns.entries, strict=True):
+            position = Position(LedgerId(ledger_id), EntryId(entry_id))
+            if position not in self and not deleted(position):
+                self._track(position)
+                new += 1
+        if new:
+            self._queue(run)
+        return new > 0
+
+    def loaded(self, columns: Columns) -> None:
+        """The entries of the `missing` run."""
+        run = self._missing.pop(0)
+        run.loaded(columns)
+        self._queue(run)
+
+    def pop_due(self, now_ms: int, entries_max: int) -> list[tuple[Position, int]]:
+        """Those whose time has come, earliest first, with their hashes. Nothing while `missing` is
+        something.
+        """
+        due: list[tuple[Position, int]] = []
+        heap, runs = self._heap, self._runs
+        while len(due) < entries_max and not self._missing:
+            if heap and (not runs or heap[0][0] <= runs[0][0]):
+                if heap[0][0] > now_ms:
+                    break
+                _, position, key_hash = heappop(heap)
+            elif runs and runs[0][0] <= now_ms:
+                position, key_hash = self._take_from_run()
+            else:
+                break
+            if self._forget(position):
+                due.append((position, key_hash))
+        return due
+
+    def places(self) -> set[tuple[int, int]]:
+        """Snapshots that are still needed."""
+        runs = [run for _, _, run in self._runs] + self._missing
+        return {run.place for run in runs if run.place is not None}
+
+    def _take_from_run(self) -> tuple[Position, int]:
+        _, number, run = self._runs[0]
+        taken = run.take()
+        if not run.is_missing:
+            heapreplace(self._runs, (run.due_ms(), number, run))
+            return taken
+        heappop(self._runs)
+        if run.first < run.count:
+            self._missing.append(run)
+        elif run in self.unsaved:
+            self.unsaved.remove(run)
+        return taken
+
+    def _queue(self, run: Run) -> None:
+        self._made += 1
+        heappush(self._runs, (run.due_ms(), self._made, run))
+
+    def _seal(self) -> None:
+        """Make a run of the heap."""
+        rows = sorted(self._heap)
+        self._heap = []
+        run = Run(
+            Columns(
+                array("q", [row[0] for row in rows]),
+                array("q", [row[1][0] for row in rows]),
+                array("I", [row[1][1] for row in rows]),
+                array("i", [row[2] for row in rows]),
+            )
+        )
+        self.unsaved.append(run)
+        self._queue(run)
+
+    def _track(self, position: Position) -> None:
+        bitmap = self._bitmaps.get(position[0])
+        if bitmap is None:
+            bitmap = self._bitmaps[position[0]] = BitMap()
+        bitmap.add(position[1])
+        self._count += 1
+        if position > self._last:
+            self._last = position
+
+    def _forget(self, position: Position) -> bool:
+        """Answers whether it was tracked at all: a snapshot may hold more than what counts."""
+        bitmap = self._bitmaps.get(position[0])
+        if bitmap is None or position[1] not in bitmap:
+            return False
+        bitmap.remove(position[1])
+        if not bitmap:
+            del self._bitmaps[position[0]]
+        self._count -= 1
+        return True
