@@ -11,8 +11,9 @@ import trio
 
 from geminga._acks import AckGroup, AckTracker, Position
 from geminga._alarm import Alarm
+from geminga._chunks import Chunks
 from geminga._connection import Connection, error_name
-from geminga._core import Core
+from geminga._core import Core, wall_clock_ms
 from geminga._entry import Entry
 from geminga._nacks import NegativeAcks
 from geminga.errors import GemingaError, from_broker
@@ -44,6 +45,13 @@ class Acknowledger:
         self._nacks = NegativeAcks(
             options.negative_ack_redelivery_delay_s, options.negative_ack_backoff
         )
+        self.chunks = Chunks(
+            options.max_pending_chunked_messages,
+            options.expire_time_of_incomplete_chunked_message_s,
+            options.auto_ack_oldest_chunked_message_on_queue_full,
+            wall_clock_ms,
+        )
+        """Messages that aren't whole yet, and which chunks make up those that are."""
         self._group: Promise[None] = Promise()
         self._due_s = math.inf
         self._alarm = Alarm(self._on_alarm)
@@ -69,17 +77,19 @@ class Acknowledger:
         """Wait for the next connection. The broker redelivers by itself what was refused."""
         self._connection = None
         self._nacks.clear()
+        self.chunks.clear()
 
     def reset(self) -> None:
         """After a seek: what was acknowledged or refused before means nothing."""
         self.acks.reset()
         self._nacks.clear()
+        self.chunks.clear()
         self._due_s = math.inf
 
     def acknowledge(self, entry: Entry, index: int) -> None:
         """Note a message as acknowledged."""
         if entry.bounds is None:
-            self.acks.add(entry.ledger_id, entry.entry_id)
+            self._add_whole((entry.ledger_id, entry.entry_id))
         elif not self.acks.add_in_batch(
             entry.ledger_id, entry.entry_id, index, entry.message_count, entry.ack_set
         ):
@@ -96,8 +106,25 @@ class Acknowledger:
                 message_id.batch_size,
             )
         else:
-            self.acks.add(message_id.ledger_id, message_id.entry_id)
+            self._add_whole((message_id.ledger_id, message_id.entry_id))
         self._after_ack()
+
+    def _add_whole(self, position: Position) -> None:
+        self.acks.add(*position)
+        for chunk in self.chunks.take_earlier(position):
+            self.acks.add(*chunk)
+
+    def took_chunk(self) -> None:
+        """A chunk came whose message isn't whole: acknowledge what was given up for it."""
+        self._acknowledge_given_up()
+        self._alarm.at(self.chunks.next_expiry_s)
+
+    def _acknowledge_given_up(self) -> None:
+        given_up, self.chunks.to_acknowledge = self.chunks.to_acknowledge, []
+        for position in given_up:
+            self.acks.add(*position)
+        if given_up:
+            self._after_ack()
 
     def acknowledge_cumulative(self, message_id: MessageId) -> None:
         """Note everything up to and including that message as acknowledged."""
@@ -179,7 +206,9 @@ class Acknowledger:
     def refuse(self, message_id: MessageId, redelivery_count: int) -> None:
         """Have the message's entry redelivered after the delay."""
         position = message_id.ledger_id, message_id.entry_id
-        self._alarm.at(self._nacks.add(position, redelivery_count, trio.current_time()))
+        now_s = trio.current_time()
+        for each in (*self.chunks.earlier(position), position):
+            self._alarm.at(self._nacks.add(each, redelivery_count, now_s))
 
     def forget_refused(self) -> None:
         """Everything is redelivered anyway."""
@@ -192,4 +221,6 @@ class Acknowledger:
         positions = self._nacks.due(now_s)
         if positions:
             self._redeliver(positions)
-        return min(self._due_s, self._nacks.next_due_s())
+        next_expiry_s = self.chunks.expire(now_s)
+        self._acknowledge_given_up()
+        return min(self._due_s, self._nacks.next_due_s(), next_expiry_s)

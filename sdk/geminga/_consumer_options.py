@@ -75,7 +75,10 @@ class ConsumerOptions:
     `receiver_queue_size` messages are prefetched per partition, at most
     `receiver_queue_total_max` over all partitions; 0 fetches a message only when one is asked for.
     Acknowledgements are sent in groups: every `ack_grouping_time_s` (0: at once) or when
-    `ack_grouping_max` have come together.
+    `ack_grouping_max` have come together. Of at most `max_pending_chunked_messages` messages
+    (0: any number) chunks are kept; above it the oldest is given up, and acknowledged if
+    `auto_ack_oldest_chunked_message_on_queue_full`. One that isn't whole after
+    `expire_time_of_incomplete_chunked_message_s` (0: never) is given up and acknowledged.
     """
 
     consumer_type: ConsumerType = ConsumerType.EXCLUSIVE
@@ -93,12 +96,17 @@ class ConsumerOptions:
     durable: bool = True
     start_message_id_inclusive: bool = False
     key_shared_policy: KeySharedPolicy | None = None
+    max_pending_chunked_messages: int = 10
+    auto_ack_oldest_chunked_message_on_queue_full: bool = False
+    expire_time_of_incomplete_chunked_message_s: float = 60.0
     properties: Mapping[str, str] = field(default_factory=dict)
     subscription_properties: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         not_negative(self, "receiver_queue_size", "ack_grouping_time_s", "priority_level")
         not_negative(self, "negative_ack_redelivery_delay_s")
+        not_negative(self, "max_pending_chunked_messages")
+        not_negative(self, "expire_time_of_incomplete_chunked_message_s")
         positive(self, "receiver_queue_total_max", "ack_grouping_max")
         of_enum(self, "consumer_type", ConsumerType)
         of_enum(self, "initial_position", InitialPosition)
@@ -126,6 +134,9 @@ class ConsumerKeywords(TypedDict, total=False):
     durable: bool
     start_message_id_inclusive: bool
     key_shared_policy: KeySharedPolicy | None
+    max_pending_chunked_messages: int
+    auto_ack_oldest_chunked_message_on_queue_full: bool
+    expire_time_of_incomplete_chunked_message_s: float
     properties: Mapping[str, str]
     subscription_properties: Mapping[str, str]
 

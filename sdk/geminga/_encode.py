@@ -1,16 +1,18 @@
-"""Messages to frames: single ones and batches (spec SDK-04, SDK-06, SDK-09; ProducerImpl and
-BatchMessageContainerImpl of the Java client). Pure but for the wall clock that comes in.
+"""Messages to frames: single ones and batches (spec SDK-04, SDK-05, SDK-06, SDK-09; ProducerImpl
+and BatchMessageContainerImpl of the Java client). Pure but for the wall clock that comes in.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from geminga.errors import InvalidArgument, MessageTooBig
-from geminga.options import CompressionType
+from geminga.options import ProducerOptions
 from geminga_protocol.buffers import Buffer
+from geminga_protocol.chunking import Chunk, cut, mark
 from geminga_protocol.compression import compress
 from geminga_protocol.encode import send, varint
 from geminga_protocol.errors import LocalProtocolError
@@ -71,6 +73,10 @@ class Encodable(Protocol):
     frame: tuple[Buffer, Buffer]
 
 
+Frame = tuple[Buffer, Buffer]
+"""Head and body of a SEND frame."""
+
+
 class Encoder:
     """Makes SEND frames of one producer. The driver sets name and limits when it is attached."""
 
@@ -78,32 +84,41 @@ class Encoder:
         self,
         producer_id: int,
         topic: str,
-        compression: CompressionType,
+        options: ProducerOptions,
         wall_clock_ms: Callable[[], int],
     ) -> None:
         self._producer_id = producer_id
         self._topic = topic
-        self._compression = compression
+        self._compression = options.compression_type
+        self._chunk_bytes_max = options.chunk_max_message_size_bytes or sys.maxsize
         self._wall_clock_ms = wall_clock_ms
+        self.chunking = options.chunking_enabled and topic.startswith("persistent://")
+        """Whether a large message goes in several frames; only stored ones can be put together."""
         self.producer_name = ""
         self.max_message_size_bytes = MAX_MESSAGE_SIZE_DEFAULT
 
-    def encode(self, outgoing: Encodable) -> None:
+    def encode(self, outgoing: Encodable) -> Sequence[Frame]:
         """Fill in the frame. Raises MessageTooBig, and InvalidArgument for a codec that is missing.
 
-        A batch of one goes as a single message.
+        A batch of one goes as a single message. Answers the chunks that go before it, none for
+        what isn't chunked.
         """
         count = outgoing.count
-        if count == 1:
-            body = self._single(outgoing)
-            highest_sequence_id = 0
-        else:
+        highest_sequence_id = 0
+        if count > 1:
             body = self._batch(outgoing)
             highest_sequence_id = outgoing.highest_sequence_id
+        elif self.chunking:
+            *leading, outgoing.frame = self._chunks(outgoing)
+            return leading
+        else:
+            metadata, payload = self._single(outgoing)
+            body = self._build(metadata, payload)
         head = send(self._producer_id, outgoing.sequence_id, count, len(body), highest_sequence_id)
         outgoing.frame = (head, body)
+        return ()
 
-    def _single(self, outgoing: Encodable) -> bytes:
+    def _single(self, outgoing: Encodable) -> tuple[MessageMetadata, bytes]:
         sequence_id, data, extras = outgoing.items[0]
         metadata = self._metadata(sequence_id, len(data))
         if extras is not None:
@@ -111,7 +126,34 @@ class Encoder:
             if extras.deliver_at_ms is not None:
                 metadata.deliver_at_time = extras.deliver_at_ms
             metadata.replicate_to.extend(extras.replication_clusters)
-        return self._build(metadata, data)
+        return metadata, data
+
+    def _chunks(self, outgoing: Encodable) -> list[Frame]:
+        """The message in frames, one if it is small enough.
+
+        What a chunk may have is the limit less the metadata before they have the chunk's numbers;
+        brokers grant the difference (ProducerImpl.sendAsync).
+        """
+        metadata, data = self._single(outgoing)
+        payload = memoryview(self._compress(metadata, data))
+        sequence_id = outgoing.sequence_id
+        room = min(self.max_message_size_bytes - metadata.ByteSize(), self._chunk_bytes_max)
+        if room <= 0:
+            raise MessageTooBig("the message's properties leave no room", topic=self._topic)
+        is_whole = len(payload) <= room
+        parts: Iterable[tuple[Chunk | None, memoryview]]
+        if is_whole:
+            parts = [(None, payload)]
+        else:
+            parts = cut(payload, f"{self.producer_name}-{sequence_id}", room)
+        frames: list[Frame] = []
+        for chunk, part in parts:
+            if chunk is not None:
+                mark(metadata, chunk)
+            body = build(metadata, part)
+            head = send(self._producer_id, sequence_id, 1, len(body), is_chunk=not is_whole)
+            frames.append((head, body))
+        return frames
 
     def _batch(self, outgoing: Encodable) -> bytes:
         payload = b"".join(_batch_parts(outgoing.items))
@@ -128,14 +170,18 @@ class Encoder:
             uncompressed_size=uncompressed_size_bytes,
         )
 
+    def _compress(self, metadata: MessageMetadata, payload: bytes) -> bytes:
+        if not self._compression:
+            return payload
+        try:
+            compressed = compress(self._compression, payload)
+        except LocalProtocolError as error:
+            raise InvalidArgument(f"compression_type: {error}", topic=self._topic) from error
+        metadata.compression = self._compression.value  # type: ignore[assignment]
+        return compressed
+
     def _build(self, metadata: MessageMetadata, payload: bytes) -> bytes:
-        compressed = payload
-        if self._compression:
-            try:
-                compressed = compress(self._compression, payload)
-            except LocalProtocolError as error:
-                raise InvalidArgument(f"compression_type: {error}", topic=self._topic) from error
-            metadata.compression = self._compression.value  # type: ignore[assignment]
+        compressed = self._compress(metadata, payload)
         if len(compressed) > self.max_message_size_bytes:
             raise MessageTooBig(
                 f"message of {len(compressed)} bytes is above the broker's limit of"

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from geminga._batch_index import index_batch, single_metadata
+from geminga._chunks import CHUNKED_MESSAGE_BYTES_MAX, Chunks
 from geminga.errors import CorruptMessage
 from geminga_protocol.ack_set import AckSet
+from geminga_protocol.chunking import chunk_of
 from geminga_protocol.compression import decompress
 from geminga_protocol.errors import ProtocolError, RemoteProtocolError
 from geminga_protocol.payload import (
@@ -27,6 +29,8 @@ from geminga_protocol.pb.pulsar_api_pb2 import (
 
 UNCOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
 """The most that a compressed entry may announce: a peer's word alone never costs more memory."""
+CHUNKS_MAX = 1 << 20
+"""The most chunks that a message may announce."""
 
 ValidationError = CommandAck.ValidationError
 
@@ -59,6 +63,7 @@ class Entry:
         "bounds",
         "broker_part",
         "entry_id",
+        "first_chunk",
         "indexes",
         "ledger_id",
         "message_count",
@@ -84,6 +89,8 @@ class Entry:
         self.bounds: list[int] | None = None
         """Of a batch: as `index_batch` answers; None for a single message."""
         self.message_count = 1
+        self.first_chunk: tuple[int, int] | None = None
+        """Ledger and entry where a message of several chunks begins."""
         self.indexes: Sequence[int] = (-1,)
         self.at = 0
         self.at_call = 1
@@ -123,8 +130,11 @@ class Entry:
         return peek_broker_entry_metadata(memoryview(self.broker_part))
 
 
-def decode(command: CommandMessage, headers_and_payload: memoryview) -> Entry:
-    """Check and open an entry. Its bytes are copied once, so the received chunk is let go.
+def decode(
+    command: CommandMessage, headers_and_payload: memoryview, chunks: Chunks, now_s: float
+) -> Entry | None:
+    """Check and open an entry; answers None for a chunk whose message isn't whole yet. The bytes
+    are copied once, so what was received is let go.
 
     Raises UndecodableEntry.
     """
@@ -138,12 +148,20 @@ def decode(command: CommandMessage, headers_and_payload: memoryview) -> Entry:
         raise UndecodableEntry(str(error), CommandAck.BatchDeSerializeError) from error
     if metadata.encryption_keys:
         raise UndecodableEntry("the message is encrypted, and there is no key reader", None)
-    if metadata.num_chunks_from_msg > 1:
-        raise UndecodableEntry("chunked messages are not put together", None)
     payload = bytes(parts.payload)
+    is_chunk = metadata.num_chunks_from_msg > 1
+    if is_chunk:
+        whole = _put_together(command, metadata, payload, chunks, now_s)
+        if whole is None:
+            return None
+        payload = whole
     if metadata.compression:
-        payload = _decompress(metadata, payload)
+        bytes_max = CHUNKED_MESSAGE_BYTES_MAX if is_chunk else UNCOMPRESSED_BYTES_MAX
+        payload = _decompress(metadata, payload, bytes_max)
     entry = Entry(command, metadata, payload)
+    if is_chunk:
+        entry.first_chunk = chunks.first_of((entry.ledger_id, entry.entry_id))
+        return entry
     if len(body) < len(headers_and_payload):
         entry.broker_part = bytes(headers_and_payload[: len(headers_and_payload) - len(body)])
     if metadata.HasField("num_messages_in_batch"):
@@ -156,15 +174,29 @@ def decode(command: CommandMessage, headers_and_payload: memoryview) -> Entry:
     return entry
 
 
-def _decompress(metadata: MessageMetadata, payload: bytes) -> bytes:
+def _put_together(
+    command: CommandMessage, metadata: MessageMetadata, part: bytes, chunks: Chunks, now_s: float
+) -> bytes | None:
+    try:
+        chunk = chunk_of(metadata, chunks_max=CHUNKS_MAX, bytes_max=CHUNKED_MESSAGE_BYTES_MAX)
+    except RemoteProtocolError as error:
+        raise UndecodableEntry(str(error), CommandAck.BatchDeSerializeError) from error
+    if chunk is None:
+        raise UndecodableEntry("a chunk without uuid", CommandAck.BatchDeSerializeError)
+    place = command.message_id
+    position = place.ledgerId, place.entryId
+    return chunks.add(chunk, position, part, metadata.publish_time, now_s)
+
+
+def _decompress(metadata: MessageMetadata, payload: bytes, bytes_max: int) -> bytes:
     size = metadata.uncompressed_size
-    if size > UNCOMPRESSED_BYTES_MAX:
+    if size > bytes_max:
         raise UndecodableEntry(
             f"uncompressed size of {size} bytes is above the limit",
             CommandAck.UncompressedSizeCorruption,
         )
     try:
-        return bytes(decompress(metadata.compression, payload, size, UNCOMPRESSED_BYTES_MAX))
+        return bytes(decompress(metadata.compression, payload, size, bytes_max))
     except ProtocolError as error:
         # A missing codec is our own lack: the broker must not take the message for damaged.
         told = CommandAck.DecompressionError if isinstance(error, RemoteProtocolError) else None

@@ -1,5 +1,5 @@
 """What one producer has to send: the open batch and the frames in flight (spec SDK-01, SDK-04,
-SDK-07, SDK-08). Pure: no sockets, no tasks; the clock comes in from outside.
+SDK-05, SDK-07, SDK-08). Pure: no sockets, no tasks; the clock comes in from outside.
 
     add -> open batch -> seal -> window (in order, until the receipt) -> done
 
@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 
 from geminga._encode import Encoder, Extras
-from geminga._receipt import Outgoing, Receipt
+from geminga._receipt import LeadingChunk, Outgoing, Receipt
 from geminga.errors import ChecksumFailed, GemingaError, Timeout
 from geminga.options import ProducerOptions
 from geminga_protocol.payload import verify_checksum
@@ -114,10 +114,14 @@ class Outbox:
         self.open_batch = None
         self.sealed_batches += 1
         try:
-            self._encoder.encode(batch)
+            leading = self._encoder.encode(batch)
         except GemingaError as error:
             self._settle(batch, error)
             return
+        for frame in leading:
+            chunk = LeadingChunk(batch, frame)
+            self._window.append(chunk)
+            self.unsent.append(chunk)
         self._window.append(batch)
         self.unsent.append(batch)
 
@@ -143,6 +147,8 @@ class Outbox:
         self._window.popleft()
         head.ledger_id = ledger_id
         head.entry_id = entry_id
+        if head.__class__ is LeadingChunk and head.whole.first_chunk is None:
+            head.whole.first_chunk = ledger_id, entry_id
         self.last_sequence_id = max(self.last_sequence_id, head.highest_sequence_id)
         self._settle(head, None)
         return ReceiptVerdict.DONE
@@ -156,10 +162,16 @@ class Outbox:
             self.next_sequence_id = last_sequence_id + 1
 
     def fail(self, sequence_id: int, error: GemingaError) -> bool:
-        """Fail the oldest frame if that is its sequence id; answers whether it was."""
+        """Fail the oldest frame if that is its sequence id, of a chunked message all that is left
+        of it; answers whether it was.
+        """
         if not self._window or self._window[0].sequence_id != sequence_id:
             return False
-        self._settle(self._window.popleft(), error)
+        head = self._window.popleft()
+        while isinstance(head, LeadingChunk):
+            self._settle(head, error)
+            head = self._window.popleft()
+        self._settle(head, error)
         return True
 
     def verify(self, sequence_id: int) -> bool:

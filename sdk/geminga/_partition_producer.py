@@ -55,7 +55,7 @@ class PartitionProducer:
         self._partition = partition
         self._options = options
         self._id = core.next_producer_id()
-        self._encoder = Encoder(self._id, topic, options.compression_type, wall_clock_ms)
+        self._encoder = Encoder(self._id, topic, options, wall_clock_ms)
         self.outbox = Outbox(options, self._encoder, trio.current_time, self._on_settled)
         self._delay_s = options.batching_max_publish_delay_s
         self._send_timeout_s = options.send_timeout_s or math.inf
@@ -131,7 +131,8 @@ class PartitionProducer:
             error = self._error
             raise type(error)(str(error), code=error.code, topic=self.topic)
         limit = self._encoder.max_message_size_bytes
-        if size_bytes > limit and not self._options.compression_type:
+        shrinks = self._options.compression_type or self._encoder.chunking
+        if size_bytes > limit and not shrinks:
             raise MessageTooBig(
                 f"message of {size_bytes} bytes is above the broker's limit of {limit} bytes",
                 topic=self.topic,

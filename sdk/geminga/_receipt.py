@@ -28,6 +28,7 @@ class Outgoing:
         "created_s",
         "entry_id",
         "error",
+        "first_chunk",
         "frame",
         "highest_sequence_id",
         "is_settled",
@@ -49,6 +50,8 @@ class Outgoing:
         self.partition = -1
         self.ledger_id = -1
         self.entry_id = -1
+        self.first_chunk: tuple[int, int] | None = None
+        """Ledger and entry of the message's first chunk, if it went in several."""
         self.is_settled = False
         self.error: GemingaError | None = None
         self._event: trio.Event | None = None
@@ -98,6 +101,24 @@ class Outgoing:
             self._callbacks.append((index, callback))
 
 
+class LeadingChunk(Outgoing):
+    """A chunk of a large message, all but the last: `whole` is the last one, which has the receipt.
+
+    It counts as no message, and has no bytes of its own.
+    """
+
+    __slots__ = ("whole",)
+
+    def __init__(self, whole: Outgoing, frame: tuple[Buffer, Buffer]) -> None:
+        super().__init__(whole.created_s)
+        self.whole = whole
+        self.frame = frame
+        self.partition = whole.partition
+        self.sequence_id = whole.sequence_id
+        # Confirmed is the message with its last chunk only.
+        self.highest_sequence_id = -1
+
+
 class Receipt:
     """A message that was handed over for sending; made by `send_soon` and `send_nowait`."""
 
@@ -131,7 +152,13 @@ class Receipt:
         if outgoing.error is not None:
             raise outgoing.error.with_traceback(None)
         if outgoing.count == 1:
-            return MessageId(outgoing.ledger_id, outgoing.entry_id, outgoing.partition)
+            first = outgoing.first_chunk
+            return MessageId(
+                outgoing.ledger_id,
+                outgoing.entry_id,
+                outgoing.partition,
+                first_chunk=None if first is None else MessageId(*first, outgoing.partition),
+            )
         return MessageId(
             outgoing.ledger_id,
             outgoing.entry_id,

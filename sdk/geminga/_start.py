@@ -17,10 +17,14 @@ class Start:
     """
 
     def __init__(self, first: MessageId | None, inclusive: bool) -> None:
-        self._first = first
         self._inclusive = inclusive
+        self._first = None if first is None else self._place(first)
         self._done: tuple[int, int, int] | None = None
         self._current: Entry | None = None
+
+    def _place(self, at: MessageId) -> MessageId:
+        """A message of several chunks is wanted from its first one on, or passed by its last."""
+        return at.first_chunk if self._inclusive and at.first_chunk is not None else at
 
     @property
     def _taken(self) -> tuple[int, int, int] | None:
@@ -64,12 +68,13 @@ class Start:
 
     def moved(self, to: MessageId | int) -> None:
         """A seek: to a message, or to a time, from where on everything is wanted."""
-        self._first = to if isinstance(to, MessageId) else EARLIEST_ID
+        self._first = self._place(to) if isinstance(to, MessageId) else EARLIEST_ID
         self._done = None
         self._current = None
 
     def seek_id(self, to: MessageId) -> MessageId:
         """The id to seek to; within a batch it tells the broker which messages are still wanted."""
+        to = self._place(to)
         first = to.batch_index + (0 if self._inclusive else 1)
         if to.batch_index < 0 or first >= to.batch_size:
             return MessageId(to.ledger_id, to.entry_id, to.partition)

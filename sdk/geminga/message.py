@@ -30,7 +30,13 @@ class Message:
         """Where the message stands; orders the messages of one partition."""
         entry = self._entry
         if entry.bounds is None:
-            return MessageId(entry.ledger_id, entry.entry_id, entry.partition)
+            first = entry.first_chunk
+            return MessageId(
+                entry.ledger_id,
+                entry.entry_id,
+                entry.partition,
+                first_chunk=None if first is None else MessageId(*first, entry.partition),
+            )
         return MessageId(
             entry.ledger_id, entry.entry_id, entry.partition, self._index, entry.message_count
         )

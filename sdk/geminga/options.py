@@ -22,6 +22,7 @@ from geminga._consumer_options import KeySharedPolicy as KeySharedPolicy
 from geminga._consumer_options import MultiplierBackoff as MultiplierBackoff
 from geminga._consumer_options import ReaderKeywords as ReaderKeywords
 from geminga._consumer_options import ReaderOptions as ReaderOptions
+from geminga.errors import InvalidArgument
 
 
 class CompressionType(enum.IntEnum):
@@ -113,7 +114,8 @@ class ProducerOptions:
     `send_timeout_s=0` waits for ever. `max_pending_messages` is per partition. A batch is sent when
     it is full by count or bytes, when its delay passes, or at once when nothing else is in flight.
     `message_router` overrides `routing_mode`; `round_robin_partitions_max` keeps messages without
-    key to that many partitions.
+    key to that many partitions. With `chunking_enabled`, which excludes batching, a message above
+    the broker's limit, or above `chunk_max_message_size_bytes`, goes in several entries (PIP-37).
     """
 
     producer_name: str | None = None
@@ -125,6 +127,8 @@ class ProducerOptions:
     batching_max_messages: int = 1000
     batching_max_bytes: int = 128 * 1024
     batching_max_publish_delay_s: float = 0.001
+    chunking_enabled: bool = False
+    chunk_max_message_size_bytes: int | None = None
     routing_mode: RoutingMode = RoutingMode.ROUND_ROBIN
     round_robin_partitions_max: int | None = None
     message_router: MessageRouter | None = None
@@ -138,6 +142,10 @@ class ProducerOptions:
         positive(self, "max_pending_messages", "batching_max_messages", "batching_max_bytes")
         if self.initial_sequence_id is not None:
             not_negative(self, "initial_sequence_id")
+        if self.chunking_enabled and self.batching_enabled:
+            raise InvalidArgument("chunking_enabled needs batching_enabled=False")
+        if self.chunk_max_message_size_bytes is not None:
+            positive(self, "chunk_max_message_size_bytes")
         if self.round_robin_partitions_max is not None:
             positive(self, "round_robin_partitions_max")
         of_enum(self, "compression_type", CompressionType)
@@ -159,6 +167,8 @@ class ProducerKeywords(TypedDict, total=False):
     batching_max_messages: int
     batching_max_bytes: int
     batching_max_publish_delay_s: float
+    chunking_enabled: bool
+    chunk_max_message_size_bytes: int | None
     routing_mode: RoutingMode
     round_robin_partitions_max: int | None
     message_router: MessageRouter | None

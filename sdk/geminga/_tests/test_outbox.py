@@ -10,7 +10,7 @@ from geminga._encode import Encoder, Extras
 from geminga._outbox import Outbox, ReceiptVerdict
 from geminga._receipt import Outgoing, Receipt
 from geminga.errors import AlreadyClosed, ChecksumFailed, MessageTooBig, NotAllowed, Timeout
-from geminga.options import CompressionType, ProducerOptions
+from geminga.options import ProducerOptions
 from geminga_protocol.frames import FrameReader
 from geminga_protocol.payload import parse_metadata, verify_checksum
 
@@ -21,7 +21,7 @@ class Desk:
     def __init__(self, **options: object) -> None:
         self.now_s = 100.0
         self.settled: list[Outgoing] = []
-        self.encoder = Encoder(3, "t", CompressionType.NONE, lambda: 42)
+        self.encoder = Encoder(3, "t", ProducerOptions(), lambda: 42)
         self.encoder.producer_name = "p"
         self.box = Outbox(
             ProducerOptions(**options),  # type: ignore[arg-type]

@@ -1,0 +1,149 @@
+"""Large messages put together from their chunks (spec SDK-05, PIP-37; ConsumerImpl.
+processMessageChunk of the Java client). Pure; the clocks come in from outside.
+
+Chunks of one message come in order, those of several producers mixed. What is held are the bytes
+that were really received: of `messages_max` messages at most, each up to CHUNKED_MESSAGE_BYTES_MAX.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from geminga_protocol.chunking import Chunk
+
+Position = tuple[int, int]
+
+CHUNKED_MESSAGE_BYTES_MAX = 512 * 1024 * 1024
+"""A chunked message that announces more is refused."""
+SEQUENCES_MAX = 100_000
+"""Chunked messages handed out and not acknowledged whose chunks are remembered; the oldest is
+forgotten, then only its last chunk is acknowledged."""
+
+
+class PendingMessage:
+    """The chunks of one message so far."""
+
+    __slots__ = ("began_s", "parts", "positions", "size_bytes")
+
+    def __init__(self, began_s: float) -> None:
+        self.began_s = began_s
+        self.parts: list[bytes] = []
+        self.positions: list[Position] = []
+        self.size_bytes = 0
+
+
+class Chunks:
+    """All messages of one consumer that aren't whole yet.
+
+    `to_acknowledge` are the chunks of what was given up for good; who calls takes them out.
+    """
+
+    def __init__(
+        self,
+        messages_max: int,
+        expire_s: float,
+        acknowledge_oldest: bool,
+        now_ms: Callable[[], int],
+    ) -> None:
+        """`messages_max=0` is without bound, `expire_s=0` never."""
+        self._messages_max = messages_max or math.inf
+        self._expire_s = expire_s or math.inf
+        self._acknowledge_oldest = acknowledge_oldest
+        self._now_ms = now_ms
+        self._pending: dict[str, PendingMessage] = {}
+        self._sequences: dict[Position, tuple[Position, ...]] = {}
+        self.to_acknowledge: list[Position] = []
+        self.dropped = 0
+        """Messages given up: too many pending, expired, or their chunks didn't fit."""
+
+    def __len__(self) -> int:
+        """Messages that aren't whole yet."""
+        return len(self._pending)
+
+    def add(
+        self, chunk: Chunk, position: Position, data: bytes, published_ms: int, now_s: float
+    ) -> bytes | None:
+        """Take a chunk; answers the message's (compressed) bytes if it was the last one."""
+        pending = self._pending.get(chunk.uuid)
+        if chunk.chunk_id == 0:
+            pending = self._begin(chunk.uuid, pending, position, now_s)
+        elif pending is None:
+            # Its first chunk is before our start, or was given up.
+            if self._now_ms() - published_ms > self._expire_s * 1000:
+                self.to_acknowledge.append(position)
+            return None
+        elif chunk.chunk_id < len(pending.parts):
+            if position not in pending.positions:
+                # The producer sent it twice; the same one again is a redelivery.
+                self.to_acknowledge.append(position)
+            return None
+        size_bytes = pending.size_bytes + len(data)
+        if chunk.chunk_id > len(pending.parts) or size_bytes > chunk.total_bytes:
+            self._give_up(chunk.uuid, acknowledge=False)
+            return None
+        pending.parts.append(data)
+        pending.positions.append(position)
+        pending.size_bytes = size_bytes
+        if chunk.chunk_id < chunk.chunks - 1:
+            return None
+        del self._pending[chunk.uuid]
+        self._note(position, tuple(pending.positions[:-1]))
+        return b"".join(pending.parts)
+
+    def _begin(
+        self, uuid: str, before: PendingMessage | None, position: Position, now_s: float
+    ) -> PendingMessage:
+        if before is not None:
+            # The same chunk is redelivered, and the others will be; another one means that the
+            # producer began anew, and what came before will never be whole.
+            self._give_up(uuid, acknowledge=position not in before.positions)
+        elif len(self._pending) >= self._messages_max:
+            self._give_up(next(iter(self._pending)), acknowledge=self._acknowledge_oldest)
+        pending = self._pending[uuid] = PendingMessage(now_s)
+        return pending
+
+    def _give_up(self, uuid: str, *, acknowledge: bool) -> None:
+        pending = self._pending.pop(uuid)
+        self.dropped += 1
+        if acknowledge:
+            self.to_acknowledge += pending.positions
+
+    def _note(self, last: Position, earlier: tuple[Position, ...]) -> None:
+        if len(self._sequences) >= SEQUENCES_MAX:
+            del self._sequences[next(iter(self._sequences))]
+        self._sequences[last] = earlier
+
+    def expire(self, now_s: float) -> float:
+        """Give up what began too long ago, for good; answers when to look again."""
+        for uuid, pending in list(self._pending.items()):
+            if now_s - pending.began_s < self._expire_s:
+                return pending.began_s + self._expire_s
+            self._give_up(uuid, acknowledge=True)
+        return math.inf
+
+    @property
+    def next_expiry_s(self) -> float:
+        """When the oldest pending message expires."""
+        for pending in self._pending.values():
+            return pending.began_s + self._expire_s
+        return math.inf
+
+    def first_of(self, last: Position) -> Position | None:
+        """Where a message that was put together begins, None for one of a single entry."""
+        earlier = self._sequences.get(last)
+        return earlier[0] if earlier else None
+
+    def earlier(self, last: Position) -> tuple[Position, ...]:
+        """The other chunks of a message, by its last; empty for one of a single entry."""
+        return self._sequences.get(last, ())
+
+    def take_earlier(self, last: Position) -> tuple[Position, ...]:
+        """The same, and they are remembered no more: the message is acknowledged."""
+        return self._sequences.pop(last, ()) if self._sequences else ()
+
+    def clear(self) -> None:
+        """Everything that isn't acknowledged comes again."""
+        self._pending.clear()
+        self._sequences.clear()
+        self.to_acknowledge.clear()
