@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import pytest
 import trio
 
+from geminga_bookie.errors import StorageFailed
+from geminga_bookie.memory import MemoryBookie
 from geminga_broker import consumer as consumers
 from geminga_broker.consumer import INDIVIDUAL_ACK, Consumer
 from geminga_broker.dispatch import pump
@@ -112,8 +114,10 @@ def install(monkeypatch: pytest.MonkeyPatch, books: Books) -> Audit:
         found.sent(self, entries)
 
     async def audited_seek(self: Subscription, position: Position, ack_set: object = ()) -> None:
-        await seek(self, position, ack_set)  # type: ignore[arg-type]
-        found.seeked(self)
+        try:
+            await seek(self, position, ack_set)  # type: ignore[arg-type]
+        finally:
+            found.seeked(self)
 
     def audited_take(self: Subscription, *details: object) -> None:
         take(self, *details)  # type: ignore[arg-type]
@@ -135,6 +139,21 @@ def install(monkeypatch: pytest.MonkeyPatch, books: Books) -> Audit:
         await trio.sleep(found.books.rng.random() * 0.3)
         return await fetch(self, *details)  # type: ignore[arg-type]
 
+    complete = MemoryBookie._complete
+
+    def later_complete(self: MemoryBookie) -> None:
+        trio.lowlevel.spawn_system_task(completed_later, self)
+
+    async def completed_later(bookie: MemoryBookie) -> None:
+        await trio.sleep(found.books.rng.random() * 0.3)
+        if found.books.rng.random() < found.books.failing:
+            bookie._completed = [
+                (done, first, count, error or StorageFailed("by the test"))
+                for done, first, count, error in bookie._completed
+            ]
+        complete(bookie)
+
+    monkeypatch.setattr(MemoryBookie, "_complete", later_complete)
     monkeypatch.setattr(LogReads, "cached", forgetful_cached)
     monkeypatch.setattr(LogReads, "_fetch", slow_fetch)
     monkeypatch.setattr(Consumer, "send", audited_send)

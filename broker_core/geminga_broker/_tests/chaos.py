@@ -25,6 +25,7 @@ from geminga_protocol.pb.pulsar_api_pb2 import (
     BaseCommand,
     CommandSubscribe,
     MessageMetadata,
+    ProducerAccessMode,
     SingleMessageMetadata,
 )
 
@@ -50,6 +51,8 @@ class Books:
     firm: dict[tuple[str, str], set[tuple[Position, int]]] = field(default_factory=dict)
     skipped_upto: dict[tuple[str, str], Position] = field(default_factory=dict)
     clock_ms: int = 1000
+    failing: float = 0.0
+    """Share of writes that fail."""
     numbers: int = 0
 
     def number(self) -> int:
@@ -76,6 +79,7 @@ class OpenProducer:
         self.sequence_id = 0
         self.pending: deque[tuple[int, int]] = deque()
         self.refused: set[int] = set()
+        self.ready = True
         self.last = Position(LedgerId(-1), EntryId(-1))
 
 
@@ -177,21 +181,28 @@ class Peer:
             consumer = self.consumers[body.consumer_id]
             assert consumer.kind == SubType.Failover
             consumer.steps_back += body.is_active  # it goes on from what is acknowledged
+        elif frame.type == Type.PRODUCER_SUCCESS and body.request_id not in self.waiting:
+            producer = self.producers[body.request_id]
+            assert body.producer_ready
+            assert not producer.ready, "told twice that it is ready"
+            producer.ready = True
         else:
+            if frame.type == Type.PRODUCER_SUCCESS and body.request_id in self.producers:
+                self.producers[body.request_id].ready = body.producer_ready
             assert body.request_id in self.waiting, f"a second or odd answer: {command}"
             self.answers[body.request_id] = frame
             self.waiting.pop(body.request_id).set()
 
     # ---- producers ----
 
-    async def open_producer(self, topic: str) -> None:
+    async def open_producer(
+        self, topic: str, mode: ProducerAccessMode = ProducerAccessMode.Shared
+    ) -> None:
         number = self.books.number()
-        producer = self.producers[number] = OpenProducer(topic, number)
-        answer = await self.ask(number, producing.producer(topic, number, number))
+        self.producers[number] = OpenProducer(topic, number)
+        answer = await self.ask(number, producing.producer(topic, number, number, access_mode=mode))
         if answer is None or answer.type == Type.ERROR:
             self.producers.pop(number, None)
-        elif number in self.producers:
-            assert self.producers[number] is producer
 
     def encode(self, producer: OpenProducer) -> tuple[bytes, int]:
         """A SEND with one message or a batch, noted as pending."""

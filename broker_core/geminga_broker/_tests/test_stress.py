@@ -19,6 +19,7 @@ from geminga_broker.topic import PersistentTopic
 from geminga_protocol.commands import consuming
 from geminga_protocol.ids import EARLIEST, EntryId, LedgerId, Position
 from geminga_protocol.message_id import MessageId
+from geminga_protocol.pb.pulsar_api_pb2 import ProducerAccessMode
 from geminga_protocol.topic_name import TopicName
 
 from .audit import CONSUMER_UNACKED_MAX, Audit, check_subscription, install
@@ -28,6 +29,7 @@ from .wire import WireBroker, open_broker
 A = "persistent://public/default/a"
 B = "persistent://public/default/b"
 N = "non-persistent://public/default/n"
+C = "persistent://public/default/c"
 NAMES = {
     "ex": SubType.Exclusive,
     "fo": SubType.Failover,
@@ -107,8 +109,13 @@ class Actor:
     async def produce(self) -> None:
         peer, rng = self.peer, self.rng
         if len(peer.producers) < 2:
-            await peer.open_producer(rng.choice((A, A, A, B, N)))
+            topic = rng.choice((A, A, A, B, N, C))
+            shared = topic != C or rng.random() < 0.3
+            mode = rng.randrange(4) if not shared else ProducerAccessMode.Shared
+            await peer.open_producer(topic, ProducerAccessMode.ValueType(mode))
         for producer in list(peer.producers.values()):
+            if not producer.ready:
+                continue
             frames = [peer.encode(producer)[0] for _ in range(rng.randrange(12))]
             if rng.random() < 0.1:
                 await peer.close_producer(producer, b"".join(frames))
@@ -198,7 +205,7 @@ async def disturb(broker: WireBroker, rng: Random) -> None:
             if isinstance(topic, PersistentTopic):
                 for subscription in topic.subscriptions.values():
                     check_subscription(subscription)
-        await broker.service.unload_topic(TopicName.parse(rng.choice((A, B, N))))
+        await broker.service.unload_topic(TopicName.parse(rng.choice((A, B, C, N))))
         if turn == 8:
             topic = await broker.service.get_topic(TopicName.parse(B), create=True)
             await topic.terminate()
@@ -259,8 +266,10 @@ def deterministic(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("failing", [0.0, 0.03])
 async def test_random_clients(
     seed: int,
+    failing: float,
     audit: Audit,
     deterministic: None,
     autojump_clock: trio.testing.MockClock,
@@ -271,6 +280,7 @@ async def test_random_clients(
     rng = Random(seed)
     books = audit.books
     books.rng = rng
+    books.failing = failing
     async with open_broker(config()) as broker:
         service = broker.service
         for topic in (A, B):
@@ -285,6 +295,7 @@ async def test_random_clients(
                 nursery.start_soon(disturb, broker, rng)
             for actor in actors:
                 await actor.peer.wire.stream.aclose()
+        books.failing = 0.0
         await trio.sleep(20)
         assert not audit.failures, audit.failures[0]
         assert audit.sends > 50
