@@ -111,6 +111,7 @@ class AsyncSender(Sender):
     def __init__(self, session: AsyncSession, producer: Producer) -> None:
         super().__init__(session, producer)
         self._since_turn = 0
+        self._room_lock = session.host.lock()
 
     async def send(
         self, data: bytes, sequence_id: int | None, described: MessageKeywords
@@ -157,8 +158,10 @@ class AsyncSender(Sender):
         return Receipt(self.session, data, None)
 
     async def _put_when_there_is_room(self, handed: Receipt) -> None:
-        while self.put(handed) is not None:
-            await self.session.call(self.wait_for_room)
+        # One at a time: were all woken whenever there is room for one, many would cost much.
+        async with self._room_lock:
+            while self.put(handed) is not None:
+                await self.session.call(self.wait_for_room)
 
     async def call(self, function: Callable[[], Awaitable[T]]) -> T:
         """Ask the Trio producer something, once it has all that was handed over before."""

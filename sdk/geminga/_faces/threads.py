@@ -111,6 +111,7 @@ class ThreadSender(Sender):
     def __init__(self, session: ThreadSession, producer: Producer) -> None:
         super().__init__(session, producer)
         self._since_turn = 0
+        self._room_lock = session.host.lock()
 
     def send(self, data: bytes, sequence_id: int | None, described: MessageKeywords) -> MessageId:
         """As Producer.send."""
@@ -155,8 +156,10 @@ class ThreadSender(Sender):
         return Receipt(self.session, data, None)
 
     def _put_when_there_is_room(self, handed: Receipt) -> None:
-        while self.put(handed) is not None:
-            self.session.call(self.wait_for_room)
+        # One at a time: were all woken whenever there is room for one, many would cost much.
+        with self._room_lock:
+            while self.put(handed) is not None:
+                self.session.call(self.wait_for_room)
 
     def call(self, function: Callable[[], Awaitable[T]]) -> T:
         """Ask the Trio producer something, once it has all that was handed over before."""

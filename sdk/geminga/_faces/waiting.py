@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from _thread import allocate_lock
 from collections import deque
 from collections.abc import Callable
@@ -37,6 +38,10 @@ class ThreadHost:
     def waiter(self) -> ThreadWaiter:
         """Something to wait for."""
         return ThreadWaiter()
+
+    def lock(self) -> threading.Lock:
+        """One that threads wait for."""
+        return threading.Lock()
 
     def tell(self, callback: Callable[[T], object], value: T) -> None:
         """Call the program's callback, in the loop's thread."""
@@ -84,6 +89,10 @@ class AsyncHost:
     def waiter(self) -> AsyncWaiter:
         """Something to wait for."""
         return AsyncWaiter(self)
+
+    def lock(self) -> asyncio.Lock:
+        """One that tasks wait for."""
+        return asyncio.Lock()
 
     def tell(self, callback: Callable[[T], object], value: T) -> None:
         """Call the program's callback, in its own loop."""

@@ -1,0 +1,90 @@
+"""The faces are derived: nothing of them can be older than the Trio classes."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import geminga
+import geminga.aio
+import geminga.blocking
+
+RENAMED = {"aclose": "close", "aenter": "enter", "aexit": "exit", "aiter": "iter", "anext": "next"}
+OWN = ("Client", "Consumer", "Producer", "Reader", "Receipt", "connect")
+FACES = [geminga.blocking, geminga.aio]
+
+
+def public(kind: type) -> dict[str, object]:
+    return {
+        name: value
+        for name, value in vars(kind).items()
+        if not name.startswith("_") or name.strip("_") in {*RENAMED, *RENAMED.values()}
+    }
+
+
+def unwrapped(member: object) -> object:
+    return member.fget if isinstance(member, property) else member
+
+
+def blocking_name(name: str) -> str:
+    if name.startswith("__"):
+        return f"__{RENAMED[name.strip('_')]}__"
+    return RENAMED.get(name, name)
+
+
+def test_generated_files_are_fresh() -> None:
+    for folder in Path(__file__).resolve().parents:
+        tool = folder / "tools" / "faces.py"
+        if tool.exists():
+            run = subprocess.run(
+                [sys.executable, str(tool), "--check"], capture_output=True, text=True
+            )
+            assert run.returncode == 0, run.stderr
+            return
+    raise AssertionError("no tools/faces.py above the tests")
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_names_are_those_of_the_trio_face(face: ModuleType) -> None:
+    assert face.__all__ == geminga.__all__
+    for name in face.__all__:
+        is_own = getattr(face, name) is not getattr(geminga, name)
+        assert is_own == (name in OWN), name
+
+
+@pytest.mark.parametrize("name", [name for name in OWN if name != "connect"])
+def test_members_signatures_and_docs_are_the_same(name: str) -> None:
+    trio_members = public(getattr(geminga, name))
+    for face in FACES:
+        kind = getattr(face, name)
+        rename = blocking_name if face is geminga.blocking else str
+        own = {each for base in kind.__mro__[:-1] for each in public(base)}
+        if name == "Receipt":
+            own -= {"settle", "on_done", "data", "details", "session"}
+        if name == "Client" and face is geminga.blocking:
+            own -= {"__enter__", "__exit__"}
+        assert own == {rename(each) for each in trio_members}
+        for each, member in trio_members.items():
+            here = inspect.getattr_static(kind, rename(each))
+            assert isinstance(here, property) == isinstance(member, property), each
+            assert bool(inspect.getdoc(here)) == bool(inspect.getdoc(member)), each
+            if isinstance(member, property):
+                continue
+            assert list(inspect.signature(here).parameters) == list(
+                inspect.signature(member).parameters
+            ), each
+            is_async = inspect.iscoroutinefunction(member)
+            assert inspect.iscoroutinefunction(here) == (is_async and face is geminga.aio), each
+
+
+def test_package_imports_stay_lazy() -> None:
+    code = "import sys, geminga; print('geminga.blocking' in sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert loaded.stdout.strip() == "False"

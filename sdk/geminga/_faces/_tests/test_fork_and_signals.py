@@ -1,0 +1,241 @@
+"""fork, multiprocessing, Ctrl-C: an error or a fresh client, never a deadlock, no message lost."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+import geminga.blocking as gb
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+CHILD_TIMEOUT_S = 10
+
+
+def in_child(function: Callable[[], None]) -> None:
+    """Run it in a forked child, which has CHILD_TIMEOUT_S."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            signal.alarm(CHILD_TIMEOUT_S)
+            function()
+            code = 0
+        except BaseException as error:
+            print(f"in the child: {error!r}", file=sys.stderr)
+        finally:
+            os._exit(code)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_child_gets_an_error_and_may_make_its_own(url: str, topic: str) -> None:
+    with gb.connect(url) as client:
+        producer = client.create_producer(topic)
+        consumer = client.subscribe(topic, "s")
+        for n in range(10):
+            producer.send_soon(b"%d" % n)
+        producer.flush()
+        first = consumer.receive(5)
+        pending = producer.send_nowait(b"pending")
+
+        def child() -> None:
+            for call in (
+                lambda: producer.send(b"x"),
+                lambda: producer.send_soon(b"x"),
+                lambda: producer.send_nowait(b"x"),
+                producer.flush,
+                consumer.receive,
+                consumer.receive_many,
+                lambda: next(consumer),
+                lambda: consumer.acknowledge(first),
+                lambda: consumer.negative_acknowledge(first),
+                consumer.redeliver_unacknowledged_messages,
+                lambda: client.create_producer(topic),
+                lambda: client.get_topic_partitions(topic),
+            ):
+                with pytest.raises(gb.ForkedClient, match="before the fork"):
+                    call()
+            # Leaving what the parent opened is quiet: there is nothing to close.
+            consumer.close()
+            producer.close()
+            client.close()
+            with gb.connect(url) as own:
+                own.create_producer(topic).send(b"of the child")
+
+        in_child(child)
+        assert pending.wait()
+        got = [consumer.receive(5) for _ in range(11)]
+        assert {got[-1].data, got[-2].data} == {b"pending", b"of the child"}
+        consumer.acknowledge(first)
+
+
+def test_forks_while_everything_runs(url: str, topic: str) -> None:
+    """Whatever lock is held at that moment."""
+    with gb.connect(url) as client:
+        producer = client.create_producer(topic)
+        over = False
+
+        def produce() -> None:
+            while not over:
+                producer.send_soon(b"x" * 100)
+
+        working = threading.Thread(target=produce)
+        working.start()
+
+        def child() -> None:
+            with gb.connect(url) as own:
+                own.create_producer(topic).send(b"of the child")
+
+        for _ in range(8):
+            in_child(child)
+        over = True
+        working.join()
+        producer.flush()
+
+
+def _produce(url: str, topic: str, text: str) -> None:
+    with gb.connect(url) as client:
+        client.create_producer(topic).send(text.encode())
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_multiprocessing(url: str, topic: str, method: str) -> None:
+    context = multiprocessing.get_context(method)
+    with gb.connect(url) as client, client.subscribe(topic, "s") as consumer:
+        workers = [
+            context.Process(target=_produce, args=(str(url), topic, f"{n}")) for n in range(2)
+        ]
+        for each in workers:
+            each.start()
+        assert {consumer.receive(20).data for _ in workers} == {b"0", b"1"}
+        for each in workers:
+            each.join(CHILD_TIMEOUT_S)
+            assert each.exitcode == 0
+
+
+@contextmanager
+def interrupts(every_s: float) -> Iterator[None]:
+    """KeyboardInterrupt in this thread, again and again."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, every_s, every_s)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_interrupted_receives_lose_nothing(url: str, topic: str) -> None:
+    count = 4000
+    with gb.connect(url) as client:
+        producer = client.create_producer(topic)
+        consumer = client.subscribe(topic, "s", receiver_queue_size=20)
+        for n in range(count):
+            producer.send_soon(b"%d" % n)
+        producer.flush()
+        got: list[gb.Message] = []
+        interrupted = 0
+        until_s = time.monotonic() + 10
+        try:
+            with interrupts(0.0007):
+                while len(got) < count and time.monotonic() < until_s:
+                    try:
+                        while len(got) < count:
+                            got.append(consumer.receive(5))
+                    except KeyboardInterrupt:
+                        interrupted += 1
+        except KeyboardInterrupt:
+            pass
+        assert interrupted > 5
+        assert [each.data for each in got] == [b"%d" % n for n in range(count)]
+
+
+def test_interrupted_sends_lock_nothing_up(url: str, topic: str) -> None:
+    with gb.connect(url) as client:
+        producer = client.create_producer(topic, max_pending_messages=50)
+        interrupted = 0
+        until_s = time.monotonic() + 0.3
+        try:
+            with interrupts(0.0007):
+                while time.monotonic() < until_s:
+                    try:
+                        while time.monotonic() < until_s:
+                            producer.send_soon(b"x")
+                            producer.send(b"y")
+                    except KeyboardInterrupt:
+                        interrupted += 1
+        except KeyboardInterrupt:
+            pass
+        assert interrupted > 5
+        assert producer.send(b"z")
+        producer.flush()
+        assert producer.pending_messages == 0
+
+
+PROGRAM = """
+import sys
+import geminga.blocking as gb
+
+with gb.connect(sys.argv[1]) as client:
+    consumer = client.subscribe(sys.argv[2], "s")
+    print("waiting", flush=True)
+    try:
+        {wait}
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+print("closed", flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        "consumer.receive()",
+        "next(consumer)",
+        "consumer.receive_many(5)",
+        "client.create_producer(sys.argv[2], access_mode=gb.ProducerAccessMode.WAIT_FOR_EXCLUSIVE)",
+    ],
+)
+def test_ctrl_c(url: str, topic: str, wait: str) -> None:
+    with gb.connect(url) as client:
+        exclusive = gb.ProducerAccessMode.EXCLUSIVE
+        client.create_producer(topic, access_mode=exclusive)
+        child = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM.format(wait=wait), url, topic],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert child.stdout is not None
+        assert child.stdout.readline() == "waiting\n"
+        time.sleep(0.1)
+        child.send_signal(signal.SIGINT)
+        output, _ = child.communicate(timeout=5)
+        assert output == "interrupted\nclosed\n"
+        assert child.returncode == 0
+
+
+def test_program_that_leaves_its_client_open(url: str, topic: str) -> None:
+    """What waits is still sent when the program ends."""
+    code = (
+        "import sys, geminga.blocking as gb\n"
+        "client = gb.connect(sys.argv[1])\n"
+        "client.create_producer(sys.argv[2], batching_max_publish_delay_s=60).send_nowait(b'last')"
+    )
+    with gb.connect(url) as client, client.subscribe(topic, "s") as consumer:
+        run = subprocess.run(
+            [sys.executable, "-c", code, url, topic], capture_output=True, text=True, timeout=15
+        )
+        assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
+        assert consumer.receive(5).data == b"last"
