@@ -310,8 +310,9 @@ class Producer:
     def disconnect(self) -> None:
         """Close from the broker's side. Idempotent."""
         if not self._closed:
-            self.close()
+            # Told first: a client that waits for its own close learns that not all was answered.
             self.connection.drop_producer(self.producer_id)
+            self.close()
 
     @property
     def last_sequence_id(self) -> int:
