@@ -16,6 +16,7 @@ from geminga._connection import Connection, error_name
 from geminga._core import Core, wall_clock_ms
 from geminga._entry import Entry
 from geminga._nacks import NegativeAcks
+from geminga._unacked import AckTimeouts, Unacked
 from geminga.errors import GemingaError, from_broker
 from geminga.options import ConsumerOptions
 from geminga_protocol.commands import consuming as commands
@@ -52,6 +53,14 @@ class Acknowledger:
             wall_clock_ms,
         )
         """Messages that aren't whole yet, and which chunks make up those that are."""
+        timeouts = None
+        if options.ack_timeout_s:
+            timeouts = AckTimeouts(options.ack_timeout_s, options.ack_timeout_backoff)
+        policy = options.dead_letter_policy
+        self.unacked: Unacked | None = None
+        """Kept only if something depends on it."""
+        if timeouts is not None or policy is not None:
+            self.unacked = Unacked(timeouts, None if policy is None else policy.max_redeliver_count)
         self._group: Promise[None] = Promise()
         self._due_s = math.inf
         self._alarm = Alarm(self._on_alarm)
@@ -76,13 +85,13 @@ class Acknowledger:
     def detached(self) -> None:
         """Wait for the next connection. The broker redelivers by itself what was refused."""
         self._connection = None
-        self._nacks.clear()
+        self.forget_refused()
         self.chunks.clear()
 
     def reset(self) -> None:
         """After a seek: what was acknowledged or refused before means nothing."""
         self.acks.reset()
-        self._nacks.clear()
+        self.forget_refused()
         self.chunks.clear()
         self._due_s = math.inf
 
@@ -94,6 +103,8 @@ class Acknowledger:
             entry.ledger_id, entry.entry_id, index, entry.message_count, entry.ack_set
         ):
             return
+        if self.unacked is not None:
+            self._forget(entry.ledger_id, entry.entry_id)
         self._after_ack()
 
     def acknowledge_id(self, message_id: MessageId) -> None:
@@ -107,6 +118,7 @@ class Acknowledger:
             )
         else:
             self._add_whole((message_id.ledger_id, message_id.entry_id))
+        self._forget(message_id.ledger_id, message_id.entry_id)
         self._after_ack()
 
     def _add_whole(self, position: Position) -> None:
@@ -134,7 +146,32 @@ class Acknowledger:
             message_id.batch_index,
             message_id.batch_size,
         )
+        if self.unacked is not None:
+            self.unacked.forget_up_to((message_id.ledger_id, message_id.entry_id - 1))
+            self._forget(message_id.ledger_id, message_id.entry_id)
         self._after_ack()
+
+    def _forget(self, ledger_id: int, entry_id: int) -> None:
+        if self.unacked is not None and self.acks.is_acked(ledger_id, entry_id):
+            self.unacked.forget((ledger_id, entry_id))
+
+    def received(self, entry: Entry) -> bool:
+        """The program got a message of that entry. Answers whether that has to be told each time:
+        the time to acknowledge it runs.
+        """
+        if self.unacked is None or self.unacked.timeouts is None:
+            return False
+        position = entry.ledger_id, entry.entry_id
+        count = entry.redelivery_count
+        self._alarm.at(self.unacked.timeouts.received(position, count, trio.current_time()))
+        return True
+
+    def _timed_out(self, now_s: float) -> list[Position]:
+        if self.unacked is None or self.unacked.timeouts is None:
+            return []
+        positions = self.unacked.timeouts.due(now_s)
+        self._alarm.at(self.unacked.timeouts.next_due_s())
+        return positions
 
     def _after_ack(self) -> None:
         waiting = len(self.acks)
@@ -206,6 +243,8 @@ class Acknowledger:
     def refuse(self, message_id: MessageId, redelivery_count: int) -> None:
         """Have the message's entry redelivered after the delay."""
         position = message_id.ledger_id, message_id.entry_id
+        if self.unacked is not None and self.unacked.timeouts is not None:
+            self.unacked.timeouts.forget(position)
         now_s = trio.current_time()
         for each in (*self.chunks.earlier(position), position):
             self._alarm.at(self._nacks.add(each, redelivery_count, now_s))
@@ -213,12 +252,14 @@ class Acknowledger:
     def forget_refused(self) -> None:
         """Everything is redelivered anyway."""
         self._nacks.clear()
+        if self.unacked is not None:
+            self.unacked.clear()
 
     def _on_alarm(self, now_s: float) -> float:
         if self._due_s <= now_s:
             self._due_s = math.inf
             self.flush()
-        positions = self._nacks.due(now_s)
+        positions = self._nacks.due(now_s) + self._timed_out(now_s)
         if positions:
             self._redeliver(positions)
         next_expiry_s = self.chunks.expire(now_s)

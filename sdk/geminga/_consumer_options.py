@@ -50,6 +50,29 @@ class MultiplierBackoff:
 
 
 @dataclass(frozen=True)
+class DeadLetterPolicy:
+    """What becomes of messages that are redelivered, or reconsumed, more often than
+    `max_redeliver_count` (DeadLetterPolicy): they go to `dead_letter_topic`, and are acknowledged.
+
+    Without names the topics are `<topic>-<subscription>-DLQ` and `-RETRY`; with `retry_enabled` of
+    the first topic that is subscribed, else of each topic or partition. The broker makes the
+    subscription `initial_subscription_name` on a dead-letter topic that is new (PIP-124).
+    """
+
+    max_redeliver_count: int = 16
+    dead_letter_topic: str | None = None
+    retry_letter_topic: str | None = None
+    initial_subscription_name: str | None = None
+
+    def __post_init__(self) -> None:
+        positive(self, "max_redeliver_count")
+        for name in ("dead_letter_topic", "retry_letter_topic", "initial_subscription_name"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, str) or not value):
+                raise InvalidArgument(f"{name} must be a text that isn't empty, not {value!r}")
+
+
+@dataclass(frozen=True)
 class KeySharedPolicy:
     """How Key_Shared spreads keys: split by the broker, or fixed `sticky_ranges` (both ends
     included, within 0..65535) of this consumer.
@@ -72,6 +95,12 @@ class KeySharedPolicy:
 class ConsumerOptions:
     """Options of `Client.subscribe`.
 
+    A message that isn't acknowledged within `ack_timeout_s` (0: for ever) after the program got it
+    is redelivered, a whole batch at once; `ack_timeout_backoff` adds a delay that grows with each
+    redelivery. Messages that were only prefetched don't time out. `retry_enabled` subscribes the
+    retry-letter topic too, for `reconsume_later`. With `dead_letter_policy` messages that come too
+    often go to another topic; redeliveries are counted on Shared and Key_Shared subscriptions.
+
     `receiver_queue_size` messages are prefetched per partition, at most
     `receiver_queue_total_max` over all partitions; 0 fetches a message only when one is asked for.
     Acknowledgements are sent in groups: every `ack_grouping_time_s` (0: at once) or when
@@ -92,6 +121,10 @@ class ConsumerOptions:
     batch_index_ack_enabled: bool = False
     negative_ack_redelivery_delay_s: float = 60.0
     negative_ack_backoff: MultiplierBackoff | None = None
+    ack_timeout_s: float = 0.0
+    ack_timeout_backoff: MultiplierBackoff | None = None
+    retry_enabled: bool = False
+    dead_letter_policy: DeadLetterPolicy | None = None
     priority_level: int = 0
     durable: bool = True
     start_message_id_inclusive: bool = False
@@ -104,7 +137,12 @@ class ConsumerOptions:
 
     def __post_init__(self) -> None:
         not_negative(self, "receiver_queue_size", "ack_grouping_time_s", "priority_level")
-        not_negative(self, "negative_ack_redelivery_delay_s")
+        not_negative(self, "negative_ack_redelivery_delay_s", "ack_timeout_s")
+        if self.dead_letter_policy is not None:
+            if not isinstance(self.dead_letter_policy, DeadLetterPolicy):
+                raise InvalidArgument("dead_letter_policy must be a DeadLetterPolicy")
+            if self.dead_letter_policy.retry_letter_topic and not self.retry_enabled:
+                raise InvalidArgument("retry_letter_topic needs retry_enabled")
         not_negative(self, "max_pending_chunked_messages")
         not_negative(self, "expire_time_of_incomplete_chunked_message_s")
         positive(self, "receiver_queue_total_max", "ack_grouping_max")
@@ -130,6 +168,10 @@ class ConsumerKeywords(TypedDict, total=False):
     batch_index_ack_enabled: bool
     negative_ack_redelivery_delay_s: float
     negative_ack_backoff: MultiplierBackoff | None
+    ack_timeout_s: float
+    ack_timeout_backoff: MultiplierBackoff | None
+    retry_enabled: bool
+    dead_letter_policy: DeadLetterPolicy | None
     priority_level: int
     durable: bool
     start_message_id_inclusive: bool

@@ -13,9 +13,11 @@ from geminga._acknowledger import Acknowledger
 from geminga._attachment import Attachment
 from geminga._connection import Connection
 from geminga._core import Core
+from geminga._dead_letters import DeadLetters
 from geminga._entry import Entry, UndecodableEntry, decode
 from geminga._flow import Flow
 from geminga._inbox import Inbox, Permits
+from geminga._letterbox import Letterbox
 from geminga._start import Start
 from geminga._subscribe import Subscription
 from geminga.errors import AlreadyClosed, ConnectionFailed, GemingaError, Timeout
@@ -46,6 +48,7 @@ class PartitionConsumer:
         subscription: Subscription,
         inbox: Inbox,
         notify: Callable[[int], None],
+        letterbox: Letterbox | None = None,
     ) -> None:
         options = subscription.options
         self.topic = topic
@@ -61,6 +64,9 @@ class PartitionConsumer:
         self._permits = Permits(subscription.queue_size)
         self.flow = Flow(self._id, self._permits)
         self.acknowledger = Acknowledger(core, topic, self._id, options, self.redeliver)
+        self._dead_letters: DeadLetters | None = None
+        if letterbox is not None:
+            self._dead_letters = DeadLetters(core, letterbox, self.acknowledger)
         self._start = Start(subscription.start_message_id, options.start_message_id_inclusive)
         self._consumer_epoch = 0
         self._seek_asked: trio.Event | None = None
@@ -105,12 +111,34 @@ class PartitionConsumer:
         # What was sent before the broker heard that we want everything again comes once more.
         if not command.HasField("consumer_epoch") or command.consumer_epoch >= self._consumer_epoch:
             indexes = self._deliverable(entry)
+        if indexes and self._is_dead(entry, indexes):
+            indexes = ()
         if len(indexes) < counted:
             self.flow.release(counted - len(indexes))
         if indexes:
             entry.indexes = indexes
             self._inbox.put(entry)
             self._notify(len(indexes))
+
+    def _is_dead(self, entry: Entry, indexes: Sequence[int]) -> bool:
+        """Whether the entry came too often: then it goes to the dead-letter topic."""
+        unacked = self.acknowledger.unacked
+        if unacked is None or self._dead_letters is None or not unacked.came(entry):
+            return False
+        entry.indexes = indexes
+        self._without_dead([(entry.ledger_id, entry.entry_id)])
+        return True
+
+    def _without_dead(self, positions: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Those that didn't have their last try; the others go to the dead-letter topic."""
+        unacked = self.acknowledger.unacked
+        if unacked is None or self._dead_letters is None:
+            return positions
+        dead: set[tuple[int, int]] = set()
+        for entry in unacked.take_last_tries(positions):
+            dead.add((entry.ledger_id, entry.entry_id))
+            self._dead_letters.move(entry)
+        return [position for position in positions if position not in dead]
 
     def _deliverable(self, entry: Entry) -> Sequence[int]:
         """Indexes of the messages that the program hasn't acknowledged and wants."""
@@ -152,6 +180,8 @@ class PartitionConsumer:
         self._start.taken(entry)
         self.flow.release(at - entry.released)
         entry.released = at
+        if self.acknowledger.received(entry):
+            return at + 1
         return at + min(self._permits.threshold, TAKEN_BETWEEN_CALLS)
 
     # ---- asking and moving ----
@@ -168,6 +198,7 @@ class PartitionConsumer:
         shared = self._subscription.options.consumer_type.is_shared
         if positions is not None and shared:
             dropped = self._inbox.discard(self, set(positions))
+            positions = self._without_dead(positions)
             for at in range(0, len(positions), REDELIVER_IDS_MAX):
                 part = positions[at : at + REDELIVER_IDS_MAX]
                 ids = [MessageId(ledger_id, entry_id) for ledger_id, entry_id in part]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from typing import Unpack
 
 import trio
 
 from geminga._core import Closeable, Core
+from geminga._letterbox import Letterbox
+from geminga._letters import complete
 from geminga._pool import Connector, connect_tcp
 from geminga._service_url import Address, parse
 from geminga._subscribe import Subscription
@@ -129,7 +132,15 @@ class Client:
             raise InvalidArgument("topic: at least one is needed")
         if not isinstance(subscription_name, str) or not subscription_name:
             raise InvalidArgument("subscription_name must not be empty")
-        partitions = await self._expand([self._parse(each) for each in topics])
+        names = [self._parse(each) for each in topics]
+        policy = complete(
+            made.dead_letter_policy, names[0], subscription_name, retries=made.retry_enabled
+        )
+        if policy is not None:
+            made = replace(made, dead_letter_policy=policy)
+            if policy.retry_letter_topic is not None:
+                names.append(self._parse(policy.retry_letter_topic))
+        partitions = await self._expand(names)
         return await self._consume(partitions, subscription_name, made, None)
 
     async def create_reader(
@@ -183,10 +194,23 @@ class Client:
             queue_size = max(1, min(queue_size, total_max // len(partitions)))
         consumer_name = options.consumer_name or self._core.chance.randbytes(5).hex()
         subscription = Subscription(name, options, consumer_name, queue_size, start_message_id)
-        consumer = Consumer(self._core, subscription, partitions)
+        letterbox = None
+        if options.dead_letter_policy is not None:
+            letterbox = Letterbox(subscription, options.dead_letter_policy, self._letter_producer)
+        consumer = Consumer(self._core, subscription, partitions, letterbox)
         await consumer._start()
         self._core.open[consumer] = None
         return consumer
+
+    async def _letter_producer(
+        self, topic: str, name: str, initial_subscription_name: str | None
+    ) -> Producer:
+        return await self.create_producer(
+            topic,
+            producer_name=f"{name}-{self._core.chance.randbytes(3).hex()}",
+            batching_enabled=False,
+            initial_subscription_name=initial_subscription_name,
+        )
 
     async def _expand(self, topics: list[TopicName]) -> list[tuple[str, int]]:
         """All partitions of the topics, each once."""

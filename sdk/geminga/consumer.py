@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from types import TracebackType
 from typing import TypeAlias
@@ -12,6 +12,7 @@ import trio
 
 from geminga._core import Core
 from geminga._inbox import Inbox
+from geminga._letterbox import Letterbox
 from geminga._partition_consumer import PartitionConsumer
 from geminga._subscribe import Subscription
 from geminga._together import ABANDON_TIMEOUT_S, together
@@ -35,7 +36,11 @@ class Consumer:
     """
 
     def __init__(
-        self, core: Core, subscription: Subscription, partitions: list[tuple[str, int]]
+        self,
+        core: Core,
+        subscription: Subscription,
+        partitions: list[tuple[str, int]],
+        letterbox: Letterbox | None = None,
     ) -> None:
         """`partitions` are full topic names with their partition index, -1 for none."""
         self._core = core
@@ -44,9 +49,12 @@ class Consumer:
         self._lot = trio.lowlevel.ParkingLot()
         self._since_checkpoint = 0
         self._error: GemingaError | None = None
+        self._letterbox = letterbox
         self._receipts = subscription.options.ack_receipt_enabled
         self._parts = [
-            PartitionConsumer(core, topic, index, subscription, self._inbox, self._notify)
+            PartitionConsumer(
+                core, topic, index, subscription, self._inbox, self._notify, letterbox
+            )
             for topic, index in partitions
         ]
 
@@ -226,6 +234,26 @@ class Consumer:
         count = message.redelivery_count if isinstance(message, Message) else 0
         self._part_of(message).acknowledger.refuse(_id_of(message), count)
 
+    async def reconsume_later(
+        self, message: Message, delay_s: float, *, properties: Mapping[str, str] | None = None
+    ) -> None:
+        """Have the message again after that many seconds: it is sent to the retry-letter topic,
+        with those properties besides its own, and acknowledged. After the policy's
+        `max_redeliver_count` times it goes to the dead-letter topic instead.
+
+        Needs `retry_enabled`. Raises InvalidArgument, and the GemingaError with which it couldn't
+        be sent: it isn't acknowledged then.
+        """
+        if not isinstance(message, Message):
+            raise InvalidArgument(f"message must be a Message, not {message!r}")
+        if not isinstance(delay_s, int | float) or not 0 <= delay_s < math.inf:
+            raise InvalidArgument(f"delay_s must be a number from 0 on, not {delay_s!r}")
+        self._part_of(message)
+        if self._letterbox is None:
+            raise InvalidArgument("reconsume_later needs retry_enabled")
+        await self._letterbox.send_again(message, delay_s, properties or {})
+        await self.acknowledge(message)
+
     def redeliver_unacknowledged_messages(self) -> None:
         """Have everything redelivered that was received and not acknowledged."""
         for part in self._parts:
@@ -291,6 +319,8 @@ class Consumer:
         """
         self._core.open.pop(self, None)
         await together(part.aclose for part in self._parts)
+        if self._letterbox is not None:
+            await self._letterbox.aclose()
 
     async def __aenter__(self) -> Consumer:
         return self

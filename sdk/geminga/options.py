@@ -17,6 +17,7 @@ from geminga._checks import not_negative, of_enum, positive, texts
 from geminga._consumer_options import ConsumerKeywords as ConsumerKeywords
 from geminga._consumer_options import ConsumerOptions as ConsumerOptions
 from geminga._consumer_options import ConsumerType as ConsumerType
+from geminga._consumer_options import DeadLetterPolicy as DeadLetterPolicy
 from geminga._consumer_options import InitialPosition as InitialPosition
 from geminga._consumer_options import KeySharedPolicy as KeySharedPolicy
 from geminga._consumer_options import MultiplierBackoff as MultiplierBackoff

@@ -27,6 +27,7 @@ GOLDEN = [
     "ConsumerOptions",
     "ConsumerType",
     "CorruptMessage",
+    "DeadLetterPolicy",
     "EARLIEST",
     "ForkedClient",
     "GemingaError",

@@ -65,6 +65,7 @@ from geminga.options import ClientOptions as ClientOptions
 from geminga.options import CompressionType as CompressionType
 from geminga.options import ConsumerOptions as ConsumerOptions
 from geminga.options import ConsumerType as ConsumerType
+from geminga.options import DeadLetterPolicy as DeadLetterPolicy
 from geminga.options import HashingScheme as HashingScheme
 from geminga.options import InitialPosition as InitialPosition
 from geminga.options import KeySharedPolicy as KeySharedPolicy
@@ -95,6 +96,7 @@ __all__ = [
     "ConsumerOptions",
     "ConsumerType",
     "CorruptMessage",
+    "DeadLetterPolicy",
     "EARLIEST",
     "ForkedClient",
     "GemingaError",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 
 import geminga.consumer
@@ -113,6 +113,20 @@ class Consumer:
         as `negative_ack_backoff` says. Its whole batch comes again, but for what is acknowledged.
         """
         self._receiver.refuse(message)
+
+    def reconsume_later(
+        self, message: Message, delay_s: float, *, properties: Mapping[str, str] | None = None
+    ) -> None:
+        """Have the message again after that many seconds: it is sent to the retry-letter topic,
+        with those properties besides its own, and acknowledged. After the policy's
+        `max_redeliver_count` times it goes to the dead-letter topic instead.
+
+        Needs `retry_enabled`. Raises InvalidArgument, and the GemingaError with which it couldn't
+        be sent: it isn't acknowledged then.
+        """
+        self._receiver.call(
+            lambda: self._inner.reconsume_later(message, delay_s, properties=properties)
+        )
 
     def redeliver_unacknowledged_messages(self) -> None:
         """Have everything redelivered that was received and not acknowledged."""

@@ -1,0 +1,49 @@
+"""Moves what came too often from one partition to the dead-letter topic (spec SDK-25)."""
+
+from __future__ import annotations
+
+import logging
+
+from geminga._acknowledger import Acknowledger
+from geminga._core import Core
+from geminga._entry import Entry
+from geminga._letterbox import Letterbox
+from geminga.errors import GemingaError
+from geminga.message import Message
+from geminga_protocol.message_id import MessageId
+
+logger = logging.getLogger("geminga")
+
+
+class DeadLetters:
+    """A message is acknowledged once the dead-letter topic has it: it may be there twice, but isn't
+    lost. What can't be sent is redelivered as after a negative acknowledgement.
+    """
+
+    def __init__(self, core: Core, letterbox: Letterbox, acknowledger: Acknowledger) -> None:
+        self._core = core
+        self._letterbox = letterbox
+        self._acknowledger = acknowledger
+        self._moving: set[tuple[int, int]] = set()
+
+    def move(self, entry: Entry) -> None:
+        """Begin to move an entry, unless that is being done."""
+        position = entry.ledger_id, entry.entry_id
+        if position not in self._moving:
+            self._moving.add(position)
+            self._core.nursery.start_soon(self._move, entry)
+
+    async def _move(self, entry: Entry) -> None:
+        position = entry.ledger_id, entry.entry_id
+        acknowledger = self._acknowledger
+        try:
+            for index in list(entry.indexes):
+                left = acknowledger.acks.left_of(*position)
+                if left is None or left[index]:
+                    await self._letterbox.send_dead(Message(entry, index))
+                    acknowledger.acknowledge(entry, index)
+        except GemingaError as error:
+            logger.warning("%s: a dead letter was not sent: %s", entry.topic, error)
+            acknowledger.refuse(MessageId(*position), entry.redelivery_count)
+        finally:
+            self._moving.discard(position)

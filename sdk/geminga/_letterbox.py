@@ -1,0 +1,91 @@
+"""Sends retry letters and dead letters (spec SDK-25)."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+import trio
+
+from geminga._letters import dead_letter_topic, letter_properties, retry_letter
+from geminga._subscribe import Subscription
+from geminga.errors import InvalidArgument
+from geminga.message import Message
+from geminga.options import DeadLetterPolicy
+from geminga.producer import Producer
+
+logger = logging.getLogger("geminga")
+
+OpenProducer = Callable[[str, str, str | None], Awaitable[Producer]]
+"""(topic, producer name, initial subscription) -> a producer without batching."""
+
+
+class Letterbox:
+    """Where a consumer puts letters; each topic's producer is made when its first letter goes."""
+
+    def __init__(
+        self, subscription: Subscription, policy: DeadLetterPolicy, open_producer: OpenProducer
+    ) -> None:
+        self.policy = policy
+        self._subscription = subscription
+        self._open_producer = open_producer
+        self._producers: dict[str, Producer] = {}
+        self._opening = trio.Lock()
+
+    async def send_dead(self, message: Message) -> None:
+        """A message to the dead-letter topic. Raises GemingaError."""
+        name = self._subscription.name
+        topic = dead_letter_topic(self.policy, message.topic_name, name)
+        await self._send(topic, "DLQ", message, letter_properties(message, name), 0)
+
+    async def send_again(
+        self, message: Message, delay_s: float, properties: Mapping[str, str]
+    ) -> None:
+        """A message to the retry topic, to come after the delay; to the dead-letter topic if it had
+        all its tries. Raises InvalidArgument without a retry topic, and GemingaError.
+        """
+        policy = self.policy
+        if policy.retry_letter_topic is None:
+            raise InvalidArgument("reconsume_later needs retry_enabled")
+        delay_ms = round(delay_s * 1000)
+        letter = retry_letter(message, self._subscription.name, delay_ms, properties)
+        if letter.times > policy.max_redeliver_count:
+            dead = dead_letter_topic(policy, message.topic_name, self._subscription.name)
+            await self._send(dead, "DLQ", message, letter.properties, 0)
+        else:
+            await self._send(
+                policy.retry_letter_topic, "RETRY", message, letter.properties, delay_ms
+            )
+
+    async def _send(
+        self, topic: str, kind: str, message: Message, properties: dict[str, str], delay_ms: int
+    ) -> None:
+        producer = await self._producer_of(topic, kind, message.topic_name)
+        await producer.send(
+            message.data,
+            properties=properties,
+            partition_key=message.partition_key,
+            ordering_key=message.ordering_key,
+            event_timestamp=message.event_timestamp,
+            deliver_after=datetime.timedelta(milliseconds=delay_ms) if delay_ms else None,
+        )
+
+    async def _producer_of(self, topic: str, kind: str, source: str) -> Producer:
+        async with self._opening:
+            producer = self._producers.get(topic)
+            if producer is None:
+                subscription = self._subscription
+                name = f"{source}-{subscription.name}-{subscription.consumer_name}-{kind}"
+                # Only dead letters may have a subscription made for them (PIP-124).
+                initial = self.policy.initial_subscription_name if kind == "DLQ" else None
+                producer = await self._open_producer(topic, name, initial)
+                self._producers[topic] = producer
+            return producer
+
+    async def aclose(self) -> None:
+        """Close the producers, after what is on its way. Idempotent."""
+        async with self._opening:
+            producers, self._producers = list(self._producers.values()), {}
+            for producer in producers:
+                await producer.aclose()
