@@ -244,9 +244,15 @@ def test_messages_survive_an_unload(peer: Peer) -> None:
     consumer = peer.consumer(topic)
     send_all(producer, numbered("m", 0, 5))
     consumer.acknowledge_cumulative(receive(consumer, 3)[2])
-    # An acknowledgement is sent after a while by the client; closing sends it at once.
+    # An acknowledgement is sent after a while by the client; wait until the broker knows of it.
+    path = topic.replace("://", "/")
+    name = consumer.subscription_name()
+    deadline = time.monotonic() + 10
+    while peer.admin("GET", f"{path}/stats")["subscriptions"][name]["msgBacklog"] != 2:
+        assert time.monotonic() < deadline, "the acknowledgement did not arrive"
+        time.sleep(0.05)
     consumer.close()
-    peer.admin("PUT", topic.replace("://", "/") + "/unload")
+    peer.admin("PUT", f"{path}/unload")
     producer.send(b"m5")
     assert texts(receive(peer.consumer(topic), 3)) == numbered("m", 3, 6)
 
