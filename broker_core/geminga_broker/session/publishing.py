@@ -92,4 +92,6 @@ def _producer(session: Session, producer_id: int) -> TopicProducer | None:
 
 
 def _refuse(session: Session, producer_id: int, sequence_id: int, text: str) -> None:
+    if session.producers.get(producer_id) is None:
+        return  # closed by the broker, which the client may not know yet
     session.write(producing.send_error(producer_id, sequence_id, ServerError.ChecksumError, text))
