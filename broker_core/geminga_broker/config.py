@@ -110,6 +110,10 @@ class PolicyConfig:
         "brokerDeduplicationProducerInactivityTimeoutMinutes", 360, at_least=1
     )
     message_ttl_s: int = _setting("ttlDurationDefaultInSeconds", 0)
+    publish_rate_messages: int = _setting("maxPublishRatePerTopicInMessages", 0)
+    publish_rate_bytes: int = _setting("maxPublishRatePerTopicInBytes", 0)
+    broker_publish_rate_messages: int = _setting("brokerPublisherThrottlingMaxMessageRate", 0)
+    broker_publish_rate_bytes: int = _setting("brokerPublisherThrottlingMaxByteRate", 0)
     expiry_check_minutes: int = _setting("messageExpiryCheckIntervalInMinutes", 5, at_least=1)
 
 

@@ -16,7 +16,7 @@ from geminga_broker.log.options import Retention
 from geminga_broker.log.topic_log import TopicLog
 from geminga_broker.namespaces import Namespaces
 from geminga_broker.nonpersistent import NonPersistentTopic
-from geminga_broker.obedience import obey
+from geminga_broker.obedience import broker_limits, obey
 from geminga_broker.policies import retention_of, topic_policies
 from geminga_broker.resources import JsonObject
 from geminga_broker.topic import PersistentTopic
@@ -74,6 +74,7 @@ class TopicLoader:
         self._logs = logs
         self._environment = environment
         self._options = topic_options(config)
+        self._limits = broker_limits(config.policies)
         self._loads: dict[str, _Load] = {}
         self._leaving: dict[str, Promise[None]] = {}
 
@@ -143,14 +144,16 @@ class TopicLoader:
     async def _load(self, name: TopicName, create: bool) -> Topic:
         await self._check(name, create)
         if not name.is_persistent:
-            return NonPersistentTopic(name, self._environment, self._options)
+            passing = NonPersistentTopic(name, self._environment, self._options)
+            passing.publish_limits = self._limits.publish
+            return passing
         log = await self._logs.open(name.persistence_naming_encoding)
         policies = await self._namespaces.tenants.get(name.namespace)
         if self._retention(policies) != self._retention(None):
             # Setting it trims, which merely loading a topic must not do.
             self._retain(log, policies)
         topic = PersistentTopic(name, log, self._environment, self._options)
-        await obey(topic, topic_policies(policies, self._config.policies))
+        await self._obey(topic, policies)
         topic.on_fenced = partial(self._environment.nursery.start_soon, self._give_up, str(name))
         return topic
 
@@ -161,9 +164,14 @@ class TopicLoader:
             if isinstance(topic, PersistentTopic) and TopicName.parse(key).namespace == namespace:
                 self._retain(topic.log, policies)
                 try:
-                    await obey(topic, topic_policies(policies, self._config.policies))
+                    await self._obey(topic, policies)
                 except LogError as error:
                     _log.warning("topic=%s can't take its policies: %s", key, error)
+
+    async def _obey(self, topic: PersistentTopic, policies: JsonObject | None) -> None:
+        config = self._config
+        cluster = config.network.cluster_name
+        await obey(topic, topic_policies(policies, config.policies, cluster), self._limits)
 
     def _retain(self, log: ManagedLedger, policies: JsonObject | None) -> None:
         if isinstance(log, TopicLog):

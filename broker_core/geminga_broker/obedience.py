@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import trio
 
 from geminga_broker import deduplication
+from geminga_broker.config import PolicyConfig
 from geminga_broker.deduplication import DeduplicationOptions
 from geminga_broker.policies import TopicPolicies
+from geminga_broker.throttle import Rate, RateLimit, limit_of
 from geminga_broker.topic import PersistentTopic
 
 
-async def obey(topic: PersistentTopic, policies: TopicPolicies) -> None:
-    """Let the topic follow these from now on. Raises LogError."""
+class BrokerLimits(NamedTuple):
+    """Rate limits that all topics of a broker share."""
+
+    publish: tuple[RateLimit, ...] = ()
+
+
+def broker_limits(config: PolicyConfig) -> BrokerLimits:
+    """Fresh ones by the configuration."""
+    rate = Rate(config.broker_publish_rate_messages, config.broker_publish_rate_bytes)
+    return BrokerLimits(limit_of((), rate, trio.current_time()))
+
+
+async def obey(
+    topic: PersistentTopic, policies: TopicPolicies, limits: BrokerLimits = BrokerLimits()
+) -> None:
+    """Let the topic follow these, and the broker's limits, from now on. Raises LogError."""
     topic.policies = policies
+    now_s = trio.current_time()
+    topic.publish_limits = limits.publish + limit_of(
+        topic.publish_limits, policies.publish_rate, now_s
+    )
     async with topic.policies_lock:
         await _deduplicate(topic, topic.policies.deduplication)
 

@@ -9,6 +9,7 @@ from geminga_broker.config import PolicyConfig
 from geminga_broker.deduplication import DeduplicationOptions
 from geminga_broker.log.options import MIB, Retention
 from geminga_broker.resources import JsonObject
+from geminga_broker.throttle import Rate
 
 T = TypeVar("T", bool, int)
 
@@ -20,9 +21,12 @@ class TopicPolicies:
     deduplication: DeduplicationOptions | None = None
     message_ttl_s: int = 0
     """What nobody acknowledged for so long counts as acknowledged; 0: never."""
+    publish_rate: Rate = Rate()
 
 
-def topic_policies(policies: JsonObject | None, config: PolicyConfig) -> TopicPolicies:
+def topic_policies(
+    policies: JsonObject | None, config: PolicyConfig, cluster: str
+) -> TopicPolicies:
     """A namespace's policies, and the broker's where it has none."""
     record = policies or {}
     deduplication = None
@@ -35,6 +39,26 @@ def topic_policies(policies: JsonObject | None, config: PolicyConfig) -> TopicPo
     return TopicPolicies(
         deduplication=deduplication,
         message_ttl_s=_of_type(record.get("message_ttl_in_seconds"), config.message_ttl_s),
+        publish_rate=_publish_rate(
+            _of_cluster(record, "publishMaxMessageRate", cluster),
+            Rate(config.publish_rate_messages, config.publish_rate_bytes),
+        ),
+    )
+
+
+def _of_cluster(record: JsonObject, field: str, cluster: str) -> JsonObject | None:
+    """What a policy says for this cluster."""
+    clusters = record.get(field)
+    found = clusters.get(cluster) if isinstance(clusters, dict) else None
+    return found if isinstance(found, dict) else None
+
+
+def _publish_rate(record: JsonObject | None, default: Rate) -> Rate:
+    if record is None:
+        return default
+    return Rate(
+        _of_type(record.get("publishThrottlingRateInMsg"), 0),
+        _of_type(record.get("publishThrottlingRateInByte"), 0),
     )
 
 

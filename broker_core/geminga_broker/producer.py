@@ -21,6 +21,7 @@ from geminga_broker.log.api import (
 )
 from geminga_broker.rates import Rates, utc_now
 from geminga_broker.stats import PublisherStats
+from geminga_broker.throttle import RateLimit, take_all
 from geminga_broker.topic_api import ProducerRequest, PublishItem
 from geminga_protocol.encode import frame
 from geminga_protocol.errors import RemoteProtocolError
@@ -46,6 +47,9 @@ class PublishTarget(Protocol):
     """How far the entry ids of consecutive receipts are apart: 1, or 0 where nothing is stored."""
     deduplication: Deduplication | None
     """Sequence ids of what is stored, if the topic stores nothing twice."""
+    publish_limits: tuple[RateLimit, ...]
+    publishes_limited: int
+    """How often a producer was told to pause."""
 
     def append(self, entries: Sequence[tuple[Buffer, int]], done: AppendDone) -> None:
         """Take entries; `done` is called in order."""
@@ -129,6 +133,8 @@ class Producer:
             return
         self.rates.add(messages, size)
         self._tell_pending(len(entries), size)
+        if self._target.publish_limits:
+            self._throttle(messages, size)
         self._append(entries)
 
     def _append(self, entries: Sequence[tuple[Buffer, int]]) -> None:
@@ -136,6 +142,14 @@ class Producer:
             self._target.append(entries, self._done)
         except LogError as error:
             self._done(EARLIEST, len(entries), error)
+
+    def _throttle(self, messages: int, size_bytes: int) -> None:
+        """Let the connection pause if the topic or the broker gets more than it may (BR-22)."""
+        target = self._target
+        pause_s = take_all(target.publish_limits, messages, size_bytes, trio.current_time())
+        if pause_s:
+            target.publishes_limited += 1
+            self.request.throttle(pause_s)
 
     def _publish_once(self, items: Sequence[PublishItem], known: Deduplication) -> None:
         """Append what is new; the others are answered in their turn."""
@@ -159,6 +173,8 @@ class Producer:
         self._tell_pending(len(taken), size)
         if entries:
             self.rates.add(messages, size_new)
+            if self._target.publish_limits:
+                self._throttle(messages, size_new)
             self._append(entries)
         self.answer_duplicates()
 

@@ -83,7 +83,8 @@ class ProducerRequest:
 
     `producer_name` is never empty: the session makes one up if the client gave none
     (`user_provided_name` False). `publish_pending` is told (SENDs, bytes) that came in (positive)
-    or were answered (negative), once per run, so that the session can stop reading. `on_ready` is
+    or were answered (negative), once per run, so that the session can stop reading. `throttle` is
+    told for how many seconds nothing should be read, when a rate limit is reached. `on_ready` is
     called once if the producer had to wait for exclusive access; the session then sends the second
     PRODUCER_SUCCESS. `schema_version` only shows in stats.
     """
@@ -99,6 +100,7 @@ class ProducerRequest:
     schema_version: bytes = b""
     metadata: Mapping[str, str] = field(default_factory=dict)
     publish_pending: Callable[[int, int], None] = lambda messages, size: None
+    throttle: Callable[[float], None] = lambda pause_s: None
     on_ready: Callable[[TopicProducer], None] = lambda producer: None
 
 

@@ -9,6 +9,7 @@ from geminga_broker.errors import BrokerError
 from geminga_broker.producer import Producer
 from geminga_broker.rates import Rates
 from geminga_broker.stats import SubscriptionStats, TopicStats
+from geminga_broker.throttle import RateLimit
 from geminga_broker.topic_api import (
     ProducerRequest,
     SubscribeRequest,
@@ -39,6 +40,8 @@ class TopicBase:
         self.idle_since_s = trio.current_time()
         self.fenced = False
         self.deduplication: Deduplication | None = None
+        self.publish_limits: tuple[RateLimit, ...] = ()
+        self.publishes_limited = 0
         self._registry = ProducerRegistry(self.name, options.producers_max)
 
     def set_options(self, options: TopicOptions) -> None:
@@ -124,6 +127,7 @@ class TopicBase:
             bytes_out_counter=sum(s.bytes_out_counter for s in values),
             msg_out_counter=sum(s.msg_out_counter for s in values),
             average_msg_size=throughput / rate if rate else 0.0,
+            publish_rate_limited_times=self.publishes_limited,
             waiting_publishers=self._registry.waiting,
             publishers=[producer.stats() for producer in self.producers.values()],
             subscriptions=subscriptions,

@@ -31,4 +31,7 @@ CALLS: list[Call] = [
     ("POST", f"{N}/messageTTL", "-1", 412,
      {"reason": "Invalid value for message TTL, message TTL must >= 0"}),
     ("POST", f"{N}/messageTTL", None, 400, ANY),
+    *_life("publishRate", '{"publishThrottlingRateInMsg":5,"publishThrottlingRateInByte":6}',
+           {"publishThrottlingRateInMsg": 5, "publishThrottlingRateInByte": 6}),
+    ("POST", f"{N}/publishRate", None, 204, EMPTY),
 ]  # fmt: skip

@@ -37,13 +37,15 @@ def _any(value: object) -> None:
 class Policy:
     """A policy at `path` that stands under `field` as a value of `kind`.
 
-    `check` raises RestError for values that Apache refuses.
+    `check` raises RestError for values that Apache refuses. One with `of_cluster` stands there
+    under the cluster's name.
     """
 
     path: str
     field: str
     kind: type
     check: Callable[[object], None] = _any
+    of_cluster: bool = False
 
 
 def _not_negative(reason: str) -> Callable[[object], None]:
@@ -54,6 +56,13 @@ def _not_negative(reason: str) -> Callable[[object], None]:
     return check
 
 
+class PublishRate(msgspec.Struct):
+    """`publishMaxMessageRate` of a cluster."""
+
+    messages: int = msgspec.field(default=-1, name="publishThrottlingRateInMsg")
+    bytes: int = msgspec.field(default=-1, name="publishThrottlingRateInByte")
+
+
 POLICIES = (
     Policy("deduplication", "deduplicationEnabled", bool),
     Policy(
@@ -62,6 +71,7 @@ POLICIES = (
         int,
         _not_negative("Invalid value for message TTL, message TTL must >= 0"),
     ),
+    Policy("publishRate", "publishMaxMessageRate", PublishRate, of_cluster=True),
 )
 
 
@@ -71,31 +81,51 @@ def routes(service: BrokerService) -> list[Route]:
 
 
 def _routes_of(service: BrokerService, policy: Policy) -> list[Route]:
+    cluster = service.config.network.cluster_name
+
     async def get(request: Request) -> Response:
         namespace = namespace_of(request)
         await require_namespace(service, namespace)
-        return ok_or_empty((await service.namespaces.policies(namespace)).get(policy.field))
+        found = (await service.namespaces.policies(namespace)).get(policy.field)
+        if policy.of_cluster:
+            found = found.get(cluster) if isinstance(found, dict) else None
+        return ok_or_empty(found)
 
     async def post(request: Request) -> Response:
         value: object = await read_body(request, policy.kind)
-        if value is None:
+        if value is None and not policy.of_cluster:
             raise bad_body(EMPTY_BODY)
         policy.check(value)
-        return await change(request, {policy.field: msgspec.to_builtins(value)})
+        return await change(request, msgspec.to_builtins(value))
 
     async def delete(request: Request) -> Response:
-        return await change(request, {})
+        return await change(request, None)
 
-    async def change(request: Request, new: JsonObject) -> Response:
+    async def change(request: Request, value: object) -> Response:
         namespace = namespace_of(request)
         await require_namespace(service, namespace)
-
-        def changed(old: JsonObject) -> JsonObject:
-            return {k: v for k, v in old.items() if k != policy.field} | new
-
-        await service.namespaces.tenants.update(namespace, changed)
+        await service.namespaces.tenants.update(
+            namespace, lambda old: _changed(old, policy, cluster, value)
+        )
         await service.policies_changed(namespace)
         return no_content()
 
     path = f"/admin/v2/namespaces/{{tenant}}/{{namespace}}/{policy.path}"
     return [route("GET", path, get), route("POST", path, post), route("DELETE", path, delete)]
+
+
+def _changed(old: JsonObject, policy: Policy, cluster: str, value: object) -> JsonObject:
+    """The record with the policy set, or (None) without it."""
+    record = dict(old)
+    if policy.of_cluster:
+        known = record.get(policy.field)
+        clusters = dict(known) if isinstance(known, dict) else {}
+        clusters.pop(cluster, None)
+        if value is not None:
+            clusters[cluster] = value
+        record[policy.field] = clusters
+    elif value is None:
+        record.pop(policy.field, None)
+    else:
+        record[policy.field] = value
+    return record

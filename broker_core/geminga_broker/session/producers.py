@@ -78,6 +78,7 @@ async def _join_topic(
         schema_version=version,
         metadata={pair.key: pair.value for pair in command.metadata},
         publish_pending=session.publish_pending,
+        throttle=session.throttle,
         on_ready=partial(_became_ready, session, command.request_id, version),
     )
     if opening.is_dropped():

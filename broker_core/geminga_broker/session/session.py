@@ -69,6 +69,7 @@ class Session:
         self.listing = trio.Lock()
         self._requests = 0
         self._pending_publish_bytes = 0
+        self._paused_until_s = 0.0
         self._resume: trio.Event | None = None
 
     def __repr__(self) -> str:
@@ -95,6 +96,10 @@ class Session:
         self.service.publish_pending(size_bytes)
         if self._resume is not None:
             self.check_resume()
+
+    def throttle(self, pause_s: float) -> None:
+        """A rate limit is reached (BR-22): read nothing for so long."""
+        self._paused_until_s = max(self._paused_until_s, trio.current_time() + pause_s)
 
     def drop_producer(self, producer_id: int) -> None:
         """The broker closes a producer: tell the client and forget it."""
@@ -128,12 +133,16 @@ class Session:
             or not self.stream.writable
             or self._requests > REQUESTS_MAX
             or self.service.publish_buffer_full
+            or self._paused_until_s > trio.current_time()
         )
 
     async def wait_ready(self) -> None:
         """Return when the client's work has gone down to half of the bounds."""
         self.reading = False
         while self.overloaded:
+            if self._paused_until_s > trio.current_time():
+                await trio.sleep_until(self._paused_until_s)
+                continue
             self._resume = trio.Event()
             self.stream.on_writable(self.check_resume)
             self.service.on_publish_buffer_drained(self.check_resume)

@@ -1,0 +1,92 @@
+"""Rate limits by token buckets (spec BR-22, BR-37).
+
+A bucket may go below zero: what came is taken, and who asks next waits until the debt is paid. So
+nothing is ever cut in pieces, and the average holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class Rate(NamedTuple):
+    """So many messages and bytes per period; 0 or less is no limit."""
+
+    messages: int = 0
+    bytes: int = 0
+    period_s: int = 1
+
+    @property
+    def limits(self) -> bool:
+        """Whether it limits anything."""
+        return self.messages > 0 or self.bytes > 0
+
+
+class _Bucket:
+    """Tokens of one kind; full at one period's rate."""
+
+    __slots__ = ("_at_s", "_capacity", "_per_s", "_tokens")
+
+    def __init__(self, per_period: int, period_s: int, now_s: float) -> None:
+        self._capacity = float(per_period)
+        self._per_s = per_period / period_s
+        self._tokens = self._capacity
+        self._at_s = now_s
+
+    def take(self, amount: int, now_s: float) -> float:
+        """Take so many; answers in how many seconds there is one again, 0 if there still is."""
+        tokens = min(self._capacity, self._tokens + (now_s - self._at_s) * self._per_s) - amount
+        self._tokens = tokens
+        self._at_s = now_s
+        # Below one token there's nothing to take; of a bucket that small, a part must do.
+        missing = min(1.0, self._capacity) - tokens
+        return missing / self._per_s if missing > 1e-6 else 0.0
+
+    @property
+    def tokens(self) -> float:
+        """What is left, as of the last `take`."""
+        return self._tokens
+
+
+class RateLimit:
+    """Messages and bytes of whatever shares this limit."""
+
+    __slots__ = ("_bytes", "_messages", "rate")
+
+    def __init__(self, rate: Rate, now_s: float) -> None:
+        self.rate = rate
+        period_s = max(1, rate.period_s)
+        self._messages = _Bucket(rate.messages, period_s, now_s) if rate.messages > 0 else None
+        self._bytes = _Bucket(rate.bytes, period_s, now_s) if rate.bytes > 0 else None
+
+    def take(self, messages: int, size_bytes: int, now_s: float) -> float:
+        """Count what came; answers for how many seconds nothing more may come."""
+        wait_s = 0.0
+        if self._messages is not None:
+            wait_s = self._messages.take(messages, now_s)
+        if self._bytes is not None:
+            wait_s = max(wait_s, self._bytes.take(size_bytes, now_s))
+        return wait_s
+
+    @property
+    def messages_left(self) -> int | None:
+        """How many messages may come now, as of the last `take`; None: any number."""
+        return None if self._messages is None else max(1, int(self._messages.tokens))
+
+
+def take_all(limits: Iterable[RateLimit], messages: int, size_bytes: int, now_s: float) -> float:
+    """Count at all of them; the longest wait."""
+    return max([limit.take(messages, size_bytes, now_s) for limit in limits], default=0.0)
+
+
+def limit_of(known: Iterable[RateLimit], rate: Rate, now_s: float) -> tuple[RateLimit, ...]:
+    """A limit for the rate: the known one, if it has just that rate, so that its debts last; none,
+    if the rate doesn't limit.
+    """
+    if not rate.limits:
+        return ()
+    for limit in known:
+        if limit.rate == rate:
+            return (limit,)
+    return (RateLimit(rate, now_s),)
