@@ -169,7 +169,9 @@ class Acknowledger:
     def _timed_out(self, now_s: float) -> list[Position]:
         if self.unacked is None or self.unacked.timeouts is None:
             return []
-        positions = self.unacked.timeouts.due(now_s)
+        positions: list[Position] = []
+        for position in self.unacked.timeouts.due(now_s):
+            positions += (*self.chunks.earlier(position), position)
         self._alarm.at(self.unacked.timeouts.next_due_s())
         return positions
 

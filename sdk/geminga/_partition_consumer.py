@@ -136,7 +136,8 @@ class PartitionConsumer:
             return positions
         dead: set[tuple[int, int]] = set()
         for entry in unacked.take_last_tries(positions):
-            dead.add((entry.ledger_id, entry.entry_id))
+            position = entry.ledger_id, entry.entry_id
+            dead.update((*self.acknowledger.chunks.earlier(position), position))
             self._dead_letters.move(entry)
         return [position for position in positions if position not in dead]
 

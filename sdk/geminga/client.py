@@ -209,6 +209,7 @@ class Client:
             topic,
             producer_name=f"{name}-{self._core.chance.randbytes(3).hex()}",
             batching_enabled=False,
+            chunking_enabled=True,
             initial_subscription_name=initial_subscription_name,
         )
 
