@@ -7,12 +7,16 @@ from pathlib import Path
 import pytest
 import trio
 
-from geminga_runtime.metadata._tests.contract import MetadataStoreContract, drain
+from geminga_runtime.metadata._tests.contract import (
+    MetadataStoreContract,
+    SeveralSessions,
+    drain,
+)
 from geminga_runtime.metadata.api import MetadataStore, SessionEvent, StoreUnavailable
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 
 
-class TestMemory(MetadataStoreContract):
+class TestMemory(MetadataStoreContract, SeveralSessions):
     async def open_store(self, folder: Path) -> MetadataStore:
         return MemoryMetadataStore()
 
