@@ -114,6 +114,16 @@ class PolicyConfig:
     publish_rate_bytes: int = _setting("maxPublishRatePerTopicInBytes", 0)
     broker_publish_rate_messages: int = _setting("brokerPublisherThrottlingMaxMessageRate", 0)
     broker_publish_rate_bytes: int = _setting("brokerPublisherThrottlingMaxByteRate", 0)
+    dispatch_rate_messages: int = _setting("dispatchThrottlingRateInMsg", 0)
+    dispatch_rate_bytes: int = _setting("dispatchThrottlingRateInByte", 0)
+    topic_dispatch_rate_messages: int = _setting("dispatchThrottlingRatePerTopicInMsg", 0)
+    topic_dispatch_rate_bytes: int = _setting("dispatchThrottlingRatePerTopicInByte", 0)
+    subscription_dispatch_rate_messages: int = _setting(
+        "dispatchThrottlingRatePerSubscriptionInMsg", 0
+    )
+    subscription_dispatch_rate_bytes: int = _setting(
+        "dispatchThrottlingRatePerSubscriptionInByte", 0
+    )
     expiry_check_minutes: int = _setting("messageExpiryCheckIntervalInMinutes", 5, at_least=1)
 
 

@@ -18,12 +18,15 @@ class BrokerLimits(NamedTuple):
     """Rate limits that all topics of a broker share."""
 
     publish: tuple[RateLimit, ...] = ()
+    dispatch: tuple[RateLimit, ...] = ()
 
 
 def broker_limits(config: PolicyConfig) -> BrokerLimits:
     """Fresh ones by the configuration."""
-    rate = Rate(config.broker_publish_rate_messages, config.broker_publish_rate_bytes)
-    return BrokerLimits(limit_of((), rate, trio.current_time()))
+    now_s = trio.current_time()
+    publish = Rate(config.broker_publish_rate_messages, config.broker_publish_rate_bytes)
+    dispatch = Rate(config.dispatch_rate_messages, config.dispatch_rate_bytes)
+    return BrokerLimits(limit_of((), publish, now_s), limit_of((), dispatch, now_s))
 
 
 async def obey(
@@ -35,6 +38,11 @@ async def obey(
     topic.publish_limits = limits.publish + limit_of(
         topic.publish_limits, policies.publish_rate, now_s
     )
+    topic.dispatch_limits = limits.dispatch + limit_of(
+        topic.dispatch_limits, policies.dispatch_rate, now_s
+    )
+    for subscription in topic.subscriptions.values():
+        subscription.obey_rates()
     async with topic.policies_lock:
         await _deduplicate(topic, topic.policies.deduplication)
 

@@ -22,6 +22,10 @@ class TopicPolicies:
     message_ttl_s: int = 0
     """What nobody acknowledged for so long counts as acknowledged; 0: never."""
     publish_rate: Rate = Rate()
+    dispatch_rate: Rate = Rate()
+    """Of all subscriptions together."""
+    subscription_dispatch_rate: Rate = Rate()
+    """Of each subscription."""
 
 
 def topic_policies(
@@ -43,6 +47,17 @@ def topic_policies(
             _of_cluster(record, "publishMaxMessageRate", cluster),
             Rate(config.publish_rate_messages, config.publish_rate_bytes),
         ),
+        dispatch_rate=_dispatch_rate(
+            _of_cluster(record, "topicDispatchRate", cluster),
+            Rate(config.topic_dispatch_rate_messages, config.topic_dispatch_rate_bytes),
+        ),
+        subscription_dispatch_rate=_dispatch_rate(
+            _of_cluster(record, "subscriptionDispatchRate", cluster),
+            Rate(
+                config.subscription_dispatch_rate_messages,
+                config.subscription_dispatch_rate_bytes,
+            ),
+        ),
     )
 
 
@@ -59,6 +74,16 @@ def _publish_rate(record: JsonObject | None, default: Rate) -> Rate:
     return Rate(
         _of_type(record.get("publishThrottlingRateInMsg"), 0),
         _of_type(record.get("publishThrottlingRateInByte"), 0),
+    )
+
+
+def _dispatch_rate(record: JsonObject | None, default: Rate) -> Rate:
+    if record is None:
+        return default
+    return Rate(
+        _of_type(record.get("dispatchThrottlingRateInMsg"), 0),
+        _of_type(record.get("dispatchThrottlingRateInByte"), 0),
+        max(1, _of_type(record.get("ratePeriodInSecond"), 1)),
     )
 
 

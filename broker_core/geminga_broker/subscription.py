@@ -15,8 +15,10 @@ from geminga_broker.dispatch.shared import SharedDispatcher
 from geminga_broker.dispatch.single_active import ActiveChoice, SingleActiveDispatcher
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import Ack, Cursor, ManagedLedger
+from geminga_broker.policies import TopicPolicies
 from geminga_broker.rates import Rates, now_ms
 from geminga_broker.stats import ConsumerStats, SubscriptionStats
+from geminga_broker.throttle import RateLimit, limit_of
 from geminga_broker.topic_api import (
     KeySharedPolicy,
     LastMessage,
@@ -43,6 +45,9 @@ class SubscriptionHost(Protocol):
     environment: TopicEnvironment
     options: TopicOptions
     terminated: bool
+    dispatch_limits: tuple[RateLimit, ...]
+    """Those that all its subscriptions share."""
+    policies: TopicPolicies
 
     def subscription_emptied(self, subscription: Subscription) -> None:
         """The last consumer left."""
@@ -73,6 +78,8 @@ class Subscription:
         self._fenced = False
         self._end_told = False
         self._seeking = 0
+        self._own_limit: tuple[RateLimit, ...] = ()
+        self.obey_rates()
         cursor.on_available(self._pump.wake)
 
     @property
@@ -89,6 +96,12 @@ class Subscription:
     def properties(self) -> Mapping[str, str]:
         """What was said at its making."""
         return self.cursor.cursor_properties
+
+    def obey_rates(self) -> None:
+        """Take the topic's dispatch rates as they are now (BR-37)."""
+        rate = self._host.policies.subscription_dispatch_rate
+        self._own_limit = limit_of(self._own_limit, rate, trio.current_time())
+        self._pump.limit(self._host.dispatch_limits + self._own_limit)
 
     def backlog_entries(self) -> int:
         """Entries not acknowledged."""

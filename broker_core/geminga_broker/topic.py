@@ -24,6 +24,7 @@ from geminga_broker.policies import TopicPolicies
 from geminga_broker.producer import Producer
 from geminga_broker.stats import InternalStats, TopicStats
 from geminga_broker.subscription import Subscription
+from geminga_broker.throttle import RateLimit
 from geminga_broker.topic_api import (
     InitialPosition,
     LastMessage,
@@ -63,6 +64,7 @@ class PersistentTopic(TopicBase):
         self.entries_added = 0
         self.policies = TopicPolicies()
         self.policies_lock = trio.Lock()
+        self.dispatch_limits: tuple[RateLimit, ...] = ()
         self._creating = trio.Lock()
         self._closed = False
         for cursor in log.cursors.values():

@@ -34,4 +34,10 @@ CALLS: list[Call] = [
     *_life("publishRate", '{"publishThrottlingRateInMsg":5,"publishThrottlingRateInByte":6}',
            {"publishThrottlingRateInMsg": 5, "publishThrottlingRateInByte": 6}),
     ("POST", f"{N}/publishRate", None, 204, EMPTY),
+    *_life("dispatchRate", '{"dispatchThrottlingRateInMsg":5,"ratePeriodInSecond":2}', {
+        "dispatchThrottlingRateInMsg": 5, "dispatchThrottlingRateInByte": 0,
+        "relativeToPublishRate": False, "ratePeriodInSecond": 2}),
+    *_life("subscriptionDispatchRate", '{"dispatchThrottlingRateInByte":6}', {
+        "dispatchThrottlingRateInMsg": 0, "dispatchThrottlingRateInByte": 6,
+        "relativeToPublishRate": False, "ratePeriodInSecond": 0}),
 ]  # fmt: skip

@@ -63,6 +63,15 @@ class PublishRate(msgspec.Struct):
     bytes: int = msgspec.field(default=-1, name="publishThrottlingRateInByte")
 
 
+class DispatchRate(msgspec.Struct):
+    """`topicDispatchRate` and `subscriptionDispatchRate` of a cluster."""
+
+    messages: int = msgspec.field(default=0, name="dispatchThrottlingRateInMsg")
+    bytes: int = msgspec.field(default=0, name="dispatchThrottlingRateInByte")
+    relative: bool = msgspec.field(default=False, name="relativeToPublishRate")
+    period_s: int = msgspec.field(default=0, name="ratePeriodInSecond")
+
+
 POLICIES = (
     Policy("deduplication", "deduplicationEnabled", bool),
     Policy(
@@ -72,6 +81,8 @@ POLICIES = (
         _not_negative("Invalid value for message TTL, message TTL must >= 0"),
     ),
     Policy("publishRate", "publishMaxMessageRate", PublishRate, of_cluster=True),
+    Policy("dispatchRate", "topicDispatchRate", DispatchRate, of_cluster=True),
+    Policy("subscriptionDispatchRate", "subscriptionDispatchRate", DispatchRate, of_cluster=True),
 )
 
 

@@ -11,10 +11,14 @@ import trio
 
 from geminga_broker.consumer import Consumer
 from geminga_broker.log.api import Ack, Cursor, Entry, LogClosed, LogError, LogFenced
+from geminga_broker.throttle import RateLimit, take_all
 from geminga_broker.topic_api import KeySharedPolicy, TopicEnvironment, TopicOptions
 from geminga_protocol.ids import Position
 
 _log = logging.getLogger(__name__)
+
+LIMIT_CHECK_S = 1.0
+"""A subscription that is held back by a rate limit looks so often whether the limit still holds."""
 
 RETRY_S = 1.0
 """Pause after storage failed to read."""
@@ -48,6 +52,8 @@ class Dispatcher(ABC):
         self.lock = trio.Lock()
         self.carry: Sequence[Entry] = ()
         """Entries read that found nobody with permits. At most one read's."""
+        self.allowance: int | None = None
+        """How many messages rate limits let go out in the next round; None: any number."""
 
     @property
     def key_shared_mode(self) -> str | None:
@@ -153,7 +159,9 @@ class Dispatcher(ABC):
         return None
 
     def entries_wanted(self, permits: int, average: float) -> int:
-        """How many entries to read so that permits are about used up."""
+        """How many entries to read so that permits, or the allowance, are about used up."""
+        if self.allowance is not None:
+            permits = min(permits, self.allowance)
         return max(1, min(self.options.dispatch_entries_max, int(permits / max(average, 1.0))))
 
     def ack_sets_of(self, entries: Sequence[Entry]) -> Mapping[Position, tuple[int, ...]]:
@@ -170,6 +178,8 @@ class Pump:
 
     def __init__(self, name: str, environment: TopicEnvironment) -> None:
         self.dispatcher: Dispatcher | None = None
+        self.limits: Sequence[RateLimit] = ()
+        """Rate limits that hold for what is sent (BR-37)."""
         self._name = name
         self._environment = environment
         self._event = trio.Event()
@@ -190,9 +200,12 @@ class Pump:
         try:
             while (dispatcher := self.dispatcher) is not None and dispatcher.consumers:
                 event = self._event = trio.Event()
+                if self.limits and (wait_s := self._allow(dispatcher)):
+                    await trio.sleep(min(wait_s, LIMIT_CHECK_S))
+                    continue
                 try:
                     async with dispatcher.lock:
-                        more = await dispatcher.round()
+                        more = await self._round(dispatcher)
                 except (LogFenced, LogClosed):
                     return
                 except LogError as error:
@@ -209,6 +222,34 @@ class Pump:
                     consumer.disconnect()
         finally:
             self._running = False
+
+    async def _round(self, dispatcher: Dispatcher) -> bool:
+        """One round, what it sends counted at the limits."""
+        if not self.limits:
+            return await dispatcher.round()
+        before = [
+            (each.rates, each.rates.messages, each.rates.bytes) for each in dispatcher.consumers
+        ]
+        try:
+            return await dispatcher.round()
+        finally:
+            messages = sum(rates.messages - known for rates, known, _ in before)
+            size = sum(rates.bytes - known for rates, _, known in before)
+            take_all(self.limits, messages, size, trio.current_time())
+
+    def _allow(self, dispatcher: Dispatcher) -> float:
+        """How long nothing may be sent; if something may, tell the dispatcher how much."""
+        wait_s = take_all(self.limits, 0, 0, trio.current_time())
+        left = [n for limit in self.limits if (n := limit.messages_left) is not None]
+        dispatcher.allowance = min(left, default=None)
+        return wait_s
+
+    def limit(self, limits: Sequence[RateLimit]) -> None:
+        """Other limits hold from now on."""
+        self.limits = limits
+        if not limits and self.dispatcher is not None:
+            self.dispatcher.allowance = None
+        self.wake()
 
     async def _wait(self, event: trio.Event, due_ms: int | None) -> None:
         if due_ms is None:
