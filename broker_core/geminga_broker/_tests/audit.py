@@ -10,7 +10,6 @@ import trio
 
 from geminga_bookie.errors import StorageFailed
 from geminga_bookie.memory import MemoryBookie
-from geminga_broker import consumer as consumers
 from geminga_broker.consumer import INDIVIDUAL_ACK, Consumer
 from geminga_broker.dispatch import pump
 from geminga_broker.dispatch.key_shared import KeySharedDispatcher
@@ -126,7 +125,6 @@ def install(monkeypatch: pytest.MonkeyPatch, books: Books) -> Audit:
     def failed(message: str, *details: object) -> None:
         found.failures.append(traceback.format_exc())
 
-    monkeypatch.setattr(consumers._log, "disabled", True)  # records refer to what they tell of
     monkeypatch.setattr(pump._log, "exception", failed)
     monkeypatch.setattr(requests._log, "exception", failed)
 
