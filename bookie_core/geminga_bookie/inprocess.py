@@ -77,13 +77,18 @@ async def _open_on_disk(
         raise DataDirError(f"bookie {options.bookie_id} can't start: {error}") from error
     try:
         if metadata is not None:
-            directories = storage.directories
+            # A new bookie that was killed before metadata knew it holds nothing yet.
+            is_new = storage.directories.is_new or await trio.to_thread.run_sync(storage.is_empty)
             await check_metadata_cookie(
-                metadata, options.bookie_id, directories.instance_id, is_new=directories.is_new
+                metadata, options.bookie_id, storage.directories.instance_id, is_new=is_new
             )
         health = Health(disk, [directory for _, directory in roles(options)], options.disk)
         bookie = InProcessBookie(options, storage, health)
         opened.append(bookie)
+        if any(report.next_id > 1 for report in storage.reports):
+            # What was recovered goes to its place at once, so that a process that is killed over
+            # and over does not collect journals to replay.
+            bookie.checkpointer.seal()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(bookie.checkpointer.run)
             nursery.start_soon(bookie.reader.run)

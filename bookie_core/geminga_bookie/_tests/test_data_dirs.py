@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from geminga_bookie._tests.support import small_options
+from geminga_bookie._tests.support import add, small_options
 from geminga_bookie.errors import DataDirError
+from geminga_bookie.inprocess import open_bookie
 from geminga_bookie.options import BookieOptions
 from geminga_bookie.storage.data_dirs import COOKIE_NAME, Cookie, DataDirs, check_metadata_cookie
 from geminga_bookie.storage.disk import OsDisk
@@ -47,9 +48,39 @@ def test_another_bookie_is_refused(tmp_path: Path) -> None:
 def test_an_empty_disk_under_an_old_id_is_refused(tmp_path: Path) -> None:
     options = small_options(tmp_path)
     opened(options)
+    (tmp_path / "journal" / "0000000000000001.journal").touch()
     shutil.rmtree(tmp_path / "ledgers")
     with pytest.raises(DataDirError, match="ledgers is empty although"):
         opened(options)
+
+
+@pytest.mark.parametrize("written", ["journal", "ledgers"])
+def test_a_first_start_that_was_killed_is_taken_up_again(tmp_path: Path, written: str) -> None:
+    options = small_options(tmp_path)
+    first = opened(options)
+    for name in {"journal", "ledgers"} - {written}:
+        (tmp_path / name / COOKIE_NAME).unlink()
+    again = opened(options)
+    assert again.is_new
+    assert again.instance_id == first.instance_id
+    assert not opened(options).is_new
+
+
+async def test_a_new_bookie_killed_before_metadata_knew_it_is_taken_up_again(
+    tmp_path: Path,
+) -> None:
+    options = small_options(tmp_path)
+    async with open_bookie(options):
+        pass
+    store = MemoryMetadataStore()
+    async with open_bookie(options, metadata=store) as bookie:
+        await add(bookie, 1, range(3))
+    async with open_bookie(options, metadata=store):
+        pass
+    with pytest.raises(DataDirError, match="doesn't know it"):
+        async with open_bookie(options, metadata=MemoryMetadataStore()):
+            raise AssertionError("its ledgers would be garbage")
+    await store.aclose()
 
 
 def test_mixed_directories_are_refused(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from geminga_bookie.errors import (
     BookkeeperError,
     LedgerFenced,
     NoSuchEntry,
+    StorageFailed,
     TooManyRequests,
-    UnauthorizedAccess,
     UnknownLedgerState,
 )
 from geminga_bookie.lac import LacWaiters, packet_lac
@@ -54,6 +54,7 @@ class InProcessBookie:
         self._table = storage.table
         self._states = storage.table.states
         self._waiters = LacWaiters()
+        self._failed = trio.Event()
         self.health = health
         self.throttle = Throttle(options.write_cache_bytes, options.throttle_max_s)
         self.checkpointer = Checkpointer(
@@ -122,8 +123,8 @@ class InProcessBookie:
         if state is None or state.master_key != master_key:
             try:
                 state = self._table.open(ledger_id, master_key, fresh=first == 0 and not recovery)
-            except UnauthorizedAccess as wrong_key:
-                self._refuse(ledger_id, first, packets, done, wrong_key)
+            except BookkeeperError as refusal:
+                self._refuse(ledger_id, first, packets, done, refusal)
                 return True
         if state.fenced and not recovery:
             error = LedgerFenced(f"ledger {ledger_id}")
@@ -236,7 +237,10 @@ class InProcessBookie:
             for location in store.index.locations(ledger_id):
                 ids.update(range(location.first, location.first + location.entries))
 
-        await trio.to_thread.run_sync(stored)
+        try:
+            await trio.to_thread.run_sync(stored)
+        except OSError as error:
+            raise StorageFailed(f"ledger {ledger_id}: {error}") from error
         return sorted(ids)
 
     def _flushed(self) -> None:
@@ -249,23 +253,29 @@ class InProcessBookie:
     def journal_failed(self, error: BookkeeperError) -> None:
         """A group was not written: no writes until one is."""
         self.health.set("journal", str(error))
+        self._failed.set()
 
     async def run_health(self, interval_s: float, retry_s: float) -> None:
         """Look at the disks now and then; after a failed journal write, try whether it works
         again."""
         while True:
-            await trio.to_thread.run_sync(self.health.check)
+            self.health.set("disk", await trio.to_thread.run_sync(self.health.full))
             if self.health.failed:
                 await self._try_journals()
-            await trio.sleep(retry_s if self.health.failed else interval_s)
+            with trio.move_on_after(interval_s):
+                await self._failed.wait()
+            self._failed = trio.Event()
+            if self.health.failed:
+                await trio.sleep(retry_s)
+                self._failed.set()
 
     async def _try_journals(self) -> None:
         passed = 0
 
         def done(_first: int, _count: int, error: BookkeeperError | None) -> None:
             nonlocal passed
-            passed += 1
-            if error is None and passed == len(self._storage.journals):
+            passed += error is None
+            if passed == len(self._storage.journals):
                 self.health.set("journal", "")
 
         for journal in self._storage.journals:

@@ -4,7 +4,8 @@ this order, always."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import trio
 
@@ -37,13 +38,8 @@ class Checkpointer:
         self._positions: list[JournalPosition] = []
         self._wake = trio.Event()
         self._done = trio.Event()
-        self.lock = trio.Lock()
-        """Held while a flush runs; garbage collection holds it so that none does."""
+        self._lock = trio.Lock()
         self.checkpoints = 0
-
-    @property
-    def busy(self) -> bool:
-        return bool(self._sealed)
 
     def seal(self) -> bool:
         """Swap all halves and have them flushed; False if the last ones are not in their place yet.
@@ -51,7 +47,7 @@ class Checkpointer:
         The marks will be the journals' positions of now: what is behind them was in the caches
         before.
         """
-        if self._sealed or self.lock.locked():
+        if self._sealed or self._lock.locked():
             return False
         storage = self._storage
         self._positions = [journal.position for journal in storage.journals]
@@ -84,22 +80,42 @@ class Checkpointer:
         """Bring what is sealed to its place and move the marks. Raises OSError, after which it can
         be repeated."""
         self._wake = trio.Event()
-        async with self.lock:
+        async with self._lock:
             await trio.to_thread.run_sync(self._flush)
             for store, _ in self._sealed:
                 store.flushed()
             self._sealed = []
             self.checkpoints += 1
-            self._done.set()
-            self._done = trio.Event()
+            self._tell_done()
         self._storage.table.trim()
         self._on_flushed()
+
+    def _tell_done(self) -> None:
+        self._done.set()
+        self._done = trio.Event()
 
     def _flush(self) -> None:
         for store, sealed in self._sealed:
             store.flush(sealed)
         for journal, position in zip(self._storage.journals, self._positions, strict=True):
             journal.set_mark(position)
+
+    @asynccontextmanager
+    async def paused(self) -> AsyncIterator[None]:
+        """No half is sealed while this is open, and none is being flushed."""
+        while True:
+            await self._lock.acquire()
+            if not self._sealed:
+                break
+            self._lock.release()
+            await self._done.wait()
+        try:
+            yield
+        finally:
+            self._lock.release()
+            self._tell_done()
+            # Adds that found the halves locked wait for this.
+            self._on_flushed()
 
     async def checkpoint(self) -> None:
         """All that was added before is in entry logs and index when this returns. For while `run`

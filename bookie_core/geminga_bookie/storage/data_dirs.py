@@ -129,17 +129,23 @@ class DataDirs:
                 raise DataDirError(f"{directory} is directory '{cookie.role}', not '{role}'")
         if len({cookie.instance_id for cookie in found.values()}) > 1:
             raise DataDirError("the directories belong to different bookies of the same id")
+        begun = bool(found and empty) and not any(
+            set(disk.names(directory)) - _HARMLESS_NAMES - {COOKIE_NAME, COOKIE_NAME + ".tmp"}
+            for _, directory in roles(options)
+        )
         for directory in empty.values():
-            if found:
+            if found and not begun:
                 raise DataDirError(f"{directory} is empty although its bookie has stored before")
             names = set(disk.names(directory)) - _HARMLESS_NAMES - {COOKIE_NAME + ".tmp"}
             if names:
                 raise DataDirError(f"{directory} is not a bookie's and not empty")
         if found:
             self.instance_id = next(iter(found.values())).instance_id
+        if found and not begun:
             return
+        # New, or killed the first time while the cookies were being written.
         self.is_new = True
-        self.instance_id = uuid.uuid4().hex
+        self.instance_id = self.instance_id or uuid.uuid4().hex
         for role, directory in empty.items():
             cookie = Cookie(options.bookie_id, self.instance_id, role)
             try:

@@ -74,11 +74,17 @@ class EntryLogs:
             if name.endswith(SUFFIX)
         }
         self._last_id = max(self._ids, default=0)
+        self._growing: set[int] = set()
 
     def ids(self) -> list[int]:
         """Numbers of all logs, ascending."""
         with self._lock:
             return sorted(self._ids)
+
+    def finished_ids(self) -> list[int]:
+        """Numbers of the logs that nothing is appended to any more, ascending."""
+        with self._lock:
+            return sorted(self._ids - self._growing)
 
     def new_id(self) -> int:
         """A number that no log has had."""
@@ -90,10 +96,17 @@ class EntryLogs:
         """Where a log stands."""
         return self.directory / log_name(log_id)
 
-    def created(self, log_id: int) -> None:
-        """A log of that number stands in the directory now."""
+    def created(self, log_id: int, *, growing: bool = False) -> None:
+        """A log of that number stands in the directory now; a growing one until `finished`."""
         with self._lock:
             self._ids.add(log_id)
+            if growing:
+                self._growing.add(log_id)
+
+    def finished(self, log_id: int) -> None:
+        """Nothing is appended to the log any more."""
+        with self._lock:
+            self._growing.discard(log_id)
 
     def remove(self, log_id: int) -> None:
         """Unlink a log; readers that have it open finish. Raises OSError."""
@@ -151,7 +164,8 @@ class EntryLogWriter:
         self._written = 0
         self.ledger_bytes: dict[int, int] = {}
         if suffix == SUFFIX:
-            logs.created(self.log_id)
+            logs.created(self.log_id, growing=True)
+        self._promised = False
 
     @property
     def size_bytes(self) -> int:
@@ -187,17 +201,28 @@ class EntryLogWriter:
         """All that was appended is on disk when this returns. Raises OSError."""
         self._write()
         self._file.sync()
+        self._promised = True
 
     def seal(self) -> None:
-        """Write the ledger map and close. Raises OSError."""
-        self._write()
-        self._file.write(encode_ledger_map(self.ledger_bytes, self._written), self._written)
-        self._file.sync()
-        self._file.close()
+        """Write the ledger map and close. Raises OSError, and is closed all the same."""
+        try:
+            self._write()
+            self._file.write(encode_ledger_map(self.ledger_bytes, self._written), self._written)
+            self._file.sync()
+        finally:
+            self.abandon()
 
     def abandon(self) -> None:
         """Close without a map: after an error, or before the file is thrown away."""
         self._file.close()
+        self._logs.finished(self.log_id)
+
+    def give_up(self) -> None:
+        """After an error: close, and remove a file that nothing was promised of, so that one try
+        after the other doesn't fill the rest of a full disk. Raises OSError."""
+        self.abandon()
+        if not self._promised:
+            self._logs.remove(self.log_id)
 
 
 def parse_block(data: bytes, offset: int, location: Location) -> list[bytes | None]:

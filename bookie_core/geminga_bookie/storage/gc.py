@@ -23,6 +23,7 @@ from geminga_bookie.storage.entry_log import ledger_map
 from geminga_bookie.storage.opening import Storage
 from geminga_bookie.storage.scrub import DamagedEntry, scrub_log
 from geminga_bookie.storage.store import LedgerStore
+from geminga_runtime.metadata.api import MetadataError
 
 logger = logging.getLogger(__name__)
 
@@ -85,33 +86,29 @@ class GarbageCollector:
                 if now - scrubbed >= self._options.scrub_interval_s:
                     await trio.to_thread.run_sync(self.scrub)
                     scrubbed = now
-            except OSError as error:
-                logger.error("garbage collection failed: %s", error)
+            except Exception as error:  # metadata away, a failed disk, a defect: later again
+                expected = isinstance(error, OSError | MetadataError)
+                logger.error("garbage collection failed: %s", error, exc_info=not expected)
 
     async def collect(self, live_ledgers: LiveLedgers, threshold: float = 0.0) -> GcReport:
         """One round; logs with a smaller share of live bytes than `threshold` are compacted. Raises
         OSError."""
-        old_logs = [
-            (store, store.logs.ids(), store.current_log_id) for store in self._storage.stores
-        ]
+        old_logs = [(store, store.logs.finished_ids()) for store in self._storage.stores]
         garbage = set(self._storage.table.states)
         garbage |= set(await trio.to_thread.run_sync(self._held))
         async for ledger_id in live_ledgers():
             garbage.discard(ledger_id)
         deleted = sorted(garbage)
         if deleted:
-            async with self._checkpointer.lock:
-                if self._checkpointer.busy:
-                    return GcReport([], 0, 0)
+            async with self._checkpointer.paused():
                 for ledger_id in deleted:
                     self._storage.table.forget(ledger_id)
                     self._storage.table.store_of(ledger_id).forget(ledger_id)
                     self._on_deleted(ledger_id)
                 await trio.to_thread.run_sync(self._delete, deleted)
         removed = compacted = 0
-        for store, log_ids, current in old_logs:
-            ids = [log_id for log_id in log_ids if log_id != current]
-            counts = await trio.to_thread.run_sync(self._collect_logs, store, ids, threshold)
+        for store, log_ids in old_logs:
+            counts = await trio.to_thread.run_sync(self._collect_logs, store, log_ids, threshold)
             removed += counts[0]
             compacted += counts[1]
         return GcReport(deleted, removed, compacted)

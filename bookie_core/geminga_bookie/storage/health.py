@@ -1,5 +1,5 @@
 """Whether the bookie takes writes (spec BK-10): disk usage thresholds and failed writes. Pure but
-for `check`."""
+for `full`."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ class Health:
         if was != (self.error is not None):
             logger.warning("bookie is %s", f"read-only: {text}" if text else "writable again")
 
-    def check(self) -> None:
-        """Look at the disks' room. Blocks for a moment."""
+    def full(self) -> str:
+        """Why there is no room for writes, empty if there is. Blocks for a moment: for a thread, so
+        it changes nothing."""
         try:
             usages = [(path, self._disk.usage(path)) for path in self._directories]
         except OSError as error:
-            self.set("disk", f"disk usage unknown: {error}")
-            return
-        self.set("disk", plan_full(usages, self._options, was_full="disk" in self._reasons))
+            return f"disk usage unknown: {error}"
+        return plan_full(usages, self._options, was_full="disk" in self._reasons)

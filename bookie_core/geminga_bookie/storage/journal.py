@@ -23,6 +23,7 @@ from geminga_bookie.options import JournalOptions
 from geminga_bookie.port import AddDone
 from geminga_bookie.storage.journal_files import JournalFiles, Segment
 from geminga_bookie.storage.journal_format import (
+    PAGE_BYTES,
     RECORD_HEADER_BYTES,
     JournalPosition,
     encode_item,
@@ -92,8 +93,19 @@ class Journal:
             self._queue.put(None)
             self._thread.join()
         self._files.close()
-        if self._segment is not None:
-            self._segment.file.close()
+        segment, self._segment = self._segment, None
+        if segment is not None:
+            self._end_segment(segment)
+
+    def _end_segment(self, segment: Segment) -> None:
+        """Zeros behind the last record, so that the next start does not take what an older use left
+        there for an unfinished one."""
+        try:
+            if segment.offset + PAGE_BYTES <= segment.capacity_bytes:
+                segment.file.write([bytes(PAGE_BYTES)], segment.offset)
+        except OSError as error:
+            logger.warning("the journal was not ended in order: %s", error)
+        segment.file.close()
 
     def set_mark(self, mark: JournalPosition) -> None:
         """Everything up to the mark is in its place: drop older files. Raises OSError. Blocks."""
@@ -146,6 +158,28 @@ class Journal:
         return group, True
 
     def _commit(self, group: list[Request]) -> BookkeeperError | None:
+        try:
+            parts, barrier = self._encode(group)
+            if parts:
+                self._write(parts)
+            elif barrier and self._segment is None:
+                self._segment = self._files.take(0)
+            if (parts and self._options.sync_data) or barrier:
+                self._sync()
+        except Exception as error:  # whatever it is, those who wait must be told
+            logger.error("journal write failed: %s", error, exc_info=not isinstance(error, OSError))
+            if self._segment is not None:
+                # After a failed fdatasync nobody knows what is on disk: never write there again.
+                self._segment.file.close()
+                self._segment = None
+            full = isinstance(error, OSError) and error.errno == errno.ENOSPC
+            return (BookieReadOnly if full else StorageFailed)(f"journal: {error}")
+        if self._segment is not None:
+            self.position = JournalPosition(self._segment.journal_id, self._segment.offset)
+        self._groups += 1
+        return None
+
+    def _encode(self, group: list[Request]) -> tuple[list[bytes], bool]:
         parts: list[bytes] = []
         barrier = False
         for kind, ledger_id, number, payload, _, _, failed in group:
@@ -156,25 +190,7 @@ class Journal:
             else:
                 parts += encode_item(kind, ledger_id, number, payload)
                 self._entries += len(payload)
-        try:
-            if parts:
-                self._write(parts)
-            elif barrier and self._segment is None:
-                self._segment = self._files.take(0)
-            if (parts and self._options.sync_data) or barrier:
-                self._sync()
-        except OSError as error:
-            logger.error("journal write failed: %s", error)
-            if self._segment is not None:
-                # After a failed fdatasync nobody knows what is on disk: never write there again.
-                self._segment.file.close()
-                self._segment = None
-            kind_of = BookieReadOnly if error.errno == errno.ENOSPC else StorageFailed
-            return kind_of(f"journal: {error}")
-        if self._segment is not None:
-            self.position = JournalPosition(self._segment.journal_id, self._segment.offset)
-        self._groups += 1
-        return None
+        return parts, barrier
 
     def _write(self, parts: list[bytes]) -> None:
         needed = page_round(RECORD_HEADER_BYTES + sum(map(len, parts)))

@@ -121,7 +121,6 @@ class JournalFiles:
 
     def _make(self, size_bytes: int, pause_s: float = 0.0) -> Segment:
         journal_id = self._next_id
-        self._next_id += 1
         draft = self._directory / _DRAFT_NAME
         recycled = self._recycle(draft, size_bytes)
         file = self._disk.open(draft, create=not recycled)
@@ -144,7 +143,11 @@ class JournalFiles:
             self._disk.sync_directory(self._directory)
         except OSError:
             file.close()
+            # What is left of it would keep the room that others need on a full disk.
+            self._disk.remove(draft)
             raise
+        # Only now: a number that no file has would look like a lost journal at the next start.
+        self._next_id = journal_id + 1
         return Segment(journal_id, file, size_bytes)
 
     def _recycle(self, draft: Path, size_bytes: int) -> bool:

@@ -5,7 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from geminga_bookie.errors import NoSuchLedger, UnauthorizedAccess, UnknownLedgerState
+from geminga_bookie.errors import (
+    NoSuchLedger,
+    StorageFailed,
+    UnauthorizedAccess,
+    UnknownLedgerState,
+)
 from geminga_bookie.lac import NO_LAC
 from geminga_bookie.storage.journal import Request
 from geminga_bookie.storage.journal_format import MASTER_KEY
@@ -62,11 +67,14 @@ class LedgerTable:
         return self.stores[ledger_id % len(self.stores)]
 
     def find(self, ledger_id: int) -> LedgerState | None:
-        """A ledger that the bookie has heard of."""
+        """A ledger that the bookie has heard of. Raises StorageFailed."""
         state = self.states.get(ledger_id)
         if state is None:
             store = self.store_of(ledger_id)
-            record = store.index.ledger(ledger_id)
+            try:
+                record = store.index.ledger(ledger_id)
+            except OSError as error:
+                raise StorageFailed(f"ledger {ledger_id}: {error}") from error
             if record is None:
                 return None
             state = self._enter(record, store)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,6 +39,10 @@ _MAX_U64 = (1 << 64) - 1
 WRITE_BUFFER_BYTES = 2 * 1024 * 1024
 BLOCK_CACHE_BYTES = 4 * 1024 * 1024
 OPEN_FILES_MAX = 128
+
+
+class IndexFailed(OSError):
+    """The index can't be read or written; the text names its directory and the cause."""
 
 
 class Location(NamedTuple):
@@ -98,10 +103,11 @@ def _options() -> Options:
 
 class LocationIndex:
     """Open index. Its methods block for a disk read at most, `write` and `close` for a sync; all
-    are thread-safe."""
+    are thread-safe, and raise IndexFailed."""
 
     def __init__(self, directory: Path, *, read_only: bool = False) -> None:
         access = AccessType.read_only() if read_only else AccessType.read_write()
+        self._directory = directory
         self._db = Rdict(str(directory), _options(), access_type=access)
         self._synced = WriteOptions()
         self._synced.sync = True
@@ -114,6 +120,29 @@ class LocationIndex:
     def version_is_ours(self) -> bool:
         """Whether this code can read it."""
         return self._db.get(_VERSION_KEY) in (None, _VERSION)
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # rocksdict raises bare Exceptions
+            raise IndexFailed(f"index {self._directory}: {error}") from error
+
+    def _get(self, key: bytes) -> bytes | None:
+        with self._told():
+            value: bytes | None = self._db.get(key)
+            return value
+
+    def _at(self, cursor: RdictIter) -> bool:
+        """Whether the cursor stands on something.
+
+        One that met damage looks as if it were at the end: never "no such entry" (BK-12).
+        """
+        if cursor.valid():
+            return True
+        with self._told():
+            cursor.status()
+        return False
 
     def write(
         self,
@@ -130,7 +159,8 @@ class LocationIndex:
             batch.put(_LEDGER_KEY.pack(b"l", record.ledger_id), record.encode())
         for location in removed:
             batch.delete(_key(location))
-        self._db.write(batch, self._synced)
+        with self._told():
+            self._db.write(batch, self._synced)
 
     def delete_ledgers(self, ledger_ids: Sequence[int]) -> None:
         """Forget ledgers and where their entries are."""
@@ -141,18 +171,19 @@ class LocationIndex:
                 _KEY.pack(b"e", ledger_id, 0, 0, 0),
                 _KEY.pack(b"e", ledger_id, _MAX_U64, _MAX_U32, _MAX_U64),
             )
-        self._db.write(batch, self._synced)
+        with self._told():
+            self._db.write(batch, self._synced)
 
     def contains(self, location: Location) -> bool:
         """Whether that very block is the index's."""
-        return self._db.get(_key(location)) is not None
+        return self._get(_key(location)) is not None
 
     def find(self, ledger_id: int, entry_id: int) -> list[Location]:
         """Blocks that hold the entry, the one to read first in front."""
         found = []
         cursor = self._db.iter()
         cursor.seek_for_prev(_KEY.pack(b"e", ledger_id, entry_id, _MAX_U32, _MAX_U64))
-        while (location := _location(cursor, ledger_id)) is not None:
+        while (location := self._location(cursor, ledger_id)) is not None:
             if location.first <= entry_id - BLOCK_ENTRIES_MAX:
                 break
             if location.first + location.entries > entry_id:
@@ -164,7 +195,7 @@ class LocationIndex:
         """Blocks of the ledger behind this one, in order of entries."""
         cursor = self._db.iter()
         cursor.seek(_KEY.pack(b"e", location.ledger_id, location.first + 1, 0, 0))
-        while (later := _location(cursor, location.ledger_id)) is not None:
+        while (later := self._location(cursor, location.ledger_id)) is not None:
             yield later
             cursor.next()
 
@@ -174,30 +205,29 @@ class LocationIndex:
 
     def ledger(self, ledger_id: int) -> LedgerRecord | None:
         """What is known of a ledger."""
-        data = self._db.get(_LEDGER_KEY.pack(b"l", ledger_id))
+        data = self._get(_LEDGER_KEY.pack(b"l", ledger_id))
         return None if data is None else LedgerRecord.decode(ledger_id, data)
 
     def ledgers(self) -> Iterator[LedgerRecord]:
         """All ledgers, by id."""
         cursor = self._db.iter()
         cursor.seek(_LEDGER_KEY.pack(b"l", 0))
-        while cursor.valid() and (key := cursor.key())[:1] == b"l":
+        while self._at(cursor) and (key := cursor.key())[:1] == b"l":
             yield LedgerRecord.decode(_LEDGER_KEY.unpack(key)[1], cursor.value())
             cursor.next()
+
+    def _location(self, cursor: RdictIter, ledger_id: int) -> Location | None:
+        if not self._at(cursor):
+            return None
+        key = cursor.key()
+        if len(key) != _KEY.size:
+            return None
+        tag, found_ledger, first, log_id, offset = _KEY.unpack(key)
+        if tag != b"e" or found_ledger != ledger_id:
+            return None
+        size_bytes, count = _VALUE.unpack(cursor.value())
+        return Location(ledger_id, first, log_id, offset, size_bytes, count)
 
     def close(self) -> None:
         """Close the files. Idempotent. No iterator may be open."""
         self._db.close()
-
-
-def _location(cursor: RdictIter, ledger_id: int) -> Location | None:
-    if not cursor.valid():
-        return None
-    key = cursor.key()
-    if len(key) != _KEY.size:
-        return None
-    tag, found_ledger, first, log_id, offset = _KEY.unpack(key)
-    if tag != b"e" or found_ledger != ledger_id:
-        return None
-    size_bytes, count = _VALUE.unpack(cursor.value())
-    return Location(ledger_id, first, log_id, offset, size_bytes, count)

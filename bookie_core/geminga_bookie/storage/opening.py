@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -57,19 +58,26 @@ class Storage:
     journal_dirs: Sequence[Path]
     reports: list[ReplayReport] = field(default_factory=list)
 
+    def is_empty(self) -> bool:
+        """Whether it holds no ledger at all. Blocks. Raises OSError."""
+        return not self.table.states and not any(
+            True for store in self.stores for _ in store.index.ledgers()
+        )
+
     def close(self, clean: bool) -> None:
         """Stop the threads and close the files; nothing is flushed. Blocks.
 
         `clean` says that everything was, so that nothing is in doubt at the next start.
         """
-        for journal in self.journals:
-            journal.stop()
-        if clean:
-            for directory in self.journal_dirs:
-                self.disk.remove(directory / UNSYNCED_NAME)
-        for store in self.stores:
-            store.close()
-        self.directories.close()
+        with ExitStack() as stack:
+            stack.callback(self.directories.close)
+            for store in self.stores:
+                stack.callback(store.close)
+            for journal in self.journals:
+                journal.stop()
+            if clean:
+                for directory in self.journal_dirs:
+                    self.disk.remove(directory / UNSYNCED_NAME)
 
 
 def open_storage(

@@ -96,13 +96,10 @@ class LedgerStore:
             locations = self._write_logs(sealed)
         except OSError:
             if self._writer is not None:
-                self._writer.abandon()
+                self._writer.give_up()
                 self._writer = None
             raise
-        try:
-            self.index.write(locations, sealed.records)
-        except Exception as error:  # rocksdict raises bare Exceptions
-            raise OSError(f"index of {self.logs.directory}: {error}") from error
+        self.index.write(locations, sealed.records)
 
     def _write_logs(self, sealed: Sealed) -> list[Location]:
         if self._writer is not None and self._writer.size_bytes >= self._log_bytes_max:
@@ -121,11 +118,6 @@ class LedgerStore:
         self.logs.disk.sync_directory(self.logs.directory)
         return locations
 
-    @property
-    def current_log_id(self) -> int:
-        """The log that the next flush appends to, 0 if it makes a new one."""
-        return 0 if self._writer is None else self._writer.log_id
-
     def load(
         self, ledger_id: int, entry_id: int, ahead_bytes: int, ahead_entries: int
     ) -> list[CachedBlock]:
@@ -137,7 +129,10 @@ class LedgerStore:
         """
         failure = ""
         for _ in range(LOOKUPS_MAX):
-            found = self.index.find(ledger_id, entry_id)
+            try:
+                found = self.index.find(ledger_id, entry_id)
+            except OSError as error:
+                raise StorageFailed(f"entry {ledger_id}:{entry_id}: {error}") from error
             if not found:
                 raise NoSuchEntry(f"entry {ledger_id}:{entry_id}")
             for start in found:
@@ -194,10 +189,13 @@ class LedgerStore:
         yield group
 
     def close(self) -> None:
-        """Seal the log and close all files. Everything must have been flushed. Raises OSError."""
+        """Seal the log and close all files. Everything must have been flushed."""
         if self._writer is not None:
-            self._writer.seal()
-            self._writer = None
+            writer, self._writer = self._writer, None
+            try:
+                writer.seal()
+            except OSError as error:  # only the ledger map is missing: it is made again by reading
+                logger.warning("%s: not sealed: %s", writer.path, error)
         self.logs.close()
         self.index.close()
 

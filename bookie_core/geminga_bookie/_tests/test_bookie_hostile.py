@@ -1,0 +1,217 @@
+"""What goes wrong beside the disk being full: threads that raise, a damaged index, metadata away,
+kills at bad moments (BK-01, BK-02, BK-06, BK-12)."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+import trio
+import trio.testing
+
+from geminga_bookie._tests.support import (
+    KEY,
+    FaultyDisk,
+    Outcomes,
+    add,
+    copy_files,
+    packets,
+    read_all,
+    small_options,
+)
+from geminga_bookie.errors import StorageFailed
+from geminga_bookie.inprocess import InProcessBookie, open_bookie
+from geminga_bookie.options import GcOptions, JournalOptions
+from geminga_bookie.storage import checkpoint, journal
+from geminga_bookie.storage.entry_log import EntryLogs, EntryLogWriter
+from geminga_bookie.storage.journal_files import journal_ids
+from geminga_runtime.metadata.api import StoreUnavailable
+
+
+@pytest.fixture(autouse=True)
+def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("geminga_bookie.inprocess.FAILED_RETRY_S", 0.01)
+    monkeypatch.setattr(checkpoint, "RETRY_S", 0.01)
+
+
+async def until_writable(bookie: object) -> None:
+    with trio.fail_after(5):
+        while cast(InProcessBookie, bookie).health.error is not None:  # noqa: ASYNC110
+            await trio.sleep(0.002)
+
+
+async def test_whatever_the_journal_thread_raises_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_bookie(small_options(tmp_path)) as bookie:
+        await add(bookie, 1, range(3))
+
+        def out_of_memory(*_: object) -> None:
+            raise MemoryError("no memory")
+
+        with monkeypatch.context() as patch, trio.fail_after(5):
+            patch.setattr(journal, "encode_record", out_of_memory)
+            with pytest.raises(StorageFailed, match="no memory"):
+                await add(bookie, 1, [3])
+        await until_writable(bookie)
+        await add(bookie, 2, range(3))
+
+
+async def test_a_full_disk_leaves_no_hole_in_the_journals_numbers(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = FaultyDisk()
+    options = small_options(tmp_path)
+    async with open_bookie(options, disk=disk) as bookie:
+        disk.fail("write", "next.tmp", errno.ENOSPC)
+        with pytest.raises(Exception, match="journal"):
+            for first in range(20):
+                await add(bookie, 1, [first], size=60_000)
+        with trio.fail_after(5):
+            while ("remove", tmp_path / "journal" / "next.tmp") not in disk.steps:  # noqa: ASYNC110
+                await trio.sleep(0.002)
+        disk.heal()
+        await until_writable(bookie)
+        await add(bookie, 2, range(3))
+        copy_files(tmp_path, tmp_path / "copy")
+    found = journal_ids(disk, tmp_path / "copy" / "journal")
+    assert found == list(range(found[0], found[-1] + 1))
+    async with open_bookie(small_options(tmp_path / "copy")) as bookie:
+        assert await read_all(bookie, 2, 0, 2) == packets(2, range(3))
+    assert "may be lost" not in caplog.text
+
+
+@pytest.mark.slow
+async def test_kills_one_after_the_other_do_not_collect_journals(tmp_path: Path) -> None:
+    counts = []
+    for round_number in range(12):
+        directory = tmp_path / str(round_number)
+        async with open_bookie(small_options(directory)) as port:
+            bookie = cast(InProcessBookie, port)
+            await add(bookie, round_number, range(3))
+            with trio.fail_after(5):
+                while round_number and not bookie.checkpointer.checkpoints:  # noqa: ASYNC110
+                    await trio.sleep(0.002)
+            copy_files(directory, tmp_path / str(round_number + 1))
+        counts.append(len(list((directory / "journal").glob("*.journal"))))
+    assert max(counts) <= 8
+    async with open_bookie(small_options(tmp_path / "12")) as port:
+        for ledger_id in range(12):
+            assert await read_all(port, ledger_id, 0, 2) == packets(ledger_id, range(3))
+
+
+@pytest.mark.slow
+async def test_a_recycled_journal_that_was_closed_in_order_has_no_unfinished_record(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = small_options(
+        tmp_path, journal=JournalOptions(segment_bytes=64 * 1024, first_segment_bytes=64 * 1024)
+    )
+    async with open_bookie(options) as port:
+        bookie = cast(InProcessBookie, port)
+        for first in range(40):
+            await add(port, 1, [first], size=20_000 if first < 39 else 100)
+            await bookie.checkpointer.checkpoint()
+    async with open_bookie(options):
+        pass
+    assert "unfinished" not in caplog.text
+
+
+async def test_adds_that_waited_for_a_collection_go_on_after_it(tmp_path: Path) -> None:
+    async with open_bookie(small_options(tmp_path, write_cache_bytes=4000)) as port:
+        bookie = cast(InProcessBookie, port)
+        outcomes = Outcomes()
+        async with bookie.checkpointer.paused():
+            for first in range(4):
+                bookie.add(1, KEY, first, packets(1, [first], 1500), outcomes)
+            assert bookie.statistics().throttled_adds > 0
+            await trio.testing.wait_all_tasks_blocked()
+        with trio.fail_after(2):
+            await outcomes.wait_for(4)
+        assert not outcomes.errors
+
+
+async def test_a_collection_without_metadata_is_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rounds = 0
+
+    async def live() -> AsyncIterator[int]:
+        nonlocal rounds
+        rounds += 1
+        if rounds == 1:
+            raise StoreUnavailable("metadata are away")
+        return
+        yield
+
+    options = small_options(tmp_path, gc=GcOptions(gc_interval_s=0.01))
+    async with open_bookie(options, live) as port:
+        bookie = cast(InProcessBookie, port)
+        await add(bookie, 1, range(3))
+        with trio.fail_after(5):
+            while 1 in bookie.storage.table.states:  # noqa: ASYNC110
+                await trio.sleep(0.002)
+    assert "metadata are away" in caplog.text
+
+
+def test_a_log_that_grows_is_never_finished(tmp_path: Path) -> None:
+    """Else a collection between its making and its first block would take it for empty."""
+    logs = EntryLogs(FaultyDisk(), tmp_path)
+    writer = EntryLogWriter(logs)
+    assert (logs.ids(), logs.finished_ids()) == ([1], [])
+    writer.append(0, 7, 0, [b"entry"])
+    writer.sync()
+    assert logs.finished_ids() == []
+    writer.seal()
+    assert logs.finished_ids() == [1]
+
+
+async def test_tries_to_flush_leave_no_files(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    async with open_bookie(small_options(tmp_path), disk=disk) as port:
+        bookie = cast(InProcessBookie, port)
+        await add(bookie, 1, range(10))
+        tries = 0
+
+        def full(operation: str, path: Path) -> int:
+            nonlocal tries
+            if operation != "sync" or path.suffix != ".log":
+                return 0
+            tries += 1
+            return errno.ENOSPC
+
+        disk.fault = full
+        assert bookie.checkpointer.seal()
+        with trio.fail_after(5):
+            while tries < 5:  # noqa: ASYNC110
+                await trio.sleep(0.002)
+        assert len(list((tmp_path / "ledgers").glob("*.log"))) <= 1
+        disk.heal()
+        await until_writable(bookie)
+        assert await read_all(bookie, 1, 0, 9) == packets(1, range(10))
+
+
+@pytest.mark.slow
+async def test_a_damaged_index_is_an_error_and_not_a_missing_entry(tmp_path: Path) -> None:
+    options = small_options(tmp_path)
+    async with open_bookie(options) as port:
+        for ledger_id in range(1, 400):
+            await add(port, ledger_id, range(2))
+    async with open_bookie(options):
+        pass
+    tables = list((tmp_path / "ledgers" / "index").glob("*.sst"))
+    assert tables
+    for table in tables:
+        data = bytearray(table.read_bytes())
+        data[100:-4000] = bytes(byte ^ 0x55 for byte in data[100:-4000])
+        table.write_bytes(data)
+    async with open_bookie(options) as port:
+        outcomes = Outcomes()
+        port.add(3, KEY, 2, packets(3, [2]), outcomes)
+        await outcomes.wait_for(1)
+        assert isinstance(outcomes.errors[0], StorageFailed)
+        with pytest.raises(StorageFailed, match="index"):
+            await port.read(3, 0, entries_max=1, bytes_max=1)
