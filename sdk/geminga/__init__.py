@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     )
     from geminga.message import Message
     from geminga.options import (
+        BatchingType,
         ClientOptions,
         CompressionType,
         ConsumerOptions,
@@ -90,6 +91,7 @@ __all__ = [
     "AlreadyClosed",
     "AuthenticationFailed",
     "AuthorizationFailed",
+    "BatchingType",
     "BrokerError",
     "ChecksumFailed",
     "Client",
@@ -159,6 +161,7 @@ _HOMES = {
     "geminga.reader": ("Reader",),
     "geminga.message": ("Message",),
     "geminga.options": (
+        "BatchingType",
         "ClientOptions",
         "CompressionType",
         "ConsumerOptions",

@@ -59,12 +59,16 @@ class Attachment:
 
         Failed or cancelled, it is stopped.
         """
-        self._core.nursery.start_soon(self._run)
+        self.start_soon()
         try:
             await self._ready.wait()
         except BaseException:
             self._scope.cancel()
             raise
+
+    def start_soon(self) -> None:
+        """The same without waiting; a failure is told to the target alone."""
+        self._core.nursery.start_soon(self._run)
 
     def lost(self, assigned_broker_url: str | None) -> None:
         """The connection is gone, or the broker closed the target on it; the broker may have told

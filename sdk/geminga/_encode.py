@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from geminga.errors import InvalidArgument, MessageTooBig
-from geminga.options import ProducerOptions
+from geminga.options import BatchingType, ProducerOptions
 from geminga_protocol.buffers import Buffer
 from geminga_protocol.chunking import Chunk, cut, mark
 from geminga_protocol.compression import compress
@@ -91,6 +91,7 @@ class Encoder:
         self._topic = topic
         self._compression = options.compression_type
         self._chunk_bytes_max = options.chunk_max_message_size_bytes or sys.maxsize
+        self._keyed = options.batching_type is BatchingType.KEY_BASED
         self._wall_clock_ms = wall_clock_ms
         self.chunking = options.chunking_enabled and topic.startswith("persistent://")
         """Whether a large message goes in several frames; only stored ones can be put together."""
@@ -107,7 +108,8 @@ class Encoder:
         highest_sequence_id = 0
         if count > 1:
             body = self._batch(outgoing)
-            highest_sequence_id = outgoing.highest_sequence_id
+            if outgoing.highest_sequence_id > outgoing.sequence_id:
+                highest_sequence_id = outgoing.highest_sequence_id
         elif self.chunking:
             *leading, outgoing.frame = self._chunks(outgoing)
             return leading
@@ -159,7 +161,14 @@ class Encoder:
         payload = b"".join(_batch_parts(outgoing.items))
         metadata = self._metadata(outgoing.sequence_id, len(payload))
         metadata.num_messages_in_batch = outgoing.count
-        metadata.highest_sequence_id = outgoing.highest_sequence_id
+        if not self._keyed:
+            metadata.highest_sequence_id = outgoing.highest_sequence_id
+        elif (extras := outgoing.items[0][2]) is not None:
+            # The broker reads the key of the batch from the entry, as from a single message.
+            if extras.partition_key is not None:
+                metadata.partition_key = extras.partition_key
+            if extras.ordering_key is not None:
+                metadata.ordering_key = extras.ordering_key
         return self._build(metadata, payload)
 
     def _metadata(self, sequence_id: int, uncompressed_size_bytes: int) -> MessageMetadata:

@@ -57,6 +57,9 @@ class Outbox:
         self.next_sequence_id = options.initial_sequence_id or 0
         self.last_sequence_id = self.next_sequence_id - 1
         """Highest sequence id that the broker has confirmed, -1 if none."""
+        self._is_numbered = options.initial_sequence_id is not None
+        self.is_held = True
+        """Until `begin`: neither the producer's name is known nor where its sequence ids begin."""
         self.pending_messages = 0
         self.pending_bytes = 0
         self.sealed_batches = 0
@@ -89,13 +92,18 @@ class Outbox:
         if sequence_id is None:
             sequence_id = self.next_sequence_id
             self.next_sequence_id = sequence_id + 1
-        elif sequence_id >= self.next_sequence_id:
-            self.next_sequence_id = sequence_id + 1
-        size = len(data)
+        else:
+            self._is_numbered = True
+            if sequence_id >= self.next_sequence_id:
+                self.next_sequence_id = sequence_id + 1
         self.pending_messages += 1
-        self.pending_bytes += size
-        batch = self.open_batch
+        self.pending_bytes += len(data)
         batched = self._batching and (extras is None or extras.batchable)
+        return self._add(data, extras, sequence_id, batched)
+
+    def _add(self, data: bytes, extras: Extras | None, sequence_id: int, batched: bool) -> Receipt:
+        size = len(data)
+        batch = self.open_batch
         if batch is not None and (not batched or batch.size_bytes + size > self._bytes_max):
             self.seal()
             batch = None
@@ -107,12 +115,23 @@ class Outbox:
         return Receipt(batch, index)
 
     def seal(self) -> None:
-        """Close the open batch and put it in the window. A batch too big fails its messages."""
-        batch = self.open_batch
-        if batch is None:
+        """Close what is open and put it in the window. A batch too big fails its messages."""
+        if self.open_batch is None:
             return
-        self.open_batch = None
-        self.sealed_batches += 1
+        for batch in self._take_open():
+            self.sealed_batches += 1
+            if self.is_held:
+                self._window.append(batch)
+                self.unsent.append(batch)
+            else:
+                self._encode(batch)
+
+    def _take_open(self) -> list[Outgoing]:
+        """What is open, in the order in which it goes; nothing is then."""
+        batch, self.open_batch = self.open_batch, None
+        return [] if batch is None else [batch]
+
+    def _encode(self, batch: Outgoing) -> None:
         try:
             leading = self._encoder.encode(batch)
         except GemingaError as error:
@@ -153,13 +172,31 @@ class Outbox:
         self._settle(head, None)
         return ReceiptVerdict.DONE
 
-    def on_last_sequence_id(self, last_sequence_id: int) -> None:
-        """What the broker remembers of a producer with our name; it counts before the first message
-        only, and if the program chose no start itself.
+    def begin(self, last_sequence_id: int) -> None:
+        """The producer is attached; `last_sequence_id` is what the broker remembers of its name. It
+        counts at the first time only, and if the program chose no sequence id itself.
+
+        What was added before is encoded now, with sequence ids that follow.
         """
-        if self.next_sequence_id == 0 and not self.pending_messages:
+        if not self.is_held:
+            return
+        self.is_held = False
+        shift = 0 if self._is_numbered else last_sequence_id + 1
+        if shift:
             self.last_sequence_id = last_sequence_id
-            self.next_sequence_id = last_sequence_id + 1
+            self.next_sequence_id += shift
+        waiting = list(self._window)
+        self._window.clear()
+        self.unsent = []
+        for batch in waiting:
+            batch.shift(shift)
+            self._encode(batch)
+        # Not begun anew, so that the delay counts from its first message.
+        for batch in self._open_batches():
+            batch.shift(shift)
+
+    def _open_batches(self) -> list[Outgoing]:
+        return [] if self.open_batch is None else [self.open_batch]
 
     def fail(self, sequence_id: int, error: GemingaError) -> bool:
         """Fail the oldest frame if that is its sequence id, of a chunked message all that is left
@@ -200,12 +237,9 @@ class Outbox:
 
     def fail_all(self, error: GemingaError) -> None:
         """Fail every pending message, the oldest first."""
-        failed = list(self._window)
+        failed = [*self._window, *self._take_open()]
         self._window.clear()
         self.unsent = []
-        if self.open_batch is not None:
-            failed.append(self.open_batch)
-            self.open_batch = None
         for outgoing in failed:
             self._settle(outgoing, error)
 

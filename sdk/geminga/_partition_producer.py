@@ -14,6 +14,7 @@ from geminga._attachment import Attachment
 from geminga._connection import Connection
 from geminga._core import Core, wall_clock_ms
 from geminga._encode import Encoder, Extras
+from geminga._keyed_outbox import KeyedOutbox
 from geminga._outbox import Outbox, ReceiptVerdict
 from geminga._receipt import Outgoing, Receipt
 from geminga._retry import SendErrorAction, send_error_action
@@ -27,8 +28,8 @@ from geminga.errors import (
     Timeout,
     from_broker,
 )
+from geminga.options import BatchingType, ProducerOptions
 from geminga.options import ProducerAccessMode as AccessMode
-from geminga.options import ProducerOptions
 from geminga_protocol.commands import producing as commands
 from geminga_protocol.pb.pulsar_api_pb2 import (
     CommandSendError,
@@ -56,7 +57,9 @@ class PartitionProducer:
         self._options = options
         self._id = core.next_producer_id()
         self._encoder = Encoder(self._id, topic, options, wall_clock_ms)
-        self.outbox = Outbox(options, self._encoder, trio.current_time, self._on_settled)
+        kind = KeyedOutbox if options.batching_type is BatchingType.KEY_BASED else Outbox
+        self.outbox = kind(options, self._encoder, trio.current_time, self._on_settled)
+        self.is_started = False
         self._delay_s = options.batching_max_publish_delay_s
         self._send_timeout_s = options.send_timeout_s or math.inf
         self._pending_max = options.max_pending_messages
@@ -81,12 +84,19 @@ class PartitionProducer:
 
     async def start(self) -> None:
         """Until the broker knows it. Raises GemingaError."""
+        self.is_started = True
         self._core.nursery.start_soon(self._keep_time)
         try:
             await self._attachment.start()
         except BaseException:
             self._alarm_scope.cancel()
             raise
+
+    def start_soon(self) -> None:
+        """The same without waiting: what is added meanwhile goes as soon as it is known."""
+        self.is_started = True
+        self._core.nursery.start_soon(self._keep_time)
+        self._attachment.start_soon()
 
     async def _keep_time(self) -> None:
         with self._alarm_scope:
@@ -209,7 +219,8 @@ class PartitionProducer:
             await trio.lowlevel.checkpoint()
             return
         try:
-            if self._connection is not None:
+            is_starting = self.is_started and self.outbox.is_held
+            if self._connection is not None or is_starting:
                 with trio.move_on_after(self._core.options.operation_timeout_s):
                     await self.flush()
                 await self._tell_closed()
@@ -254,7 +265,7 @@ class PartitionProducer:
         self._encoder.max_message_size_bytes = connection.max_message_size_bytes
         if success.HasField("topic_epoch"):
             self._topic_epoch = success.topic_epoch
-        self.outbox.on_last_sequence_id(success.last_sequence_id)
+        self.outbox.begin(success.last_sequence_id)
         if connection.is_lost:
             raise ConnectionFailed("lost while attaching", topic=self.topic)
         self._connection = connection

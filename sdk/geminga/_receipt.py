@@ -68,6 +68,13 @@ class Outgoing:
         self.size_bytes += size_bytes
         return index
 
+    def shift(self, by: int) -> None:
+        """Raise all sequence ids; only before it is encoded."""
+        if by:
+            self.sequence_id += by
+            self.highest_sequence_id += by
+            self.items = [(number + by, data, extras) for number, data, extras in self.items]
+
     def settle(self, error: GemingaError | None) -> None:
         """Tell everybody who waits; the payloads are let go."""
         assert not self.is_settled

@@ -36,7 +36,8 @@ class Router:
         limit = options.round_robin_partitions_max
         if options.routing_mode is RoutingMode.SINGLE_PARTITION:
             limit = 1
-        self._order = order if limit is None else order[:limit]
+        self._limit = limit
+        self._order = order[:limit]
         self._at = 0
 
     @property
@@ -51,3 +52,9 @@ class Router:
     def by_key(self, key: str) -> int:
         """The partition of a key, the same in every client with this hashing scheme."""
         return self._hash(key) % self._partitions
+
+    def grow(self, partitions: int) -> None:
+        """There are more partitions: they take their turns, within the limit, and keys move."""
+        self._order += range(self._partitions, partitions)
+        del self._order[self._limit or partitions :]
+        self._partitions = partitions

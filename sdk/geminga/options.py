@@ -52,6 +52,13 @@ class RoutingMode(enum.Enum):
     SINGLE_PARTITION = "single-partition"
 
 
+class BatchingType(enum.Enum):
+    """Which messages share a batch (BatcherBuilder): all, or those of one key."""
+
+    DEFAULT = "default"
+    KEY_BASED = "key-based"
+
+
 class HashingScheme(enum.Enum):
     """How a key becomes a partition (HashingScheme); clients of one topic must agree."""
 
@@ -117,6 +124,8 @@ class ProducerOptions:
     `message_router` overrides `routing_mode`; `round_robin_partitions_max` keeps messages without
     key to that many partitions. With `chunking_enabled`, which excludes batching, a message above
     the broker's limit, or above `chunk_max_message_size_bytes`, goes in several entries (PIP-37).
+    With `lazy_start_partitioned_producers` a partition is connected to by its first message (not
+    for exclusive access). New partitions are found within `auto_update_partitions_interval_s`.
     """
 
     producer_name: str | None = None
@@ -128,12 +137,16 @@ class ProducerOptions:
     batching_max_messages: int = 1000
     batching_max_bytes: int = 128 * 1024
     batching_max_publish_delay_s: float = 0.001
+    batching_type: BatchingType = BatchingType.DEFAULT
     chunking_enabled: bool = False
     chunk_max_message_size_bytes: int | None = None
     routing_mode: RoutingMode = RoutingMode.ROUND_ROBIN
     round_robin_partitions_max: int | None = None
     message_router: MessageRouter | None = None
     hashing_scheme: HashingScheme = HashingScheme.JAVA_STRING_HASH
+    lazy_start_partitioned_producers: bool = False
+    auto_update_partitions: bool = True
+    auto_update_partitions_interval_s: float = 60.0
     access_mode: ProducerAccessMode = ProducerAccessMode.SHARED
     initial_subscription_name: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -152,6 +165,8 @@ class ProducerOptions:
         of_enum(self, "compression_type", CompressionType)
         of_enum(self, "routing_mode", RoutingMode)
         of_enum(self, "hashing_scheme", HashingScheme)
+        of_enum(self, "batching_type", BatchingType)
+        positive(self, "auto_update_partitions_interval_s")
         of_enum(self, "access_mode", ProducerAccessMode)
         texts(self.properties, "properties")
 
@@ -168,12 +183,16 @@ class ProducerKeywords(TypedDict, total=False):
     batching_max_messages: int
     batching_max_bytes: int
     batching_max_publish_delay_s: float
+    batching_type: BatchingType
     chunking_enabled: bool
     chunk_max_message_size_bytes: int | None
     routing_mode: RoutingMode
     round_robin_partitions_max: int | None
     message_router: MessageRouter | None
     hashing_scheme: HashingScheme
+    lazy_start_partitioned_producers: bool
+    auto_update_partitions: bool
+    auto_update_partitions_interval_s: float
     access_mode: ProducerAccessMode
     initial_subscription_name: str | None
     properties: Mapping[str, str]

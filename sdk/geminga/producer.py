@@ -11,12 +11,11 @@ import trio
 
 from geminga._core import Core, wall_clock_ms
 from geminga._encode import LOCAL_CLUSTER_ONLY, Extras
-from geminga._partition_producer import PartitionProducer
+from geminga._partitions import Partitions
 from geminga._receipt import Receipt
-from geminga._routing import Router
 from geminga._together import ABANDON_TIMEOUT_S, together
 from geminga.errors import InvalidArgument
-from geminga.options import ProducerOptions, RoutedMessage
+from geminga.options import ProducerOptions
 from geminga_protocol.message_id import MessageId
 from geminga_protocol.topic_name import TopicName
 
@@ -52,16 +51,9 @@ class Producer:
         self._core = core
         self._topic = topic
         self._options = options
-        if partitions:
-            self._parts = [
-                PartitionProducer(core, str(topic.partition(n)), n, options)
-                for n in range(partitions)
-            ]
-        else:
-            index = topic.partition_index
-            self._parts = [PartitionProducer(core, str(topic), index, options)]
-        self._router = Router(options, len(self._parts), core.chance)
-        self._sealed_seen = 0
+        self._partitions = Partitions(core, topic, partitions, options)
+        self._parts = self._partitions.parts
+        self._choose = self._partitions.choose
         self._since_checkpoint = 0
 
     def __repr__(self) -> str:
@@ -75,12 +67,12 @@ class Producer:
     @property
     def producer_name(self) -> str:
         """The name that the program gave, or the broker."""
-        return self._parts[0].name
+        return next(filter(None, (part.name for part in self._parts)), "")
 
     @property
     def is_connected(self) -> bool:
-        """Whether the brokers of all partitions know the producer now."""
-        return all(part.is_connected for part in self._parts)
+        """Whether the brokers of all partitions that were started know the producer now."""
+        return all(part.is_connected for part in self._partitions.started)
 
     @property
     def last_sequence_id(self) -> int:
@@ -97,7 +89,7 @@ class Producer:
     async def _start(self) -> None:
         """Until all partitions know it. Raises the first GemingaError; then none is left over."""
         try:
-            await together(part.start for part in self._parts)
+            await self._partitions.start()
         except BaseException:
             with trio.move_on_after(ABANDON_TIMEOUT_S, shield=True):
                 await self.aclose()
@@ -162,46 +154,19 @@ class Producer:
         await part.wait_for_room(len(data))
         return part.add(data, extras, sequence_id)
 
-    def _choose(self, data: bytes, extras: Extras | None) -> PartitionProducer:
-        parts = self._parts
-        if len(parts) == 1:
-            return parts[0]
-        key = None if extras is None else extras.partition_key
-        if self._options.message_router is not None:
-            routed = RoutedMessage(
-                data,
-                key,
-                None if extras is None else extras.ordering_key,
-                (extras.properties or {}) if extras is not None else {},
-            )
-            chosen = self._options.message_router(routed, len(parts))
-            if not isinstance(chosen, int) or not 0 <= chosen < len(parts):
-                raise InvalidArgument(
-                    f"message_router answered {chosen!r} for {len(parts)} partitions",
-                    topic=self.topic,
-                )
-            return parts[chosen]
-        if key is not None:
-            return parts[self._router.by_key(key)]
-        part = parts[self._router.current]
-        if part.outbox.sealed_batches != self._sealed_seen:
-            self._router.rotate()
-            part = parts[self._router.current]
-            self._sealed_seen = part.outbox.sealed_batches
-        return part
-
     async def flush(self) -> None:
         """Send what is batched and wait until all that was handed over before has its receipt.
 
         Raises what the newest of these messages failed with, if it did.
         """
-        await together(part.flush for part in self._parts)
+        await together(part.flush for part in self._partitions.started)
 
     async def aclose(self) -> None:
         """Flush, and leave the topic. Idempotent; pending messages that can't be sent fail with
         AlreadyClosed.
         """
         self._core.open.pop(self, None)
+        self._partitions.stop()
         await together(part.aclose for part in self._parts)
 
     async def __aenter__(self) -> Producer:

@@ -14,6 +14,7 @@ GOLDEN = [
     "AlreadyClosed",
     "AuthenticationFailed",
     "AuthorizationFailed",
+    "BatchingType",
     "BrokerError",
     "ChecksumFailed",
     "Client",

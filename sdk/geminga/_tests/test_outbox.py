@@ -18,7 +18,7 @@ from geminga_protocol.payload import parse_metadata, verify_checksum
 class Desk:
     """An outbox with a clock, and the frames that it handed out."""
 
-    def __init__(self, **options: object) -> None:
+    def __init__(self, held: bool = False, **options: object) -> None:
         self.now_s = 100.0
         self.settled: list[Outgoing] = []
         self.encoder = Encoder(3, "t", ProducerOptions(), lambda: 42)
@@ -29,6 +29,8 @@ class Desk:
             lambda: self.now_s,
             self.settled.append,
         )
+        if not held:
+            self.box.begin(-1)
 
     def add(self, *sizes: int, extras: Extras | None = None) -> list[Receipt]:
         return [self.box.add(b"x" * size, extras, None) for size in sizes]
@@ -149,20 +151,39 @@ def test_timeout_fails_all_that_is_pending() -> None:
 
 
 def test_sequence_ids() -> None:
-    desk = Desk(batching_enabled=False)
-    desk.box.on_last_sequence_id(7)
+    desk = Desk(held=True, batching_enabled=False)
+    desk.box.begin(7)
     assert desk.box.last_sequence_id == 7
     desk.add(1)
     desk.box.add(b"", None, 20)
     desk.add(1)
     assert [each[0] for each in desk.sent()] == [8, 20, 21]
-    desk.box.on_last_sequence_id(50)
+    desk.box.begin(50)
     desk.add(1)
     assert [each[0] for each in desk.sent()] == [22]
-    chosen = Desk(initial_sequence_id=5, batching_enabled=False)
-    chosen.box.on_last_sequence_id(7)
+    chosen = Desk(held=True, initial_sequence_id=5, batching_enabled=False)
+    chosen.box.begin(7)
     chosen.add(1)
     assert [each[0] for each in chosen.sent()] == [5]
+
+
+def test_what_is_added_before_the_producer_is_known() -> None:
+    desk = Desk(held=True, batching_max_messages=2)
+    desk.add(1, 1, 1)
+    assert [bytes(each.frame[0]) for each in desk.box.take_unsent()] == [b""]
+    desk.box.begin(9)
+    assert desk.sent() == [(10, 11, 2)]
+    desk.add(1)
+    assert desk.sent() == [(12, 13, 2)]
+    numbered = Desk(held=True)
+    numbered.box.add(b"", None, 3)
+    numbered.box.begin(9)
+    numbered.box.seal()
+    assert numbered.sent() == [(3, 0, 1)]
+    failing = Desk(held=True, batching_max_messages=2)
+    failing.add(1, 1, 1)
+    failing.box.fail_all(AlreadyClosed("x"))
+    assert [each.count for each in failing.settled] == [2, 1]
 
 
 STEPS = st.lists(

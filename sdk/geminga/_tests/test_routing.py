@@ -37,3 +37,18 @@ def test_keys_go_where_the_java_client_sends_them() -> None:
     assert router(10, hashing_scheme=HashingScheme.MURMUR3_32).by_key("hello") == 613153351 % 10
     # A negative hashCode loses its sign bit: "polygenelubricants" has the least of all.
     assert router(10).by_key("polygenelubricants") == 0
+
+
+def test_growing() -> None:
+    for options, expected in (({}, 7), ({"round_robin_partitions_max": 6}, 6),
+                              ({"routing_mode": RoutingMode.SINGLE_PARTITION}, 1)):  # fmt: skip
+        routed = router(**options)
+        before = routed.current
+        routed.grow(7)
+        assert routed.current == before
+        seen = set()
+        for _ in range(14):
+            seen.add(routed.current)
+            routed.rotate()
+        assert len(seen) == expected
+        assert routed.by_key("hello") == 99162322 % 7

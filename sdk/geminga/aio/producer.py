@@ -40,7 +40,7 @@ class Producer:
 
     @property
     def is_connected(self) -> bool:
-        """Whether the brokers of all partitions know the producer now."""
+        """Whether the brokers of all partitions that were started know the producer now."""
         return self._inner.is_connected
 
     @property

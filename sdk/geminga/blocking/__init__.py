@@ -61,6 +61,7 @@ from geminga.errors import TransactionNotFound as TransactionNotFound
 from geminga.errors import UnknownBrokerError as UnknownBrokerError
 from geminga.errors import UnsupportedVersion as UnsupportedVersion
 from geminga.message import Message as Message
+from geminga.options import BatchingType as BatchingType
 from geminga.options import ClientOptions as ClientOptions
 from geminga.options import CompressionType as CompressionType
 from geminga.options import ConsumerOptions as ConsumerOptions
@@ -83,6 +84,7 @@ __all__ = [
     "AlreadyClosed",
     "AuthenticationFailed",
     "AuthorizationFailed",
+    "BatchingType",
     "BrokerError",
     "ChecksumFailed",
     "Client",

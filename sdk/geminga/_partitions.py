@@ -1,0 +1,135 @@
+"""The partitions of one producer: which of them a message goes to, which are started, and new ones
+(spec SDK-03; PartitionedProducerImpl of the Java client).
+"""
+
+from __future__ import annotations
+
+import logging
+
+import trio
+
+from geminga._core import Core
+from geminga._encode import Extras
+from geminga._partition_producer import PartitionProducer
+from geminga._routing import Router
+from geminga._together import together
+from geminga.errors import GemingaError, InvalidArgument
+from geminga.options import ProducerAccessMode, ProducerOptions, RoutedMessage
+from geminga_protocol.topic_name import TopicName
+
+logger = logging.getLogger("geminga")
+
+
+class Partitions:
+    """Producers of all partitions; `parts` only grows."""
+
+    def __init__(self, core: Core, topic: TopicName, count: int, options: ProducerOptions) -> None:
+        """`count` is 0 for a topic without partitions."""
+        self._core = core
+        self._topic = topic
+        self._options = options
+        self._count = count
+        if count:
+            self.parts = [self._make(n) for n in range(count)]
+        else:
+            self.parts = [PartitionProducer(core, str(topic), topic.partition_index, options)]
+        self._router = Router(options, len(self.parts), core.chance)
+        self._sealed_seen = 0
+        self._watch_scope = trio.CancelScope()
+
+    def _make(self, index: int) -> PartitionProducer:
+        return PartitionProducer(
+            self._core, str(self._topic.partition(index)), index, self._options
+        )
+
+    @property
+    def is_lazy(self) -> bool:
+        """Whether partitions are started by their first message. One is started at once in any
+        case, so that what is refused is refused then; exclusive producers have to hold all.
+        """
+        options = self._options
+        return (
+            options.lazy_start_partitioned_producers
+            and options.access_mode is ProducerAccessMode.SHARED
+        )
+
+    @property
+    def started(self) -> list[PartitionProducer]:
+        """Those that are started."""
+        return [part for part in self.parts if part.is_started]
+
+    async def start(self) -> None:
+        """Until all that are to be started are known to their brokers. Raises the first
+        GemingaError.
+        """
+        first = [self.parts[self._router.current]] if self.is_lazy else self.parts
+        await together(part.start for part in first)
+        if self._count and self._options.auto_update_partitions:
+            self._core.nursery.start_soon(self._watch)
+
+    def stop(self) -> None:
+        """Look for new partitions no more."""
+        self._watch_scope.cancel()
+
+    def choose(self, data: bytes, extras: Extras | None) -> PartitionProducer:
+        """The partition for a message. Raises InvalidArgument for a router's bad answer."""
+        parts = self.parts
+        if len(parts) == 1:
+            return parts[0]
+        part = self._route(data, extras)
+        if not part.is_started:
+            part.start_soon()
+        return part
+
+    def _route(self, data: bytes, extras: Extras | None) -> PartitionProducer:
+        parts = self.parts
+        key = None if extras is None else extras.partition_key
+        if self._options.message_router is not None:
+            routed = RoutedMessage(
+                data,
+                key,
+                None if extras is None else extras.ordering_key,
+                (extras.properties or {}) if extras is not None else {},
+            )
+            chosen = self._options.message_router(routed, len(parts))
+            if not isinstance(chosen, int) or not 0 <= chosen < len(parts):
+                raise InvalidArgument(
+                    f"message_router answered {chosen!r} for {len(parts)} partitions",
+                    topic=str(self._topic),
+                )
+            return parts[chosen]
+        if key is not None:
+            return parts[self._router.by_key(key)]
+        part = parts[self._router.current]
+        if part.outbox.sealed_batches != self._sealed_seen:
+            self._router.rotate()
+            part = parts[self._router.current]
+            self._sealed_seen = part.outbox.sealed_batches
+        return part
+
+    async def _watch(self) -> None:
+        with self._watch_scope:
+            while True:
+                await trio.sleep(self._options.auto_update_partitions_interval_s)
+                try:
+                    count = await self._core.lookup.partitions_of(str(self._topic))
+                    await self._grow(count)
+                except GemingaError as error:
+                    logger.warning("%s: looking for new partitions: %s", self._topic, error)
+
+    async def _grow(self, count: int) -> None:
+        """Take new partitions in once all of them can be sent to; keys move then."""
+        if count <= len(self.parts):
+            if count < len(self.parts):
+                logger.warning("%s: has %d partitions now, had more", self._topic, count)
+            return
+        added = [self._make(n) for n in range(len(self.parts), count)]
+        if not self.is_lazy:
+            try:
+                await together(part.start for part in added)
+            except GemingaError:
+                await together(part.aclose for part in added)
+                raise
+        self.parts += added
+        self._router.grow(count)
+        logger.info("%s: %d partitions now", self._topic, count)
