@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from geminga_broker.dispatch.choose import RoundRobin, pick_active
 from geminga_broker.dispatch.hash_ring import HashRing, Overlap, StickyRanges
 from geminga_broker.dispatch.peek import special
-from geminga_broker.dispatch.replay import DelayedEntries, ReplayQueue
+from geminga_broker.dispatch.replay import ReplayQueue
 from geminga_protocol.keys import KEY_SLOTS
 
 from .fake_client import payload, position
@@ -143,19 +143,6 @@ def test_replay_queue_against_a_dict(script: list[tuple[str, int, int]]) -> None
         assert [(p.entry_id, h) for p, h in even] == expected
     queue.clear()
     assert not queue
-
-
-def test_delayed_entries_come_by_time() -> None:
-    delayed = DelayedEntries(2)
-    assert delayed.next_due_ms is None
-    delayed.add(30, position(1))
-    assert not delayed.full
-    delayed.add(10, position(2), 5)
-    assert delayed.full
-    assert delayed.next_due_ms == 10
-    assert delayed.pop_due(9) == []
-    assert delayed.pop_due(10) == [(position(2), 5)]
-    assert delayed.pop_due(100) == [(position(1), -1)]
 
 
 def test_only_markers_and_delays_are_looked_at() -> None:

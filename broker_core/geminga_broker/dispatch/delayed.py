@@ -132,11 +132,25 @@ class Run:
 class DelayedTracker:
     """Entries that wait, as one set of (time, position, hash); a position only once."""
 
-    __slots__ = ("_bitmaps", "_count", "_heap", "_last", "_made", "_missing", "_runs", "unsaved")
+    __slots__ = (
+        "_bitmaps",
+        "_count",
+        "_heap",
+        "_last",
+        "_made",
+        "_missing",
+        "_runs",
+        "finished",
+        "unsaved",
+    )
 
     def __init__(self) -> None:
         self.unsaved: list[Run] = []
         """Runs that have no snapshot yet. Who saves them takes them out of here."""
+        self.finished = False
+        """Whether a run came to its end, so that a snapshot may be needed no longer. For who
+        deletes them.
+        """
         self._heap: list[tuple[int, Position, int]] = []
         self._runs: list[tuple[int, int, Run]] = []
         self._missing: list[Run] = []
@@ -165,6 +179,11 @@ class DelayedTracker:
         """Wall clock time of the next, None if there is none in memory."""
         found = [queue[0][0] for queue in (self._heap, self._runs) if queue]
         return min(found) if found else None
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """No position beyond it is tracked."""
+        return self._last
 
     @property
     def missing(self) -> Run | None:
@@ -243,8 +262,10 @@ class DelayedTracker:
         heappop(self._runs)
         if run.first < run.count:
             self._missing.append(run)
-        elif run in self.unsaved:
-            self.unsaved.remove(run)
+        else:
+            self.finished = True
+            if run in self.unsaved:
+                self.unsaved.remove(run)
         return taken
 
     def _queue(self, run: Run) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from geminga_broker.consumer import Consumer
+from geminga_broker.dispatch.delaying import KEY_SHARED
 from geminga_broker.dispatch.hash_ring import HashRing, Overlap, StickyRanges
 from geminga_broker.dispatch.peek import slot_of
 from geminga_broker.dispatch.pump import DispatchContext
@@ -79,6 +80,7 @@ class KeySharedDispatcher(SharedDispatcher):
         self._selector: HashRing[Consumer] | StickyRanges[Consumer] = (
             StickyRanges() if sticky else HashRing()
         )
+        self._delayed.kind = KEY_SHARED + self._selector.first_slot
         # Who holds entries of a hash, how many, and what each position's hash is.
         self._holders: dict[int, Consumer] = {}
         self._held: dict[int, int] = {}
@@ -178,10 +180,15 @@ class KeySharedDispatcher(SharedDispatcher):
         """The entry's hash, as the selector reckons it."""
         return slot_of(entry, self._selector.first_slot)
 
+    @property
+    def delay_room(self) -> int:
+        """How many entries that are due may be queued: as far as look-ahead goes."""
+        return self._look_ahead - len(self.replay)
+
     async def round(self) -> bool:
         """Replays whose hash is free, else new entries, as far as look-ahead goes."""
         self.begin_round()
-        self._collect_due()
+        await self._collect_due()
         if self.blocked or not any(consumer.ready for consumer in self.consumers):
             return False
         if self.replay and self.kicked:

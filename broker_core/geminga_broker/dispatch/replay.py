@@ -1,9 +1,8 @@
-"""Entries that are to be sent again or later, by position and by time (spec BR-33, BR-34)."""
+"""Entries that are to be sent again, by position (spec BR-33)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from heapq import heappop, heappush
 from itertools import islice
 
 from sortedcontainers import SortedDict
@@ -77,42 +76,3 @@ class ReplayQueue:
         """Forget all."""
         self._by_position.clear()
         self._hashes.clear()
-
-
-class DelayedEntries:
-    """Entries that wait for their time, in memory; read again after a restart."""
-
-    __slots__ = ("_entries_max", "_heap")
-
-    def __init__(self, entries_max: int) -> None:
-        self._heap: list[tuple[int, Position, int]] = []
-        self._entries_max = entries_max
-
-    def __len__(self) -> int:
-        return len(self._heap)
-
-    @property
-    def full(self) -> bool:
-        """Whether reading further has to wait."""
-        return len(self._heap) >= self._entries_max
-
-    @property
-    def next_due_ms(self) -> int | None:
-        """Wall clock time of the next, None if there is none."""
-        return self._heap[0][0] if self._heap else None
-
-    def add(self, due_ms: int, position: Position, key_hash: int = NO_HASH) -> None:
-        """Keep an entry until then."""
-        heappush(self._heap, (due_ms, position, key_hash))
-
-    def pop_due(self, now_ms: int) -> list[tuple[Position, int]]:
-        """Those whose time has come, with their hashes."""
-        due: list[tuple[Position, int]] = []
-        while self._heap and self._heap[0][0] <= now_ms:
-            _, position, key_hash = heappop(self._heap)
-            due.append((position, key_hash))
-        return due
-
-    def clear(self) -> None:
-        """Forget all."""
-        self._heap.clear()

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from geminga_broker.consumer import Consumer
 from geminga_broker.dispatch.choose import RoundRobin
+from geminga_broker.dispatch.delaying import DelayedDelivery
 from geminga_broker.dispatch.peek import special
 from geminga_broker.dispatch.pump import DispatchContext, Dispatcher
-from geminga_broker.dispatch.replay import DelayedEntries, ReplayQueue
+from geminga_broker.dispatch.replay import ReplayQueue
 from geminga_broker.log.api import Ack, Entry
 from geminga_broker.topic_api import SubType
 from geminga_protocol import ack_set as ack_sets
@@ -28,7 +29,9 @@ class SharedDispatcher(Dispatcher):
         self.replay = ReplayQueue()
         self.counts: dict[Position, int] = {}
         """How often an entry was sent before; bounded by the unacked limits."""
-        self._delayed = DelayedEntries(options.delayed_entries_max)
+        self._delayed = DelayedDelivery(
+            context.cursor, context.environment.nursery, options.delayed_entries_max
+        )
         self._round_robin = RoundRobin(options.round_robin_entries_max)
         self._blocked = False
         self.put_back_count = 0
@@ -70,15 +73,25 @@ class SharedDispatcher(Dispatcher):
     @property
     def next_due_ms(self) -> int | None:
         """When the next delayed entry is due; nothing to wait for if nobody can take it."""
-        if any(consumer.ready for consumer in self.consumers):
+        if (
+            self.delay_room > 0
+            and not self._blocked
+            and any(consumer.ready for consumer in self.consumers)
+        ):
             return self._delayed.next_due_ms
         return None
 
+    @property
+    def delay_room(self) -> int:
+        """How many entries that are due may be queued."""
+        return 2 * self.options.dispatch_entries_max - len(self.replay)
+
     def begin_round(self) -> None:
-        """A reset forgets replays and delays too: they are read again."""
+        """A reset forgets replays too: they are read again. What waits for its time goes on
+        waiting.
+        """
         if self.stale:
             self.replay.clear()
-            self._delayed.clear()
         super().begin_round()
 
     # ---- consumers ----
@@ -134,6 +147,8 @@ class SharedDispatcher(Dispatcher):
                 parts.append(ack.position)
             else:
                 self._acknowledged(consumer, ack.position)
+        if not consumer.pending:
+            consumer.pending.clear()  # gives back what the table grew by in a burst
         self.cursor.ack(self.recordable(acks))
         if self.options.batch_index_ack:
             for position in parts:
@@ -178,7 +193,7 @@ class SharedDispatcher(Dispatcher):
     async def round(self) -> bool:
         """Replays if there are any, else new entries."""
         self.begin_round()
-        self._collect_due()
+        await self._collect_due()
         ready = [consumer for consumer in self.consumers if consumer.ready]
         if not ready or self.blocked:
             return False
@@ -200,7 +215,12 @@ class SharedDispatcher(Dispatcher):
 
     async def read_on(self, wanted: int) -> Sequence[Entry]:
         """New entries; none if delays are full."""
-        if self._delayed.full or not self.cursor.available():
+        delayed = self._delayed
+        if delayed.full:
+            return []
+        if delayed:
+            delayed.skip_tracked()
+        if not self.cursor.available():
             return []
         return await self.cursor.read(entries_max=wanted, bytes_max=self.options.dispatch_bytes_max)
 
@@ -253,6 +273,10 @@ class SharedDispatcher(Dispatcher):
         plain: list[Entry] = []
         markers: list[Ack] = []
         look = self.look
+        delayed = self._delayed
+        if delayed and entries and entries[0].position <= delayed.last:
+            # They are read a second time.
+            entries = [entry for entry in entries if entry.position not in delayed]
         for entry in entries:
             metadata = look(entry)
             if metadata is None:
@@ -265,7 +289,7 @@ class SharedDispatcher(Dispatcher):
                 now_ms = now_ms or self.environment.now_ms()
                 if metadata.deliver_at_time > now_ms:
                     due_ms = metadata.deliver_at_time
-                    self._delayed.add(due_ms, entry.position, self.hash_of(entry))
+                    delayed.add(due_ms, entry.position, self.hash_of(entry))
                 else:
                     plain.append(entry)
         if markers:
@@ -280,7 +304,17 @@ class SharedDispatcher(Dispatcher):
         """What replays are queued under."""
         return -1
 
-    def _collect_due(self) -> None:
-        if self._delayed:
-            for position, key_hash in self._delayed.pop_due(self.environment.now_ms()):
-                self.replay.add(position, key_hash)
+    async def _collect_due(self) -> None:
+        """Queue entries whose time has come."""
+        await self._delayed.restore()
+        if not self._delayed or self.delay_room <= 0:
+            return
+        found = await self._delayed.collect(self.environment.now_ms(), self.delay_room)
+        if found is None:
+            self.reset()
+            self.begin_round()
+            return
+        for position, key_hash in found:
+            self.replay.add(position, key_hash)
+        if found:
+            self.kicked = True

@@ -12,6 +12,7 @@ from geminga_broker.log.cursor_writer import CursorWriter
 from geminga_broker.log.entry import LogEntry
 from geminga_broker.log.parts import LogParts
 from geminga_broker.log.reading import LogReads, limited
+from geminga_broker.log.side_log import SideLog
 from geminga_protocol.ids import EntryId, Position
 
 
@@ -46,6 +47,10 @@ class LogCursor:
         self._access = access
         self._chain = access.parts.chain
         self.writer = CursorWriter(self, store, access.parts.options.cursors, access.parts.spawn)
+        self._side_log: SideLog | None = None
+        if store is not None:
+            parts = access.parts
+            self._side_log = SideLog(self.writer, parts.client, parts.options, (parts.name, name))
         self._wake: Callable[[], None] | None = None
         self._moves = 0
         self._waits_for = self.read_position[0]
@@ -192,6 +197,11 @@ class LogCursor:
         if entries > 0:
             self.ack_cumulative(self.state.skip_target(entries))
         await self.persist()
+
+    @property
+    def side_log(self) -> SideLog | None:
+        """Records beside the cursor; None if it is not durable."""
+        return self._side_log
 
     async def set_cursor_properties(self, properties: Mapping[str, str]) -> None:
         """Replace the subscription's properties; durable on return."""

@@ -50,6 +50,11 @@ from geminga_runtime.waiters import Promise
 
 _log = logging.getLogger(__name__)
 
+SIDE_LEDGERS = "#pulsar.internal.geminga.side-ledgers"
+"""Name of the cursor property that lists them; Apache's broker keeps properties that begin so from
+its users.
+"""
+
 _DECODED_IN_LOOP_BYTES_MAX = 128 * 1024
 """Larger states are decoded in a thread: it takes some ten milliseconds for each megabyte."""
 
@@ -74,6 +79,8 @@ class CursorStore:
     ) -> None:
         self.key = key
         self.cursor_properties: dict[str, str] = {}
+        self.side_ledgers: tuple[int, ...] = ()
+        """Ledgers of the cursor's `SideLog`."""
         self._client = client
         self._store = store
         self._options = options
@@ -96,6 +103,8 @@ class CursorStore:
         info = decode_cursor_info(node.value)
         self._ledger_id = info.cursorsLedgerId
         self.cursor_properties = {entry.name: entry.value for entry in info.cursorProperties}
+        listed = self.cursor_properties.pop(SIDE_LEDGERS, "")
+        self.side_ledgers = tuple(int(text) for text in listed.split(",") if text.isdecimal())
         if info.cursorsLedgerId == NO_LEDGER:
             return read_cursor_info(info)
         try:
@@ -236,7 +245,11 @@ class CursorStore:
             await writer.close()
 
     async def remove(self) -> None:
-        """Delete node and ledger. Idempotent."""
+        """Delete side ledgers, node and ledger, in this order: none is left without a name.
+        Idempotent.
+        """
+        for ledger_id in self.side_ledgers:
+            await self._client.delete(ledger_id)
         try:
             await self._store.delete(self.key.path)
         except NoNode:
@@ -248,7 +261,11 @@ class CursorStore:
     async def _put(self, info: ManagedCursorInfo) -> None:
         info.lastActive = self._options.now_ms()
         for name, text in self.cursor_properties.items():
-            info.cursorProperties.add(name=name, value=text)
+            if name != SIDE_LEDGERS:
+                info.cursorProperties.add(name=name, value=text)
+        if self.side_ledgers:
+            listed = ",".join(map(str, self.side_ledgers))
+            info.cursorProperties.add(name=SIDE_LEDGERS, value=listed)
         value = encode_cursor_info(info)
         while True:
             try:

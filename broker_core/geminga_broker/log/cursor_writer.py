@@ -92,27 +92,40 @@ class CursorWriter:
 
     async def persist_to_node(self) -> None:
         """Leave the whole state in the metadata store, or, with too many holes, in the closed
-        ledger.
+        ledger, as the last that is written: from here on the cursor may be another broker's.
 
         Raises LogFenced, LogWriteFailed.
         """
         async with self._alone() as store:
             if store is not None:
                 await self._write_whole(store)
+                self._store = None
 
     async def set_properties(self, properties: Mapping[str, str]) -> None:
         """Replace the subscription's properties; durable on return. Raises LogFenced,
         LogWriteFailed.
         """
         async with self._alone() as store:
+            if store is not None:
+                store.cursor_properties = dict(properties)
+                await self._write_properties(store)
+
+    @property
+    def side_ledgers(self) -> tuple[int, ...]:
+        """Ledgers of the cursor's `SideLog`."""
+        return self._store.side_ledgers if self._store is not None else ()
+
+    async def set_side_ledgers(self, ids: tuple[int, ...]) -> None:
+        """Replace them; durable on return. Raises LogWriteFailed, LogFenced."""
+        async with self._alone() as store:
             if store is None:
-                return
-            store.cursor_properties = dict(properties)
-            if store.has_ledger:
-                await store.write_properties(self._cursor.state.mark_delete)
-            else:
-                self.changes += 1
-                await self._write_whole(store)
+                raise LogWriteFailed(f"cursor {self._cursor.name} is deleted")
+            before, store.side_ledgers = store.side_ledgers, ids
+            try:
+                await self._write_properties(store)
+            except BaseException:
+                store.side_ledgers = before
+                raise
 
     async def remove(self) -> None:
         """Delete what is stored of the cursor. Raises LogWriteFailed."""
@@ -140,6 +153,13 @@ class CursorWriter:
                     self._writing = False
         finally:
             self._settle()
+
+    async def _write_properties(self, store: CursorStore) -> None:
+        if store.has_ledger:
+            await store.write_properties(self._cursor.state.mark_delete)
+        else:
+            self.changes += 1
+            await self._write_whole(store)
 
     async def _write_whole(self, store: CursorStore) -> None:
         cursor, options = self._cursor, self._options

@@ -1,0 +1,154 @@
+"""Records beside a cursor: what its dispatcher wants to know again after a restart, and could also
+find out by reading the backlog (spec BR-34).
+
+They stand in ledgers that the cursor's node names, so they go with the cursor. Ledgers that are no
+longer needed are deleted first and then unnamed, and a name without a ledger is harmless: nothing
+leaks. A ledger that was just made is named before it gets its first record.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Collection
+from typing import Protocol
+
+import trio
+
+from geminga_bookie.client.api import LedgerClient, LedgerReader, LedgerWriter
+from geminga_bookie.errors import BookkeeperError, NoSuchLedger
+from geminga_broker.log.api import LogError, LogReadFailed, LogWriteFailed
+from geminga_broker.log.options import LogOptions
+from geminga_runtime.metadata.api import MetadataError
+from geminga_runtime.waiters import Promise
+
+_log = logging.getLogger(__name__)
+
+LEDGER_RECORDS_MAX = 128
+"""Then the next ledger is begun, so that old ones can go."""
+
+Place = tuple[int, int]
+"""Ledger and entry of a record."""
+
+
+class NamesLedgers(Protocol):
+    """The cursor, whose node names the ledgers."""
+
+    @property
+    def side_ledgers(self) -> tuple[int, ...]:
+        """Ids of the ledgers, in order."""
+
+    async def set_side_ledgers(self, ids: tuple[int, ...]) -> None:
+        """Durable on return. Raises LogWriteFailed, LogFenced."""
+
+
+class SideLog:
+    """Records of one cursor. Its methods may be called at any time."""
+
+    def __init__(
+        self, owner: NamesLedgers, client: LedgerClient, options: LogOptions, names: tuple[str, str]
+    ) -> None:
+        self._owner = owner
+        self._client = client
+        self._options = options
+        self._names = names
+        self._writer: LedgerWriter | None = None
+        self._lock = trio.Lock()
+
+    async def load(self) -> AsyncIterator[tuple[Place, memoryview]]:
+        """All records in the order of writing. Ledgers that are gone are left out: the backlog
+        has it all. Raises LogReadFailed.
+        """
+        for ledger_id in self._owner.side_ledgers:
+            try:
+                # Our own open ledger must not be fenced.
+                reader = self._written(ledger_id) or await self._open(ledger_id, recover=True)
+            except NoSuchLedger:
+                continue
+            except (BookkeeperError, MetadataError) as error:
+                raise self._read_failed(ledger_id, error) from error
+            for entry_id in range(reader.last_add_confirmed + 1):
+                try:
+                    [view] = await reader.read(entry_id, entry_id)
+                except BookkeeperError as error:
+                    raise self._read_failed(ledger_id, error) from error
+                yield (ledger_id, entry_id), view
+
+    async def append(self, data: bytes) -> Place:
+        """Write one record; durable on return. Raises LogWriteFailed, LogFenced."""
+        async with self._lock:
+            try:
+                return await self._append(data)
+            except (BookkeeperError, MetadataError) as error:
+                self._writer = None
+                raise LogWriteFailed(f"{self._names}: {error}") from error
+
+    async def read(self, place: Place) -> memoryview:
+        """One record. Raises LogReadFailed."""
+        ledger_id, entry_id = place
+        try:
+            reader = self._written(ledger_id) or await self._open(ledger_id, recover=False)
+            [view] = await reader.read(entry_id, entry_id)
+        except (BookkeeperError, MetadataError) as error:
+            raise self._read_failed(ledger_id, error) from error
+        return view
+
+    async def keep(self, places: Collection[Place]) -> None:
+        """Delete the ledgers that hold none of these records, but not the one that is written to.
+        A failure is logged: they are deleted another time. Raises LogFenced.
+        """
+        async with self._lock:
+            needed = {ledger_id for ledger_id, _ in places}
+            if self._writer is not None and places:
+                needed.add(self._writer.ledger_id)
+            gone = [n for n in self._owner.side_ledgers if n not in needed]
+            if not gone:
+                return
+            if self._writer is not None and self._writer.ledger_id in gone:
+                self._writer = None
+            try:
+                for ledger_id in gone:
+                    await self._client.delete(ledger_id)
+                left = tuple(n for n in self._owner.side_ledgers if n not in gone)
+                await self._owner.set_side_ledgers(left)
+            except (BookkeeperError, MetadataError, LogWriteFailed) as error:
+                _log.warning("cursor=%s: ledgers %s stay: %s", self._names, gone, error)
+
+    async def _append(self, data: bytes) -> Place:
+        writer = self._writer
+        if writer is not None and writer.last_add_pushed + 1 >= LEDGER_RECORDS_MAX:
+            self._writer = None
+            await writer.close()
+            writer = None
+        if writer is None:
+            options = self._options.durability.ledger_options(*self._names)
+            writer = await self._client.create(options)
+            try:
+                known = self._owner.side_ledgers
+                await self._owner.set_side_ledgers((*known, writer.ledger_id))
+            except LogError:
+                await self._client.delete(writer.ledger_id)
+                raise
+            self._writer = writer
+        written: Promise[int] = Promise()
+
+        def done(first: int, count: int, error: BookkeeperError | None) -> None:
+            if error is None:
+                written.resolve(first)
+            else:
+                written.reject(error)
+
+        writer.append([(data,)], done)
+        return writer.ledger_id, await written.wait()
+
+    def _written(self, ledger_id: int) -> LedgerReader | None:
+        """The open ledger, if it is that."""
+        writer = self._writer
+        return writer if writer is not None and writer.ledger_id == ledger_id else None
+
+    async def _open(self, ledger_id: int, *, recover: bool) -> LedgerReader:
+        return await self._client.open(
+            ledger_id, self._options.durability.password, recover=recover
+        )
+
+    def _read_failed(self, ledger_id: int, error: Exception) -> LogReadFailed:
+        return LogReadFailed(f"{self._names}: ledger {ledger_id}: {error}")
