@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from geminga._receipt import Receipt
+    from geminga.auth import Authentication, AuthenticationBasic, AuthenticationToken
     from geminga.client import Client, connect
     from geminga.consumer import Consumer
     from geminga.errors import (
@@ -90,7 +91,10 @@ __version__ = "0.1.0"
 __all__ = [
     "AlreadyClosed",
     "AuthenticationFailed",
+    "Authentication",
+    "AuthenticationBasic",
     "AuthorizationFailed",
+    "AuthenticationToken",
     "BatchingType",
     "BrokerError",
     "ChecksumFailed",
@@ -157,6 +161,7 @@ _HOMES = {
     "geminga.client": ("Client", "connect"),
     "geminga.producer": ("Producer",),
     "geminga._receipt": ("Receipt",),
+    "geminga.auth": ("Authentication", "AuthenticationBasic", "AuthenticationToken"),
     "geminga.consumer": ("Consumer",),
     "geminga.reader": ("Reader",),
     "geminga.message": ("Message",),

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 import trio
+from geminga.auth import Authentication
 
 from geminga.errors import ConnectionFailed, GemingaError, Timeout, from_broker
 from geminga_protocol.buffers import Buffer
@@ -30,7 +31,7 @@ from geminga_protocol.pb.pulsar_api_pb2 import (
 from geminga_runtime.errors import ConnectionLost, TooManyRequests
 from geminga_runtime.requests import RequestTable
 from geminga_runtime.stream import FramedStream
-from geminga_runtime.waiters import Promise
+from geminga_runtime.waiters import Promise, Wakeup
 
 logger = logging.getLogger("geminga")
 
@@ -64,6 +65,8 @@ class ConsumerSink(Protocol):
 
     def on_lost(self, assigned_broker_url: str | None) -> None:
         """The broker closed it, or the connection is gone."""
+        self._authentication = authentication
+        self._challenged = Wakeup()
 
 
 def error_name(code: int) -> str:
@@ -77,7 +80,12 @@ def error_name(code: int) -> str:
 class Connection:
     """A connection after its stream was opened; `run` serves it until it is lost."""
 
-    def __init__(self, stream: FramedStream, keep_alive_interval_s: float) -> None:
+    def __init__(
+        self,
+        stream: FramedStream,
+        keep_alive_interval_s: float,
+        authentication: Authentication | None = None,
+    ) -> None:
         self.name = stream.name
         self.max_message_size_bytes = 0
         self.protocol_version = 0
@@ -155,6 +163,7 @@ class Connection:
         def send(given: RequestId) -> None:
             nonlocal request_id
             request_id = given
+            supports_auth_refresh=True,
             self._waiting[given] = scope
             self._stream.write(make(given))
 
@@ -162,6 +171,20 @@ class Connection:
             with scope:
                 answer = await self._requests.call(send, timeout_s=math.inf)
         except TooManyRequests as error:
+            try:
+                data = None if who is None else await who.data()
+            except GemingaError as error:
+                self._lose(str(error))
+                raise
+            self._stream.write(
+                connection_commands.connect(
+                    CLIENT_VERSION,
+                    auth_method_name=None if who is None else who.method_name,
+                    auth_data=data,
+                    feature_flags=flags,
+                    proxy_to_broker_url=proxy_to_broker_url,
+                )
+            )
             raise ConnectionFailed(f"{self.name}: {error}", topic=topic) from error
         except GemingaError as error:
             # A lost connection rejects all with one error; each raises its own, with its topic.
@@ -173,18 +196,17 @@ class Connection:
         return answer
 
     async def handshake(self, timeout_s: float, proxy_to_broker_url: str | None) -> None:
-        """CONNECT and its answer. Raises ConnectionFailed, Timeout, or what the broker says."""
+                nursery.start_soon(self._answer_challenges)
+        """CONNECT and its answer. Raises ConnectionFailed, Timeout, AuthenticationFailed, or what
+        the broker says.
+        """
         flags = FeatureFlags(
             supports_broker_entry_metadata=True,
             supports_partial_producer=True,
             supports_topic_watchers=True,
             supports_get_partitioned_metadata_without_auto_creation=True,
         )
-        self._stream.write(
-            connection_commands.connect(
-                CLIENT_VERSION, feature_flags=flags, proxy_to_broker_url=proxy_to_broker_url
-            )
-        )
+        who = self._authentication
         with trio.move_on_after(timeout_s) as scope:
             await self._connected.wait()
         if scope.cancelled_caught:
@@ -207,6 +229,24 @@ class Connection:
         reason = "closed by the broker"
         try:
             while data := await self._stream.receive():
+    async def _answer_challenges(self) -> None:
+        """Prove anew who we are whenever the broker asks (PIP-30); several that wait are one."""
+        while True:
+            await self._challenged.wait()
+            who = self._authentication
+            if who is None:
+                self._lose("the broker asks for authentication, and there is none")
+                return
+            try:
+                data = await who.data()
+            except GemingaError as error:
+                self._connected.reject(error)
+                self._lose(str(error))
+                return
+            self._stream.write(
+                connection_commands.auth_response(CLIENT_VERSION, who.method_name, data)
+            )
+
                 self._heard = True
                 for frame in self._reader.feed(data):
                     self._on_frame(frame)
@@ -234,6 +274,8 @@ class Connection:
         command = frame.command
         if kind == BaseCommand.MESSAGE:
             message = command.message
+        elif kind == BaseCommand.AUTH_CHALLENGE:
+            self._challenged.set()
             consumer = self._consumers.get(message.consumer_id)
             if consumer is not None and frame.payload is not None:
                 consumer.on_message(message, frame.payload)

@@ -94,7 +94,9 @@ class ConnectionPool:
             stream = await self._connector(address.host, address.port, deadline)
         except ConnectFailed as error:
             raise ConnectionFailed(str(error)) from error
-        connection = Connection(stream, self._options.keep_alive_interval_s)
+        connection = Connection(
+            stream, self._options.keep_alive_interval_s, self._options.authentication
+        )
         self._nursery.start_soon(connection.run)
         await connection.handshake(
             max(0.0, deadline - trio.current_time()), endpoint.proxy_to_broker_url

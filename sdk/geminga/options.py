@@ -23,6 +23,7 @@ from geminga._consumer_options import KeySharedPolicy as KeySharedPolicy
 from geminga._consumer_options import MultiplierBackoff as MultiplierBackoff
 from geminga._consumer_options import ReaderKeywords as ReaderKeywords
 from geminga._consumer_options import ReaderOptions as ReaderOptions
+from geminga.auth import Authentication
 from geminga.errors import InvalidArgument
 
 
@@ -94,8 +95,12 @@ class ClientOptions:
     initial_backoff_s: float = 0.1
     max_backoff_s: float = 60.0
 
+    authentication: Authentication | None = None
     def __post_init__(self) -> None:
         positive(self, "operation_timeout_s", "connection_timeout_s", "connections_per_broker")
+        if self.authentication is not None and not isinstance(self.authentication, Authentication):
+            kind = type(self.authentication).__name__
+            raise InvalidArgument(f"authentication must be an Authentication, not {kind}")
         positive(self, "keep_alive_interval_s", "memory_limit_bytes")
         positive(self, "initial_backoff_s", "max_backoff_s")
         not_negative(self, "lookup_redirects_max")
@@ -114,6 +119,7 @@ class ClientKeywords(TypedDict, total=False):
     initial_backoff_s: float
     max_backoff_s: float
 
+    authentication: Authentication | None
 
 @dataclass(frozen=True)
 class ProducerOptions:

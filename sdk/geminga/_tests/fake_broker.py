@@ -40,6 +40,8 @@ class FakeBroker:
         self.acks: list[BaseCommand] = []
         self.corrupt_next_delivery = False
         self.max_message_size = 5 * 1024 * 1024
+        self.auth: list[tuple[str, bytes]] = []
+        self.accepts: Callable[[bytes], bool] = lambda data: True
         self.nursery: trio.Nursery
 
     def topic(self, name: str) -> FakeTopic:
@@ -58,7 +60,7 @@ class FakeBroker:
         self.nursery.start_soon(session.run)
         return FramedStream(theirs, name=f"{host}:{port}")
 
-    def client(self, **options: float) -> AbstractAsyncContextManager[Client]:
+    def client(self, **options: object) -> AbstractAsyncContextManager[Client]:
         return open_client(parse(URL), ClientOptions(**options), self.connector)  # type: ignore[arg-type]
 
     def cut(self) -> None:
@@ -132,10 +134,23 @@ class FakeSession:
 
     def on_connect(self, body: Any, frame: Frame) -> None:
         self.stream.write(
+        self.broker.auth.append((body.auth_method_name, body.auth_data))
+        if not self.broker.accepts(body.auth_data):
+            self.stream.write(answers.error(0, ServerError.AuthenticationError, "who are you?"))
+            return
+        assert body.feature_flags.supports_auth_refresh
             connection.connected("fake", max_message_size=self.broker.max_message_size)
         )
 
     def on_ping(self, body: Any, frame: Frame) -> None:
+    def on_authResponse(self, body: Any, frame: Frame) -> None:
+        self.broker.auth.append((body.response.auth_method_name, body.response.auth_data))
+        if not self.broker.accepts(body.response.auth_data):
+            self.stream.abort("not any more")
+
+    def challenge(self) -> None:
+        self.stream.write(connection.auth_challenge("fake", "token", b"PulsarAuthRefresh"))
+
         self.stream.write(connection.PONG)
 
     def on_pong(self, body: Any, frame: Frame) -> None:

@@ -12,7 +12,10 @@ from geminga import errors
 
 GOLDEN = [
     "AlreadyClosed",
+    "Authentication",
+    "AuthenticationBasic",
     "AuthenticationFailed",
+    "AuthenticationToken",
     "AuthorizationFailed",
     "BatchingType",
     "BrokerError",

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import geminga
+from geminga import AuthenticationBasic, AuthenticationToken
+from geminga._tests.fake_broker import fake_broker
+
+SECRET = "s3cret.t0ken"
+
+
+@pytest.mark.parametrize("kind", ["text", "prefixed", "path", "url", "function"])
+async def test_kinds_of_token(tmp_path: Path, kind: str) -> None:
+    file = tmp_path / "token"
+    file.write_text(SECRET + "\n")
+    given = {
+        "text": SECRET,
+        "prefixed": f"token:{SECRET}",
+        "path": file,
+        "url": file.as_uri(),
+        "function": lambda: SECRET,
+    }[kind]
+    who = AuthenticationToken(given)  # type: ignore[arg-type]
+    assert await who.data() == SECRET.encode()
+    assert await who.http_headers() == {"Authorization": f"Bearer {SECRET}"}
+    assert who.method_name == "token"
+    assert SECRET not in repr(who)
+
+
+async def test_basic() -> None:
+    who = AuthenticationBasic("me", SECRET)
+    assert who.method_name == "basic"
+    assert await who.data() == f"me:{SECRET}".encode()
+    assert (await who.http_headers())["Authorization"].startswith("Basic bWU6")
+    assert SECRET not in repr(who) + repr(vars(geminga.ClientOptions(authentication=who)))
+    with pytest.raises(geminga.InvalidArgument, match="username"):
+        AuthenticationBasic("a:b", "")
+    with pytest.raises(geminga.InvalidArgument, match="password must be a text"):
+        AuthenticationBasic("a", b"p")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", ["", "two words", 5, "\u00e4"])
+def test_wrong_tokens_are_refused_at_the_call(wrong: str) -> None:
+    with pytest.raises(geminga.InvalidArgument, match="token") as caught:
+        AuthenticationToken(wrong)
+    assert not wrong or str(wrong) not in str(caught.value)
+
+
+def _raise() -> str:
+    raise ValueError(SECRET)
+
+
+@pytest.mark.parametrize("given", [_raise, lambda: 5, lambda: "", Path("/no/such/file")])
+async def test_no_token_to_be_had(given: object) -> None:
+    with pytest.raises(geminga.AuthenticationFailed) as caught:
+        await AuthenticationToken(given).data()  # type: ignore[arg-type]
+    assert SECRET not in str(caught.value)
+    assert given is not _raise or caught.value.__suppress_context__
+
+
+async def test_refused(autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with fake_broker() as broker:
+        broker.accepts = lambda data: False
+        async with broker.client(authentication=AuthenticationToken(SECRET)) as client:
+            with pytest.raises(geminga.AuthenticationFailed, match="who are you"):
+                await client.create_producer("t")
+            assert SECRET not in caplog.text + repr(client) + repr(client._core.options)
+    with pytest.raises(geminga.InvalidArgument, match="authentication"):
+        geminga.connect("pulsar://h", authentication=SECRET)  # type: ignore[arg-type]
+
+
+async def test_refreshed_when_the_broker_asks(autojump_clock: MockClock) -> None:
+    tokens = iter(["one", "two", "three"])
+    async with fake_broker() as broker:
+        who = AuthenticationToken(lambda: next(tokens))
+        async with broker.client(authentication=who) as client:
+            producer = await client.create_producer("t")
+            assert broker.auth == [("token", b"one")]
+            broker.sessions[0].challenge()
+            await trio.testing.wait_all_tasks_blocked()
+            while len(broker.auth) < 2:
+                await trio.lowlevel.checkpoint()
+            assert broker.auth[1] == ("token", b"two")
+            await producer.send(b"still here")
+            # The next one is the last; then the connection is given up, and with it the producer.
+            for _ in range(2):
+                broker.sessions[0].challenge()
+                for _ in range(1000):
+                    await trio.lowlevel.checkpoint()
+            with trio.fail_after(60), pytest.raises(geminga.AuthenticationFailed):
+                while True:
+                    await producer.send(b"")
+                    await trio.sleep(0.1)
+
+
+async def test_challenge_without_authentication(autojump_clock: MockClock) -> None:
+    async with fake_broker() as broker, broker.client() as client:
+        producer = await client.create_producer("t")
+        broker.sessions[0].challenge()
+        await trio.sleep(1)
+        assert len(broker.auth) == 2
+        await producer.send(b"connected again")

@@ -1,0 +1,146 @@
+"""How a client proves who it is (spec SDK-43; AuthenticationToken and AuthenticationBasic of the
+official clients).
+
+Secrets are asked for at each connection and at each of the broker's challenges (PIP-30), so tokens
+may be renewed while the client runs. They stand in no repr, message or log of ours.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import trio
+
+from geminga.errors import AuthenticationFailed, InvalidArgument
+
+TOKEN_BYTES_MAX = 256 * 1024
+"""More than that isn't read of a token's file."""
+
+
+class Authentication:
+    """Base of all kinds; a kind of the program's own overrides `data` and `http_headers`.
+
+    `method_name` is the name by which the broker knows the kind.
+    """
+
+    def __init__(self, method_name: str) -> None:
+        self.method_name = method_name
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    async def data(self) -> bytes:
+        """What CONNECT and AUTH_RESPONSE carry. Raises AuthenticationFailed."""
+        await trio.lowlevel.checkpoint()
+        return b""
+
+    async def http_headers(self) -> dict[str, str]:
+        """The same for lookups over HTTP. Raises AuthenticationFailed."""
+        await trio.lowlevel.checkpoint()
+        return {}
+
+
+class AuthenticationToken(Authentication):
+    """A token, for example a JSON web token.
+
+    `token` is the token itself, also written `token:...`; the path of a file that has it, as a Path
+    or written `file:///...`; or a function that returns it. Files are read and functions called in
+    a worker thread, each time that the token is needed.
+    """
+
+    def __init__(self, token: str | os.PathLike[str] | Callable[[], str]) -> None:
+        super().__init__("token")
+        self._read: Callable[[], str]
+        if isinstance(token, str) and not token.startswith("file:"):
+            text = _clean(token.removeprefix("token:"))
+            self._read = lambda: text
+            self._is_quick = True
+            return
+        self._is_quick = False
+        if isinstance(token, str):
+            path = Path(token.removeprefix("file:").removeprefix("//"))
+            self._read = lambda: _read_file(path)
+        elif isinstance(token, os.PathLike):
+            known = Path(token)
+            self._read = lambda: _read_file(known)
+        elif callable(token):
+            self._read = token
+        else:
+            raise InvalidArgument(
+                f"token must be a text, a path or a function, not {type(token).__name__}"
+            )
+
+    async def data(self) -> bytes:
+        """The token. Raises AuthenticationFailed if there is none to be had."""
+        return (await self._token()).encode()
+
+    async def http_headers(self) -> dict[str, str]:
+        """As bearer."""
+        return {"Authorization": f"Bearer {await self._token()}"}
+
+    async def _token(self) -> str:
+        if self._is_quick:
+            await trio.lowlevel.checkpoint()
+            return self._read()
+        try:
+            found = await trio.to_thread.run_sync(self._read, abandon_on_cancel=True)
+        except AuthenticationFailed:
+            raise
+        except Exception as error:
+            # Its text may hold the secret: only the kind is told.
+            kind = type(error).__name__
+            raise AuthenticationFailed(f"the token's function raised {kind}") from None
+        if not isinstance(found, str):
+            raise AuthenticationFailed(
+                f"the token's function must return a text, not {type(found).__name__}"
+            )
+        try:
+            return _clean(found)
+        except InvalidArgument as error:
+            raise AuthenticationFailed(str(error)) from None
+
+
+class AuthenticationBasic(Authentication):
+    """User name and password, as brokers with AuthenticationProviderBasic want them."""
+
+    def __init__(self, username: str, password: str, method: str = "basic") -> None:
+        for name, value in (("username", username), ("password", password), ("method", method)):
+            if not isinstance(value, str):
+                raise InvalidArgument(f"{name} must be a text, not {type(value).__name__}")
+        if not username or ":" in username:
+            raise InvalidArgument("username must not be empty, nor have a colon")
+        super().__init__(method)
+        self._joined = f"{username}:{password}".encode()
+
+    async def data(self) -> bytes:
+        """`username:password`."""
+        await trio.lowlevel.checkpoint()
+        return self._joined
+
+    async def http_headers(self) -> dict[str, str]:
+        """As HTTP's basic authentication."""
+        await trio.lowlevel.checkpoint()
+        return {"Authorization": f"Basic {base64.b64encode(self._joined).decode()}"}
+
+
+def _clean(token: str) -> str:
+    """The token without the white space around it. Raises InvalidArgument, telling nothing of
+    it.
+    """
+    token = token.strip()
+    if not token:
+        raise InvalidArgument("token: there is none in it")
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise InvalidArgument("token: it has characters that no token has")
+    return token
+
+
+def _read_file(path: Path) -> str:
+    try:
+        with path.open(encoding="ascii", errors="replace") as file:
+            return file.read(TOKEN_BYTES_MAX)
+    except OSError as error:
+        raise AuthenticationFailed(f"the token can't be read: {error}") from error
