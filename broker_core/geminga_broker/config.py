@@ -124,6 +124,10 @@ class PolicyConfig:
     subscription_dispatch_rate_bytes: int = _setting(
         "dispatchThrottlingRatePerSubscriptionInByte", 0
     )
+    subscription_expiration_minutes: int = _setting("subscriptionExpirationTimeMinutes", 0)
+    subscription_check_minutes: int = _setting(
+        "subscriptionExpiryCheckIntervalInMinutes", 5, at_least=1
+    )
     expiry_check_minutes: int = _setting("messageExpiryCheckIntervalInMinutes", 5, at_least=1)
 
 
@@ -153,6 +157,7 @@ class LogConfig:
     )
     batch_indexes_max: int = _setting("managedLedgerMaxBatchDeletedIndexToPersist", 10_000)
     retention_minutes: int = _setting("defaultRetentionTimeInMinutes", 0, at_least=-1)
+    retention_check_s: int = _setting("retentionCheckIntervalInSeconds", 120, at_least=1)
     retention_mb: int = _setting("defaultRetentionSizeInMB", 0, at_least=-1)
     entry_metadata_interceptors: str = _setting("brokerEntryMetadataInterceptors", "")
     expose_entry_metadata: bool = _setting("exposingBrokerEntryMetadataToClientEnabled", False)

@@ -80,7 +80,7 @@ class NonPersistentSubscription:
         self.partition = topic.partition
         self.sub_type = sub_type
         self.durable = True
-        self.properties: dict[str, str] = {}
+        self.properties: Mapping[str, str] = {}
         self.consumers: list[Consumer] = []
         self.dropped = Rates(trio.current_time())
         self._topic = topic
@@ -94,6 +94,11 @@ class NonPersistentSubscription:
         self._selector: HashRing[Consumer] | StickyRanges[Consumer] = (
             StickyRanges() if policy.mode == KeySharedMode.STICKY else HashRing()
         )
+
+    async def set_properties(self, properties: Mapping[str, str]) -> None:
+        """Replace the properties."""
+        await trio.lowlevel.checkpoint()
+        self.properties = dict(properties)
 
     def backlog_entries(self) -> int:
         """Always 0."""

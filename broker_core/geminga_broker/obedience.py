@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import NamedTuple
 
 import trio
@@ -12,6 +13,8 @@ from geminga_broker.deduplication import DeduplicationOptions
 from geminga_broker.policies import TopicPolicies
 from geminga_broker.throttle import Rate, RateLimit, limit_of
 from geminga_broker.topic import PersistentTopic
+
+_log = logging.getLogger(__name__)
 
 
 class BrokerLimits(NamedTuple):
@@ -42,7 +45,7 @@ async def obey(
         topic.dispatch_limits, policies.dispatch_rate, now_s
     )
     for subscription in topic.subscriptions.values():
-        subscription.obey_rates()
+        subscription.pump.limit(policies.subscription_dispatch_rate, topic.dispatch_limits)
     async with topic.policies_lock:
         await _deduplicate(topic, topic.policies.deduplication)
 
@@ -74,4 +77,25 @@ async def expire_messages(topic: PersistentTopic) -> None:
     before_ms = topic.environment.now_ms() - ttl_s * 1000
     last = log.previous_position(await log.find_by_time(before_ms))
     for subscription in list(topic.subscriptions.values()):
-        subscription.acknowledge_upto(last)
+        subscription.expire(last)
+
+
+async def expire_subscriptions(topic: PersistentTopic) -> None:
+    """Delete durable subscriptions that nobody has used for too long (BR-38). Raises BrokerError.
+
+    A restart counts as use: how long a subscription was idle is not stored.
+    """
+    await trio.lowlevel.checkpoint()
+    limit_s = topic.policies.subscription_expiration_s
+    if limit_s <= 0:
+        return
+    since_s = trio.current_time() - limit_s
+    for name, subscription in list(topic.subscriptions.items()):
+        if (
+            subscription.cursor.durable
+            and not subscription.consumers
+            and not subscription.replicated
+            and subscription.idle_since_s <= since_s
+        ):
+            _log.info("topic=%s subscription=%s was inactive, deleted", topic.name, name)
+            await topic.delete_subscription(name)

@@ -21,6 +21,8 @@ class TopicPolicies:
     deduplication: DeduplicationOptions | None = None
     message_ttl_s: int = 0
     """What nobody acknowledged for so long counts as acknowledged; 0: never."""
+    subscription_expiration_s: int = 0
+    """A durable subscription without consumers for so long is deleted; 0: never."""
     publish_rate: Rate = Rate()
     dispatch_rate: Rate = Rate()
     """Of all subscriptions together."""
@@ -43,6 +45,11 @@ def topic_policies(
     return TopicPolicies(
         deduplication=deduplication,
         message_ttl_s=_of_type(record.get("message_ttl_in_seconds"), config.message_ttl_s),
+        subscription_expiration_s=60
+        * _of_type(
+            record.get("subscription_expiration_time_minutes"),
+            config.subscription_expiration_minutes,
+        ),
         publish_rate=_publish_rate(
             _of_cluster(record, "publishMaxMessageRate", cluster),
             Rate(config.publish_rate_messages, config.publish_rate_bytes),

@@ -18,7 +18,7 @@ from geminga_broker.log.api import Ack, Cursor, ManagedLedger
 from geminga_broker.policies import TopicPolicies
 from geminga_broker.rates import Rates, now_ms
 from geminga_broker.stats import ConsumerStats, SubscriptionStats
-from geminga_broker.throttle import RateLimit, limit_of
+from geminga_broker.throttle import RateLimit
 from geminga_broker.topic_api import (
     KeySharedPolicy,
     LastMessage,
@@ -72,15 +72,16 @@ class Subscription:
         self.rates_gone = Rates(trio.current_time())
         """Counters of consumers that left."""
         self.mark_delete_advanced_ms = 0
+        self.idle_since_s = trio.current_time()
+        """When the last consumer left, by the loop's clock; of no meaning while there are some."""
         self._host = host
-        self._pump = Pump(f"{host.name} {name}", host.environment)
+        self.pump = Pump(f"{host.name} {name}", host.environment)
         self._dispatcher: Dispatcher | None = None
         self._fenced = False
         self._end_told = False
         self._seeking = 0
-        self._own_limit: tuple[RateLimit, ...] = ()
-        self.obey_rates()
-        cursor.on_available(self._pump.wake)
+        self.pump.limit(host.policies.subscription_dispatch_rate, host.dispatch_limits)
+        cursor.on_available(self.pump.wake)
 
     @property
     def consumers(self) -> Sequence[Consumer]:
@@ -97,11 +98,9 @@ class Subscription:
         """What was said at its making."""
         return self.cursor.cursor_properties
 
-    def obey_rates(self) -> None:
-        """Take the topic's dispatch rates as they are now (BR-37)."""
-        rate = self._host.policies.subscription_dispatch_rate
-        self._own_limit = limit_of(self._own_limit, rate, trio.current_time())
-        self._pump.limit(self._host.dispatch_limits + self._own_limit)
+    async def set_properties(self, properties: Mapping[str, str]) -> None:
+        """Replace its properties; durable on return. Raises LogError."""
+        await self.cursor.set_cursor_properties(properties)
 
     def backlog_entries(self) -> int:
         """Entries not acknowledged."""
@@ -130,11 +129,11 @@ class Subscription:
             raise BrokerError(ServerError.ConsumerBusy, text)
         consumer = Consumer(request, self, self._host.options)
         dispatcher.admit(consumer)
-        self._dispatcher = self._pump.dispatcher = dispatcher
+        self._dispatcher = self.pump.dispatcher = dispatcher
         self.sub_type = request.sub_type
         request.on_subscribed(consumer)
         dispatcher.added(consumer)
-        self._pump.start()
+        self.pump.start()
         self._tell_end_if_reached(consumer)
         return consumer
 
@@ -145,7 +144,7 @@ class Subscription:
     def _make_dispatcher(self, sub_type: int, policy: KeySharedPolicy) -> Dispatcher:
         host = self._host
         context = DispatchContext(
-            self.cursor, host.environment, host.options, self._pump.wake, host.log.previous_position
+            self.cursor, host.environment, host.options, self.pump.wake, host.log.previous_position
         )
         if sub_type == SubType.Shared:
             return SharedDispatcher(context)
@@ -162,6 +161,7 @@ class Subscription:
             return
         self.rates_gone.add(consumer.rates.messages, consumer.rates.bytes)
         dispatcher.remove(consumer)
+        self.idle_since_s = trio.current_time()
         if not dispatcher.consumers and not self._seeking:
             self._host.subscription_emptied(self)
 
@@ -175,12 +175,12 @@ class Subscription:
         self._fenced = True
         self.cursor.on_available(None)
         self.disconnect_all()
-        self._pump.wake()
+        self.pump.wake()
 
     def reopen(self) -> None:
         """It could not be deleted: let consumers in again."""
         self._fenced = False
-        self.cursor.on_available(self._pump.wake)
+        self.cursor.on_available(self.pump.wake)
 
     # ---- what consumers ask ----
 
@@ -188,7 +188,7 @@ class Subscription:
         """A consumer may take more."""
         if self._dispatcher is not None:
             self._dispatcher.kick()
-        self._pump.wake()
+        self.pump.wake()
 
     def acknowledge(self, consumer: Consumer, acks: Sequence[Ack], cumulative: bool) -> None:
         """Acknowledge; positions that are unknown, acknowledged or beyond the end do no harm."""
@@ -253,12 +253,7 @@ class Subscription:
             await self.cursor.skip(entries)
         self._deleted_from_outside()
 
-    async def expire(self, before_ms: int) -> None:
-        """Acknowledge what was published before."""
-        log = self._host.log
-        self.acknowledge_upto(log.previous_position(await log.find_by_time(before_ms)))
-
-    def acknowledge_upto(self, last: Position) -> None:
+    def expire(self, last: Position) -> None:
         """Acknowledge from outside all up to an entry."""
         if last > self.cursor.mark_delete:
             self.cursor.ack_cumulative(last)

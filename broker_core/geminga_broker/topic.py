@@ -263,7 +263,9 @@ class PersistentTopic(TopicBase):
 
     async def expire(self, name: str, older_than_s: int) -> None:
         """Acknowledge all that was published longer ago."""
-        await self._get(name).expire(self.environment.now_ms() - older_than_s * 1000)
+        subscription = self._get(name)
+        before_ms = self.environment.now_ms() - older_than_s * 1000
+        subscription.expire(self.log.previous_position(await self.log.find_by_time(before_ms)))
 
     async def terminate(self) -> Position:
         """Take no more messages (BR-09); answers the last position."""

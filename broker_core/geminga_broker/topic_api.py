@@ -242,6 +242,13 @@ class TopicSubscription(Protocol):
     def consumers(self) -> Sequence[TopicConsumer]:
         """Those connected."""
 
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """What was said at its making, or set since."""
+
+    async def set_properties(self, properties: Mapping[str, str]) -> None:
+        """Replace them; durable on return if the subscription is."""
+
     def backlog_entries(self) -> int:
         """Entries not acknowledged."""
 

@@ -10,7 +10,7 @@ import trio
 from geminga_broker.config import PolicyConfig
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import LogError
-from geminga_broker.obedience import expire_messages
+from geminga_broker.obedience import expire_messages, expire_subscriptions
 from geminga_broker.topic import PersistentTopic
 from geminga_broker.topic_api import Topic
 
@@ -32,6 +32,8 @@ class Upkeep:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._every, config.deduplication_snapshot_s, take_snapshot)
             nursery.start_soon(self._every, config.expiry_check_minutes * 60, expire_messages)
+            period_s = config.subscription_check_minutes * 60
+            nursery.start_soon(self._every, period_s, expire_subscriptions)
 
     async def _every(self, period_s: float, step: Step) -> None:
         while True:

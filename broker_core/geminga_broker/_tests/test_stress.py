@@ -317,7 +317,7 @@ async def test_random_clients(
             for subscription in topic.subscriptions.values():
                 assert not subscription.consumers
                 if isinstance(subscription, Subscription):
-                    assert not subscription._pump._running
+                    assert not subscription.pump._running
         del actors, actor
     gc.collect()
     assert not alive(Session, Producer, Consumer)

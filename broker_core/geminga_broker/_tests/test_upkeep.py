@@ -14,7 +14,7 @@ from geminga_broker.upkeep import Upkeep
 from geminga_protocol.ids import EARLIEST, LATEST
 
 from .conftest import World
-from .fake_client import FakeConnection, item, producer_request
+from .fake_client import FakeConnection, item, producer_request, subscribe_request
 
 
 async def fill(topic, times_ms):
@@ -73,3 +73,27 @@ async def test_snapshots_are_taken_though_few_entries_come(
     assert world.log.cursors[CURSOR].properties == {}
     await trio.sleep(121)
     assert world.log.cursors[CURSOR].properties == {"p": 1}
+
+
+async def test_inactive_subscriptions_are_deleted(
+    world: World, nursery: trio.Nursery, autojump_clock
+):
+    topic = world.topic()
+    await obey(topic, TopicPolicies(subscription_expiration_s=600))
+    nursery.start_soon(Upkeep({topic.name: topic}, PolicyConfig()).run)
+    for name in ("idle", "left", "used"):
+        await topic.create_subscription(name, EARLIEST)
+    connection = FakeConnection()
+    await topic.subscribe(subscribe_request(connection, 1, "used"))
+    leaves = await topic.subscribe(subscribe_request(connection, 2, "left"))
+    await trio.sleep(590)
+    assert sorted(topic.subscriptions) == ["idle", "left", "used"]
+    leaves.close()
+    await trio.sleep(311)
+    assert sorted(topic.subscriptions) == ["left", "used"]
+    await obey(topic, TopicPolicies())
+    await trio.sleep(3600)
+    assert sorted(topic.subscriptions) == ["left", "used"]
+    await obey(topic, TopicPolicies(subscription_expiration_s=600))
+    await trio.sleep(301)
+    assert sorted(topic.subscriptions) == ["used"]

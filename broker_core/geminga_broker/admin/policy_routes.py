@@ -80,6 +80,12 @@ POLICIES = (
         int,
         _not_negative("Invalid value for message TTL, message TTL must >= 0"),
     ),
+    Policy(
+        "subscriptionExpirationTime",
+        "subscription_expiration_time_minutes",
+        int,
+        _not_negative("Invalid value for subscription expiration time"),
+    ),
     Policy("publishRate", "publishMaxMessageRate", PublishRate, of_cluster=True),
     Policy("dispatchRate", "topicDispatchRate", DispatchRate, of_cluster=True),
     Policy("subscriptionDispatchRate", "subscriptionDispatchRate", DispatchRate, of_cluster=True),

@@ -15,6 +15,7 @@ from geminga_broker.admin.rest import (
     no_content,
     ok,
     parameter,
+    read_body,
     read_union,
     route,
     topic_of,
@@ -130,12 +131,35 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
         route("GET", one + "/subscriptions", list_all),
         route("PUT", sub, create),
         route("DELETE", sub, on_each(_delete)),
+        *_property_routes(service, domain, sub + "/properties"),
         route("POST", sub + "/skip_all", on_each(_skip_all)),
         route("POST", sub + "/skip/{count}", on_each(_skip)),
         route("POST", sub + "/resetcursor/{timestamp}", on_each(_reset_to_time)),
         route("POST", sub + "/resetcursor", reset_to_id),
         route("POST", sub + "/expireMessages/{seconds}", on_each(_expire)),
     ]
+
+
+def _property_routes(service: BrokerService, domain: str, path: str) -> list[Route]:
+    async def properties(request: Request) -> Response:
+        found: dict[str, str] = {}
+        subscription = parameter(request, "subscription")
+        for name in await _targets(service, topic_of(request, domain)):
+            topic = await require_topic(service, name)
+            _require(topic, name, subscription)
+            found |= topic.subscriptions[subscription].properties
+        return ok(found)
+
+    async def set_properties(request: Request) -> Response:
+        given = await read_body(request, dict[str, str]) or {}
+        subscription = parameter(request, "subscription")
+        for name in await _targets(service, topic_of(request, domain)):
+            topic = await require_topic(service, name)
+            _require(topic, name, subscription)
+            await topic.subscriptions[subscription].set_properties(given)
+        return no_content()
+
+    return [route("GET", path, properties), route("PUT", path, set_properties)]
 
 
 async def _delete(topic: Topic, _name: TopicName, subscription: str, request: Request) -> None:

@@ -11,7 +11,7 @@ import trio
 
 from geminga_broker.consumer import Consumer
 from geminga_broker.log.api import Ack, Cursor, Entry, LogClosed, LogError, LogFenced
-from geminga_broker.throttle import RateLimit, take_all
+from geminga_broker.throttle import Rate, RateLimit, limit_of, take_all
 from geminga_broker.topic_api import KeySharedPolicy, TopicEnvironment, TopicOptions
 from geminga_protocol.ids import Position
 
@@ -178,8 +178,8 @@ class Pump:
 
     def __init__(self, name: str, environment: TopicEnvironment) -> None:
         self.dispatcher: Dispatcher | None = None
-        self.limits: Sequence[RateLimit] = ()
-        """Rate limits that hold for what is sent (BR-37)."""
+        self._own_limit: tuple[RateLimit, ...] = ()
+        self._limits: tuple[RateLimit, ...] = ()
         self._name = name
         self._environment = environment
         self._event = trio.Event()
@@ -200,7 +200,7 @@ class Pump:
         try:
             while (dispatcher := self.dispatcher) is not None and dispatcher.consumers:
                 event = self._event = trio.Event()
-                if self.limits and (wait_s := self._allow(dispatcher)):
+                if self._limits and (wait_s := self._allow(dispatcher)):
                     await trio.sleep(min(wait_s, LIMIT_CHECK_S))
                     continue
                 try:
@@ -225,7 +225,7 @@ class Pump:
 
     async def _round(self, dispatcher: Dispatcher) -> bool:
         """One round, what it sends counted at the limits."""
-        if not self.limits:
+        if not self._limits:
             return await dispatcher.round()
         before = [
             (each.rates, each.rates.messages, each.rates.bytes) for each in dispatcher.consumers
@@ -235,19 +235,20 @@ class Pump:
         finally:
             messages = sum(rates.messages - known for rates, known, _ in before)
             size = sum(rates.bytes - known for rates, _, known in before)
-            take_all(self.limits, messages, size, trio.current_time())
+            take_all(self._limits, messages, size, trio.current_time())
 
     def _allow(self, dispatcher: Dispatcher) -> float:
         """How long nothing may be sent; if something may, tell the dispatcher how much."""
-        wait_s = take_all(self.limits, 0, 0, trio.current_time())
-        left = [n for limit in self.limits if (n := limit.messages_left) is not None]
+        wait_s = take_all(self._limits, 0, 0, trio.current_time())
+        left = [n for limit in self._limits if (n := limit.messages_left) is not None]
         dispatcher.allowance = min(left, default=None)
         return wait_s
 
-    def limit(self, limits: Sequence[RateLimit]) -> None:
-        """Other limits hold from now on."""
-        self.limits = limits
-        if not limits and self.dispatcher is not None:
+    def limit(self, rate: Rate, shared: tuple[RateLimit, ...]) -> None:
+        """From now on a rate of its own holds, and limits that it shares with others."""
+        self._own_limit = limit_of(self._own_limit, rate, trio.current_time())
+        self._limits = shared + self._own_limit
+        if not self._limits and self.dispatcher is not None:
             self.dispatcher.allowance = None
         self.wake()
 
