@@ -160,6 +160,7 @@ IMPORTS = {
     "Mapping": "collections.abc",
     "TracebackType": "types",
     "Unpack": "typing",
+    "Pattern": "re",
     "ConsumerKeywords": "geminga.options",
     "ProducerKeywords": "geminga.options",
     "ReaderKeywords": "geminga.options",

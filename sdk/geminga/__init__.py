@@ -77,6 +77,7 @@ if TYPE_CHECKING:
         ProducerAccessMode,
         ProducerOptions,
         ReaderOptions,
+        RegexSubscriptionMode,
         RoutedMessage,
         RoutingMode,
     )
@@ -90,11 +91,11 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AlreadyClosed",
-    "AuthenticationFailed",
     "Authentication",
     "AuthenticationBasic",
-    "AuthorizationFailed",
+    "AuthenticationFailed",
     "AuthenticationToken",
+    "AuthorizationFailed",
     "BatchingType",
     "BrokerError",
     "ChecksumFailed",
@@ -140,6 +141,7 @@ __all__ = [
     "Reader",
     "ReaderOptions",
     "Receipt",
+    "RegexSubscriptionMode",
     "RoutedMessage",
     "RoutingMode",
     "ServiceNotReady",
@@ -159,9 +161,9 @@ __all__ = [
 
 _HOMES = {
     "geminga.client": ("Client", "connect"),
+    "geminga.auth": ("Authentication", "AuthenticationBasic", "AuthenticationToken"),
     "geminga.producer": ("Producer",),
     "geminga._receipt": ("Receipt",),
-    "geminga.auth": ("Authentication", "AuthenticationBasic", "AuthenticationToken"),
     "geminga.consumer": ("Consumer",),
     "geminga.reader": ("Reader",),
     "geminga.message": ("Message",),
@@ -179,6 +181,7 @@ _HOMES = {
         "ProducerAccessMode",
         "ProducerOptions",
         "ReaderOptions",
+        "RegexSubscriptionMode",
         "RoutedMessage",
         "RoutingMode",
     ),

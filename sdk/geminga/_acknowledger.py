@@ -17,7 +17,7 @@ from geminga._core import Core, wall_clock_ms
 from geminga._entry import Entry
 from geminga._nacks import NegativeAcks
 from geminga._unacked import AckTimeouts, Unacked
-from geminga.errors import GemingaError, from_broker
+from geminga.errors import AlreadyClosed, GemingaError, from_broker
 from geminga.options import ConsumerOptions
 from geminga_protocol.commands import consuming as commands
 from geminga_protocol.message_id import MessageId
@@ -76,6 +76,7 @@ class Acknowledger:
         """Nothing is sent any more."""
         self._scope.cancel()
         self._connection = None
+        self._group.reject(AlreadyClosed("the consumer is closed", topic=self._topic))
 
     def attached(self, connection: Connection) -> None:
         """Send by that connection; what waits goes at once, so that it isn't redelivered."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
-from typing import Protocol
 
 import trio
-from geminga.auth import Authentication
 
+from geminga._sinks import ConsumerSink, ProducerSink, TopicListSink
+from geminga.auth import Authentication
 from geminga.errors import ConnectionFailed, GemingaError, Timeout, from_broker
 from geminga_protocol.buffers import Buffer
 from geminga_protocol.commands import connection as connection_commands
@@ -22,9 +22,6 @@ from geminga_protocol.frames import BROKEN, SUBMESSAGE, Frame, FrameReader, Fram
 from geminga_protocol.ids import RequestId
 from geminga_protocol.pb.pulsar_api_pb2 import (
     BaseCommand,
-    CommandMessage,
-    CommandSendError,
-    CommandSendReceipt,
     FeatureFlags,
     ServerError,
 )
@@ -36,37 +33,6 @@ from geminga_runtime.waiters import Promise, Wakeup
 logger = logging.getLogger("geminga")
 
 CLIENT_VERSION = "Geminga-Python-v0.1.0"
-
-
-class ProducerSink(Protocol):
-    """A producer, as its connection sees it."""
-
-    def on_receipt(self, receipt: CommandSendReceipt) -> None:
-        """SEND_RECEIPT."""
-
-    def on_send_error(self, error: CommandSendError, code: str) -> None:
-        """SEND_ERROR; `code` is the ServerError's name."""
-
-    def on_lost(self, assigned_broker_url: str | None) -> None:
-        """The broker closed it, or the connection is gone."""
-
-
-class ConsumerSink(Protocol):
-    """A consumer, as its connection sees it."""
-
-    def on_message(self, command: CommandMessage, payload: memoryview) -> None:
-        """MESSAGE."""
-
-    def on_active_change(self, is_active: bool) -> None:
-        """ACTIVE_CONSUMER_CHANGE (Failover)."""
-
-    def on_end_of_topic(self) -> None:
-        """REACHED_END_OF_TOPIC."""
-
-    def on_lost(self, assigned_broker_url: str | None) -> None:
-        """The broker closed it, or the connection is gone."""
-        self._authentication = authentication
-        self._challenged = Wakeup()
 
 
 def error_name(code: int) -> str:
@@ -89,6 +55,7 @@ class Connection:
         self.name = stream.name
         self.max_message_size_bytes = 0
         self.protocol_version = 0
+        self.supports_topic_watchers = False
         self._stream = stream
         self._reader = FrameReader()
         self._keep_alive_interval_s = keep_alive_interval_s
@@ -96,7 +63,10 @@ class Connection:
         self._waiting: dict[int, trio.CancelScope] = {}
         self._producers: dict[int, ProducerSink] = {}
         self._consumers: dict[int, ConsumerSink] = {}
+        self._watchers: dict[int, TopicListSink] = {}
         self._connected: Promise[None] = Promise()
+        self._authentication = authentication
+        self._challenged = Wakeup()
         self._heard = True
         self._lost_reason: str | None = None
 
@@ -144,6 +114,14 @@ class Connection:
         """Deliver nothing more for that consumer."""
         self._consumers.pop(consumer_id, None)
 
+    def add_watcher(self, watcher_id: int, sink: TopicListSink) -> None:
+        """Tell `sink` what comes for that watcher."""
+        self._watchers[watcher_id] = sink
+
+    def remove_watcher(self, watcher_id: int) -> None:
+        """Tell nothing more about that watcher."""
+        self._watchers.pop(watcher_id, None)
+
     def next_request_id(self) -> int:
         """An id for a request whose answer nobody awaits."""
         return self._requests.next_id()
@@ -163,7 +141,6 @@ class Connection:
         def send(given: RequestId) -> None:
             nonlocal request_id
             request_id = given
-            supports_auth_refresh=True,
             self._waiting[given] = scope
             self._stream.write(make(given))
 
@@ -171,6 +148,29 @@ class Connection:
             with scope:
                 answer = await self._requests.call(send, timeout_s=math.inf)
         except TooManyRequests as error:
+            raise ConnectionFailed(f"{self.name}: {error}", topic=topic) from error
+        except GemingaError as error:
+            # A lost connection rejects all with one error; each raises its own, with its topic.
+            raise type(error)(str(error), code=error.code, topic=topic) from error
+        finally:
+            self._waiting.pop(request_id, None)
+        if answer is None:
+            raise Timeout(f"{self.name}: no answer within {timeout_s:g} s", topic=topic)
+        return answer
+
+    async def handshake(self, timeout_s: float, proxy_to_broker_url: str | None) -> None:
+        """CONNECT and its answer. Raises ConnectionFailed, Timeout, AuthenticationFailed, or what
+        the broker says.
+        """
+        flags = FeatureFlags(
+            supports_auth_refresh=True,
+            supports_broker_entry_metadata=True,
+            supports_partial_producer=True,
+            supports_topic_watchers=True,
+            supports_get_partitioned_metadata_without_auto_creation=True,
+        )
+        who = self._authentication
+        with trio.move_on_after(timeout_s) as scope:
             try:
                 data = None if who is None else await who.data()
             except GemingaError as error:
@@ -185,29 +185,6 @@ class Connection:
                     proxy_to_broker_url=proxy_to_broker_url,
                 )
             )
-            raise ConnectionFailed(f"{self.name}: {error}", topic=topic) from error
-        except GemingaError as error:
-            # A lost connection rejects all with one error; each raises its own, with its topic.
-            raise type(error)(str(error), code=error.code, topic=topic) from error
-        finally:
-            self._waiting.pop(request_id, None)
-        if answer is None:
-            raise Timeout(f"{self.name}: no answer within {timeout_s:g} s", topic=topic)
-        return answer
-
-    async def handshake(self, timeout_s: float, proxy_to_broker_url: str | None) -> None:
-                nursery.start_soon(self._answer_challenges)
-        """CONNECT and its answer. Raises ConnectionFailed, Timeout, AuthenticationFailed, or what
-        the broker says.
-        """
-        flags = FeatureFlags(
-            supports_broker_entry_metadata=True,
-            supports_partial_producer=True,
-            supports_topic_watchers=True,
-            supports_get_partitioned_metadata_without_auto_creation=True,
-        )
-        who = self._authentication
-        with trio.move_on_after(timeout_s) as scope:
             await self._connected.wait()
         if scope.cancelled_caught:
             self._lose("no answer to CONNECT")
@@ -219,6 +196,7 @@ class Connection:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._stream.run_writer)
                 nursery.start_soon(self._keep_alive)
+                nursery.start_soon(self._answer_challenges)
                 await self._read()
                 nursery.cancel_scope.cancel()
         finally:
@@ -229,24 +207,6 @@ class Connection:
         reason = "closed by the broker"
         try:
             while data := await self._stream.receive():
-    async def _answer_challenges(self) -> None:
-        """Prove anew who we are whenever the broker asks (PIP-30); several that wait are one."""
-        while True:
-            await self._challenged.wait()
-            who = self._authentication
-            if who is None:
-                self._lose("the broker asks for authentication, and there is none")
-                return
-            try:
-                data = await who.data()
-            except GemingaError as error:
-                self._connected.reject(error)
-                self._lose(str(error))
-                return
-            self._stream.write(
-                connection_commands.auth_response(CLIENT_VERSION, who.method_name, data)
-            )
-
                 self._heard = True
                 for frame in self._reader.feed(data):
                     self._on_frame(frame)
@@ -269,13 +229,29 @@ class Connection:
             self._heard = False
             self._stream.write(connection_commands.PING)
 
+    async def _answer_challenges(self) -> None:
+        """Prove anew who we are whenever the broker asks (PIP-30); several that wait are one."""
+        while True:
+            await self._challenged.wait()
+            who = self._authentication
+            if who is None:
+                self._lose("the broker asks for authentication, and there is none")
+                return
+            try:
+                data = await who.data()
+            except GemingaError as error:
+                self._connected.reject(error)
+                self._lose(str(error))
+                return
+            self._stream.write(
+                connection_commands.auth_response(CLIENT_VERSION, who.method_name, data)
+            )
+
     def _on_frame(self, frame: Frame) -> None:
         kind = frame.type
         command = frame.command
         if kind == BaseCommand.MESSAGE:
             message = command.message
-        elif kind == BaseCommand.AUTH_CHALLENGE:
-            self._challenged.set()
             consumer = self._consumers.get(message.consumer_id)
             if consumer is not None and frame.payload is not None:
                 consumer.on_message(message, frame.payload)
@@ -298,6 +274,8 @@ class Connection:
             self._on_connected(command)
         elif kind == BaseCommand.ERROR:
             self._on_error(command)
+        elif kind == BaseCommand.AUTH_CHALLENGE:
+            self._challenged.set()
         elif kind == BaseCommand.PRODUCER_SUCCESS and not command.producer_success.producer_ready:
             scope = self._waiting.get(command.producer_success.request_id)
             if scope is not None:
@@ -306,6 +284,10 @@ class Connection:
             sink = self._producers.get(command.send_error.producer_id)
             if sink is not None:
                 sink.on_send_error(command.send_error, error_name(command.send_error.error))
+        elif kind == BaseCommand.WATCH_TOPIC_UPDATE:
+            watcher = self._watchers.get(command.watchTopicUpdate.watcher_id)
+            if watcher is not None:
+                watcher.on_topics_changed()
         elif kind in _FOR_CONSUMER or kind in _CLOSES:
             self._on_notice(kind, command)
         else:
@@ -337,6 +319,7 @@ class Connection:
     def _on_connected(self, command: BaseCommand) -> None:
         connected = command.connected
         self.protocol_version = connected.protocol_version
+        self.supports_topic_watchers = connected.feature_flags.supports_topic_watchers
         limit = connected.max_message_size or self._reader.max_message_size
         self.max_message_size_bytes = limit
         self._reader.max_message_size = limit
@@ -367,6 +350,9 @@ class Connection:
         self._consumers.clear()
         for sink in sinks:
             sink.on_lost(None)
+        watchers, self._watchers = self._watchers, {}
+        for watcher in watchers.values():
+            watcher.on_watch_lost()
 
 
 _FOR_CONSUMER = frozenset({BaseCommand.ACTIVE_CONSUMER_CHANGE, BaseCommand.REACHED_END_OF_TOPIC})

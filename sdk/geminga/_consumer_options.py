@@ -32,6 +32,14 @@ class InitialPosition(enum.IntEnum):
     EARLIEST = 1
 
 
+class RegexSubscriptionMode(enum.IntEnum):
+    """Which topics a pattern is for (RegexSubscriptionMode)."""
+
+    PERSISTENT_ONLY = 0
+    NON_PERSISTENT_ONLY = 1
+    ALL_TOPICS = 2
+
+
 @dataclass(frozen=True)
 class MultiplierBackoff:
     """A delay that grows with each redelivery (MultiplierRedeliveryBackoff):
@@ -95,6 +103,10 @@ class KeySharedPolicy:
 class ConsumerOptions:
     """Options of `Client.subscribe`.
 
+    New partitions are looked for every `auto_update_partitions_interval_s` if
+    `auto_update_partitions`, and topics of a pattern every `pattern_auto_discovery_period_s`, or
+    when the broker tells of changes; what is found later is read from its beginning.
+
     A message that isn't acknowledged within `ack_timeout_s` (0: for ever) after the program got it
     is redelivered, a whole batch at once; `ack_timeout_backoff` adds a delay that grows with each
     redelivery. Messages that were only prefetched don't time out. `retry_enabled` subscribes the
@@ -123,6 +135,10 @@ class ConsumerOptions:
     negative_ack_backoff: MultiplierBackoff | None = None
     ack_timeout_s: float = 0.0
     ack_timeout_backoff: MultiplierBackoff | None = None
+    regex_subscription_mode: RegexSubscriptionMode = RegexSubscriptionMode.PERSISTENT_ONLY
+    pattern_auto_discovery_period_s: float = 60.0
+    auto_update_partitions: bool = True
+    auto_update_partitions_interval_s: float = 60.0
     retry_enabled: bool = False
     dead_letter_policy: DeadLetterPolicy | None = None
     priority_level: int = 0
@@ -138,6 +154,8 @@ class ConsumerOptions:
     def __post_init__(self) -> None:
         not_negative(self, "receiver_queue_size", "ack_grouping_time_s", "priority_level")
         not_negative(self, "negative_ack_redelivery_delay_s", "ack_timeout_s")
+        positive(self, "pattern_auto_discovery_period_s", "auto_update_partitions_interval_s")
+        of_enum(self, "regex_subscription_mode", RegexSubscriptionMode)
         if self.dead_letter_policy is not None:
             if not isinstance(self.dead_letter_policy, DeadLetterPolicy):
                 raise InvalidArgument("dead_letter_policy must be a DeadLetterPolicy")
@@ -170,6 +188,10 @@ class ConsumerKeywords(TypedDict, total=False):
     negative_ack_backoff: MultiplierBackoff | None
     ack_timeout_s: float
     ack_timeout_backoff: MultiplierBackoff | None
+    regex_subscription_mode: RegexSubscriptionMode
+    pattern_auto_discovery_period_s: float
+    auto_update_partitions: bool
+    auto_update_partitions_interval_s: float
     retry_enabled: bool
     dead_letter_policy: DeadLetterPolicy | None
     priority_level: int

@@ -7,13 +7,21 @@ from __future__ import annotations
 from geminga._connection import Connection, error_name
 from geminga._pool import ConnectionPool, Endpoint
 from geminga._service_url import Address, parse_one
+from geminga._topic_pattern import TopicPattern
 from geminga.errors import ConnectionFailed, GemingaError, ServiceNotReady, from_broker
-from geminga.options import ClientOptions
+from geminga.options import ClientOptions, RegexSubscriptionMode
 from geminga_protocol.commands import lookup as commands
 from geminga_protocol.pb.pulsar_api_pb2 import (
+    CommandGetTopicsOfNamespace,
     CommandLookupTopicResponse,
     CommandPartitionedTopicMetadataResponse,
 )
+
+_MODES = {
+    RegexSubscriptionMode.PERSISTENT_ONLY: CommandGetTopicsOfNamespace.PERSISTENT,
+    RegexSubscriptionMode.NON_PERSISTENT_ONLY: CommandGetTopicsOfNamespace.NON_PERSISTENT,
+    RegexSubscriptionMode.ALL_TOPICS: CommandGetTopicsOfNamespace.ALL,
+}
 
 
 class Lookup:
@@ -84,11 +92,32 @@ class Lookup:
         )
         return answer.lookupTopicResponse
 
-    async def partitions_of(self, topic: str) -> int:
+    async def topics_of(
+        self, pattern: TopicPattern, mode: RegexSubscriptionMode
+    ) -> tuple[list[str], bool]:
+        """The topics of the pattern's namespace, and whether the broker left out those that don't
+        match it. Raises the broker's answer.
+        """
+        connection = await self.service_connection()
+        answer = await connection.request(
+            lambda request_id: commands.get_topics_of_namespace(
+                request_id,
+                pattern.namespace,
+                mode=_MODES[mode],
+                topics_pattern=pattern.text,
+            ),
+            timeout_s=self._options.operation_timeout_s,
+        )
+        found = answer.getTopicsOfNamespaceResponse
+        return list(found.topics), found.filtered
+
+    async def partitions_of(self, topic: str, *, auto_create: bool = True) -> int:
         """Number of partitions, 0 for a topic without partitions. Raises the broker's answer."""
         connection = await self.service_connection()
         answer = await connection.request(
-            lambda request_id: commands.partitioned_metadata(topic, request_id),
+            lambda request_id: commands.partitioned_metadata(
+                topic, request_id, auto_create=auto_create
+            ),
             timeout_s=self._options.operation_timeout_s,
             topic=topic,
         )

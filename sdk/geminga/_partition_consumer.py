@@ -59,7 +59,7 @@ class PartitionConsumer:
         self._core = core
         self._subscription = subscription
         self._id = core.next_consumer_id()
-        self._inbox = inbox
+        self.inbox = inbox
         self._notify = notify
         self._permits = Permits(subscription.queue_size)
         self.flow = Flow(self._id, self._permits)
@@ -117,7 +117,7 @@ class PartitionConsumer:
             self.flow.release(counted - len(indexes))
         if indexes:
             entry.indexes = indexes
-            self._inbox.put(entry)
+            self.inbox.put(entry)
             self._notify(len(indexes))
 
     def _is_dead(self, entry: Entry, indexes: Sequence[int]) -> bool:
@@ -198,7 +198,7 @@ class PartitionConsumer:
         self.acknowledger.flush()
         shared = self._subscription.options.consumer_type.is_shared
         if positions is not None and shared:
-            dropped = self._inbox.discard(self, set(positions))
+            dropped = self.inbox.discard(self, set(positions))
             positions = self._without_dead(positions)
             for at in range(0, len(positions), REDELIVER_IDS_MAX):
                 part = positions[at : at + REDELIVER_IDS_MAX]
@@ -206,7 +206,7 @@ class PartitionConsumer:
                 connection.write(commands.redeliver_unacknowledged(self._id, ids))
         else:
             self.acknowledger.forget_refused()
-            dropped = self._inbox.discard(self)
+            dropped = self.inbox.discard(self)
             if not shared:
                 self._consumer_epoch += 1
             epoch = None if shared else self._consumer_epoch
@@ -243,11 +243,11 @@ class PartitionConsumer:
 
     async def has_message_available(self) -> bool:
         """Whether there is a message after the one that the program took last."""
-        if self._inbox.holds(self):
+        if self.inbox.holds(self):
             await trio.lowlevel.checkpoint()
             return True
         last, mark_delete = await self.last_message_id()
-        return self._inbox.holds(self) or self._start.is_behind(last, mark_delete)
+        return self.inbox.holds(self) or self._start.is_behind(last, mark_delete)
 
     async def seek(self, to: MessageId | int) -> None:
         """Move the subscription to a message, or to the first message published at or after a time
@@ -257,7 +257,7 @@ class PartitionConsumer:
         await self._core.with_retries(lambda: self._ask_to_seek(to))
         self.acknowledger.reset()
         self._start.moved(to)
-        self.flow.release(self._inbox.discard(self))
+        self.flow.release(self.inbox.discard(self))
         with trio.move_on_after(self._core.options.operation_timeout_s):
             while self._connection is None:
                 self.check()
@@ -333,7 +333,7 @@ class PartitionConsumer:
         self._attached = trio.Event()
         self.flow.detached()
         self.acknowledger.detached()
-        self._inbox.discard(self)
+        self.inbox.discard(self)
 
     def failed(self, error: GemingaError) -> None:
         """No message comes any more."""
@@ -341,7 +341,7 @@ class PartitionConsumer:
         self._connection = None
         self.flow.detached()
         self.acknowledger.stop()
-        self._inbox.discard(self)
+        self.inbox.discard(self)
         self._attached.set()
         self._notify(0)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from geminga.options import ConsumerOptions, ConsumerType, InitialPosition
 from geminga_protocol.commands import consuming as commands
-from geminga_protocol.message_id import MessageId
+from geminga_protocol.message_id import EARLIEST_ID, MessageId
 from geminga_protocol.pb.pulsar_api_pb2 import (
     AUTO_SPLIT,
     STICKY,
@@ -36,6 +36,13 @@ class Subscription:
     consumer_name: str
     queue_size: int
     start_message_id: MessageId | None = None
+    creates_topics: bool = True
+
+    def for_later(self, queue_size: int) -> Subscription:
+        """The same for a partition or topic that was found later: all its messages are new."""
+        options = replace(self.options, initial_position=InitialPosition.EARLIEST)
+        first = None if self.start_message_id is None else EARLIEST_ID
+        return replace(self, options=options, queue_size=queue_size, start_message_id=first)
 
     def command(
         self,
@@ -61,6 +68,7 @@ class Subscription:
                 start_message_id=None if options.durable else resume_id,
                 metadata=options.properties,
                 initial_position=_POSITIONS[options.initial_position],
+                force_topic_creation=self.creates_topics,
                 key_shared_meta=self._key_shared_meta(),
                 subscription_properties=options.subscription_properties,
                 consumer_epoch=consumer_epoch,

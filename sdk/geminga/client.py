@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
+from re import Pattern
 from typing import Unpack
 
 import trio
 
 from geminga._core import Closeable, Core
+from geminga._discovery import Discovery
 from geminga._letterbox import Letterbox
 from geminga._letters import complete
 from geminga._pool import Connector, connect_tcp
 from geminga._service_url import Address, parse
 from geminga._subscribe import Subscription
+from geminga._topic_pattern import parse_pattern, topics_matching
 from geminga.consumer import Consumer
-from geminga.errors import AlreadyClosed, InvalidArgument, InvalidTopicName
+from geminga.errors import AlreadyClosed, InvalidArgument, InvalidTopicName, TopicNotFound
 from geminga.options import (
     ClientKeywords,
     ClientOptions,
@@ -117,21 +120,25 @@ class Client:
 
     async def subscribe(
         self,
-        topic: str | Sequence[str],
+        topic: str | Sequence[str] | Pattern[str],
         subscription_name: str,
         **options: Unpack[ConsumerKeywords],
     ) -> Consumer:
-        """A consumer of a subscription on one topic or several. See `ConsumerOptions`.
+        """A consumer of a subscription on one topic or several, or on all topics of a namespace
+        whose whole name matches `re.compile("persistent://tenant/namespace/regex")`, as they come
+        and go. See `ConsumerOptions`.
 
         Raises InvalidArgument, ConsumerBusy, TopicNotFound, AuthorizationFailed, Timeout and other
         GemingaErrors.
         """
         made = make(ConsumerOptions, options)
+        if not isinstance(subscription_name, str) or not subscription_name:
+            raise InvalidArgument("subscription_name must not be empty")
+        if isinstance(topic, Pattern):
+            return await self._subscribe_pattern(topic, subscription_name, made)
         topics = [topic] if isinstance(topic, str) else list(topic)
         if not topics:
             raise InvalidArgument("topic: at least one is needed")
-        if not isinstance(subscription_name, str) or not subscription_name:
-            raise InvalidArgument("subscription_name must not be empty")
         names = [self._parse(each) for each in topics]
         policy = complete(
             made.dead_letter_policy, names[0], subscription_name, retries=made.retry_enabled
@@ -141,7 +148,44 @@ class Client:
             if policy.retry_letter_topic is not None:
                 names.append(self._parse(policy.retry_letter_topic))
         partitions = await self._expand(names)
-        return await self._consume(partitions, subscription_name, made, None)
+        return await self._consume(
+            partitions, subscription_name, made, None, self._growth(names, partitions, made)
+        )
+
+    def _growth(
+        self,
+        names: list[TopicName],
+        partitions: list[tuple[str, int]],
+        options: ConsumerOptions,
+    ) -> Discovery | None:
+        """Looks for new partitions, if there can be any."""
+        if not options.auto_update_partitions or len(partitions) == len(names):
+            return None
+        interval_s = options.auto_update_partitions_interval_s
+        return Discovery(self._core, lambda: self._expand(names), interval_s)
+
+    async def _subscribe_pattern(
+        self, compiled: Pattern[str], name: str, options: ConsumerOptions
+    ) -> Consumer:
+        if options.retry_enabled:
+            raise InvalidArgument("retry_enabled can't be had with a pattern")
+        if not options.receiver_queue_size:
+            raise InvalidArgument("receiver_queue_size must be above 0 with a pattern")
+        pattern = parse_pattern(compiled)
+        lookup = self._core.lookup
+
+        async def find() -> list[tuple[str, int]]:
+            names, filtered = await self._core.with_retries(
+                lambda: lookup.topics_of(pattern, options.regex_subscription_mode)
+            )
+            topics = topics_matching(pattern, compiled, names, filtered=filtered)
+            return await self._expand(topics, auto_create=False)
+
+        if self._closed:
+            raise AlreadyClosed("the client is closed")
+        period_s = options.pattern_auto_discovery_period_s
+        discovery = Discovery(self._core, find, period_s, pattern)
+        return await self._consume(await find(), name, options, None, discovery)
 
     async def create_reader(
         self, topic: str, start_message_id: MessageId, **options: Unpack[ReaderKeywords]
@@ -166,8 +210,10 @@ class Client:
             durable=False,
             start_message_id_inclusive=made.start_message_id_inclusive,
         )
-        partitions = await self._expand([self._parse(topic)])
-        consumer = await self._consume(partitions, name, consumer_options, start_message_id)
+        topics = [self._parse(topic)]
+        partitions = await self._expand(topics)
+        growth = self._growth(topics, partitions, consumer_options)
+        consumer = await self._consume(partitions, name, consumer_options, start_message_id, growth)
         if start_message_id == LATEST_ID and made.start_message_id_inclusive:
             # The last message itself: its id is only known now.
             for last in await consumer.last_message_ids():
@@ -185,19 +231,23 @@ class Client:
         name: str,
         options: ConsumerOptions,
         start_message_id: MessageId | None,
+        discovery: Discovery | None,
     ) -> Consumer:
         queue_size = options.receiver_queue_size
         if not queue_size and len(partitions) > 1:
             raise InvalidArgument("receiver_queue_size must be above 0 for several partitions")
         if queue_size:
             total_max = options.receiver_queue_total_max
-            queue_size = max(1, min(queue_size, total_max // len(partitions)))
+            queue_size = max(1, min(queue_size, total_max // max(1, len(partitions))))
         consumer_name = options.consumer_name or self._core.chance.randbytes(5).hex()
-        subscription = Subscription(name, options, consumer_name, queue_size, start_message_id)
+        creates_topics = discovery is None or discovery.pattern is None
+        subscription = Subscription(
+            name, options, consumer_name, queue_size, start_message_id, creates_topics
+        )
         letterbox = None
         if options.dead_letter_policy is not None:
             letterbox = Letterbox(subscription, options.dead_letter_policy, self._letter_producer)
-        consumer = Consumer(self._core, subscription, partitions, letterbox)
+        consumer = Consumer(self._core, subscription, partitions, letterbox, discovery)
         await consumer._start()
         self._core.open[consumer] = None
         return consumer
@@ -213,25 +263,34 @@ class Client:
             initial_subscription_name=initial_subscription_name,
         )
 
-    async def _expand(self, topics: list[TopicName]) -> list[tuple[str, int]]:
-        """All partitions of the topics, each once."""
+    async def _expand(
+        self, topics: list[TopicName], *, auto_create: bool = True
+    ) -> list[tuple[str, int]]:
+        """All partitions of the topics, each once; without `auto_create` of those that exist."""
         found: dict[str, int] = {}
         for topic in topics:
-            count = await self._partitions_of(topic)
+            try:
+                count = await self._partitions_of(topic, auto_create=auto_create)
+            except TopicNotFound:
+                if auto_create:
+                    raise
+                continue
             if count:
                 found |= {str(topic.partition(n)): n for n in range(count)}
             else:
                 found[str(topic)] = topic.partition_index
         return list(found.items())
 
-    async def _partitions_of(self, topic: TopicName) -> int:
+    async def _partitions_of(self, topic: TopicName, *, auto_create: bool = True) -> int:
         if self._closed:
             raise AlreadyClosed("the client is closed")
         if topic.is_partition:
             await trio.lowlevel.checkpoint()
             return 0
         lookup = self._core.lookup
-        return await self._core.with_retries(lambda: lookup.partitions_of(str(topic)))
+        return await self._core.with_retries(
+            lambda: lookup.partitions_of(str(topic), auto_create=auto_create)
+        )
 
     def _parse(self, topic: str) -> TopicName:
         if not isinstance(topic, str):

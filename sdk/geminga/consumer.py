@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -11,18 +12,20 @@ from typing import TypeAlias
 import trio
 
 from geminga._core import Core
+from geminga._discovery import Discovery
 from geminga._inbox import Inbox
 from geminga._letterbox import Letterbox
 from geminga._partition_consumer import PartitionConsumer
 from geminga._subscribe import Subscription
 from geminga._together import ABANDON_TIMEOUT_S, together
-from geminga.errors import AlreadyClosed, GemingaError, InvalidArgument, Timeout
+from geminga.errors import AlreadyClosed, GemingaError, InvalidArgument, Timeout, TopicNotFound
 from geminga.message import Message
 from geminga_protocol.message_id import MessageId
 
 RECEIVES_BETWEEN_CHECKPOINTS = 200
 """`receive` lets the event loop turn after that many messages that were there already."""
 
+logger = logging.getLogger("geminga")
 MessageOrId: TypeAlias = Message | MessageId
 
 
@@ -41,6 +44,7 @@ class Consumer:
         subscription: Subscription,
         partitions: list[tuple[str, int]],
         letterbox: Letterbox | None = None,
+        discovery: Discovery | None = None,
     ) -> None:
         """`partitions` are full topic names with their partition index, -1 for none."""
         self._core = core
@@ -50,13 +54,14 @@ class Consumer:
         self._since_checkpoint = 0
         self._error: GemingaError | None = None
         self._letterbox = letterbox
+        self._discovery = discovery
         self._receipts = subscription.options.ack_receipt_enabled
-        self._parts = [
-            PartitionConsumer(
-                core, topic, index, subscription, self._inbox, self._notify, letterbox
-            )
-            for topic, index in partitions
-        ]
+        self._parts = [self._make(subscription, *each) for each in partitions]
+
+    def _make(self, subscription: Subscription, topic: str, index: int) -> PartitionConsumer:
+        return PartitionConsumer(
+            self._core, topic, index, subscription, self._inbox, self._notify, self._letterbox
+        )
 
     def __repr__(self) -> str:
         return f"<Consumer {self.consumer_name!r} of {self.subscription_name} on {self.topics}>"
@@ -84,7 +89,7 @@ class Consumer:
     @property
     def reached_end_of_topic(self) -> bool:
         """Whether all topics are terminated and everything in them was delivered."""
-        return all(part.reached_end for part in self._parts)
+        return bool(self._parts) and all(part.reached_end for part in self._parts)
 
     async def _start(self) -> None:
         """Until all partitions know it. Raises the first GemingaError; then none is left over."""
@@ -94,11 +99,38 @@ class Consumer:
             with trio.move_on_after(ABANDON_TIMEOUT_S, shield=True):
                 await self.aclose()
             raise
+        if self._discovery is not None:
+            self._discovery.start(self._update)
+
+    async def _update(self, found: list[tuple[str, int]]) -> None:
+        """Be on these topics and partitions too, and with a pattern no more on others."""
+        if self._discovery is not None and self._discovery.pattern is not None:
+            wanted = dict(found)
+            gone = [part for part in self._parts if part.topic not in wanted]
+            self._parts = [part for part in self._parts if part.topic in wanted]
+            await together(part.aclose for part in gone)
+        known = {part.topic for part in self._parts}
+        new = [each for each in found if each[0] not in known]
+        total_max = self._subscription.options.receiver_queue_total_max
+        share = max(1, total_max // max(1, len(known) + len(new)))
+        subscription = self._subscription.for_later(min(self._subscription.queue_size, share))
+        for topic, index in new:
+            part = self._make(subscription, topic, index)
+            try:
+                await part.start()
+            except GemingaError as error:
+                # It is tried again when topics are looked for the next time.
+                logger.warning("%s: %s", topic, error)
+            else:
+                self._parts.append(part)
 
     def _notify(self, messages: int) -> None:
         if messages:
             self._lot.unpark(count=messages)
             return
+        if self._discovery is not None and self._discovery.pattern is not None:
+            # A topic that was deleted.
+            self._parts = [p for p in self._parts if not isinstance(p.error, TopicNotFound)]
         for part in self._parts:
             self._error = self._error or part.error
         self._lot.unpark_all()
@@ -261,9 +293,9 @@ class Consumer:
 
     def _part_of(self, message: MessageOrId) -> PartitionConsumer:
         if isinstance(message, Message):
-            for part in self._parts:
-                if part is message._entry.source:
-                    return part
+            source = message._entry.source
+            if isinstance(source, PartitionConsumer) and source.inbox is self._inbox:
+                return source
             raise InvalidArgument("the message was received by another consumer")
         if not isinstance(message, MessageId):
             raise InvalidArgument(f"a Message or MessageId is needed, not {message!r}")
@@ -318,9 +350,13 @@ class Consumer:
         acknowledged goes to other consumers, or comes again.
         """
         self._core.open.pop(self, None)
+        self._error = self._error or AlreadyClosed("the consumer is closed")
+        if self._discovery is not None:
+            await self._discovery.stop()
         await together(part.aclose for part in self._parts)
         if self._letterbox is not None:
             await self._letterbox.aclose()
+        self._lot.unpark_all()
 
     async def __aenter__(self) -> Consumer:
         return self

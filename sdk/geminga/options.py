@@ -23,6 +23,7 @@ from geminga._consumer_options import KeySharedPolicy as KeySharedPolicy
 from geminga._consumer_options import MultiplierBackoff as MultiplierBackoff
 from geminga._consumer_options import ReaderKeywords as ReaderKeywords
 from geminga._consumer_options import ReaderOptions as ReaderOptions
+from geminga._consumer_options import RegexSubscriptionMode as RegexSubscriptionMode
 from geminga.auth import Authentication
 from geminga.errors import InvalidArgument
 
@@ -94,13 +95,13 @@ class ClientOptions:
     lookup_redirects_max: int = 20
     initial_backoff_s: float = 0.1
     max_backoff_s: float = 60.0
-
     authentication: Authentication | None = None
+
     def __post_init__(self) -> None:
-        positive(self, "operation_timeout_s", "connection_timeout_s", "connections_per_broker")
         if self.authentication is not None and not isinstance(self.authentication, Authentication):
             kind = type(self.authentication).__name__
             raise InvalidArgument(f"authentication must be an Authentication, not {kind}")
+        positive(self, "operation_timeout_s", "connection_timeout_s", "connections_per_broker")
         positive(self, "keep_alive_interval_s", "memory_limit_bytes")
         positive(self, "initial_backoff_s", "max_backoff_s")
         not_negative(self, "lookup_redirects_max")
@@ -118,8 +119,8 @@ class ClientKeywords(TypedDict, total=False):
     lookup_redirects_max: int
     initial_backoff_s: float
     max_backoff_s: float
-
     authentication: Authentication | None
+
 
 @dataclass(frozen=True)
 class ProducerOptions:

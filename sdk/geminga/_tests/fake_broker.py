@@ -42,6 +42,7 @@ class FakeBroker:
         self.max_message_size = 5 * 1024 * 1024
         self.auth: list[tuple[str, bytes]] = []
         self.accepts: Callable[[bytes], bool] = lambda data: True
+        self.session_type = FakeSession
         self.nursery: trio.Nursery
 
     def topic(self, name: str) -> FakeTopic:
@@ -55,7 +56,7 @@ class FakeBroker:
             self.refuse_connections -= 1
             raise ConnectFailed("refused")
         ours, theirs = trio.testing.memory_stream_pair()
-        session = FakeSession(self, FramedStream(ours, name="client"))
+        session = self.session_type(self, FramedStream(ours, name="client"))
         self.sessions.append(session)
         self.nursery.start_soon(session.run)
         return FramedStream(theirs, name=f"{host}:{port}")
@@ -133,16 +134,15 @@ class FakeSession:
         getattr(self, f"on_{name}")(body, frame)
 
     def on_connect(self, body: Any, frame: Frame) -> None:
-        self.stream.write(
         self.broker.auth.append((body.auth_method_name, body.auth_data))
         if not self.broker.accepts(body.auth_data):
             self.stream.write(answers.error(0, ServerError.AuthenticationError, "who are you?"))
             return
         assert body.feature_flags.supports_auth_refresh
+        self.stream.write(
             connection.connected("fake", max_message_size=self.broker.max_message_size)
         )
 
-    def on_ping(self, body: Any, frame: Frame) -> None:
     def on_authResponse(self, body: Any, frame: Frame) -> None:
         self.broker.auth.append((body.response.auth_method_name, body.response.auth_data))
         if not self.broker.accepts(body.response.auth_data):
@@ -151,6 +151,7 @@ class FakeSession:
     def challenge(self) -> None:
         self.stream.write(connection.auth_challenge("fake", "token", b"PulsarAuthRefresh"))
 
+    def on_ping(self, body: Any, frame: Frame) -> None:
         self.stream.write(connection.PONG)
 
     def on_pong(self, body: Any, frame: Frame) -> None:

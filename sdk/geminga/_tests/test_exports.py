@@ -62,6 +62,7 @@ GOLDEN = [
     "Reader",
     "ReaderOptions",
     "Receipt",
+    "RegexSubscriptionMode",
     "RoutedMessage",
     "RoutingMode",
     "ServiceNotReady",

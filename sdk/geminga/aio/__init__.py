@@ -22,6 +22,9 @@ from geminga.aio.client import connect as connect
 from geminga.aio.consumer import Consumer as Consumer
 from geminga.aio.producer import Producer as Producer
 from geminga.aio.reader import Reader as Reader
+from geminga.auth import Authentication as Authentication
+from geminga.auth import AuthenticationBasic as AuthenticationBasic
+from geminga.auth import AuthenticationToken as AuthenticationToken
 from geminga.errors import AlreadyClosed as AlreadyClosed
 from geminga.errors import AuthenticationFailed as AuthenticationFailed
 from geminga.errors import AuthorizationFailed as AuthorizationFailed
@@ -74,6 +77,7 @@ from geminga.options import MultiplierBackoff as MultiplierBackoff
 from geminga.options import ProducerAccessMode as ProducerAccessMode
 from geminga.options import ProducerOptions as ProducerOptions
 from geminga.options import ReaderOptions as ReaderOptions
+from geminga.options import RegexSubscriptionMode as RegexSubscriptionMode
 from geminga.options import RoutedMessage as RoutedMessage
 from geminga.options import RoutingMode as RoutingMode
 from geminga_protocol.message_id import EARLIEST_ID as EARLIEST
@@ -82,7 +86,10 @@ from geminga_protocol.message_id import MessageId as MessageId
 
 __all__ = [
     "AlreadyClosed",
+    "Authentication",
+    "AuthenticationBasic",
     "AuthenticationFailed",
+    "AuthenticationToken",
     "AuthorizationFailed",
     "BatchingType",
     "BrokerError",
@@ -129,6 +136,7 @@ __all__ = [
     "Reader",
     "ReaderOptions",
     "Receipt",
+    "RegexSubscriptionMode",
     "RoutedMessage",
     "RoutingMode",
     "ServiceNotReady",

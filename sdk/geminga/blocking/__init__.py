@@ -17,6 +17,9 @@ Made by tools/faces.py from the Trio classes: don't edit.
 from __future__ import annotations
 
 from geminga._faces.threads import Receipt as Receipt
+from geminga.auth import Authentication as Authentication
+from geminga.auth import AuthenticationBasic as AuthenticationBasic
+from geminga.auth import AuthenticationToken as AuthenticationToken
 from geminga.blocking.client import Client as Client
 from geminga.blocking.client import connect as connect
 from geminga.blocking.consumer import Consumer as Consumer
@@ -74,6 +77,7 @@ from geminga.options import MultiplierBackoff as MultiplierBackoff
 from geminga.options import ProducerAccessMode as ProducerAccessMode
 from geminga.options import ProducerOptions as ProducerOptions
 from geminga.options import ReaderOptions as ReaderOptions
+from geminga.options import RegexSubscriptionMode as RegexSubscriptionMode
 from geminga.options import RoutedMessage as RoutedMessage
 from geminga.options import RoutingMode as RoutingMode
 from geminga_protocol.message_id import EARLIEST_ID as EARLIEST
@@ -82,7 +86,10 @@ from geminga_protocol.message_id import MessageId as MessageId
 
 __all__ = [
     "AlreadyClosed",
+    "Authentication",
+    "AuthenticationBasic",
     "AuthenticationFailed",
+    "AuthenticationToken",
     "AuthorizationFailed",
     "BatchingType",
     "BrokerError",
@@ -129,6 +136,7 @@ __all__ = [
     "Reader",
     "ReaderOptions",
     "Receipt",
+    "RegexSubscriptionMode",
     "RoutedMessage",
     "RoutingMode",
     "ServiceNotReady",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from re import Pattern
 from types import TracebackType
 from typing import Unpack
 
@@ -51,11 +52,13 @@ class Client:
 
     def subscribe(
         self,
-        topic: str | Sequence[str],
+        topic: str | Sequence[str] | Pattern[str],
         subscription_name: str,
         **options: Unpack[ConsumerKeywords],
     ) -> Consumer:
-        """A consumer of a subscription on one topic or several. See `ConsumerOptions`.
+        """A consumer of a subscription on one topic or several, or on all topics of a namespace
+        whose whole name matches `re.compile("persistent://tenant/namespace/regex")`, as they come
+        and go. See `ConsumerOptions`.
 
         Raises InvalidArgument, ConsumerBusy, TopicNotFound, AuthorizationFailed, Timeout and other
         GemingaErrors.

@@ -1,0 +1,50 @@
+"""Who gets what arrives on a connection without being asked for."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from geminga_protocol.pb.pulsar_api_pb2 import (
+    CommandMessage,
+    CommandSendError,
+    CommandSendReceipt,
+)
+
+
+class ProducerSink(Protocol):
+    """A producer, as its connection sees it."""
+
+    def on_receipt(self, receipt: CommandSendReceipt) -> None:
+        """SEND_RECEIPT."""
+
+    def on_send_error(self, error: CommandSendError, code: str) -> None:
+        """SEND_ERROR; `code` is the ServerError's name."""
+
+    def on_lost(self, assigned_broker_url: str | None) -> None:
+        """The broker closed it, or the connection is gone."""
+
+
+class ConsumerSink(Protocol):
+    """A consumer, as its connection sees it."""
+
+    def on_message(self, command: CommandMessage, payload: memoryview) -> None:
+        """MESSAGE."""
+
+    def on_active_change(self, is_active: bool) -> None:
+        """ACTIVE_CONSUMER_CHANGE (Failover)."""
+
+    def on_end_of_topic(self) -> None:
+        """REACHED_END_OF_TOPIC."""
+
+    def on_lost(self, assigned_broker_url: str | None) -> None:
+        """The broker closed it, or the connection is gone."""
+
+
+class TopicListSink(Protocol):
+    """A watcher of topics, as its connection sees it."""
+
+    def on_topics_changed(self) -> None:
+        """WATCH_TOPIC_UPDATE."""
+
+    def on_watch_lost(self) -> None:
+        """The connection is gone."""
