@@ -192,6 +192,7 @@ def log_options(config: BrokerConfig) -> LogOptions:
             log.rollover_max_minutes * 60,
         ),
         retention=Retention(log.retention_minutes * 60, log.retention_mb * MIB),
+        retention_check_interval_s=log.retention_check_s,
         cursors=CursorOptions(
             flush_interval_s=1 / log.mark_delete_rate_per_s if log.mark_delete_rate_per_s else 0.0,
             ledger_entries_max=log.cursor_ledger_entries_max,

@@ -59,6 +59,7 @@ class ManagedLedgerFactory:
         self._nursery = await self._stack.enter_async_context(trio.open_nursery())
         self._nursery.start_soon(self._run_flushes)
         self._nursery.start_soon(self._run_roll_checks)
+        self._nursery.start_soon(self._run_retention_checks)
         return self
 
     async def __aexit__(
@@ -222,3 +223,10 @@ class ManagedLedgerFactory:
                     del self._logs[name]
                 else:
                     log.roll_if_due()
+
+    async def _run_retention_checks(self) -> None:
+        """Consumed ledgers grow too old by the clock, without an acknowledgement (BR-04)."""
+        while True:
+            await trio.sleep(self.options.retention_check_interval_s)
+            for log in list(self._logs.values()):
+                log.trim_if_due()

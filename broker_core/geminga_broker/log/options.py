@@ -116,4 +116,6 @@ class LogOptions:
     create_retry_s: float = 1.0
     """After a new ledger could not be made, appends fail for so long before it is tried again."""
     roll_check_interval_s: float = 60
+    retention_check_interval_s: float = 120
+    """Time alone makes consumed ledgers too old (retentionCheckIntervalInSeconds)."""
     now_ms: Callable[[], int] = wall_clock_ms

@@ -145,7 +145,8 @@ class TopicLog:
         while low < high:
             middle = (low + high + 1) // 2
             found = await self._reads.entries(chain.at_ordinal(middle), entries_max=1, bytes_max=1)
-            if found and found[0].time_ms < timestamp_ms:
+            # An entry without a readable time is not older, as in Apache's search.
+            if found and 0 < found[0].time_ms < timestamp_ms:
                 low = middle
             else:
                 high = middle - 1
@@ -195,6 +196,11 @@ class TopicLog:
     def roll_if_due(self) -> None:
         """For the factory's timer: idle topics roll over too (BR-02)."""
         self._appender.roll_if_due()
+
+    def trim_if_due(self) -> None:
+        """For the factory's timer: what is consumed grows too old without an event (BR-04)."""
+        if len(self._chain) > 1 or self._parts.catalog.deleting:
+            self._trimmer.schedule()
 
     async def close(self) -> None:
         """See `ManagedLedger.close`. Failures are logged: whoever opens the log next recovers."""

@@ -34,10 +34,11 @@ def ledgers_to_trim(
         if not span.closed_ms or (upto is not None and span.ledger_id >= upto):
             break
         too_old = 0 <= retention.time_s < (now_ms - span.closed_ms) / 1000
+        # What stays must still be as much as retention asks for.
+        left_bytes -= span.size_bytes
         too_much = 0 <= retention.size_bytes <= left_bytes
         if not (too_old or too_much):
             break
-        left_bytes -= span.size_bytes
         gone.append(span)
     return gone
 

@@ -131,6 +131,34 @@ async def test_retention_keeps_consumed_ledgers(world: World, autojump_clock: Mo
         assert log.statistics().entries == 0
 
 
+async def test_retention_ends_by_the_clock(world: World, autojump_clock: MockClock) -> None:
+    """Without an acknowledgement, a rollover or a publish."""
+    start_s = trio.current_time()
+    options = replace(
+        SMALL,
+        retention=Retention(60, -1),
+        now_ms=lambda: 1 + int((trio.current_time() - start_s) * 1000),
+    )
+    async with world.broker(options) as broker:
+        log = await broker.open(NAME)
+        await publish(log, numbered(3))
+        await trio.sleep(50)
+        assert log.statistics().entries == 3
+        await trio.sleep(200)
+        assert log.statistics().entries == 0
+
+
+async def test_a_search_by_time_passes_entries_that_nobody_can_read(world: World) -> None:
+    async with world.broker(LogOptions()) as broker:
+        log = await broker.open(NAME)
+        answers = Answers()
+        log.append([(message("a", time_ms=10), 1), (b"\xff\xff\xff\xff", 1)], answers)
+        log.append([(message("b", time_ms=30), 1)], answers)
+        await answers.wait(3)
+        assert await log.find_by_time(5) == answers.positions[0]
+        assert await log.find_by_time(20) == answers.positions[1]
+
+
 async def test_an_idle_topic_rolls_by_the_clock(world: World, autojump_clock: MockClock) -> None:
     seldom = CursorOptions(flush_interval_s=3600)
     async with world.broker(LogOptions(retention=KEEP, cursors=seldom)) as broker:

@@ -38,7 +38,8 @@ def test_without_cursors_only_retention_holds() -> None:
 def test_retention_by_time_and_size() -> None:
     assert trimmed([2, 2, 2], [], Retention(10, -1), now_ms=10_001) == []
     assert trimmed([2, 2, 2], [], Retention(10, -1), now_ms=10_002) == [3, 5]
-    # sixty bytes in all: goes while at least the bound is left
-    assert trimmed([2, 2, 2], [], Retention(-1, 41)) == [3]
-    assert trimmed([2, 2, 2], [], Retention(-1, 61)) == []
-    assert trimmed([2, 2, 2], [], Retention(-1, 40)) == [3, 5]
+    # sixty bytes in all: a ledger goes while at least the bound is left without it
+    assert trimmed([2, 2, 2], [], Retention(-1, 41)) == []
+    assert trimmed([2, 2, 2], [], Retention(-1, 40)) == [3]
+    assert trimmed([2, 2, 2], [], Retention(-1, 21)) == [3]
+    assert trimmed([2, 2, 2], [], Retention(-1, 20)) == [3, 5]
