@@ -128,6 +128,7 @@ class PolicyConfig:
     subscription_check_minutes: int = _setting(
         "subscriptionExpiryCheckIntervalInMinutes", 5, at_least=1
     )
+    entry_filters: str = _setting("entryFilterNames", "")
     expiry_check_minutes: int = _setting("messageExpiryCheckIntervalInMinutes", 5, at_least=1)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import trio
 
 from geminga_broker.config import MIB, BrokerConfig
+from geminga_broker.entry_filters import load_filters
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import LogError, ManagedLedger
 from geminga_broker.log.options import Retention
@@ -264,7 +265,7 @@ async def close_topic(topic: Topic) -> None:
 
 
 def topic_options(config: BrokerConfig) -> TopicOptions:
-    """The limits of topics without policies of their own."""
+    """The limits of topics without policies of their own. Raises ConfigError."""
     clients = config.clients
     types = [part.strip() for part in clients.subscription_types.split(",")]
     return TopicOptions(
@@ -282,4 +283,5 @@ def topic_options(config: BrokerConfig) -> TopicOptions:
         ),
         dispatch_entries_max=clients.dispatch_entries_max,
         dispatch_bytes_max=clients.dispatch_bytes_max,
+        entry_filters=load_filters(config.policies.entry_filters),
     )

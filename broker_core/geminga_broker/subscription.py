@@ -13,6 +13,7 @@ from geminga_broker.dispatch.key_shared import KeySharedDispatcher
 from geminga_broker.dispatch.pump import DispatchContext, Dispatcher, Pump
 from geminga_broker.dispatch.shared import SharedDispatcher
 from geminga_broker.dispatch.single_active import ActiveChoice, SingleActiveDispatcher
+from geminga_broker.entry_filters import FilterContext, FilterCounts
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import Ack, Cursor, ManagedLedger
 from geminga_broker.policies import TopicPolicies
@@ -144,7 +145,12 @@ class Subscription:
     def _make_dispatcher(self, sub_type: int, policy: KeySharedPolicy) -> Dispatcher:
         host = self._host
         context = DispatchContext(
-            self.cursor, host.environment, host.options, self.pump.wake, host.log.previous_position
+            self.cursor,
+            host.environment,
+            host.options,
+            self.pump.wake,
+            host.log.previous_position,
+            FilterContext(self.topic_name, self.name),
         )
         if sub_type == SubType.Shared:
             return SharedDispatcher(context)
@@ -297,8 +303,13 @@ class Subscription:
         consumers = [self.consumer_stats(consumer) for consumer in self.consumers]
         backlog = self.cursor.backlog_entries()
         delayed = dispatcher.delayed if dispatcher is not None else 0
+        filtered = dispatcher.filtered if dispatcher is not None else FilterCounts()
         kind = self.sub_type
         return SubscriptionStats(
+            filter_processed_msg_count=filtered.processed,
+            filter_accepted_msg_count=filtered.accepted,
+            filter_rejected_msg_count=filtered.rejected,
+            filter_rescheduled_msg_count=filtered.rescheduled,
             msg_rate_out=sum(c.msg_rate_out for c in consumers),
             msg_throughput_out=sum(c.msg_throughput_out for c in consumers),
             bytes_out_counter=self.rates_gone.bytes + sum(c.bytes_out_counter for c in consumers),

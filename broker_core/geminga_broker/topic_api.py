@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 import trio
 
 from geminga_broker.connection import ClientConnection
+from geminga_broker.entry_filters import EntryFilter
 from geminga_broker.log.api import Ack
 from geminga_broker.stats import ConsumerStats, InternalStats, TopicStats
 from geminga_protocol.ids import Position
@@ -52,6 +53,7 @@ class TopicOptions:
     delayed_entries_max: int = 100_000
     look_ahead_per_consumer_entries: int = 2_000
     look_ahead_entries_max: int = 20_000
+    entry_filters: tuple[EntryFilter, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

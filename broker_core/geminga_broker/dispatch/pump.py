@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import trio
 
 from geminga_broker.consumer import Consumer
+from geminga_broker.entry_filters import FilterContext, FilterCounts, judge
 from geminga_broker.log.api import Ack, Cursor, Entry, LogClosed, LogError, LogFenced
 from geminga_broker.throttle import Rate, RateLimit, limit_of, take_all
 from geminga_broker.topic_api import KeySharedPolicy, TopicEnvironment, TopicOptions
@@ -35,6 +36,7 @@ class DispatchContext:
     options: TopicOptions
     wake: Callable[[], None]
     before: Callable[[Position], Position]
+    recipient: FilterContext
 
 
 class Dispatcher(ABC):
@@ -46,6 +48,8 @@ class Dispatcher(ABC):
         self.environment = context.environment
         self._wake = context.wake
         self._before = context.before
+        self._recipient = context.recipient
+        self.filtered = FilterCounts()
         self.kicked = True
         self._rewind = True
         self.consumers: list[Consumer] = []
@@ -122,6 +126,23 @@ class Dispatcher(ABC):
         if self.options.batch_index_ack:
             return acks
         return [ack for ack in acks if not ack.ack_set]
+
+    def filter(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        """What entry filters let through; what they reject is acknowledged (BR-37)."""
+        filters = self.options.entry_filters
+        if not filters or not entries:
+            return entries
+        judged = judge(filters, entries, self._recipient, self.filtered)
+        if judged.rejected:
+            self.cursor.ack(judged.rejected)
+        if judged.rescheduled and not self.reschedule(judged.rescheduled):
+            gone = {ack.position for ack in judged.rejected}
+            return [entry for entry in entries if entry.position not in gone]
+        return judged.accepted
+
+    def reschedule(self, entries: Sequence[Entry]) -> bool:
+        """Try these again later; False where order doesn't allow it."""
+        return False
 
     def reset(self) -> None:
         """Start over from the mark-delete position; takes effect with the next round."""

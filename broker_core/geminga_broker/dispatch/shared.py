@@ -10,6 +10,7 @@ from geminga_broker.dispatch.delaying import DelayedDelivery
 from geminga_broker.dispatch.peek import special
 from geminga_broker.dispatch.pump import DispatchContext, Dispatcher
 from geminga_broker.dispatch.replay import ReplayQueue
+from geminga_broker.entry_filters import RESCHEDULE_MS
 from geminga_broker.log.api import Ack, Entry
 from geminga_broker.topic_api import SubType
 from geminga_protocol import ack_set as ack_sets
@@ -248,7 +249,14 @@ class SharedDispatcher(Dispatcher):
         still = [entry for entry in entries if entry.position in self.replay]
         for position in positions:
             self.replay.discard(position)
-        return still
+        return self.filter(still)
+
+    def reschedule(self, entries: Sequence[Entry]) -> bool:
+        """They wait as if they were delayed."""
+        due_ms = self.environment.now_ms() + RESCHEDULE_MS
+        for entry in entries:
+            self._delayed.add(due_ms, entry.position, self.hash_of(entry))
+        return True
 
     def _give_out(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         """Send by turns; answers what nobody could take."""
@@ -294,7 +302,7 @@ class SharedDispatcher(Dispatcher):
                     plain.append(entry)
         if markers:
             self.cursor.ack(markers)
-        return plain
+        return self.filter(plain)
 
     def look(self, entry: Entry) -> MessageMetadata | None:
         """Metadata of an entry that may be a marker or delayed, None if it is neither."""

@@ -122,7 +122,7 @@ class SingleActiveDispatcher(Dispatcher):
             )
             if not entries or self.stale:
                 return self.stale
-            entries = self._without_markers(entries)
+            entries = self.filter(self._without_markers(entries))
         self._send(consumer, entries)
         return True
 
