@@ -57,6 +57,23 @@ class MultiplierBackoff:
         return min(self.min_delay_s * power, self.max_delay_s)
 
 
+class ConsumerEventListener:
+    """What happens to a consumer; a program overrides what it wants to hear of.
+
+    Called in the thread of the client's event loop, with the full name of the topic or partition:
+    it must be short and not wait. What it raises is logged.
+    """
+
+    def became_active(self, topic: str) -> None:
+        """Failover: messages of the topic come to this consumer from now on."""
+
+    def became_inactive(self, topic: str) -> None:
+        """Failover: another consumer gets them, or the connection is lost."""
+
+    def reached_end_of_topic(self, topic: str) -> None:
+        """The topic is terminated, and everything in it was delivered."""
+
+
 @dataclass(frozen=True)
 class DeadLetterPolicy:
     """What becomes of messages that are redelivered, or reconsumed, more often than
@@ -140,6 +157,8 @@ class ConsumerOptions:
     auto_update_partitions: bool = True
     auto_update_partitions_interval_s: float = 60.0
     retry_enabled: bool = False
+    consumer_event_listener: ConsumerEventListener | None = None
+    read_compacted: bool = False
     dead_letter_policy: DeadLetterPolicy | None = None
     priority_level: int = 0
     durable: bool = True
@@ -154,6 +173,8 @@ class ConsumerOptions:
     def __post_init__(self) -> None:
         not_negative(self, "receiver_queue_size", "ack_grouping_time_s", "priority_level")
         not_negative(self, "negative_ack_redelivery_delay_s", "ack_timeout_s")
+        if not isinstance(self.consumer_event_listener, ConsumerEventListener | None):
+            raise InvalidArgument("consumer_event_listener must be a ConsumerEventListener")
         positive(self, "pattern_auto_discovery_period_s", "auto_update_partitions_interval_s")
         of_enum(self, "regex_subscription_mode", RegexSubscriptionMode)
         if self.dead_letter_policy is not None:
@@ -193,6 +214,8 @@ class ConsumerKeywords(TypedDict, total=False):
     auto_update_partitions: bool
     auto_update_partitions_interval_s: float
     retry_enabled: bool
+    consumer_event_listener: ConsumerEventListener | None
+    read_compacted: bool
     dead_letter_policy: DeadLetterPolicy | None
     priority_level: int
     durable: bool
@@ -207,11 +230,14 @@ class ConsumerKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class ReaderOptions:
-    """Options of `Client.create_reader`."""
+    """Options of `Client.create_reader`. With `read_compacted` only the latest message of each key
+    comes, as far as the topic was compacted.
+    """
 
     reader_name: str | None = None
     subscription_name: str | None = None
     subscription_role_prefix: str = ""
+    read_compacted: bool = False
     receiver_queue_size: int = 1000
     start_message_id_inclusive: bool = False
 
@@ -225,5 +251,6 @@ class ReaderKeywords(TypedDict, total=False):
     reader_name: str | None
     subscription_name: str | None
     subscription_role_prefix: str
+    read_compacted: bool
     receiver_queue_size: int
     start_message_id_inclusive: bool

@@ -15,6 +15,7 @@ from geminga._connection import Connection
 from geminga._core import Core
 from geminga._dead_letters import DeadLetters
 from geminga._entry import Entry, UndecodableEntry, decode
+from geminga._events import Events
 from geminga._flow import Flow
 from geminga._inbox import Inbox, Permits
 from geminga._letterbox import Letterbox
@@ -53,8 +54,7 @@ class PartitionConsumer:
         options = subscription.options
         self.topic = topic
         self.partition = partition
-        self.reached_end = False
-        self.is_active = True
+        self.events = Events(topic, options.consumer_event_listener)
         self.error: GemingaError | None = None
         self._core = core
         self._subscription = subscription
@@ -257,6 +257,7 @@ class PartitionConsumer:
         await self._core.with_retries(lambda: self._ask_to_seek(to))
         self.acknowledger.reset()
         self._start.moved(to)
+        self.events.moved()
         self.flow.release(self.inbox.discard(self))
         with trio.move_on_after(self._core.options.operation_timeout_s):
             while self._connection is None:
@@ -333,6 +334,7 @@ class PartitionConsumer:
         self._attached = trio.Event()
         self.flow.detached()
         self.acknowledger.detached()
+        self.events.detached()
         self.inbox.discard(self)
 
     def failed(self, error: GemingaError) -> None:
@@ -341,6 +343,7 @@ class PartitionConsumer:
         self._connection = None
         self.flow.detached()
         self.acknowledger.stop()
+        self.events.detached()
         self.inbox.discard(self)
         self._attached.set()
         self._notify(0)
@@ -349,11 +352,11 @@ class PartitionConsumer:
 
     def on_active_change(self, is_active: bool) -> None:
         """Failover: whether messages come to us."""
-        self.is_active = is_active
+        self.events.active(is_active)
 
     def on_end_of_topic(self) -> None:
         """The topic is terminated and everything was delivered."""
-        self.reached_end = True
+        self.events.ended()
 
     def on_lost(self, assigned_broker_url: str | None) -> None:
         """Attach again."""

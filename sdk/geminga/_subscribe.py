@@ -68,6 +68,7 @@ class Subscription:
                 start_message_id=None if options.durable else resume_id,
                 metadata=options.properties,
                 initial_position=_POSITIONS[options.initial_position],
+                read_compacted=options.read_compacted,
                 force_topic_creation=self.creates_topics,
                 key_shared_meta=self._key_shared_meta(),
                 subscription_properties=options.subscription_properties,

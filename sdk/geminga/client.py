@@ -208,6 +208,7 @@ class Client:
             consumer_name=made.reader_name,
             receiver_queue_size=made.receiver_queue_size,
             durable=False,
+            read_compacted=made.read_compacted,
             start_message_id_inclusive=made.start_message_id_inclusive,
         )
         topics = [self._parse(topic)]

@@ -89,7 +89,7 @@ class Consumer:
     @property
     def reached_end_of_topic(self) -> bool:
         """Whether all topics are terminated and everything in them was delivered."""
-        return bool(self._parts) and all(part.reached_end for part in self._parts)
+        return bool(self._parts) and all(part.events.reached_end for part in self._parts)
 
     async def _start(self) -> None:
         """Until all partitions know it. Raises the first GemingaError; then none is left over."""

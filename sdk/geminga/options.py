@@ -14,6 +14,7 @@ from typing import TypedDict
 
 from geminga._checks import make as make
 from geminga._checks import not_negative, of_enum, positive, texts
+from geminga._consumer_options import ConsumerEventListener as ConsumerEventListener
 from geminga._consumer_options import ConsumerKeywords as ConsumerKeywords
 from geminga._consumer_options import ConsumerOptions as ConsumerOptions
 from geminga._consumer_options import ConsumerType as ConsumerType

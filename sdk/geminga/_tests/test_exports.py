@@ -27,6 +27,7 @@ GOLDEN = [
     "Consumer",
     "ConsumerAssignFailed",
     "ConsumerBusy",
+    "ConsumerEventListener",
     "ConsumerNotFound",
     "ConsumerOptions",
     "ConsumerType",

@@ -67,6 +67,7 @@ from geminga.message import Message as Message
 from geminga.options import BatchingType as BatchingType
 from geminga.options import ClientOptions as ClientOptions
 from geminga.options import CompressionType as CompressionType
+from geminga.options import ConsumerEventListener as ConsumerEventListener
 from geminga.options import ConsumerOptions as ConsumerOptions
 from geminga.options import ConsumerType as ConsumerType
 from geminga.options import DeadLetterPolicy as DeadLetterPolicy
@@ -101,6 +102,7 @@ __all__ = [
     "Consumer",
     "ConsumerAssignFailed",
     "ConsumerBusy",
+    "ConsumerEventListener",
     "ConsumerNotFound",
     "ConsumerOptions",
     "ConsumerType",
