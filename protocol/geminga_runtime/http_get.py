@@ -1,0 +1,179 @@
+"""One GET by HTTP/1.1 over a stream of one's own: enough for lookups, and nothing more.
+
+Bodies come by length, in chunks, or to the end of the connection (RFC 9112). Everything that the
+peer sends is bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import trio
+
+from geminga_runtime.errors import ConnectionLost
+from geminga_runtime.stream import FramedStream
+
+HEAD_BYTES_MAX = 16 * 1024
+BODY_BYTES_MAX = 4 * 1024 * 1024
+"""A namespace's list of topics is the largest that is asked for."""
+CHUNK_LINE_BYTES_MAX = 1024
+
+
+class BadHttpAnswer(Exception):
+    """The peer doesn't speak HTTP/1.1, cut its answer short, or sends too much."""
+
+
+class HttpAnswer(NamedTuple):
+    """Header names are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class AnswerReader:
+    """Bytes in, an answer out. Pure."""
+
+    def __init__(self, body_bytes_max: int = BODY_BYTES_MAX) -> None:
+        self._body_bytes_max = body_bytes_max
+        self._buffer = bytearray()
+        self._body = bytearray()
+        self._status = 0
+        self._headers: dict[str, str] = {}
+        self._left: int | None = None
+        """Bytes to come, of the body or of a chunk; None for a body without length."""
+        self._is_chunked = False
+        self._has_head = False
+        self.is_whole = False
+
+    @property
+    def answer(self) -> HttpAnswer:
+        """What was read, once `is_whole`."""
+        return HttpAnswer(self._status, self._headers, bytes(self._body))
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes in. Raises BadHttpAnswer."""
+        self._buffer += data
+        while not self._has_head:
+            end = self._buffer.find(b"\r\n\r\n")
+            if end > HEAD_BYTES_MAX or (end < 0 and len(self._buffer) > HEAD_BYTES_MAX):
+                raise BadHttpAnswer("the headers are too long")
+            if end < 0:
+                return
+            head = bytes(self._buffer[:end])
+            del self._buffer[: end + 4]
+            self._read_head(head)
+        if self._is_chunked:
+            while not self.is_whole and self._read_chunk():
+                pass
+        else:
+            self._take(len(self._buffer) if self._left is None else self._left)
+            self.is_whole = self._left == 0
+
+    def end(self) -> None:
+        """The peer sends no more. Raises BadHttpAnswer if something is missing."""
+        if not self._has_head or self._is_chunked or self._left is not None:
+            raise BadHttpAnswer("the answer is cut short")
+        self.is_whole = True
+
+    def _read_head(self, head: bytes) -> None:
+        first, *lines = head.decode("latin-1").split("\r\n")
+        version, _, rest = first.partition(" ")
+        status = rest[:3]
+        if not version.startswith("HTTP/1.") or not (status.isascii() and status.isdigit()):
+            raise BadHttpAnswer("no HTTP/1.1 answer")
+        if status.startswith("1"):
+            return  # an interim answer: the real one follows
+        for line in lines:
+            name, colon, value = line.partition(":")
+            if not colon:
+                raise BadHttpAnswer("a header without colon")
+            self._headers[name.strip().lower()] = value.strip()
+        self._has_head = True
+        self._status = int(status)
+        length = self._headers.get("content-length")
+        if self._headers.get("transfer-encoding", "").lower() == "chunked":
+            self._is_chunked = True
+        elif self._status in (204, 304):
+            self._left = 0
+        elif length is not None:
+            if not (length.isascii() and length.isdigit() and len(length) < 16):
+                raise BadHttpAnswer("the length is no number")
+            self._left = int(length)
+            if self._left > self._body_bytes_max:
+                raise BadHttpAnswer("the body is too long")
+
+    def _read_chunk(self) -> bool:
+        """Answers whether there may be more to read."""
+        if self._left:
+            self._take(self._left)
+            if self._left:
+                return False
+        if self._left == 0:
+            if len(self._buffer) < 2:
+                return False
+            if self._buffer[:2] != b"\r\n":
+                raise BadHttpAnswer("a chunk has no end")
+            del self._buffer[:2]
+            self._left = None
+        end = self._buffer.find(b"\r\n")
+        if end < 0:
+            if len(self._buffer) > CHUNK_LINE_BYTES_MAX:
+                raise BadHttpAnswer("a chunk's length is too long")
+            return False
+        digits = bytes(self._buffer[:end]).partition(b";")[0].strip()
+        del self._buffer[: end + 2]
+        try:
+            self._left = int(digits, 16) if len(digits) < 16 else -1
+        except ValueError as error:
+            raise BadHttpAnswer("a chunk's length is no number") from error
+        if not 0 <= self._left <= self._body_bytes_max - len(self._body):
+            raise BadHttpAnswer("the body is too long")
+        if self._left == 0:
+            # Trailers would follow; the connection isn't used again.
+            self.is_whole = True
+        return True
+
+    def _take(self, size_bytes: int) -> None:
+        part = self._buffer[:size_bytes]
+        if len(self._body) + len(part) > self._body_bytes_max:
+            raise BadHttpAnswer("the body is too long")
+        self._body += part
+        del self._buffer[: len(part)]
+        if self._left is not None:
+            self._left -= len(part)
+
+
+async def get(
+    stream: FramedStream, host: str, target: str, headers: Mapping[str, str]
+) -> HttpAnswer:
+    """Ask for `target` (path and query) at `host` (with its port) and close the stream.
+
+    Raises BadHttpAnswer and ConnectionLost; deadlines are the caller's.
+    """
+    lines = [f"GET {target} HTTP/1.1", f"Host: {host}", "Connection: close", "Accept: */*"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    if any("\r" in line or "\n" in line for line in lines):
+        raise BadHttpAnswer("a line break in what is asked")
+    reader = AnswerReader()
+    failure: BadHttpAnswer | ConnectionLost | None = None
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stream.run_writer)
+            stream.write("\r\n".join([*lines, "", ""]).encode("latin-1"))
+            try:
+                while not reader.is_whole:
+                    data = await stream.receive()
+                    if data:
+                        reader.feed(data)
+                    else:
+                        reader.end()
+            except (BadHttpAnswer, ConnectionLost) as error:
+                failure = error
+            nursery.cancel_scope.cancel()
+    finally:
+        await stream.aclose()
+    if failure is not None:
+        raise failure
+    return reader.answer
