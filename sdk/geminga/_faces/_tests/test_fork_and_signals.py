@@ -9,8 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import pytest
 
@@ -121,20 +120,37 @@ def test_multiprocessing(url: str, topic: str, method: str) -> None:
             assert each.exitcode == 0
 
 
-@contextmanager
-def interrupts(every_s: float) -> Iterator[None]:
-    """KeyboardInterrupt in this thread, again and again."""
+def interrupted(function: Callable[[], bool]) -> int:
+    """Call it until it answers False, interrupting it every 0.7 ms by KeyboardInterrupt; answers
+    how often.
+    """
+    count = 0
 
     def interrupt(*_: object) -> None:
+        nonlocal count
+        count += 1
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, every_s, every_s)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    more = True
+    while more:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.0007, 0.0007)
+            while more:
+                try:
+                    while more:
+                        more = function()
+                except KeyboardInterrupt:
+                    pass
+        except KeyboardInterrupt:
+            pass
+    while True:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+            return count
+        except KeyboardInterrupt:
+            pass
 
 
 def test_interrupted_receives_lose_nothing(url: str, topic: str) -> None:
@@ -146,39 +162,27 @@ def test_interrupted_receives_lose_nothing(url: str, topic: str) -> None:
             producer.send_soon(b"%d" % n)
         producer.flush()
         got: list[gb.Message] = []
-        interrupted = 0
         until_s = time.monotonic() + 10
-        try:
-            with interrupts(0.0007):
-                while len(got) < count and time.monotonic() < until_s:
-                    try:
-                        while len(got) < count:
-                            got.append(consumer.receive(5))
-                    except KeyboardInterrupt:
-                        interrupted += 1
-        except KeyboardInterrupt:
-            pass
-        assert interrupted > 5
+
+        def receive() -> bool:
+            got.append(consumer.receive(5))
+            return len(got) < count and time.monotonic() < until_s
+
+        assert interrupted(receive) > 5
         assert [each.data for each in got] == [b"%d" % n for n in range(count)]
 
 
 def test_interrupted_sends_lock_nothing_up(url: str, topic: str) -> None:
     with gb.connect(url) as client:
         producer = client.create_producer(topic, max_pending_messages=50)
-        interrupted = 0
         until_s = time.monotonic() + 0.3
-        try:
-            with interrupts(0.0007):
-                while time.monotonic() < until_s:
-                    try:
-                        while time.monotonic() < until_s:
-                            producer.send_soon(b"x")
-                            producer.send(b"y")
-                    except KeyboardInterrupt:
-                        interrupted += 1
-        except KeyboardInterrupt:
-            pass
-        assert interrupted > 5
+
+        def send() -> bool:
+            producer.send_soon(b"x")
+            producer.send(b"y")
+            return time.monotonic() < until_s
+
+        assert interrupted(send) > 5
         assert producer.send(b"z")
         producer.flush()
         assert producer.pending_messages == 0
