@@ -59,3 +59,17 @@ async def test_batches_by_key(peer: Peer, ours: geminga.Client) -> None:
     assert (got[0] | got[1]) == {f"k{n}": list(range(n, 100, 10)) for n in range(10)}
     messages = await trio.to_thread.run_sync(receive, official, 100)
     assert sorted(int(message.data()) for message in messages) == list(range(100))
+
+
+async def test_lookup_over_http(peer: Peer) -> None:
+    topic = peer.partitioned("http", 3)
+    async with geminga.connect(peer.server.web_url) as client:
+        assert len(await client.get_topic_partitions(topic)) == 3
+        with trio.fail_after(30):
+            consumer = await client.subscribe(topic, "s")
+            producer = await client.create_producer(topic)
+            await producer.send(b"hello")
+            message = await consumer.receive()
+            assert message.data == b"hello"
+            with pytest.raises(geminga.TopicNotFound):
+                await client.create_producer("persistent://public/none/t")

@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 
 import trio
 
+from geminga._http_lookup import HttpLookup
 from geminga._lookup import Lookup
 from geminga._pool import ConnectionPool, Connector
 from geminga._service_url import Address
@@ -76,7 +77,8 @@ class Core:
         """Producers, consumers and readers that the client closes at its end."""
         self._producer_ids = itertools.count(0)
         self._consumer_ids = itertools.count(0)
-        self.lookup = Lookup(addresses, options, self.pool)
+        kind = HttpLookup if addresses[0].http else Lookup
+        self.lookup: Lookup = kind(addresses, options, self.pool)
 
     async def with_retries(self, ask: Callable[[], Awaitable[T]]) -> T:
         """The answer to a question that may be asked again: retryable errors are met with back-off

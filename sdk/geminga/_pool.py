@@ -86,14 +86,8 @@ class ConnectionPool:
             promise.reject(AlreadyClosed("the client is closed"))
 
     async def _connect(self, endpoint: Endpoint) -> Connection:
-        address = endpoint.address
-        if address.tls:
-            raise InvalidServiceUrl(f"{address.url}: TLS is not available in this version")
         deadline = trio.current_time() + self._options.connection_timeout_s
-        try:
-            stream = await self._connector(address.host, address.port, deadline)
-        except ConnectFailed as error:
-            raise ConnectionFailed(str(error)) from error
+        stream = await self.open_stream(endpoint.address, deadline)
         connection = Connection(
             stream, self._options.keep_alive_interval_s, self._options.authentication
         )
@@ -102,6 +96,15 @@ class ConnectionPool:
             max(0.0, deadline - trio.current_time()), endpoint.proxy_to_broker_url
         )
         return connection
+
+    async def open_stream(self, address: Address, deadline: float) -> FramedStream:
+        """A stream that isn't kept here; `deadline` is of Trio's clock. Raises ConnectionFailed."""
+        if address.tls:
+            raise InvalidServiceUrl(f"{address.url}: TLS is not available in this version")
+        try:
+            return await self._connector(address.host, address.port, deadline)
+        except ConnectFailed as error:
+            raise ConnectionFailed(str(error)) from error
 
     def close(self) -> None:
         """Close all connections; none is opened any more."""

@@ -1,4 +1,6 @@
-"""Service URLs: `pulsar://host:6650,host2:6650` (ServiceURI of the Java client)."""
+"""Service URLs: `pulsar://host:6650,host2:6650`, `http://host:8080` (ServiceURI of the Java
+client).
+"""
 
 from __future__ import annotations
 
@@ -8,20 +10,28 @@ from geminga.errors import InvalidServiceUrl
 
 PORT_PLAIN = 6650
 PORT_TLS = 6651
+PORT_HTTP = 8080
 
 
 class Address(NamedTuple):
-    """A broker's host and port, and whether to speak TLS there."""
+    """A broker's host and port, whether to speak TLS there, and whether it is its web service."""
 
     host: str
     port: int
     tls: bool = False
+    http: bool = False
+
+    @property
+    def authority(self) -> str:
+        """Host and port."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
 
     @property
     def url(self) -> str:
         """As a URL of one broker."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'pulsar+ssl' if self.tls else 'pulsar'}://{host}:{self.port}"
+        scheme = "http" if self.http else "pulsar+ssl" if self.tls else "pulsar"
+        return f"{scheme}://{self.authority}"
 
 
 def parse(service_url: str) -> tuple[Address, ...]:
@@ -29,11 +39,12 @@ def parse(service_url: str) -> tuple[Address, ...]:
     if not isinstance(service_url, str):
         raise InvalidServiceUrl(f"service_url must be a text, not {service_url!r}")
     scheme, separator, rest = service_url.partition("://")
-    if not separator or scheme not in ("pulsar", "pulsar+ssl"):
-        raise InvalidServiceUrl(f"service_url must begin with pulsar://, not {service_url!r}")
-    tls = scheme == "pulsar+ssl"
+    if not separator or scheme not in ("pulsar", "pulsar+ssl", "http"):
+        raise InvalidServiceUrl(
+            f"service_url must begin with pulsar:// or http://, not {service_url!r}"
+        )
     hosts = rest.split("/", 1)[0]
-    addresses = tuple(_address(part, tls, service_url) for part in hosts.split(",") if part)
+    addresses = tuple(_address(part, scheme, service_url) for part in hosts.split(",") if part)
     if not addresses:
         raise InvalidServiceUrl(f"service_url names no host: {service_url!r}")
     return addresses
@@ -44,7 +55,10 @@ def parse_one(url: str) -> Address:
     return parse(url)[0]
 
 
-def _address(text: str, tls: bool, url: str) -> Address:
+_PORTS = {"pulsar": PORT_PLAIN, "pulsar+ssl": PORT_TLS, "http": PORT_HTTP}
+
+
+def _address(text: str, scheme: str, url: str) -> Address:
     if text.startswith("["):
         host, bracket, tail = text[1:].partition("]")
         if not bracket or (tail and not tail.startswith(":")):
@@ -54,4 +68,5 @@ def _address(text: str, tls: bool, url: str) -> Address:
         host, _, port = text.partition(":")
     if not host or (port and not port.isdecimal()) or (port and not 0 < int(port) < 65536):
         raise InvalidServiceUrl(f"service_url has a bad host or port: {url!r}")
-    return Address(host, int(port) if port else (PORT_TLS if tls else PORT_PLAIN), tls)
+    number = int(port) if port else _PORTS[scheme]
+    return Address(host, number, scheme == "pulsar+ssl", scheme == "http")

@@ -35,8 +35,9 @@ from geminga.options import (
 )
 from geminga.producer import Producer
 from geminga.reader import Reader
+from geminga.table_view import TableView
 from geminga_protocol.errors import LocalProtocolError
-from geminga_protocol.message_id import LATEST_ID, MessageId
+from geminga_protocol.message_id import EARLIEST_ID, LATEST_ID, MessageId
 from geminga_protocol.topic_name import TopicName
 
 CLOSE_TIMEOUT_S = 10.0
@@ -47,7 +48,8 @@ left alone then."""
 def connect(
     service_url: str, **options: Unpack[ClientKeywords]
 ) -> AbstractAsyncContextManager[Client]:
-    """A client for the brokers at `pulsar://host:port[,host:port...]`; closed at the block's end.
+    """A client for the brokers at `pulsar://host:port[,host:port...]`, or for those whose web
+    services are at `http://...`; closed at the block's end.
 
     Nothing is connected before it is needed. Raises InvalidServiceUrl or InvalidArgument at once.
     See `ClientOptions` for the options.
@@ -221,6 +223,18 @@ class Client:
                 if last.entry_id >= 0:
                     await consumer.seek(last)
         return Reader(consumer)
+
+    async def create_table_view(self, topic: str) -> TableView:
+        """The latest value of each key of a topic; returns when all that is in the topic is read.
+        It reads what compaction has left, if the topic is persistent and compacted.
+
+        Raises what `subscribe` does.
+        """
+        compacted = self._parse(topic).is_persistent
+        reader = await self.create_reader(topic, EARLIEST_ID, read_compacted=compacted)
+        view = TableView(self._core, reader)
+        await view._start()
+        return view
 
     async def get_topic_partitions(self, topic: str) -> list[str]:
         """Full names of the topic's partitions; the topic itself if it has none."""

@@ -99,8 +99,10 @@ class ClientOptions:
     authentication: Authentication | None = None
 
     def __post_init__(self) -> None:
-        if self.authentication is not None and not isinstance(self.authentication, Authentication):
-            kind = type(self.authentication).__name__
+        who: object = self.authentication
+        if who is not None and not isinstance(who, Authentication):
+            # Not shown as it is: it may well be the secret itself.
+            kind = type(who).__name__
             raise InvalidArgument(f"authentication must be an Authentication, not {kind}")
         positive(self, "operation_timeout_s", "connection_timeout_s", "connections_per_broker")
         positive(self, "keep_alive_interval_s", "memory_limit_bytes")

@@ -20,9 +20,16 @@ def test_addresses() -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["", "h:1", "http://h", "pulsar://", "pulsar://:1", "pulsar://h:x", "pulsar://h:70000",
+    ["", "h:1", "https://h", "http://", "pulsar://", "pulsar://:1", "pulsar://h:x", "pulsar://h:70000",
      "pulsar://[::1", "pulsar://[::1]x", "pulsar://h:0"],
 )  # fmt: skip
 def test_bad_urls(url: str) -> None:
     with pytest.raises(InvalidServiceUrl, match="service_url"):
         parse(url)
+
+
+def test_web_services() -> None:
+    first, second = parse("http://h,[::1]:81/ignored")
+    assert (first.url, second.url) == ("http://h:8080", "http://[::1]:81")
+    assert first.http
+    assert not parse("pulsar://h")[0].http

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import json
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from trio.testing import MockClock
+
+import geminga
+from geminga import AuthenticationToken
+from geminga._service_url import parse
+from geminga._tests.fake_broker import URL, FakeBroker, fake_broker
+from geminga.client import open_client
+from geminga.options import ClientOptions
+from geminga_runtime.errors import ConnectFailed
+from geminga_runtime.stream import FramedStream
+
+LOOKUP = "/lookup/v2/topic/persistent/public/default/t"
+PARTITIONS = "/admin/v2/persistent/public/default/t/partitions?checkAllowAutoCreation=true"
+
+
+class Web:
+    """Web services by `host:port/path`; a status and what is answered."""
+
+    def __init__(self, broker: FakeBroker) -> None:
+        self.broker = broker
+        self.answers: dict[str, tuple[int, Any]] = {
+            f"web:8080{LOOKUP}": (200, {"brokerUrl": URL, "httpUrl": "http://web:8080"}),
+            f"web:8080{PARTITIONS}": (200, {"partitions": 0}),
+        }
+        self.asked: list[str] = []
+        self.heads: list[bytes] = []
+
+    async def connector(self, host: str, port: int, deadline: float) -> FramedStream:
+        if port == 6650:
+            return await self.broker.connector(host, port, deadline)
+        await trio.lowlevel.checkpoint()
+        if host == "down":
+            raise ConnectFailed("down")
+        ours, theirs = trio.testing.memory_stream_pair()
+        self.broker.nursery.start_soon(self.serve, f"{host}:{port}", ours)
+        return FramedStream(theirs, name=f"{host}:{port}")
+
+    async def serve(self, at: str, stream: trio.abc.Stream) -> None:
+        async with stream:
+            head = bytes(await stream.receive_some(10_000))
+            self.heads.append(head)
+            where = at + head.split(b" ")[1].decode()
+            self.asked.append(where)
+            status, what = self.answers.get(where, (404, {}))
+            if status == 0:
+                await trio.sleep_forever()
+            location = f"Location: {what}\r\n" if status == 307 else ""
+            body = json.dumps(what)
+            answer = f"HTTP/1.1 {status} X\r\n{location}Content-Length: {len(body)}\r\n\r\n{body}"
+            await stream.send_all(answer.encode())
+
+
+@asynccontextmanager
+async def web_client(url: str = "http://web:8080", **options: Any) -> Any:
+    async with fake_broker() as broker:
+        web = Web(broker)
+        async with open_client(parse(url), ClientOptions(**options), web.connector) as client:
+            yield web, client
+
+
+async def test_produce_and_consume(autojump_clock: MockClock) -> None:
+    async with web_client(authentication=AuthenticationToken("secret")) as (web, client):
+        assert "http://web:8080" in repr(client)
+        consumer = await client.subscribe("t", "s")
+        producer = await client.create_producer("t")
+        await producer.send(b"hello")
+        assert (await consumer.receive(5)).data == b"hello"
+        assert set(web.asked) == set(web.answers)
+        assert all(b"\r\nAuthorization: Bearer secret\r\n" in head for head in web.heads)
+        assert all(b"\r\nHost: web:8080\r\n" in head for head in web.heads)
+
+
+async def test_redirects_and_hosts_that_are_down(autojump_clock: MockClock) -> None:
+    async with web_client("http://down,web", lookup_redirects_max=2) as (web, client):
+        there = f"{LOOKUP}?authoritative=true"
+        web.answers[f"web:8080{LOOKUP}"] = (307, f"http://other:81{there}")
+        web.answers[f"other:81{there}"] = (307, LOOKUP)
+        web.answers[f"other:81{LOOKUP}"] = (200, {"brokerUrl": URL})
+        assert (await client._core.lookup.broker_of("persistent://public/default/t")).address.url
+        web.answers[f"other:81{LOOKUP}"] = (307, LOOKUP)
+        with pytest.raises(geminga.ServiceNotReady, match="too often"):
+            await client._core.lookup.broker_of("persistent://public/default/t")
+
+
+@pytest.mark.parametrize(
+    ("status", "what", "kind"),
+    [
+        (401, {}, geminga.AuthenticationFailed),
+        (403, {}, geminga.AuthorizationFailed),
+        (404, {}, geminga.TopicNotFound),
+        (412, {}, geminga.InvalidTopicName),
+        (500, {}, geminga.UnknownBrokerError),
+        (503, {}, geminga.ServiceNotReady),
+        (200, [], geminga.ServiceNotReady),
+        (307, "https://web/x", geminga.ServiceNotReady),
+        (307, "http://web:nan/", geminga.ServiceNotReady),
+        (0, {}, geminga.Timeout),
+    ],
+)
+async def test_failures(
+    autojump_clock: MockClock, status: int, what: object, kind: type[geminga.GemingaError]
+) -> None:
+    async with web_client(operation_timeout_s=2) as (web, client):
+        web.answers[f"web:8080{LOOKUP}"] = (status, what)
+        with pytest.raises(kind) as caught:
+            await client._core.lookup.broker_of("persistent://public/default/t")
+        assert caught.value.topic in (None, "persistent://public/default/t")
+
+
+async def test_partitions_listener_and_topics(autojump_clock: MockClock) -> None:
+    async with web_client(listener_name="in side") as (web, client):
+        web.answers[f"web:8080{PARTITIONS}"] = (200, {"partitions": 3})
+        assert len(await client.get_topic_partitions("t")) == 3
+        web.answers[f"web:8080{PARTITIONS}"] = (200, {"partitions": "3"})
+        with pytest.raises(geminga.UnknownBrokerError):
+            await client._core.lookup.partitions_of("persistent://public/default/t")
+        with pytest.raises(geminga.TopicNotFound):
+            await client._core.lookup.broker_of("persistent://public/default/t")
+        assert web.asked[-1].endswith("?listenerName=in+side")
+        with pytest.raises(geminga.UnsupportedVersion):
+            await client._core.lookup.service_connection()
