@@ -88,6 +88,7 @@ def run(options: StandaloneOptions) -> None:
     import trio
 
     from geminga_bookie.errors import DataDirError
+    from geminga_broker.config import ConfigError
     from geminga_broker.standalone import DataDirUnusable
     from geminga_runtime.errors import BindFailed
     from geminga_runtime.metadata.sqlite_file import StoreOpenError
@@ -96,7 +97,7 @@ def run(options: StandaloneOptions) -> None:
     failed: BaseException | None = None
     try:
         trio.run(run_until_signal, partial(_serve, options))
-    except* (BindFailed, DataDirUnusable, DataDirError, StoreOpenError) as group:
+    except* (BindFailed, ConfigError, DataDirUnusable, DataDirError, StoreOpenError) as group:
         failed = group
         while isinstance(failed, BaseExceptionGroup):
             failed = failed.exceptions[0]

@@ -145,7 +145,7 @@ class PersistentTopic(TopicBase):
             cursor = await self._open_cursor(request.subscription, initial, properties)
         else:
             start = initial if request.start is None else request.start
-            await self._forget_reader(request.subscription)
+            await _forget_reader(self.log, request.subscription)
             cursor = self.log.open_reader(request.subscription, start)
         if request.rollback_duration_s > 0:
             since_ms = self.environment.now_ms() - request.rollback_duration_s * 1000
@@ -186,17 +186,7 @@ class PersistentTopic(TopicBase):
     async def _delete_cursor(self, name: str) -> None:
         async with self._creating:
             if name not in self.subscriptions:
-                await self._forget_reader(name)
-
-    async def _forget_reader(self, name: str) -> None:
-        """Delete a cursor that isn't durable and whose subscription has ended."""
-        known = self.log.cursors.get(name)
-        if known is None or known.durable:
-            return
-        try:
-            await self.log.delete_cursor(name)
-        except LogError as error:
-            _log.warning("%s: cursor %s can't be deleted: %s", self.name, name, error)
+                await _forget_reader(self.log, name)
 
     async def drop_subscription(self, subscription: Subscription) -> None:
         """Delete it with its cursor; consumers are closed. If that fails, it stays."""
@@ -218,13 +208,6 @@ class PersistentTopic(TopicBase):
 
     # ---- administration ----
 
-    def _get(self, name: str) -> Subscription:
-        try:
-            return self.subscriptions[name]
-        except KeyError:
-            text = f"Subscription {name} not found"
-            raise BrokerError(ServerError.SubscriptionNotFound, text) from None
-
     async def create_subscription(
         self, name: str, start: Position, properties: Mapping[str, str] | None = None
     ) -> None:
@@ -243,7 +226,7 @@ class PersistentTopic(TopicBase):
 
     async def delete_subscription(self, name: str, *, force: bool = False) -> None:
         """Raises BrokerError SubscriptionNotFound, and ConsumerBusy with consumers connected."""
-        subscription = self._get(name)
+        subscription = _require(self.subscriptions, name)
         if subscription.consumers and not force:
             text = "Subscription has active connected consumers"
             raise BrokerError(ServerError.ConsumerBusy, text)
@@ -251,19 +234,19 @@ class PersistentTopic(TopicBase):
 
     async def skip(self, name: str, entries: int | None) -> None:
         """Move the subscription over that many entries, None: over all."""
-        await self._get(name).skip(entries)
+        await _require(self.subscriptions, name).skip(entries)
 
     async def reset(self, name: str, position: Position) -> None:
         """Let the subscription read from the position on; consumers are closed and come back."""
-        await self._get(name).seek(position)
+        await _require(self.subscriptions, name).seek(position)
 
     async def reset_to_time(self, name: str, timestamp_ms: int) -> None:
         """Let the subscription read from the first message published at or after."""
-        await self._get(name).seek_time(timestamp_ms)
+        await _require(self.subscriptions, name).seek_time(timestamp_ms)
 
     async def expire(self, name: str, older_than_s: int) -> None:
         """Acknowledge all that was published longer ago."""
-        subscription = self._get(name)
+        subscription = _require(self.subscriptions, name)
         before_ms = self.environment.now_ms() - older_than_s * 1000
         subscription.expire(self.log.previous_position(await self.log.find_by_time(before_ms)))
 
@@ -362,3 +345,23 @@ class PersistentTopic(TopicBase):
 
     def __repr__(self) -> str:
         return f"<PersistentTopic {self.name}>"
+
+
+def _require(subscriptions: Mapping[str, Subscription], name: str) -> Subscription:
+    """Raises BrokerError SubscriptionNotFound."""
+    try:
+        return subscriptions[name]
+    except KeyError:
+        text = f"Subscription {name} not found"
+        raise BrokerError(ServerError.SubscriptionNotFound, text) from None
+
+
+async def _forget_reader(log: ManagedLedger, name: str) -> None:
+    """Delete a cursor that isn't durable and whose subscription has ended."""
+    known = log.cursors.get(name)
+    if known is None or known.durable:
+        return
+    try:
+        await log.delete_cursor(name)
+    except LogError as error:
+        _log.warning("log=%s: cursor %s can't be deleted: %s", log.name, name, error)

@@ -112,3 +112,10 @@ def test_a_wrong_setting_is_named(tmp_path: Path) -> None:
     file.write_text("journalSyncData=perhaps\nunknownKey=1\n")
     line = fail("--in-memory", "--config", str(file)).splitlines()[-1]
     assert line == f"Error: journalSyncData in {file}: 'perhaps' is not true or false"
+
+
+def test_a_filter_that_is_not_installed_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "broker.conf"
+    file.write_text("entryFilterNames=nope\n")
+    line = fail("--in-memory", "--broker-port", "0", "--web-port", "0", "--config", str(file))
+    assert line == "Error: entryFilterNames: entry filter 'nope' is not installed"
