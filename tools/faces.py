@@ -66,11 +66,14 @@ AIO = Face(
     "aio", "A Pulsar client for asyncio programs (spec SDK-45).", "Async", "asyncs", True, ()
 )
 
+CLOSE = """if not self._session.portal.is_forked and self._session.is_running:
+            await self._session.call(self._inner.aclose)"""
 BODIES = {
     "Client.__repr__": "return repr(self._session.client)",
     "Client.create_producer": "return Producer(self._session, await {ask})",
     "Client.subscribe": "return Consumer(self._session, await {ask})",
     "Client.create_reader": "return Reader(self._session, await {ask})",
+    "Client.create_table_view": "return TableView(self._session, await {ask})",
     "Client.aclose": "await self._session.aclose()",
     "Producer.pending_messages": "return self._sender.pending_messages",
     "Producer.send": "return await self._sender.send(data, sequence_id, described)",
@@ -98,6 +101,22 @@ BODIES = {
         "return await self._session.call(self._receiver.has_message_available)"
     ),
     "Reader.aclose": "await self._receiver.close()",
+    "TableView.__len__": "return len(self._inner)",
+    "TableView.__contains__": "return key in self._inner",
+    "TableView.get": "return self._inner.get(key)",
+    "TableView.keys": "return self._inner.keys()",
+    "TableView.items": "return self._inner.items()",
+    "TableView.listen": "self._session.portal.post(self._inner.listen, listener)",
+    "TableView.for_each_and_listen": (
+        "self._session.portal.post(self._inner.for_each_and_listen, listener)"
+    ),
+    "TableView.changes": "return TableChanges(self._session, self._inner.changes())",
+    "TableView.aclose": CLOSE,
+    "TableChanges.close": "self._session.portal.post(self._inner.close)",
+    "TableChanges.__anext__": """change = await self.next_change()
+        if change is None:
+            raise StopAsyncIteration
+        return change""",
 }
 """What methods do, written for asyncio. `{ask}` is what they would do without a body."""
 
@@ -126,12 +145,22 @@ INITS = {
         self._inner = inner
         self._receiver = {prefix}Receiver(session, inner._consumer)
 """,
+    "TableView": """
+        self._session = session
+        self._inner = inner
+""",
+    "TableChanges": """
+        self._session = session
+        self._inner = inner
+""",
 }
 ASKS = {
     "Client": "self._session.call(lambda: self._session.client.{call})",
     "Producer": "self._sender.call(lambda: self._inner.{call})",
     "Consumer": "self._receiver.call(lambda: self._inner.{call})",
     "Reader": "self._receiver.call(lambda: self._inner.{call})",
+    "TableView": "self._session.call(lambda: self._inner.{call})",
+    "TableChanges": "self._session.call(lambda: self._inner.{call})",
 }
 DOCS = {
     "Client": """Makes producers, consumers and readers, which share its connections and memory
@@ -158,6 +187,9 @@ IMPORTS = {
     "Iterable": "collections.abc",
     "Sequence": "collections.abc",
     "Mapping": "collections.abc",
+    "KeysView": "collections.abc",
+    "ItemsView": "collections.abc",
+    "TableListener": "geminga.table_view",
     "TracebackType": "types",
     "Unpack": "typing",
     "Pattern": "re",
@@ -171,7 +203,14 @@ IMPORTS = {
     "MessageId": "geminga_protocol.message_id",
 }
 """Where the names that signatures may use come from, if not from the face itself."""
-CLASSES = {"Client": "client", "Producer": "producer", "Consumer": "consumer", "Reader": "reader"}
+CLASSES = {
+    "Client": "client",
+    "Producer": "producer",
+    "Consumer": "consumer",
+    "Reader": "reader",
+    "TableView": "table_view",
+    "TableChanges": "table_changes",
+}
 
 CONNECT = {
     "blocking": '''
@@ -241,7 +280,9 @@ def public_methods(node: ast.ClassDef) -> Iterator[Method]:
     """Methods that a face has too."""
     for member in node.body:
         if isinstance(member, Method) and (
-            not member.name.startswith("_") or member.name in PLAIN or member.name == "__anext__"
+            not member.name.startswith("_")
+            or member.name in PLAIN
+            or f"{node.name}.{member.name}" in BODIES
         ):
             yield member
 

@@ -84,6 +84,8 @@ if TYPE_CHECKING:
     )
     from geminga.producer import Producer
     from geminga.reader import Reader
+    from geminga.table_changes import TableChanges
+    from geminga.table_view import TableView
     from geminga_protocol.message_id import EARLIEST_ID as EARLIEST
     from geminga_protocol.message_id import LATEST_ID as LATEST
     from geminga_protocol.message_id import MessageId
@@ -148,6 +150,8 @@ __all__ = [
     "RoutingMode",
     "ServiceNotReady",
     "SubscriptionNotFound",
+    "TableChanges",
+    "TableView",
     "Timeout",
     "TooManyRequests",
     "TopicNotFound",
@@ -168,6 +172,8 @@ _HOMES = {
     "geminga._receipt": ("Receipt",),
     "geminga.consumer": ("Consumer",),
     "geminga.reader": ("Reader",),
+    "geminga.table_changes": ("TableChanges",),
+    "geminga.table_view": ("TableView",),
     "geminga.message": ("Message",),
     "geminga.options": (
         "BatchingType",

@@ -68,6 +68,8 @@ GOLDEN = [
     "RoutingMode",
     "ServiceNotReady",
     "SubscriptionNotFound",
+    "TableChanges",
+    "TableView",
     "Timeout",
     "TooManyRequests",
     "TopicNotFound",

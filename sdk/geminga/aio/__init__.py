@@ -22,6 +22,8 @@ from geminga.aio.client import connect as connect
 from geminga.aio.consumer import Consumer as Consumer
 from geminga.aio.producer import Producer as Producer
 from geminga.aio.reader import Reader as Reader
+from geminga.aio.table_changes import TableChanges as TableChanges
+from geminga.aio.table_view import TableView as TableView
 from geminga.auth import Authentication as Authentication
 from geminga.auth import AuthenticationBasic as AuthenticationBasic
 from geminga.auth import AuthenticationToken as AuthenticationToken
@@ -143,6 +145,8 @@ __all__ = [
     "RoutingMode",
     "ServiceNotReady",
     "SubscriptionNotFound",
+    "TableChanges",
+    "TableView",
     "Timeout",
     "TooManyRequests",
     "TopicNotFound",

@@ -12,6 +12,7 @@ from geminga._faces.asyncs import AsyncSession
 from geminga.aio.consumer import Consumer
 from geminga.aio.producer import Producer
 from geminga.aio.reader import Reader
+from geminga.aio.table_view import TableView
 from geminga.options import ClientKeywords, ConsumerKeywords, ProducerKeywords, ReaderKeywords
 from geminga_protocol.message_id import MessageId
 
@@ -96,6 +97,17 @@ class Client:
             await self._session.call(
                 lambda: self._session.client.create_reader(topic, start_message_id, **options)
             ),
+        )
+
+    async def create_table_view(self, topic: str) -> TableView:
+        """The latest value of each key of a topic; returns when all that is in the topic is read.
+        It reads what compaction has left, if the topic is persistent and compacted.
+
+        Raises what `subscribe` does.
+        """
+        return TableView(
+            self._session,
+            await self._session.call(lambda: self._session.client.create_table_view(topic)),
         )
 
     async def get_topic_partitions(self, topic: str) -> list[str]:

@@ -25,6 +25,8 @@ from geminga.blocking.client import connect as connect
 from geminga.blocking.consumer import Consumer as Consumer
 from geminga.blocking.producer import Producer as Producer
 from geminga.blocking.reader import Reader as Reader
+from geminga.blocking.table_changes import TableChanges as TableChanges
+from geminga.blocking.table_view import TableView as TableView
 from geminga.errors import AlreadyClosed as AlreadyClosed
 from geminga.errors import AuthenticationFailed as AuthenticationFailed
 from geminga.errors import AuthorizationFailed as AuthorizationFailed
@@ -143,6 +145,8 @@ __all__ = [
     "RoutingMode",
     "ServiceNotReady",
     "SubscriptionNotFound",
+    "TableChanges",
+    "TableView",
     "Timeout",
     "TooManyRequests",
     "TopicNotFound",

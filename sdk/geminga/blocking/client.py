@@ -12,6 +12,7 @@ from geminga._faces.threads import ThreadSession
 from geminga.blocking.consumer import Consumer
 from geminga.blocking.producer import Producer
 from geminga.blocking.reader import Reader
+from geminga.blocking.table_view import TableView
 from geminga.options import ClientKeywords, ConsumerKeywords, ProducerKeywords, ReaderKeywords
 from geminga_protocol.message_id import MessageId
 
@@ -83,6 +84,16 @@ class Client:
             self._session.call(
                 lambda: self._session.client.create_reader(topic, start_message_id, **options)
             ),
+        )
+
+    def create_table_view(self, topic: str) -> TableView:
+        """The latest value of each key of a topic; returns when all that is in the topic is read.
+        It reads what compaction has left, if the topic is persistent and compacted.
+
+        Raises what `subscribe` does.
+        """
+        return TableView(
+            self._session, self._session.call(lambda: self._session.client.create_table_view(topic))
         )
 
     def get_topic_partitions(self, topic: str) -> list[str]:

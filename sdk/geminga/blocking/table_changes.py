@@ -1,0 +1,36 @@
+"""`TableChanges` of `geminga.blocking`. Made by tools/faces.py from the Trio classes: don't edit."""
+
+from __future__ import annotations
+
+import geminga.table_changes
+from geminga._faces.threads import ThreadSession
+
+
+class TableChanges:
+    """The changes of a `TableView` as they come; made by `TableView.changes`.
+
+    Changes of one key that come faster than they are taken are joined to the latest, so it never
+    holds more than each key once.
+    """
+
+    def __init__(self, session: ThreadSession, inner: geminga.table_changes.TableChanges) -> None:
+        self._session = session
+        self._inner = inner
+
+    def close(self) -> None:
+        """Note no more changes. Idempotent."""
+        self._session.portal.post(self._inner.close)
+
+    def next_change(self) -> tuple[str, bytes | None] | None:
+        """The next change, None when there will be none."""
+        return self._session.call(lambda: self._inner.next_change())
+
+    def __iter__(self) -> TableChanges:
+        return self
+
+    def __next__(self) -> tuple[str, bytes | None]:
+        """The next change; the iteration ends when the view is closed."""
+        change = self.next_change()
+        if change is None:
+            raise StopIteration
+        return change

@@ -1,0 +1,81 @@
+"""`TableView` of `geminga.blocking`. Made by tools/faces.py from the Trio classes: don't edit."""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, KeysView
+from types import TracebackType
+
+import geminga.table_view
+from geminga._faces.threads import ThreadSession
+from geminga.blocking.table_changes import TableChanges
+from geminga.table_view import TableListener
+
+
+class TableView:
+    """A read-only mapping of keys to the payload of their latest message, kept up to date. Made by
+    `Client.create_table_view`.
+
+    A message without payload removes its key; messages without key are left out. It holds all keys
+    with their values in memory.
+    """
+
+    def __init__(self, session: ThreadSession, inner: geminga.table_view.TableView) -> None:
+        self._session = session
+        self._inner = inner
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
+    def __len__(self) -> int:
+        return len(self._inner)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._inner
+
+    def get(self, key: str) -> bytes | None:
+        """The key's value, None if it has none."""
+        return self._inner.get(key)
+
+    def keys(self) -> KeysView[str]:
+        """A copy of the keys."""
+        return self._inner.keys()
+
+    def items(self) -> ItemsView[str, bytes]:
+        """A copy of keys and values."""
+        return self._inner.items()
+
+    def listen(self, listener: TableListener) -> None:
+        """Call `listener(key, value)` at every change from now on, in the thread of the client's
+        event loop: it must be short and not wait. What it raises is logged.
+        """
+        self._session.portal.post(self._inner.listen, listener)
+
+    def for_each_and_listen(self, listener: TableListener) -> None:
+        """Call it for all that is there, too, and miss no change."""
+        self._session.portal.post(self._inner.for_each_and_listen, listener)
+
+    def changes(self) -> TableChanges:
+        """To iterate over: each change from now on as key and value (None if it was removed), until
+        the view is closed.
+        """
+        return TableChanges(self._session, self._inner.changes())
+
+    def refresh(self) -> None:
+        """Until everything that is in the topic now is in the view. Raises GemingaError."""
+        self._session.call(lambda: self._inner.refresh())
+
+    def close(self) -> None:
+        """Leave the topic; what was read stays. Idempotent."""
+        if not self._session.portal.is_forked and self._session.is_running:
+            self._session.call(self._inner.aclose)
+
+    def __enter__(self) -> TableView:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,58 @@
+"""Iterating over the changes of a table view (spec SDK-28)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+
+
+class TableChanges:
+    """The changes of a `TableView` as they come; made by `TableView.changes`.
+
+    Changes of one key that come faster than they are taken are joined to the latest, so it never
+    holds more than each key once.
+    """
+
+    def __init__(self, listening: set[TableChanges], is_over: Callable[[], bool]) -> None:
+        self._listening = listening
+        self._waiting: dict[str, bytes | None] = {}
+        self._lot = trio.lowlevel.ParkingLot()
+        listening.add(self)
+        # Asked for after that: another thread may make it while the view ends.
+        self._ended = is_over()
+
+    def _put(self, key: str, value: bytes | None) -> None:
+        self._waiting.pop(key, None)
+        self._waiting[key] = value
+        self._lot.unpark()
+
+    def _end(self) -> None:
+        self._ended = True
+        self._listening.discard(self)
+        self._lot.unpark_all()
+
+    def close(self) -> None:
+        """Note no more changes. Idempotent."""
+        self._waiting.clear()
+        self._end()
+
+    async def next_change(self) -> tuple[str, bytes | None] | None:
+        """The next change, None when there will be none."""
+        await trio.lowlevel.checkpoint()
+        while not self._waiting:
+            if self._ended:
+                return None
+            await self._lot.park()
+        key = next(iter(self._waiting))
+        return key, self._waiting.pop(key)
+
+    def __aiter__(self) -> TableChanges:
+        return self
+
+    async def __anext__(self) -> tuple[str, bytes | None]:
+        """The next change; the iteration ends when the view is closed."""
+        change = await self.next_change()
+        if change is None:
+            raise StopAsyncIteration
+        return change

@@ -1,0 +1,187 @@
+"""The latest value of each key of a topic (spec SDK-28; TableViewImpl of the Java client)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, ItemsView, KeysView
+from types import TracebackType
+from typing import TypeAlias
+
+import trio
+
+from geminga._core import Core
+from geminga._together import ABANDON_TIMEOUT_S
+from geminga.errors import AlreadyClosed, GemingaError
+from geminga.message import Message
+from geminga.reader import Reader
+from geminga.table_changes import TableChanges
+from geminga_protocol.message_id import MessageId
+
+logger = logging.getLogger("geminga")
+
+REFRESH_POLL_S = 0.1
+"""How often `refresh` asks whether anything is still to come: compaction may have removed the last
+message.
+"""
+Place: TypeAlias = tuple[int, int, int]
+"""Ledger, entry and index in the batch."""
+NOWHERE: Place = (-1, -1, -1)
+
+TableListener: TypeAlias = Callable[[str, bytes | None], object]
+"""(key, value); None for a key that was removed."""
+
+
+class TableView:
+    """A read-only mapping of keys to the payload of their latest message, kept up to date. Made by
+    `Client.create_table_view`.
+
+    A message without payload removes its key; messages without key are left out. It holds all keys
+    with their values in memory.
+    """
+
+    def __init__(self, core: Core, reader: Reader) -> None:
+        self._core = core
+        self._reader = reader
+        self._values: dict[str, bytes] = {}
+        self._listeners: list[TableListener] = []
+        self._changes: set[TableChanges] = set()
+        self._places: dict[int, Place] = {}
+        """By partition: the last message that was applied."""
+        self._applied = trio.lowlevel.ParkingLot()
+        self._scope = trio.CancelScope()
+        self._error: GemingaError | None = None
+        self._is_over = False
+
+    def __repr__(self) -> str:
+        return f"<TableView of {self._reader.topics}, {len(self._values)} keys>"
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._values
+
+    def get(self, key: str) -> bytes | None:
+        """The key's value, None if it has none."""
+        return self._values.get(key)
+
+    def keys(self) -> KeysView[str]:
+        """A copy of the keys."""
+        return dict(self._values).keys()
+
+    def items(self) -> ItemsView[str, bytes]:
+        """A copy of keys and values."""
+        return dict(self._values).items()
+
+    def listen(self, listener: TableListener) -> None:
+        """Call `listener(key, value)` at every change from now on, in the thread of the client's
+        event loop: it must be short and not wait. What it raises is logged.
+        """
+        self._listeners.append(listener)
+
+    def for_each_and_listen(self, listener: TableListener) -> None:
+        """Call it for all that is there, too, and miss no change."""
+        for key, value in dict(self._values).items():
+            _call(listener, key, value)
+        self.listen(listener)
+
+    def changes(self) -> TableChanges:
+        """To iterate over: each change from now on as key and value (None if it was removed), until
+        the view is closed.
+        """
+        return TableChanges(self._changes, lambda: self._is_over)
+
+    async def refresh(self) -> None:
+        """Until everything that is in the topic now is in the view. Raises GemingaError."""
+        wanted = await self._last_places()
+        while any(self._places.get(n, NOWHERE) < place for n, place in wanted.items()):
+            self._check()
+            if not await self._reader.has_message_available():
+                return
+            with trio.move_on_after(REFRESH_POLL_S):
+                await self._applied.park()
+
+    def _check(self) -> None:
+        if self._is_over:
+            raise self._error or AlreadyClosed("the table view is closed")
+
+    async def _start(self) -> None:
+        """Until everything that is in the topic is read."""
+        try:
+            wanted = await self._last_places()
+            while any(self._places.get(n, NOWHERE) < place for n, place in wanted.items()):
+                if not await self._reader.has_message_available():
+                    break
+                self._apply(await self._reader.read_next())
+        except BaseException:
+            with trio.move_on_after(ABANDON_TIMEOUT_S, shield=True):
+                await self._reader.aclose()
+            raise
+        self._core.nursery.start_soon(self._run)
+
+    async def _last_places(self) -> dict[int, Place]:
+        """Of each partition that has messages: where the last one stands."""
+        last = await self._reader._consumer.last_message_ids()
+        return {each.partition: _place(each) for each in last if each.entry_id >= 0}
+
+    async def _run(self) -> None:
+        try:
+            with self._scope:
+                async for message in self._reader:
+                    self._apply(message)
+        except GemingaError as error:
+            logger.error("%r is not kept up to date any more: %s", self, error)
+            self._error = error
+        finally:
+            self._is_over = True
+            for each in list(self._changes):
+                each._end()
+
+    def _apply(self, message: Message) -> None:
+        message_id = message.message_id
+        self._places[message_id.partition] = _place(message_id)
+        if self._applied:
+            self._applied.unpark_all()
+        key = message.partition_key
+        if key is None:
+            logger.debug("%r: left out, it has no key", message)
+            return
+        value = None if message.is_null else message.data or None
+        if value is None:
+            self._values.pop(key, None)
+        else:
+            self._values[key] = value
+        for listener in self._listeners:
+            _call(listener, key, value)
+        for each in list(self._changes):
+            each._put(key, value)
+
+    async def aclose(self) -> None:
+        """Leave the topic; what was read stays. Idempotent."""
+        self._scope.cancel()
+        self._is_over = True
+        for each in list(self._changes):
+            each._end()
+        await self._reader.aclose()
+
+    async def __aenter__(self) -> TableView:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+def _place(message_id: MessageId) -> Place:
+    return message_id.ledger_id, message_id.entry_id, message_id.batch_index
+
+
+def _call(listener: TableListener, key: str, value: bytes | None) -> None:
+    try:
+        listener(key, value)
+    except Exception:
+        logger.exception("a listener of a table view failed at %r", key)
