@@ -115,6 +115,8 @@ class SideLog:
 
     async def _append(self, data: bytes) -> Place:
         writer = self._writer
+        if writer is not None and writer.ledger_id not in self._owner.side_ledgers:
+            writer = self._writer = None  # the cursor was deleted or closed meanwhile
         if writer is not None and writer.last_add_pushed + 1 >= LEDGER_RECORDS_MAX:
             self._writer = None
             await writer.close()
