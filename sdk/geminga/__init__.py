@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         UnknownBrokerError,
         UnsupportedVersion,
     )
+    from geminga.failover import AutoClusterFailover
     from geminga.message import Message
     from geminga.options import (
         BatchingType,
@@ -99,6 +100,7 @@ __all__ = [
     "AuthenticationFailed",
     "AuthenticationToken",
     "AuthorizationFailed",
+    "AutoClusterFailover",
     "BatchingType",
     "BrokerError",
     "ChecksumFailed",
@@ -168,6 +170,7 @@ __all__ = [
 _HOMES = {
     "geminga.client": ("Client", "connect"),
     "geminga.auth": ("Authentication", "AuthenticationBasic", "AuthenticationToken"),
+    "geminga.failover": ("AutoClusterFailover",),
     "geminga.producer": ("Producer",),
     "geminga._receipt": ("Receipt",),
     "geminga.consumer": ("Consumer",),

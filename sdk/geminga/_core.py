@@ -14,8 +14,9 @@ import trio
 from geminga._http_lookup import HttpLookup
 from geminga._lookup import Lookup
 from geminga._pool import ConnectionPool, Connector
-from geminga._service_url import Address
+from geminga._service_url import Address, parse
 from geminga.errors import GemingaError
+from geminga.failover import watch
 from geminga.options import ClientOptions
 from geminga_runtime.backoff import Backoff
 
@@ -77,8 +78,31 @@ class Core:
         """Producers, consumers and readers that the client closes at its end."""
         self._producer_ids = itertools.count(0)
         self._consumer_ids = itertools.count(0)
+        self._clusters = [addresses]
+        self.lookup = self._lookup_at(addresses)
+        if options.failover is not None:
+            self._clusters += [parse(url) for url in options.failover.secondary]
+            nursery.start_soon(watch, options.failover, self._probe, self._switch)
+
+    def _lookup_at(self, addresses: tuple[Address, ...]) -> Lookup:
         kind = HttpLookup if addresses[0].http else Lookup
-        self.lookup: Lookup = kind(addresses, options, self.pool)
+        return kind(addresses, self.options, self.pool)
+
+    async def _probe(self, cluster: int) -> bool:
+        """Whether any host of that service URL can be connected to."""
+        for address in self._clusters[cluster]:
+            deadline = trio.current_time() + self.options.connection_timeout_s
+            try:
+                stream = await self.pool.open_stream(address, deadline)
+            except GemingaError:
+                continue
+            await stream.aclose()
+            return True
+        return False
+
+    def _switch(self, cluster: int) -> None:
+        self.lookup = self._lookup_at(self._clusters[cluster])
+        self.pool.drop_all("the client goes over to another cluster")
 
     async def with_retries(self, ask: Callable[[], Awaitable[T]]) -> T:
         """The answer to a question that may be asked again: retryable errors are met with back-off

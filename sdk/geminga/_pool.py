@@ -109,6 +109,10 @@ class ConnectionPool:
     def close(self) -> None:
         """Close all connections; none is opened any more."""
         self._closed = True
-        for connection in self._connections.values():
-            connection.close("the client was closed")
-        self._connections.clear()
+        self.drop_all("the client was closed")
+
+    def drop_all(self, reason: str) -> None:
+        """Close all connections; they are opened anew when they are wanted."""
+        connections, self._connections = self._connections, {}
+        for connection in connections.values():
+            connection.close(reason)

@@ -27,6 +27,7 @@ from geminga._consumer_options import ReaderOptions as ReaderOptions
 from geminga._consumer_options import RegexSubscriptionMode as RegexSubscriptionMode
 from geminga.auth import Authentication
 from geminga.errors import InvalidArgument
+from geminga.failover import AutoClusterFailover
 
 
 class CompressionType(enum.IntEnum):
@@ -97,6 +98,7 @@ class ClientOptions:
     initial_backoff_s: float = 0.1
     max_backoff_s: float = 60.0
     authentication: Authentication | None = None
+    failover: AutoClusterFailover | None = None
 
     def __post_init__(self) -> None:
         who: object = self.authentication
@@ -104,6 +106,9 @@ class ClientOptions:
             # Not shown as it is: it may well be the secret itself.
             kind = type(who).__name__
             raise InvalidArgument(f"authentication must be an Authentication, not {kind}")
+        policy: object = self.failover
+        if policy is not None and not isinstance(policy, AutoClusterFailover):
+            raise InvalidArgument(f"failover must be an AutoClusterFailover, not {policy!r}")
         positive(self, "operation_timeout_s", "connection_timeout_s", "connections_per_broker")
         positive(self, "keep_alive_interval_s", "memory_limit_bytes")
         positive(self, "initial_backoff_s", "max_backoff_s")
@@ -123,6 +128,7 @@ class ClientKeywords(TypedDict, total=False):
     initial_backoff_s: float
     max_backoff_s: float
     authentication: Authentication | None
+    failover: AutoClusterFailover | None
 
 
 @dataclass(frozen=True)

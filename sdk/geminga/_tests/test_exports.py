@@ -17,6 +17,7 @@ GOLDEN = [
     "AuthenticationFailed",
     "AuthenticationToken",
     "AuthorizationFailed",
+    "AutoClusterFailover",
     "BatchingType",
     "BrokerError",
     "ChecksumFailed",

@@ -65,6 +65,7 @@ from geminga.errors import TransactionFailed as TransactionFailed
 from geminga.errors import TransactionNotFound as TransactionNotFound
 from geminga.errors import UnknownBrokerError as UnknownBrokerError
 from geminga.errors import UnsupportedVersion as UnsupportedVersion
+from geminga.failover import AutoClusterFailover as AutoClusterFailover
 from geminga.message import Message as Message
 from geminga.options import BatchingType as BatchingType
 from geminga.options import ClientOptions as ClientOptions
@@ -94,6 +95,7 @@ __all__ = [
     "AuthenticationFailed",
     "AuthenticationToken",
     "AuthorizationFailed",
+    "AutoClusterFailover",
     "BatchingType",
     "BrokerError",
     "ChecksumFailed",

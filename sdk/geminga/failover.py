@@ -1,0 +1,99 @@
+"""Going over to another cluster when one can't be reached (spec SDK-44; PIP-121,
+AutoClusterFailover of the Java client).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+import trio
+
+from geminga._checks import not_negative, positive
+from geminga._service_url import parse
+from geminga.errors import InvalidArgument
+
+logger = logging.getLogger("geminga")
+
+
+@dataclass(frozen=True)
+class AutoClusterFailover:
+    """Service URLs to go over to, in this order, when the client's own, the primary one, has been
+    unreachable for `failover_delay_s`. Once the primary has been reachable for
+    `switch_back_delay_s`, the client goes back. It looks every `check_interval_s`.
+
+    Producers and consumers are attached anew there; what is pending is sent there. The clusters
+    have to replicate each other. Raises InvalidServiceUrl and InvalidArgument.
+    """
+
+    secondary: Sequence[str]
+    failover_delay_s: float = 30.0
+    switch_back_delay_s: float = 60.0
+    check_interval_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.secondary, str) or not self.secondary:
+            raise InvalidArgument("secondary must be a list with at least one service URL")
+        for url in self.secondary:
+            parse(url)
+        not_negative(self, "failover_delay_s", "switch_back_delay_s")
+        positive(self, "check_interval_s")
+
+
+class FailoverState:
+    """Which cluster is used: 0 is the primary. Pure; `probe(n)` tells whether one is reachable."""
+
+    def __init__(self, policy: AutoClusterFailover) -> None:
+        self._policy = policy
+        self._count = 1 + len(policy.secondary)
+        self._down_since_s: float | None = None
+        self._primary_up_since_s: float | None = None
+        self.current = 0
+
+    async def check(self, now_s: float, probe: Callable[[int], Awaitable[bool]]) -> bool:
+        """Look once; answers whether `current` is another now."""
+        if await probe(self.current):
+            self._down_since_s = None
+            return await self._check_back(now_s, probe)
+        self._primary_up_since_s = None
+        if self._down_since_s is None:
+            self._down_since_s = now_s
+        if now_s - self._down_since_s < self._policy.failover_delay_s:
+            return False
+        for other in range(self._count):
+            if other != self.current and await probe(other):
+                self._go(other)
+                return True
+        return False
+
+    async def _check_back(self, now_s: float, probe: Callable[[int], Awaitable[bool]]) -> bool:
+        if self.current == 0:
+            return False
+        if not await probe(0):
+            self._primary_up_since_s = None
+            return False
+        if self._primary_up_since_s is None:
+            self._primary_up_since_s = now_s
+        if now_s - self._primary_up_since_s < self._policy.switch_back_delay_s:
+            return False
+        self._go(0)
+        return True
+
+    def _go(self, to: int) -> None:
+        self.current = to
+        self._down_since_s = self._primary_up_since_s = None
+
+
+async def watch(
+    policy: AutoClusterFailover,
+    probe: Callable[[int], Awaitable[bool]],
+    switch: Callable[[int], None],
+) -> None:
+    """Look again and again, until cancelled; `switch(n)` is called with the cluster to use."""
+    state = FailoverState(policy)
+    while True:
+        await trio.sleep(policy.check_interval_s)
+        if await state.check(trio.current_time(), probe):
+            logger.warning("going over to cluster %d of the service URLs", state.current)
+            switch(state.current)
