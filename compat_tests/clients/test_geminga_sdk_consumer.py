@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+import httpx2 as httpx
 import pytest
 import trio
 
@@ -9,13 +12,14 @@ import geminga
 from compat_tests.clients.test_geminga_sdk import (
     EARLIEST,
     client_of,
+    partitioned,
     send_all,
     take,
     texts,
     topic_name,
 )
 from compat_tests.processes import ServerProcess
-from geminga import ConsumerType, DeadLetterPolicy
+from geminga import ConsumerEventListener, ConsumerType, DeadLetterPolicy
 
 
 async def test_refused_too_often_is_a_dead_letter(server: ServerProcess) -> None:
@@ -63,7 +67,8 @@ async def test_reconsume_later(server: ServerProcess) -> None:
         began_s = trio.current_time()
         await consumer.reconsume_later(first, 1.5)
         (again,) = await take(consumer, 1)
-        assert trio.current_time() - began_s >= 0.3  # Apache's broker may be early by a tick of a second
+        # Apache's broker may be early by its tick of a second.
+        assert trio.current_time() - began_s >= 0.3
         assert again.topic_name == f"{topic}-s-RETRY"
         assert again.properties["RECONSUMETIMES"] == "1"
         assert again.properties["DELAY_TIME"] == "1500"
@@ -84,3 +89,96 @@ async def test_ack_timeout(server: ServerProcess) -> None:
         (again,) = await take(consumer, 1)
         assert again.data == other.data
         assert again.redelivery_count == 1
+
+
+async def test_pattern_topics_appear_and_vanish(server: ServerProcess) -> None:
+    first, second = topic_name("pattern"), topic_name("pattern")
+    stamp = first.rpartition("-")[2][:9]
+    pattern = re.compile(f"persistent://public/default/sdk-pattern-[0-9]+-{stamp}.*")
+    async with client_of(server) as client:
+        await send_all(client, first, ["before"])
+        consumer = await client.subscribe(
+            pattern, "s", initial_position=EARLIEST, pattern_auto_discovery_period_s=5
+        )
+        assert consumer.topics == [first]
+        await send_all(client, second, ["appeared"])
+        messages = await take(consumer, 2)
+        assert {m.topic_name: m.data for m in messages} == {first: b"before", second: b"appeared"}
+        path = first.replace("://", "/")
+        httpx.delete(f"{server.web_url}/admin/v2/{path}?force=true").raise_for_status()
+        with trio.fail_after(15):
+            while consumer.topics != [second]:  # noqa: ASYNC110
+                await trio.sleep(0.1)
+
+
+async def test_partitions_grow(server: ServerProcess) -> None:
+    topic = partitioned(server, topic_name("grow"), 1)
+    async with client_of(server) as client:
+        consumer = await client.subscribe(topic, "s", auto_update_partitions_interval_s=0.5)
+        path = topic.replace("://", "/")
+        url = f"{server.web_url}/admin/v2/{path}/partitions"
+        httpx.post(
+            url, content="3", headers={"content-type": "application/json"}
+        ).raise_for_status()
+        await send_all(client, f"{topic}-partition-2", ["new"])
+        assert texts(await take(consumer, 1)) == ["new"]
+        assert len(consumer.topics) == 3
+
+
+async def test_active_in_failover_and_end_of_topic(server: ServerProcess) -> None:
+    topic = topic_name("failover")
+    heard: list[tuple[str, str]] = []
+
+    class Listener(ConsumerEventListener):
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def became_active(self, topic: str) -> None:
+            heard.append((self.name, "active"))
+
+        def reached_end_of_topic(self, topic: str) -> None:
+            heard.append((self.name, "end"))
+
+    async def until(event: tuple[str, str]) -> None:
+        with trio.fail_after(10):
+            while event not in heard:  # noqa: ASYNC110
+                await trio.sleep(0.02)
+
+    async with client_of(server) as client:
+        consumers = {
+            name: await client.subscribe(
+                topic,
+                "s",
+                consumer_name=name,
+                consumer_type=ConsumerType.FAILOVER,
+                consumer_event_listener=Listener(name),
+            )
+            for name in ("a", "b")
+        }
+        await trio.sleep(0.2)
+        active = heard[-1][0]
+        assert heard[-1][1] == "active"
+        heard.clear()
+        await consumers.pop(active).aclose()
+        (other,) = consumers
+        await until((other, "active"))
+        path = topic.replace("://", "/")
+        httpx.post(f"{server.web_url}/admin/v2/{path}/terminate").raise_for_status()
+        await until((other, "end"))
+        assert consumers[other].reached_end_of_topic
+
+
+async def test_table_view(server: ServerProcess) -> None:
+    topic = topic_name("table")
+    async with client_of(server) as client:
+        producer = await client.create_producer(topic)
+        for n in range(20):
+            await producer.send_soon(b"%d" % n, partition_key=f"k{n % 5}")
+        await producer.send(b"", partition_key="k0")
+        view = await client.create_table_view(topic)
+        assert dict(view.items()) == {f"k{n}": b"%d" % (15 + n) for n in range(1, 5)}
+        changes = view.changes()
+        await producer.send(b"new", partition_key="k0")
+        assert await changes.next_change() == ("k0", b"new")
+        await view.refresh()
+        assert len(view) == 5

@@ -41,7 +41,7 @@ def parse_pattern(pattern: re.Pattern[str]) -> TopicPattern:
 
 
 def topics_matching(
-    pattern: TopicPattern, compiled: re.Pattern[str], names: Iterable[str], *, filtered: bool
+    pattern: TopicPattern, names: Iterable[str], *, flags: int = 0, filtered: bool
 ) -> list[TopicName]:
     """The topics of a broker's list, a partitioned one once, in the order of their names.
 
@@ -49,5 +49,6 @@ def topics_matching(
     """
     bases = {TopicName.parse(name).partitioned_base for name in names}
     if not filtered:
+        compiled = re.compile(pattern.below_domain, flags)
         bases = {base for base in bases if compiled.fullmatch(str(base).partition("://")[2])}
     return sorted(bases, key=str)

@@ -161,7 +161,8 @@ class Client:
         options: ConsumerOptions,
     ) -> Discovery | None:
         """Looks for new partitions, if there can be any."""
-        if not options.auto_update_partitions or len(partitions) == len(names):
+        unpartitioned = {str(name) for name in names}
+        if not options.auto_update_partitions or unpartitioned >= {name for name, _ in partitions}:
             return None
         interval_s = options.auto_update_partitions_interval_s
         return Discovery(self._core, lambda: self._expand(names), interval_s)
@@ -180,7 +181,7 @@ class Client:
             names, filtered = await self._core.with_retries(
                 lambda: lookup.topics_of(pattern, options.regex_subscription_mode)
             )
-            topics = topics_matching(pattern, compiled, names, filtered=filtered)
+            topics = topics_matching(pattern, names, flags=compiled.flags, filtered=filtered)
             return await self._expand(topics, auto_create=False)
 
         if self._closed:
