@@ -37,6 +37,9 @@ from geminga_protocol.receipts import send_receipts
 
 _log = logging.getLogger(__name__)
 
+WARNING_PERIOD_S = 10.0
+"""A producer whose publishes keep failing is logged this often."""
+
 
 class PublishTarget(Protocol):
     """The topic, as its producers use it."""
@@ -72,6 +75,7 @@ class Producer:
         "_pending",
         "_target",
         "_tell_pending",
+        "_warn_after_s",
         "_write",
         "access_mode",
         "connected_since",
@@ -105,6 +109,7 @@ class Producer:
         self._duplicates = 0  # how many of them are not to be stored
         self._broken = False
         self._closed = False
+        self._warn_after_s = 0.0
         # Who is to be told when all is answered; empty unless the client closes.
         self._finishing: list[Callable[[], None]] = []
 
@@ -290,13 +295,20 @@ class Producer:
             count -= 1
             if not silent:
                 self._send_error(sent[0], code, str(error))
-        _log.warning("%s: publishing by %s failed: %s", self._target.name, self.name, error)
+        self._warn(error)
         self._tell_pending(-answered, -size)
         if known is not None:
             known.failed(self.name)
         self._target.publish_failed(error)
         if self._finishing and not self._pending:
             self.close()
+
+    def _warn(self, error: LogError) -> None:
+        """Log the failure, at most once in a while: a full disk fails every run."""
+        now_s = trio.current_time()
+        if now_s >= self._warn_after_s:
+            self._warn_after_s = now_s + WARNING_PERIOD_S
+            _log.warning("%s: publishing by %s failed: %s", self._target.name, self.name, error)
 
     def _send_error(self, sequence_id: int, code: ServerError, text: str) -> None:
         answer = CommandSendError(
