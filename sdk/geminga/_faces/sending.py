@@ -211,6 +211,7 @@ class Sender:
         send = self.producer._send_checked
         taken_bytes = 0
         receipt: Receipt | None = None
+        had_room = True
         for _ in range(count):
             handed = queue.popleft()
             data = handed.data
@@ -221,6 +222,7 @@ class Sender:
                     receipt = send(data, *handed.details)
             except (ProducerQueueFull, MemoryLimitExceeded):
                 queue.appendleft(handed)
+                had_room = False
                 break
             except Exception as error:
                 self._refused(handed, error)
@@ -233,7 +235,7 @@ class Sender:
             marks.popleft()
         if receipt is not None and not receipt.is_done:
             marks.append(receipt)
-        return not queue or queue[0] is not handed
+        return had_room
 
     def _wait_until_there_is_room(self) -> None:
         nursery = self.session.nursery

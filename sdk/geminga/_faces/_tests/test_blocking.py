@@ -125,7 +125,7 @@ def test_memory_limit(url: str, topic: str) -> None:
 
 def test_wrong_arguments_are_told_at_the_call(client: gb.Client, topic: str) -> None:
     with pytest.raises(gb.InvalidServiceUrl):
-        gb.connect("http://nowhere")
+        gb.connect("nowhere")
     with pytest.raises(gb.InvalidArgument, match="no_such"):
         client.create_producer(topic, no_such=1)  # type: ignore[call-arg]
     producer = client.create_producer(topic)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -17,6 +18,8 @@ import geminga.blocking as gb
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 CHILD_TIMEOUT_S = 10
+INTERRUPTED_ANYWHERE = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+"""An interruption may also hit a finalizer, where Python only reports it."""
 
 
 def in_child(function: Callable[[], None]) -> None:
@@ -131,6 +134,7 @@ def interrupted(function: Callable[[], bool]) -> int:
         count += 1
         raise KeyboardInterrupt
 
+    gc.disable()
     before = signal.signal(signal.SIGALRM, interrupt)
     more = True
     while more:
@@ -148,11 +152,13 @@ def interrupted(function: Callable[[], bool]) -> int:
         try:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
+            gc.enable()
             return count
         except KeyboardInterrupt:
             pass
 
 
+@INTERRUPTED_ANYWHERE
 def test_interrupted_receives_lose_nothing(url: str, topic: str) -> None:
     count = 4000
     with gb.connect(url) as client:
@@ -172,6 +178,7 @@ def test_interrupted_receives_lose_nothing(url: str, topic: str) -> None:
         assert [each.data for each in got] == [b"%d" % n for n in range(count)]
 
 
+@INTERRUPTED_ANYWHERE
 def test_interrupted_sends_lock_nothing_up(url: str, topic: str) -> None:
     with gb.connect(url) as client:
         producer = client.create_producer(topic, max_pending_messages=50)

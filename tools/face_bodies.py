@@ -1,0 +1,214 @@
+"""What the methods of the faces do, for `tools/faces.py`: tables of code and words."""
+
+from __future__ import annotations
+
+CLOSE = """if not self._session.portal.is_forked and self._session.is_running:
+            await self._session.call(self._inner.aclose)"""
+BODIES = {
+    "Client.__repr__": "return repr(self._session.client)",
+    "Client.create_producer": "return Producer(self._session, await {ask})",
+    "Client.subscribe": "return Consumer(self._session, await {ask})",
+    "Client.create_reader": "return Reader(self._session, await {ask})",
+    "Client.create_table_view": "return TableView(self._session, await {ask})",
+    "Client.aclose": "await self._session.aclose()",
+    "Producer.pending_messages": "return self._sender.pending_messages",
+    "Producer.statistics": "return self._inner.statistics()",
+    "Producer.send": "return await self._sender.send(data, sequence_id, described)",
+    "Producer.send_soon": "return await self._sender.send_soon(data, sequence_id, described)",
+    "Producer.send_nowait": "return self._sender.send_nowait(data, sequence_id, described)",
+    "Producer.aclose": "await self._sender.close()",
+    "Consumer.receive": "return await self._receiver.receive(timeout_s)",
+    "Consumer.receive_many": (
+        "return await self._receiver.receive_many(messages_max, bytes_max, timeout_s)"
+    ),
+    "Consumer.__anext__": "return await self._receiver.next()",
+    "Consumer.pause": "self._session.portal.post(self._inner.pause)",
+    "Consumer.resume": "self._session.portal.post(self._inner.resume)",
+    "Consumer.acknowledge": "await self._receiver.acknowledge_now(message)",
+    "Consumer.acknowledge_many": "await self._receiver.acknowledge_all(messages)",
+    "Consumer.negative_acknowledge": "self._receiver.refuse(message)",
+    "Consumer.redeliver_unacknowledged_messages": "self._receiver.redeliver_all()",
+    "Consumer.has_message_available": (
+        "return await self._session.call(self._receiver.has_message_available)"
+    ),
+    "Consumer.aclose": "await self._receiver.close()",
+    "Reader.read_next": "return await self._receiver.read(timeout_s)",
+    "Reader.__anext__": "return await self._receiver.read_on()",
+    "Reader.has_message_available": (
+        "return await self._session.call(self._receiver.has_message_available)"
+    ),
+    "Reader.aclose": "await self._receiver.close()",
+    "TableView.__len__": "return len(self._inner)",
+    "TableView.__contains__": "return key in self._inner",
+    "TableView.get": "return self._inner.get(key)",
+    "TableView.keys": "return self._inner.keys()",
+    "TableView.items": "return self._inner.items()",
+    "TableView.listen": "self._session.portal.post(self._inner.listen, listener)",
+    "TableView.for_each_and_listen": (
+        "self._session.portal.post(self._inner.for_each_and_listen, listener)"
+    ),
+    "TableView.changes": "return TableChanges(self._session, self._inner.changes())",
+    "TableView.aclose": CLOSE,
+    "TableChanges.close": "self._session.portal.post(self._inner.close)",
+    "TableChanges.__anext__": """change = await self.next_change()
+        if change is None:
+            raise StopAsyncIteration
+        return change""",
+}
+"""What methods do, written for asyncio. `{ask}` is what they would do without a body."""
+
+PLAIN = {
+    "__repr__": "return repr(self._inner)",
+    "__aiter__": "return self",
+    "__aenter__": "return self",
+    "__aexit__": "await self.aclose()",
+}
+INITS = {
+    "Client": """
+        self._session = session
+""",
+    "Producer": """
+        self._session = session
+        self._inner = inner
+        self._sender = {prefix}Sender(session, inner)
+""",
+    "Consumer": """
+        self._session = session
+        self._inner = inner
+        self._receiver = {prefix}Receiver(session, inner)
+""",
+    "Reader": """
+        self._session = session
+        self._inner = inner
+        self._receiver = {prefix}Receiver(session, inner._consumer)
+""",
+    "TableView": """
+        self._session = session
+        self._inner = inner
+""",
+    "TableChanges": """
+        self._session = session
+        self._inner = inner
+""",
+}
+ASKS = {
+    "Client": "self._session.call(lambda: self._session.client.{call})",
+    "Producer": "self._sender.call(lambda: self._inner.{call})",
+    "Consumer": "self._receiver.call(lambda: self._inner.{call})",
+    "Reader": "self._receiver.call(lambda: self._inner.{call})",
+    "TableView": "self._session.call(lambda: self._inner.{call})",
+    "TableChanges": "self._session.call(lambda: self._inner.{call})",
+}
+DOCS = {
+    "Client": """Makes producers, consumers and readers, which share its connections and memory
+    limit. Made by `connect`. Any number of {programs} may use it.
+    """,
+    "Producer.send_soon": """Hand a message over for sending; wait only while there is no room.
+
+        `max_pending_messages` counts over all partitions together. Raises InvalidArgument for what
+        can't be sent at all; what else happens to the message stands in the receipt.
+        """,
+    "Producer.send_nowait": """The same without ever waiting. Raises ProducerQueueFull or
+        MemoryLimitExceeded too.
+        """,
+    "Consumer.receive": """The next message.
+
+        Raises Timeout after `timeout_s` seconds, AlreadyClosed, and what ended the subscription.
+        Messages are taken ahead of the program, up to half the receiver queue;
+        {interrupted} loses none of them.
+        """,
+}
+"""Docstrings that can't be the Trio face's."""
+
+IMPORTS = {
+    "Callable": "collections.abc",
+    "Iterable": "collections.abc",
+    "Sequence": "collections.abc",
+    "Mapping": "collections.abc",
+    "KeysView": "collections.abc",
+    "ItemsView": "collections.abc",
+    "TableListener": "geminga.table_view",
+    "TracebackType": "types",
+    "Unpack": "typing",
+    "Pattern": "re",
+    "ConsumerKeywords": "geminga.options",
+    "ProducerKeywords": "geminga.options",
+    "ReaderKeywords": "geminga.options",
+    "ClientKeywords": "geminga.options",
+    "MessageKeywords": "geminga.producer",
+    "MessageOrId": "geminga.consumer",
+    "Message": "geminga.message",
+    "MessageId": "geminga_protocol.message_id",
+}
+"""Where the names that signatures may use come from, if not from the face itself."""
+CLASSES = {
+    "Client": "client",
+    "Producer": "producer",
+    "Consumer": "consumer",
+    "Reader": "reader",
+    "TableView": "table_view",
+    "TableChanges": "table_changes",
+}
+
+CONNECT = {
+    "blocking": '''
+def connect(service_url: str, **options: Unpack[ClientKeywords]) -> Client:
+    """A client for the brokers at `pulsar://host:port[,host:port...]`, to be closed by `close` or
+    as a context manager.
+
+    Nothing is connected before it is needed. Raises InvalidServiceUrl or InvalidArgument at once.
+    See `geminga.ClientOptions` for the options.
+    """
+    session = ThreadSession(geminga.client.connect(service_url, **options))
+    session.open()
+    return Client(session)
+''',
+    "aio": '''
+def connect(
+    service_url: str, **options: Unpack[ClientKeywords]
+) -> AbstractAsyncContextManager[Client]:
+    """A client for the brokers at `pulsar://host:port[,host:port...]`; closed at the block's end.
+
+    Nothing is connected before it is needed. Raises InvalidServiceUrl or InvalidArgument at once.
+    See `geminga.ClientOptions` for the options.
+    """
+    return _open(geminga.client.connect(service_url, **options))
+
+
+@asynccontextmanager
+async def _open(
+    opening: AbstractAsyncContextManager[geminga.client.Client],
+) -> AsyncGenerator[Client]:
+    session = AsyncSession(opening)
+    await session.open()
+    try:
+        yield Client(session)
+    finally:
+        await session.aclose()
+''',
+}
+ENTER = """
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+"""
+
+USAGE = """
+    async with geminga.{package}.connect("pulsar://localhost:6650") as client:
+        producer = await client.create_producer("my-topic")
+        await producer.send(b"hello")
+        consumer = await client.subscribe("my-topic", "my-subscription")
+        async for message in consumer:
+            await consumer.acknowledge(message)
+
+The names are those of `geminga`, and so are messages, options and errors. All clients of a process
+share one background thread, in which the Trio client works. After a fork the child makes its own:
+what was made before raises ForkedClient there.
+"""
