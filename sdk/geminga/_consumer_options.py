@@ -132,6 +132,8 @@ class ConsumerOptions:
 
     `receiver_queue_size` messages are prefetched per partition, at most
     `receiver_queue_total_max` over all partitions; 0 fetches a message only when one is asked for.
+    With `auto_scaled_receiver_queue_size_enabled` it begins with 1 and doubles up to that number
+    while the program is faster than messages come.
     Acknowledgements are sent in groups: every `ack_grouping_time_s` (0: at once) or when
     `ack_grouping_max` have come together. Of at most `max_pending_chunked_messages` messages
     (0: any number) chunks are kept; above it the oldest is given up, and acknowledged if
@@ -144,6 +146,7 @@ class ConsumerOptions:
     consumer_name: str | None = None
     receiver_queue_size: int = 1000
     receiver_queue_total_max: int = 50_000
+    auto_scaled_receiver_queue_size_enabled: bool = False
     ack_grouping_time_s: float = 0.1
     ack_grouping_max: int = 1000
     ack_receipt_enabled: bool = False
@@ -201,6 +204,7 @@ class ConsumerKeywords(TypedDict, total=False):
     consumer_name: str | None
     receiver_queue_size: int
     receiver_queue_total_max: int
+    auto_scaled_receiver_queue_size_enabled: bool
     ack_grouping_time_s: float
     ack_grouping_max: int
     ack_receipt_enabled: bool

@@ -18,12 +18,21 @@ class Permits:
     by less than a batch.
     """
 
-    def __init__(self, queue_size: int) -> None:
-        self.queue_size = queue_size
-        self.threshold = max(1, queue_size // 2)
+    def __init__(self, queue_size: int, *, scaled: bool = False) -> None:
+        """A `scaled` queue begins with one message and doubles, up to `queue_size`, whenever the
+        program waits for messages though the broker has used all permits since it last grew
+        (ConsumerBase.expectMoreIncomingMessages).
+        """
+        self._size_max = queue_size
+        self._was_full = False
+        self._resize(min(1, queue_size) if scaled else queue_size)
         self._to_give = 0
         self.outstanding = 0
         """Given and not used yet."""
+
+    def _resize(self, queue_size: int) -> None:
+        self.queue_size = queue_size
+        self.threshold = max(1, queue_size // 2)
 
     def start(self) -> int:
         """Permits for a fresh attachment: the whole queue."""
@@ -34,6 +43,8 @@ class Permits:
     def used(self, messages: int) -> None:
         """The broker sent that many."""
         self.outstanding -= messages
+        if self.outstanding <= 0:
+            self._was_full = True
 
     def released(self, messages: int) -> int:
         """That many left the queue; answers what to give now: nothing until it's half the queue."""
@@ -45,7 +56,15 @@ class Permits:
         return given
 
     def demand(self) -> int:
-        """Without a queue: somebody waits for a message; answers what to give now."""
+        """Somebody waits for a message; answers what to give now: one without a queue, and what a
+        scaled queue grows by.
+        """
+        if self.queue_size < self._size_max and self._was_full:
+            self._was_full = False
+            grown = min(self.queue_size, self._size_max - self.queue_size)
+            self._resize(self.queue_size + grown)
+            self.outstanding += grown
+            return grown
         if self.queue_size or self.outstanding > 0:
             return 0
         given = 1 - self.outstanding

@@ -61,7 +61,9 @@ class PartitionConsumer:
         self._id = core.next_consumer_id()
         self.inbox = inbox
         self._notify = notify
-        self._permits = Permits(subscription.queue_size)
+        self._permits = Permits(
+            subscription.queue_size, scaled=options.auto_scaled_receiver_queue_size_enabled
+        )
         self.flow = Flow(self._id, self._permits)
         self.acknowledger = Acknowledger(core, topic, self._id, options, self.redeliver)
         self._dead_letters: DeadLetters | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import TracebackType
 from typing import TypeAlias
@@ -310,17 +310,20 @@ class Consumer:
 
     # ---- asking and moving ----
 
-    async def seek(self, to: MessageId | int) -> None:
+    async def seek(self, to: MessageId | int | Callable[[str], MessageId | int | None]) -> None:
         """Move the subscription, in all partitions: to a message id, `MessageId.earliest` or
-        `latest`, or to the first message published at or after a time in ms since 1970.
+        `latest`, or to the first message published at or after a time in ms since 1970. A function
+        is asked for each topic or partition by its full name; None leaves that where it is.
 
         With an id the next message is the one after it, or itself if `start_message_id_inclusive`.
         Everything received and not taken is dropped. Raises GemingaError.
         """
-        if isinstance(to, bool) or not isinstance(to, MessageId | int):
-            raise InvalidArgument(f"seek needs a MessageId or ms since 1970, not {to!r}")
-        if isinstance(to, int) and to < 0:
-            raise InvalidArgument("seek needs a time from 0 on")
+        if callable(to):
+            places = [(part, to(part.topic)) for part in self._parts]
+            moves = [(part, _checked(place)) for part, place in places if place is not None]
+            await together(partial(part.seek, place) for part, place in moves)
+            return
+        _checked(to)
         parts = self._parts
         if isinstance(to, MessageId) and to.entry_id >= 0 and to.entry_id < (1 << 63) - 1:
             parts = [self._part_of(to)]
@@ -368,6 +371,15 @@ class Consumer:
         traceback: TracebackType | None,
     ) -> None:
         await self.aclose()
+
+
+def _checked(to: MessageId | int) -> MessageId | int:
+    """A place to seek to. Raises InvalidArgument."""
+    if isinstance(to, bool) or not isinstance(to, MessageId | int):
+        raise InvalidArgument(f"seek needs a MessageId or ms since 1970, not {to!r}")
+    if isinstance(to, int) and to < 0:
+        raise InvalidArgument("seek needs a time from 0 on")
+    return to
 
 
 def _id_of(message: MessageOrId) -> MessageId:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 
 import geminga.consumer
@@ -132,9 +132,10 @@ class Consumer:
         """Have everything redelivered that was received and not acknowledged."""
         self._receiver.redeliver_all()
 
-    async def seek(self, to: MessageId | int) -> None:
+    async def seek(self, to: MessageId | int | Callable[[str], MessageId | int | None]) -> None:
         """Move the subscription, in all partitions: to a message id, `MessageId.earliest` or
-        `latest`, or to the first message published at or after a time in ms since 1970.
+        `latest`, or to the first message published at or after a time in ms since 1970. A function
+        is asked for each topic or partition by its full name; None leaves that where it is.
 
         With an id the next message is the one after it, or itself if `start_message_id_inclusive`.
         Everything received and not taken is dropped. Raises GemingaError.

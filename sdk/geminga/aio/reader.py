@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 
 import geminga.reader
@@ -43,8 +44,10 @@ class Reader:
         """Whether there is a message after those that were read."""
         return await self._session.call(self._receiver.has_message_available)
 
-    async def seek(self, to: MessageId | int) -> None:
-        """Go on at a message id, or at a time in ms since 1970 (see `Consumer.seek`)."""
+    async def seek(self, to: MessageId | int | Callable[[str], MessageId | int | None]) -> None:
+        """Go on at a message id, at a time in ms since 1970, or at what a function tells for each
+        partition (see `Consumer.seek`).
+        """
         await self._receiver.call(lambda: self._inner.seek(to))
 
     async def aclose(self) -> None:
