@@ -175,14 +175,18 @@ def module_text(face: Face, name: str) -> str:
     if "AsyncGenerator" in used:
         lines.append("from collections.abc import AsyncGenerator")
     lines += [f"from {IMPORTS[each]} import {each}" for each in sorted(used & IMPORTS.keys())]
+    shared = {k: v for k, v in public_names()[1].items() if k not in CLASSES and k != "connect"}
+    for each in sorted(used & shared.keys() - own - IMPORTS.keys()):
+        module, original = shared[each].split()
+        lines.append(f"from {module} import {original} as {each}")
     if "geminga" in used:
         lines.append(f"import geminga.{CLASSES[name]}")
     head = f'"""`{name}` of `geminga.{face.package}`. {NOTE}"""\n\n'
     return head + "from __future__ import annotations\n\n" + "\n".join(lines) + "\n\n\n" + text
 
 
-def package_text(face: Face) -> str:
-    """The face's own `__init__`: the public names of `geminga`, its classes instead of Trio's."""
+def public_names() -> tuple[list[str], dict[str, str]]:
+    """The public names of `geminga`, and the module and name that each is in."""
     tree = ast.parse((SDK / "__init__.py").read_text())
     names: list[str] = []
     homes: dict[str, str] = {}
@@ -192,6 +196,12 @@ def package_text(face: Face) -> str:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("geminga"):
             for alias in node.names:
                 homes[alias.asname or alias.name] = f"{node.module} {alias.name}"
+    return names, homes
+
+
+def package_text(face: Face) -> str:
+    """The face's own `__init__`: the public names of `geminga`, its classes instead of Trio's."""
+    names, homes = public_names()
     for name, module in CLASSES.items():
         homes[name] = f"geminga.{face.package}.{module} {name}"
     homes["connect"] = f"geminga.{face.package}.client connect"
