@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from geminga._receipt import Receipt
+    from geminga._statistics import ProducerStatistics
     from geminga.auth import Authentication, AuthenticationBasic, AuthenticationToken
     from geminga.client import Client, connect
     from geminga.consumer import Consumer
@@ -143,6 +144,7 @@ __all__ = [
     "ProducerFenced",
     "ProducerOptions",
     "ProducerQueueFull",
+    "ProducerStatistics",
     "QuotaExceeded",
     "Reader",
     "ReaderOptions",
@@ -171,6 +173,7 @@ _HOMES = {
     "geminga.client": ("Client", "connect"),
     "geminga.auth": ("Authentication", "AuthenticationBasic", "AuthenticationToken"),
     "geminga.failover": ("AutoClusterFailover",),
+    "geminga._statistics": ("ProducerStatistics",),
     "geminga.producer": ("Producer",),
     "geminga._receipt": ("Receipt",),
     "geminga.consumer": ("Consumer",),

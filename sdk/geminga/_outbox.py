@@ -166,7 +166,7 @@ class Outbox:
         self._window.popleft()
         head.ledger_id = ledger_id
         head.entry_id = entry_id
-        if head.__class__ is LeadingChunk and head.whole.first_chunk is None:
+        if isinstance(head, LeadingChunk) and head.whole.first_chunk is None:
             head.whole.first_chunk = ledger_id, entry_id
         self.last_sequence_id = max(self.last_sequence_id, head.highest_sequence_id)
         self._settle(head, None)

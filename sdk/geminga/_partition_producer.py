@@ -18,6 +18,7 @@ from geminga._keyed_outbox import KeyedOutbox
 from geminga._outbox import Outbox, ReceiptVerdict
 from geminga._receipt import Outgoing, Receipt
 from geminga._retry import SendErrorAction, send_error_action
+from geminga._statistics import Counts
 from geminga.errors import (
     AlreadyClosed,
     ConnectionFailed,
@@ -60,6 +61,7 @@ class PartitionProducer:
         kind = KeyedOutbox if options.batching_type is BatchingType.KEY_BASED else Outbox
         self.outbox = kind(options, self._encoder, trio.current_time, self._on_settled)
         self.is_started = False
+        self.counts = Counts()
         self._delay_s = options.batching_max_publish_delay_s
         self._send_timeout_s = options.send_timeout_s or math.inf
         self._pending_max = options.max_pending_messages
@@ -196,6 +198,7 @@ class PartitionProducer:
         return next_s if oldest_s is None else min(next_s, oldest_s + self._send_timeout_s)
 
     def _on_settled(self, outgoing: Outgoing) -> None:
+        self.counts.settled(outgoing.count, outgoing.size_bytes, outgoing.error is not None)
         self._core.memory.release(outgoing.size_bytes)
         if self._room:
             self._room.unpark(count=outgoing.count)

@@ -12,7 +12,7 @@ from geminga._core import Core
 from geminga._encode import Extras
 from geminga._partition_producer import PartitionProducer
 from geminga._routing import Router
-from geminga._together import together
+from geminga._together import ABANDON_TIMEOUT_S, together
 from geminga.errors import GemingaError, InvalidArgument
 from geminga.options import ProducerAccessMode, ProducerOptions, RoutedMessage
 from geminga_protocol.topic_name import TopicName
@@ -125,11 +125,18 @@ class Partitions:
             return
         added = [self._make(n) for n in range(len(self.parts), count)]
         if not self.is_lazy:
-            try:
-                await together(part.start for part in added)
-            except GemingaError:
-                await together(part.aclose for part in added)
-                raise
+            await self._start_all(added)
         self.parts += added
         self._router.grow(count)
         logger.info("%s: %d partitions now", self._topic, count)
+
+    @staticmethod
+    async def _start_all(added: list[PartitionProducer]) -> None:
+        done = False
+        try:
+            await together(part.start for part in added)
+            done = True
+        finally:
+            if not done:
+                with trio.move_on_after(ABANDON_TIMEOUT_S, shield=True):
+                    await together(part.aclose for part in added)

@@ -13,6 +13,7 @@ from geminga._core import Core, wall_clock_ms
 from geminga._encode import LOCAL_CLUSTER_ONLY, Extras
 from geminga._partitions import Partitions
 from geminga._receipt import Receipt
+from geminga._statistics import ProducerStatistics
 from geminga._together import ABANDON_TIMEOUT_S, together
 from geminga.errors import InvalidArgument
 from geminga.options import ProducerOptions
@@ -153,6 +154,19 @@ class Producer:
         part = self._choose(data, extras)
         await part.wait_for_room(len(data))
         return part.add(data, extras, sequence_id)
+
+    def statistics(self) -> ProducerStatistics:
+        """What has been sent so far, over all partitions; costs nothing to keep."""
+        parts = self._parts
+        return ProducerStatistics(
+            messages_acknowledged=sum(part.counts.messages for part in parts),
+            bytes_acknowledged=sum(part.counts.size_bytes for part in parts),
+            entries_acknowledged=sum(part.counts.entries for part in parts),
+            messages_failed=sum(part.counts.failed for part in parts),
+            messages_pending=sum(part.outbox.pending_messages for part in parts),
+            bytes_pending=sum(part.outbox.pending_bytes for part in parts),
+            partitions_connected=sum(part.is_connected for part in parts),
+        )
 
     async def flush(self) -> None:
         """Send what is batched and wait until all that was handed over before has its receipt.

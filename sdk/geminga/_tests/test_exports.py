@@ -60,6 +60,7 @@ GOLDEN = [
     "ProducerFenced",
     "ProducerOptions",
     "ProducerQueueFull",
+    "ProducerStatistics",
     "QuotaExceeded",
     "Reader",
     "ReaderOptions",

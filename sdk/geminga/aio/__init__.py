@@ -17,6 +17,7 @@ Made by tools/faces.py from the Trio classes: don't edit.
 from __future__ import annotations
 
 from geminga._faces.asyncs import Receipt as Receipt
+from geminga._statistics import ProducerStatistics as ProducerStatistics
 from geminga.aio.client import Client as Client
 from geminga.aio.client import connect as connect
 from geminga.aio.consumer import Consumer as Consumer
@@ -138,6 +139,7 @@ __all__ = [
     "ProducerFenced",
     "ProducerOptions",
     "ProducerQueueFull",
+    "ProducerStatistics",
     "QuotaExceeded",
     "Reader",
     "ReaderOptions",

@@ -17,6 +17,7 @@ Made by tools/faces.py from the Trio classes: don't edit.
 from __future__ import annotations
 
 from geminga._faces.threads import Receipt as Receipt
+from geminga._statistics import ProducerStatistics as ProducerStatistics
 from geminga.auth import Authentication as Authentication
 from geminga.auth import AuthenticationBasic as AuthenticationBasic
 from geminga.auth import AuthenticationToken as AuthenticationToken
@@ -138,6 +139,7 @@ __all__ = [
     "ProducerFenced",
     "ProducerOptions",
     "ProducerQueueFull",
+    "ProducerStatistics",
     "QuotaExceeded",
     "Reader",
     "ReaderOptions",

@@ -7,6 +7,7 @@ from typing import Unpack
 
 import geminga.producer
 from geminga._faces.threads import Receipt, ThreadSender, ThreadSession
+from geminga._statistics import ProducerStatistics as ProducerStatistics
 from geminga.producer import MessageKeywords
 from geminga_protocol.message_id import MessageId
 
@@ -84,6 +85,10 @@ class Producer:
         MemoryLimitExceeded too.
         """
         return self._sender.send_nowait(data, sequence_id, described)
+
+    def statistics(self) -> ProducerStatistics:
+        """What has been sent so far, over all partitions; costs nothing to keep."""
+        return self._inner.statistics()
 
     def flush(self) -> None:
         """Send what is batched and wait until all that was handed over before has its receipt.
