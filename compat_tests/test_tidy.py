@@ -220,3 +220,8 @@ def test_features_table_lists_every_row_once() -> None:
     assert len(set(ids)) == 158
     states = set(re.findall(r"^\| [A-Z]+-\d\d \| [^|]+ \| (\w+)", text, re.MULTILINE))
     assert states <= {"done", "part", "open"}
+    count = {
+        s: len(re.findall(rf"^\| [A-Z]+-\d\d \| [^|]+ \| {s} ", text, re.MULTILINE)) for s in states
+    }
+    line = f"{count['done']} done, {count['part']} in part, {count['open']} open, of 158."
+    assert line in text
