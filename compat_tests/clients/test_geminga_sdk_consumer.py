@@ -22,6 +22,12 @@ from compat_tests.processes import ServerProcess
 from geminga import ConsumerEventListener, ConsumerType, DeadLetterPolicy
 
 
+def rest(server: ServerProcess, method: str, path: str, body: str = "") -> None:
+    url = f"{server.web_url}/admin/v2/{path.replace('://', '/')}"
+    headers = {"content-type": "application/json"}
+    httpx.request(method, url, content=body, headers=headers).raise_for_status()
+
+
 async def test_refused_too_often_is_a_dead_letter(server: ServerProcess) -> None:
     topic = topic_name("dead")
     async with client_of(server) as client:
@@ -104,8 +110,7 @@ async def test_pattern_topics_appear_and_vanish(server: ServerProcess) -> None:
         await send_all(client, second, ["appeared"])
         messages = await take(consumer, 2)
         assert {m.topic_name: m.data for m in messages} == {first: b"before", second: b"appeared"}
-        path = first.replace("://", "/")
-        httpx.delete(f"{server.web_url}/admin/v2/{path}?force=true").raise_for_status()
+        rest(server, "DELETE", f"{first}?force=true")
         with trio.fail_after(15):
             while consumer.topics != [second]:  # noqa: ASYNC110
                 await trio.sleep(0.1)
@@ -115,11 +120,7 @@ async def test_partitions_grow(server: ServerProcess) -> None:
     topic = partitioned(server, topic_name("grow"), 1)
     async with client_of(server) as client:
         consumer = await client.subscribe(topic, "s", auto_update_partitions_interval_s=0.5)
-        path = topic.replace("://", "/")
-        url = f"{server.web_url}/admin/v2/{path}/partitions"
-        httpx.post(
-            url, content="3", headers={"content-type": "application/json"}
-        ).raise_for_status()
+        rest(server, "POST", f"{topic}/partitions", "3")
         await send_all(client, f"{topic}-partition-2", ["new"])
         assert texts(await take(consumer, 1)) == ["new"]
         assert len(consumer.topics) == 3
@@ -163,8 +164,7 @@ async def test_active_in_failover_and_end_of_topic(server: ServerProcess) -> Non
         await consumers.pop(active).aclose()
         (other,) = consumers
         await until((other, "active"))
-        path = topic.replace("://", "/")
-        httpx.post(f"{server.web_url}/admin/v2/{path}/terminate").raise_for_status()
+        rest(server, "POST", f"{topic}/terminate")
         await until((other, "end"))
         assert consumers[other].reached_end_of_topic
 

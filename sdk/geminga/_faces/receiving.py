@@ -50,6 +50,9 @@ class Receiver:
         self.waits_for_receipts = consumer._subscription.options.ack_receipt_enabled
         """Whether an acknowledgement is done only when the broker has answered."""
         self._ahead_max = max(1, min(AHEAD_MAX, consumer._subscription.queue_size // 2))
+        if consumer._subscription.options.ack_timeout_s:
+            # The time to acknowledge a message runs from when it is taken.
+            self._ahead_max = 1
         consumer._inbox.on_discard = self._on_discard
 
     # ---- in the program's threads ----
