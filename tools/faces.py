@@ -22,7 +22,7 @@ from face_bodies import ASKS, BODIES, CLASSES, CONNECT, DOCS, ENTER, IMPORTS, IN
 
 ROOT = Path(__file__).resolve().parent.parent
 SDK = ROOT / "sdk" / "geminga"
-NOTE = "Made by tools/faces.py from the Trio classes: don't edit."
+NOTE = "Made by tools/faces.py: don't edit."
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`Client` of `geminga.aio`. Made by tools/faces.py from the Trio classes: don't edit."""
+"""`Client` of `geminga.aio`. Made by tools/faces.py: don't edit."""
 
 from __future__ import annotations
 

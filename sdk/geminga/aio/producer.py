@@ -1,4 +1,4 @@
-"""`Producer` of `geminga.aio`. Made by tools/faces.py from the Trio classes: don't edit."""
+"""`Producer` of `geminga.aio`. Made by tools/faces.py: don't edit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Reader` of `geminga.aio`. Made by tools/faces.py from the Trio classes: don't edit."""
+"""`Reader` of `geminga.aio`. Made by tools/faces.py: don't edit."""
 
 from __future__ import annotations
 

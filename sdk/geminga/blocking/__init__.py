@@ -11,7 +11,7 @@ The names are those of `geminga`, and so are messages, options and errors. All c
 share one background thread, in which the Trio client works. After a fork the child makes its own:
 what was made before raises ForkedClient there.
 
-Made by tools/faces.py from the Trio classes: don't edit.
+Made by tools/faces.py: don't edit.
 """
 
 from __future__ import annotations
