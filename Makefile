@@ -17,7 +17,7 @@ check: $(VENV)/dev.stamp .venv-proto/stamp
 	$(BIN)/python tools/faces.py --check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/flake8-async --disable ASYNC109,ASYNC114,ASYNC124,ASYNC900,ASYNC910,ASYNC911,ASYNC912,ASYNC913 $$(git ls-files '*.py' | grep -v _pb2)
+	$(BIN)/flake8-async --disable ASYNC109,ASYNC114,ASYNC124,ASYNC900,ASYNC910,ASYNC911,ASYNC912,ASYNC913 $$(git grep -l 'async def' -- '*.py' ':!*/_tests/*' ':!compat_tests/*')
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 	$(BIN)/pyright

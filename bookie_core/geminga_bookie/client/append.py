@@ -119,7 +119,7 @@ class LedgerAppender(LedgerHandle):
         try:
             self._known = await self._store.update(self._known, closed)
         except MetadataConflict:
-            self._known = await self._store.read(self.ledger_id)
+            self._known = await self._store.read(self.ledger_id)  # noqa: ASYNC120
             if self._known.metadata != closed:
                 self._failure = LedgerFenced(f"ledger {self.ledger_id} was taken over")
                 raise self._failure from None

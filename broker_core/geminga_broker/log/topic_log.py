@@ -235,7 +235,7 @@ class TopicLog:
             except (BookkeeperError, MetadataError) as error:
                 raise LogWriteFailed(f"{self.name} can't be deleted: {error}") from error
             finally:
-                await self._release()
+                await self._release()  # noqa: ASYNC102
 
     def statistics(self) -> LogStatistics:
         """See `ManagedLedger.statistics`."""

@@ -54,7 +54,7 @@ class Portal:
     def _run(self, started: Callable[[], None]) -> None:
         try:
             trio.run(self._serve, started)
-        except BaseException:
+        except BaseException:  # noqa: ASYNC103
             logger.exception("the background loop ended")
         finally:
             self._is_over = True
