@@ -58,7 +58,11 @@ def test_in_memory_leaves_nothing(data_dir: Path, start: Starter) -> None:
 
 def test_a_bookie_without_its_metadata_is_refused(data_dir: Path, start: Starter) -> None:
     """An empty metadata store would say that every ledger is garbage."""
-    start().stop()
+    server = start()
+    with RawClient(server.address) as client:
+        client.producer(TOPIC)
+        client.publish(0, b"kept")
+    server.stop()
     for path in data_dir.glob("metadata.sqlite*"):
         path.unlink()
     said = refused(standalone_command(data_dir))

@@ -195,10 +195,13 @@ def test_interrupted_sends_lock_nothing_up(url: str, topic: str) -> None:
         assert producer.pending_messages == 0
 
 
+# A runner in the background ignores SIGINT, and its children inherit that.
 PROGRAM = """
+import signal
 import sys
 import geminga.blocking as gb
 
+signal.signal(signal.SIGINT, signal.default_int_handler)
 with gb.connect(sys.argv[1]) as client:
     consumer = client.subscribe(sys.argv[2], "s")
     print("waiting", flush=True)
