@@ -30,7 +30,7 @@ async def main(directory: Path, log_descriptor: int, first: int) -> None:
     pushed = acknowledged = 0
     changed = trio.Event()
 
-    def done_for(ledger_id: int):  # type: ignore[no-untyped-def]
+    def done_for(ledger_id: int):
         def done(first_id: int, count: int, error: BookkeeperError | None) -> None:
             nonlocal acknowledged
             assert error is None, error

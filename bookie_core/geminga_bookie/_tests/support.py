@@ -103,7 +103,7 @@ def small_options(directory: Path, **changes: object) -> BookieOptions:
         "gc": GcOptions(gc_interval_s=3600.0),
         "disk": DiskOptions(usage_max=1.0, usage_low=1.0, check_interval_s=3600.0),
     }
-    return BookieOptions(**{**values, **changes})  # type: ignore[arg-type]
+    return BookieOptions(**{**values, **changes})
 
 
 def copy_files(directory: Path, target: Path) -> None:

@@ -62,7 +62,7 @@ async def test_a_ledger_made_while_metadata_is_read_stays(tmp_path: Path) -> Non
     async with open_bookie(small_options(tmp_path)) as port:
         bookie = cast(InProcessBookie, port)
 
-        async def live():  # type: ignore[no-untyped-def]
+        async def live():
             await add(bookie, 5, range(3))
             for ledger_id in ():
                 yield ledger_id

@@ -75,13 +75,13 @@ def replayed(data: bytes, journal_id: int = 1) -> tuple[list[int], ReplayReport]
     ids: list[int] = []
 
     def apply(item: object) -> None:
-        kind, ledger_id, first, payload = item  # type: ignore[misc]
+        kind, ledger_id, first, payload = item
         assert (kind, ledger_id) == (ENTRIES, 7)
         assert payload == packets(7, range(first, first + len(payload)))
         ids.extend(range(first, first + len(payload)))
 
-    disk: Disk = OneFileDisk(data, journal_id)  # type: ignore[assignment]
-    report = replay(disk, DIRECTORY, apply)  # type: ignore[arg-type]
+    disk: Disk = OneFileDisk(data, journal_id)
+    report = replay(disk, DIRECTORY, apply)
     return ids, report
 
 

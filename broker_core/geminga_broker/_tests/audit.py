@@ -109,17 +109,17 @@ def install(monkeypatch: pytest.MonkeyPatch, books: Books) -> Audit:
     send, seek, take = Consumer.send, Subscription.seek, Subscription.acknowledge
 
     def audited_send(self: Consumer, entries: Sequence[Entry], **more: object) -> None:
-        send(self, entries, **more)  # type: ignore[arg-type]
+        send(self, entries, **more)
         found.sent(self, entries)
 
     async def audited_seek(self: Subscription, position: Position, ack_set: object = ()) -> None:
         try:
-            await seek(self, position, ack_set)  # type: ignore[arg-type]
+            await seek(self, position, ack_set)
         finally:
             found.seeked(self)
 
     def audited_take(self: Subscription, *details: object) -> None:
-        take(self, *details)  # type: ignore[arg-type]
+        take(self, *details)
         check_subscription(self)
 
     def failed(message: str, *details: object) -> None:
@@ -135,7 +135,7 @@ def install(monkeypatch: pytest.MonkeyPatch, books: Books) -> Audit:
 
     async def slow_fetch(self: LogReads, *details: object) -> list[LogEntry]:
         await trio.sleep(found.books.rng.random() * 0.3)
-        return await fetch(self, *details)  # type: ignore[arg-type]
+        return await fetch(self, *details)
 
     complete = MemoryBookie._complete
 

@@ -253,10 +253,10 @@ class Peer:
             assert not producer.pending, "closed before all was answered"
 
     def _receipt(self, body: object) -> None:
-        producer = self.producers[body.producer_id]  # type: ignore[attr-defined]
+        producer = self.producers[body.producer_id]
         sequence_id, messages = producer.pending.popleft()
-        assert body.sequence_id == sequence_id, "receipts out of order"  # type: ignore[attr-defined]
-        data = body.message_id  # type: ignore[attr-defined]
+        assert body.sequence_id == sequence_id, "receipts out of order"
+        data = body.message_id
         position = Position(data.ledgerId, data.entryId)
         if producer.topic.startswith("persistent"):
             assert position > producer.last, "receipts go back"
@@ -264,8 +264,8 @@ class Peer:
             self.books.store(producer.topic, position, messages)
 
     def _send_error(self, body: object) -> None:
-        producer = self.producers[body.producer_id]  # type: ignore[attr-defined]
-        sequence_id = body.sequence_id  # type: ignore[attr-defined]
+        producer = self.producers[body.producer_id]
+        sequence_id = body.sequence_id
         if sequence_id in producer.refused:
             producer.refused.remove(sequence_id)
         else:
@@ -280,7 +280,7 @@ class Peer:
         self.consumers[number] = OpenConsumer(topic, name, kind, number)
         options = consuming.SubscribeOptions(
             consumer_name=f"c{number}",
-            **more,  # type: ignore[arg-type]
+            **more,
         )
         request = consuming.subscribe(topic, name, SubType.ValueType(kind), number, number, options)
         answer = await self.ask(number, request)
@@ -294,9 +294,9 @@ class Peer:
         await self.send(consuming.flow(consumer.consumer_id, permits))
 
     def _message(self, body: object, frame: Frame) -> None:
-        consumer = self.consumers.get(body.consumer_id)  # type: ignore[attr-defined]
+        consumer = self.consumers.get(body.consumer_id)
         assert consumer is not None, "a message for a consumer that is closed"
-        data = body.message_id  # type: ignore[attr-defined]
+        data = body.message_id
         position = Position(data.ledgerId, data.entryId)
         assert frame.payload is not None
         parts = split(frame.payload)
@@ -308,7 +308,7 @@ class Peer:
         for content in contents:
             known = self.books.sent.get(content.rstrip(b"."))
             assert known == metadata.partition_key, f"{content[:20]!r} was never sent"
-        bits = ack_sets.to_bits(body.ack_set) or (1 << len(contents)) - 1  # type: ignore[attr-defined]
+        bits = ack_sets.to_bits(body.ack_set) or (1 << len(contents)) - 1
         assert consumer.received < consumer.given, "more than was asked for"
         consumer.received += bits.bit_count()
         if consumer.kind in ORDERED and position <= consumer.last and "non-" not in consumer.topic:

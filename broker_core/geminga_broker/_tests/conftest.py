@@ -24,7 +24,7 @@ class World:
     def topic(
         self, name: str = "persistent://public/default/t", **options: object
     ) -> PersistentTopic:
-        made = TopicOptions(**options)  # type: ignore[arg-type]
+        made = TopicOptions(**options)
         return PersistentTopic(TopicName.parse(name), self.log, self.environment, made)
 
     async def settle(self) -> None:

@@ -124,14 +124,14 @@ def key_of(data: bytes) -> str:
 def producer_request(
     connection: FakeConnection, name: str = "p", **more: object
 ) -> ProducerRequest:
-    return ProducerRequest(connection, 1, name, **more)  # type: ignore[arg-type]
+    return ProducerRequest(connection, 1, name, **more)
 
 
 def subscribe_request(
     connection: FakeConnection, consumer_id: int, subscription: str = "sub", **more: object
 ) -> SubscribeRequest:
     more.setdefault("consumer_name", f"c{consumer_id}")
-    return SubscribeRequest(connection, consumer_id, subscription, **more)  # type: ignore[arg-type]
+    return SubscribeRequest(connection, consumer_id, subscription, **more)
 
 
 def position(entry: int, ledger: int = 7) -> Position:

@@ -49,7 +49,7 @@ def running(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], re.Match[s
     finally:
         process.kill()
         process.wait()
-        process.stdout.close()  # type: ignore[union-attr]
+        process.stdout.close()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -27,7 +27,7 @@ async def join(
 
 async def publish(topic: PersistentTopic, count: int, **more: object) -> None:
     producer = await topic.add_producer(producer_request(FakeConnection(), "p"))
-    producer.publish([item(n, **more) for n in range(count)])  # type: ignore[arg-type]
+    producer.publish([item(n, **more) for n in range(count)])
     producer.close()
 
 

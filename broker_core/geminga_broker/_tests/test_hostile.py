@@ -134,7 +134,7 @@ async def test_subscribing_while_the_subscription_is_deleted(
         await trio.sleep(1)
         await delete(name)
 
-    world.log.delete_cursor = slowly  # type: ignore[method-assign]
+    world.log.delete_cursor = slowly
     began = trio.current_time()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(topic.delete_subscription, "sub")
@@ -197,7 +197,7 @@ async def test_replays_of_large_entries_are_read_few_at_a_time(world: World) -> 
         asked.append(len(positions))
         return await read_at(positions)
 
-    cursor.read_at = counted  # type: ignore[method-assign]
+    cursor.read_at = counted
     client.forget()
     consumer.redeliver()
     await world.settle()

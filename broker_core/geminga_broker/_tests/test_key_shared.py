@@ -122,7 +122,7 @@ async def test_a_moved_key_waits_for_its_old_owner(world: World) -> None:
     assert two_connection.entries() == []
     dispatcher = topic.subscriptions["sub"]._dispatcher
     assert dispatcher is not None
-    assert dispatcher.draining == len(moved)  # type: ignore[attr-defined]
+    assert dispatcher.draining == len(moved)
     one.ack([Ack(position(n)) for n in range(40)])
     await world.settle()
     assert set(keys_of(two_connection)) == moved

@@ -45,7 +45,7 @@ class SlowLogs:
 
 @asynccontextmanager
 async def loader(**settings: object) -> AsyncIterator[tuple[TopicLoader, SlowLogs]]:
-    config = BrokerConfig(topics=TopicConfig(**settings))  # type: ignore[arg-type]
+    config = BrokerConfig(topics=TopicConfig(**settings))
     store = MemoryMetadataStore()
     namespaces = Namespaces(store)
     await namespaces.bootstrap("standalone", {}, 4)

@@ -52,7 +52,7 @@ async def test_topics_of_a_namespace() -> None:
         kind = Type.GET_TOPICS_OF_NAMESPACE_RESPONSE
 
         async def topics(**options: object) -> object:
-            request = lookup.get_topics_of_namespace(1, "public/default", **options)  # type: ignore[arg-type]
+            request = lookup.get_topics_of_namespace(1, "public/default", **options)
             return (await client.ask(request, kind)).getTopicsOfNamespaceResponse
 
         prefix = "persistent://public/default/"

@@ -18,7 +18,7 @@ async def add(
     topic: PersistentTopic, name: str, mode: int = Mode.Shared, **more: object
 ) -> Producer:
     connection = more.pop("connection", None) or FakeConnection(name)
-    request = producer_request(connection, name, access_mode=mode, **more)  # type: ignore[arg-type]
+    request = producer_request(connection, name, access_mode=mode, **more)
     return await topic.add_producer(request)
 
 

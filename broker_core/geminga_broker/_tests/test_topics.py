@@ -29,7 +29,7 @@ async def catalog(**settings: object) -> tuple[MemoryMetadataStore, Namespaces, 
     store = MemoryMetadataStore()
     namespaces = Namespaces(store)
     await namespaces.bootstrap("standalone", {}, 4)
-    return store, namespaces, TopicCatalog(store, namespaces, TopicConfig(**settings))  # type: ignore[arg-type]
+    return store, namespaces, TopicCatalog(store, namespaces, TopicConfig(**settings))
 
 
 async def test_partition_records_stand_where_apache_puts_them() -> None:

@@ -53,7 +53,7 @@ async def test_a_topic_that_fails_does_not_stop_the_others(
     async def fail(_timestamp_ms: int):
         raise error
 
-    broken.log = type("Broken", (), {"find_by_time": staticmethod(fail)})()  # type: ignore[assignment]
+    broken.log = type("Broken", (), {"find_by_time": staticmethod(fail)})()
     await sound.create_subscription("a", EARLIEST)
     broken.subscriptions["a"] = sound.subscriptions["a"]
     await fill(sound, [1])

@@ -147,4 +147,4 @@ async def open_client(config: BrokerConfig | None = None) -> AsyncIterator[WireC
 def with_network(**settings: object) -> BrokerConfig:
     """A configuration with other network settings."""
     config = BrokerConfig()
-    return replace(config, network=replace(config.network, **settings))  # type: ignore[arg-type]
+    return replace(config, network=replace(config.network, **settings))

@@ -84,7 +84,7 @@ def test_message_ids_order(first: MessageId, second: MessageId) -> None:
 def test_message_id_extremes() -> None:
     assert EARLIEST_ID < MessageId(0, 0) < MessageId(0, 0, batch_index=0) < LATEST_ID
     assert MessageId(1, 2) != (1, 2)
-    assert MessageId(1, 2).__lt__("x") is NotImplemented  # type: ignore[operator]
+    assert MessageId(1, 2).__lt__("x") is NotImplemented
     assert str(MessageId(1, 2, 3, 4)) == "1:2:3:4"
     assert MessageId(1, 2).position == (1, 2)
     # What the C++ client and those built on it write.

@@ -37,7 +37,7 @@ def test_silent_when_the_loop_answers(caplog: pytest.LogCaptureFixture) -> None:
             if asked == 5:
                 enough.set()
 
-    watchdog = _Watchdog(Answers(), 0.001)  # type: ignore[arg-type]
+    watchdog = _Watchdog(Answers(), 0.001)
     watchdog.start()
     assert enough.wait(10)
     watchdog.stop()
@@ -62,7 +62,7 @@ def test_ends_with_the_loop(caplog: pytest.LogCaptureFixture) -> None:
         def run_sync_soon(self, function: Callable[[], None], *, idempotent: bool) -> None:
             raise trio.RunFinishedError
 
-    watchdog = _Watchdog(Ended(), 0.001)  # type: ignore[arg-type]
+    watchdog = _Watchdog(Ended(), 0.001)
     watchdog.start()
     watchdog._thread.join(10)
     assert not watchdog._thread.is_alive()

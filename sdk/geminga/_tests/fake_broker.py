@@ -62,7 +62,7 @@ class FakeBroker:
         return FramedStream(theirs, name=f"{host}:{port}")
 
     def client(self, **options: object) -> AbstractAsyncContextManager[Client]:
-        return open_client(parse(URL), ClientOptions(**options), self.connector)  # type: ignore[arg-type]
+        return open_client(parse(URL), ClientOptions(**options), self.connector)
 
     def cut(self) -> None:
         """All connections break."""

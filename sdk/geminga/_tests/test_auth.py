@@ -25,7 +25,7 @@ async def test_kinds_of_token(tmp_path: Path, kind: str) -> None:
         "url": file.as_uri(),
         "function": lambda: SECRET,
     }[kind]
-    who = AuthenticationToken(given)  # type: ignore[arg-type]
+    who = AuthenticationToken(given)
     assert await who.data() == SECRET.encode()
     assert await who.http_headers() == {"Authorization": f"Bearer {SECRET}"}
     assert who.method_name == "token"
@@ -41,7 +41,7 @@ async def test_basic() -> None:
     with pytest.raises(geminga.InvalidArgument, match="username"):
         AuthenticationBasic("a:b", "")
     with pytest.raises(geminga.InvalidArgument, match="password must be a text"):
-        AuthenticationBasic("a", b"p")  # type: ignore[arg-type]
+        AuthenticationBasic("a", b"p")
 
 
 @pytest.mark.parametrize("wrong", ["", "two words", 5, "\u00e4"])
@@ -58,7 +58,7 @@ def _raise() -> str:
 @pytest.mark.parametrize("given", [_raise, lambda: 5, lambda: "", Path("/no/such/file")])
 async def test_no_token_to_be_had(given: object) -> None:
     with pytest.raises(geminga.AuthenticationFailed) as caught:
-        await AuthenticationToken(given).data()  # type: ignore[arg-type]
+        await AuthenticationToken(given).data()
     assert SECRET not in str(caught.value)
     assert given is not _raise or caught.value.__suppress_context__
 
@@ -72,7 +72,7 @@ async def test_refused(autojump_clock: MockClock, caplog: pytest.LogCaptureFixtu
                 await client.create_producer("t")
             assert SECRET not in caplog.text + repr(client) + repr(client._core.options)
     with pytest.raises(geminga.InvalidArgument, match="authentication"):
-        geminga.connect("pulsar://h", authentication=SECRET)  # type: ignore[arg-type]
+        geminga.connect("pulsar://h", authentication=SECRET)
 
 
 class Renewed(Authentication):

@@ -53,7 +53,7 @@ def test_a_message_in_one_line() -> None:
         publish_timestamp = 5
         event_timestamp = None
 
-    assert describe(Fake(), in_hex=False) == (  # type: ignore[arg-type]
+    assert describe(Fake(), in_hex=False) == (
         "publishTime:[5], eventTime:[0], key:[null], properties:[a=1, b=2], content:hä"
     )
-    assert describe(Fake(), in_hex=True).endswith("content:68 C3 A4")  # type: ignore[arg-type]
+    assert describe(Fake(), in_hex=True).endswith("content:68 C3 A4")

@@ -86,14 +86,14 @@ async def test_nobody_there(autojump_clock: MockClock) -> None:
     with pytest.raises(geminga.InvalidServiceUrl):
         geminga.connect("https://localhost")
     with pytest.raises(geminga.InvalidArgument, match="colour"):
-        geminga.connect("pulsar://localhost", colour="red")  # type: ignore[call-arg]
+        geminga.connect("pulsar://localhost", colour="red")
 
 
 async def test_wrong_arguments(autojump_clock: MockClock) -> None:
     async with fake_broker() as broker, broker.client() as client:
         for topic in ("", "a/b", "x://a/b/c", 5):
             with pytest.raises(geminga.InvalidArgument, match=r"topic|neither|domain"):
-                await client.create_producer(topic)  # type: ignore[arg-type]
+                await client.create_producer(topic)
         with pytest.raises(geminga.InvalidArgument, match="subscription_name"):
             await client.subscribe("t", "")
         with pytest.raises(geminga.InvalidArgument, match="topic"):
@@ -102,7 +102,7 @@ async def test_wrong_arguments(autojump_clock: MockClock) -> None:
         with pytest.raises(geminga.InvalidArgument, match="receiver_queue_size"):
             await client.subscribe("p", "s", receiver_queue_size=0)
         with pytest.raises(geminga.InvalidArgument, match="batching"):
-            await client.create_producer("t", batching=True)  # type: ignore[call-arg]
+            await client.create_producer("t", batching=True)
 
 
 async def test_over_real_sockets_nothing_answers(tcp_port_refusing: int) -> None:

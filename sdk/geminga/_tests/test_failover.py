@@ -55,7 +55,7 @@ def test_wrong_options() -> None:
     with pytest.raises(geminga.InvalidArgument, match="check_interval_s"):
         AutoClusterFailover(["pulsar://b"], check_interval_s=0)
     with pytest.raises(geminga.InvalidArgument, match="failover"):
-        geminga.connect("pulsar://a", failover="pulsar://b")  # type: ignore[arg-type]
+        geminga.connect("pulsar://a", failover="pulsar://b")
 
 
 async def test_there_and_back(autojump_clock: MockClock) -> None:

@@ -177,7 +177,7 @@ async def test_wrong_arguments(autojump_clock: MockClock) -> None:
         with pytest.raises(geminga.InvalidArgument, match="delay_s"):
             await consumer.reconsume_later(message, -1)
         with pytest.raises(geminga.InvalidArgument, match="message"):
-            await consumer.reconsume_later(b"0", 1)  # type: ignore[arg-type]
+            await consumer.reconsume_later(b"0", 1)
     with pytest.raises(geminga.InvalidArgument, match="max_redeliver_count"):
         DeadLetterPolicy(max_redeliver_count=0)
     with pytest.raises(geminga.InvalidArgument, match="dead_letter_topic"):

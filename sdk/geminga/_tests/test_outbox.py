@@ -24,7 +24,7 @@ class Desk:
         self.encoder = Encoder(3, "t", ProducerOptions(), lambda: 42)
         self.encoder.producer_name = "p"
         self.box = Outbox(
-            ProducerOptions(**options),  # type: ignore[arg-type]
+            ProducerOptions(**options),
             self.encoder,
             lambda: self.now_s,
             self.settled.append,
@@ -131,7 +131,7 @@ def test_errors_of_single_frames() -> None:
     assert desk.box.verify(1)
     assert not second.is_done
     head, body = desk.box.resend()[0].frame
-    desk.box.resend()[0].frame = (head, body[:-1] + b"?")  # type: ignore[operator]
+    desk.box.resend()[0].frame = (head, body[:-1] + b"?")
     assert not desk.box.verify(1)
     assert isinstance(second.error, ChecksumFailed)
     assert not third.is_done

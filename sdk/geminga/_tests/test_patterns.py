@@ -209,5 +209,5 @@ async def test_wrong_arguments(autojump_clock: MockClock) -> None:
         with pytest.raises(geminga.InvalidArgument, match="retry_enabled"):
             await client.subscribe(MANY, "s", retry_enabled=True)
         with pytest.raises(geminga.InvalidArgument, match="regex_subscription_mode"):
-            await client.subscribe(MANY, "s", regex_subscription_mode=1)  # type: ignore[arg-type]
+            await client.subscribe(MANY, "s", regex_subscription_mode=1)
     assert RegexSubscriptionMode.ALL_TOPICS == 2

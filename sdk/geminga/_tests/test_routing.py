@@ -7,7 +7,7 @@ from geminga.options import HashingScheme, ProducerOptions, RoutingMode
 
 
 def router(partitions: int = 5, **options: object) -> Router:
-    return Router(ProducerOptions(**options), partitions, random.Random(3))  # type: ignore[arg-type]
+    return Router(ProducerOptions(**options), partitions, random.Random(3))
 
 
 def test_round_robin_visits_all() -> None:

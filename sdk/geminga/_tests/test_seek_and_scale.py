@@ -40,7 +40,7 @@ async def test_seek_by_function(autojump_clock: MockClock) -> None:
         with pytest.raises(geminga.InvalidArgument):
             await consumer.seek(lambda topic: -1)
         with pytest.raises(geminga.InvalidArgument):
-            await consumer.seek(lambda topic: topic)  # type: ignore[arg-type,return-value]
+            await consumer.seek(lambda topic: topic)
 
 
 def test_a_scaled_queue_doubles_while_the_program_waits() -> None:

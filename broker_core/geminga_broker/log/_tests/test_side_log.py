@@ -71,7 +71,7 @@ async def test_what_fails_leaves_no_ledger_behind(
         async def refuse(path: str, *args: object, **more: object) -> object:
             if path.endswith("/s"):
                 raise StoreUnavailable("not now")
-            return await put(path, *args, **more)  # type: ignore[arg-type]
+            return await put(path, *args, **more)
 
         with monkeypatch.context() as patch:
             patch.setattr(world.store, "put", refuse)

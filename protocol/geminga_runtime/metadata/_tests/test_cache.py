@@ -224,7 +224,7 @@ async def test_read_modify_write_gives_up(cache: MetadataCache[list[str]]) -> No
         calls.append(1)
         raise BadVersion(path)
 
-    cache.put = always_late  # type: ignore[method-assign,assignment]
+    cache.put = always_late
     with pytest.raises(BadVersion, match="tries in a row"):
         await cache.read_modify_write("/c/a", lambda value: value)
     assert len(calls) == TRIES_MAX

@@ -28,8 +28,8 @@ def in_asyncio(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
 
         asyncio.run(main())
 
-    del run.__wrapped__  # type: ignore[attr-defined]
-    run.__signature__ = __import__("inspect").signature(test)  # type: ignore[attr-defined]
+    del run.__wrapped__
+    run.__signature__ = __import__("inspect").signature(test)
     return run
 
 
@@ -190,7 +190,7 @@ async def test_url_is_checked_at_the_call(url: str) -> None:
     with pytest.raises(ga.InvalidServiceUrl):
         ga.connect("nowhere")
     with pytest.raises(ga.InvalidArgument, match="no_such"):
-        ga.connect(url, no_such=1)  # type: ignore[call-arg]
+        ga.connect(url, no_such=1)
 
 
 def test_program_that_leaves_without_closing(url: str, topic: str) -> None:
@@ -206,7 +206,7 @@ def test_program_that_leaves_without_closing(url: str, topic: str) -> None:
 
     kept = asyncio.run(main())
     time.sleep(0.02)
-    client = kept[1]  # type: ignore[index]
+    client = kept[1]
     client._session.portal.post(client._session.begin_closing)
 
 

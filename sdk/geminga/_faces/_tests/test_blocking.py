@@ -127,7 +127,7 @@ def test_wrong_arguments_are_told_at_the_call(client: gb.Client, topic: str) -> 
     with pytest.raises(gb.InvalidServiceUrl):
         gb.connect("nowhere")
     with pytest.raises(gb.InvalidArgument, match="no_such"):
-        client.create_producer(topic, no_such=1)  # type: ignore[call-arg]
+        client.create_producer(topic, no_such=1)
     producer = client.create_producer(topic)
     for wrong in (
         {"data": "text"},
@@ -136,10 +136,10 @@ def test_wrong_arguments_are_told_at_the_call(client: gb.Client, topic: str) -> 
     ):
         for send in (producer.send, producer.send_soon, producer.send_nowait):
             with pytest.raises(gb.InvalidArgument):
-                send(**wrong)  # type: ignore[arg-type]
+                send(**wrong)
     consumer = client.subscribe(topic, "s")
     with pytest.raises(gb.InvalidArgument, match="Message or MessageId"):
-        consumer.acknowledge(b"x")  # type: ignore[arg-type]
+        consumer.acknowledge(b"x")
     with pytest.raises(gb.InvalidArgument, match="messages_max"):
         consumer.receive_many(0)
 
@@ -263,7 +263,7 @@ def test_queue_of_zero(client: gb.Client, topic: str) -> None:
 def test_acknowledgements(client: gb.Client, topic: str) -> None:
     producer = client.create_producer(topic)
     options = {"consumer_type": SHARED, "negative_ack_redelivery_delay_s": 0.02}
-    with client.subscribe(topic, "s", **options) as consumer:  # type: ignore[arg-type]
+    with client.subscribe(topic, "s", **options) as consumer:
         for n in range(4):
             producer.send(b"%d" % n)
         got = [consumer.receive(5) for _ in range(4)]
