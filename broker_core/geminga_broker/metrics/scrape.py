@@ -4,7 +4,7 @@ OP-05).
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, cast
@@ -35,7 +35,7 @@ def scrape(service: BrokerService, *, version: str, consumer_level: bool = False
         labels([("cluster", cluster), ("version", version), ("commit", "")]),
         1,
     )
-    totals: Counter[str] = Counter()
+    totals: defaultdict[str, float] = defaultdict(float)
     namespaces: Counter[str] = Counter()
     for name, topic in sorted(service.topics.items()):
         stats = as_json(topic.stats())
@@ -46,7 +46,7 @@ def scrape(service: BrokerService, *, version: str, consumer_level: bool = False
         for metric, field in NAMESPACE_SUMS:
             value = stats.get(field)
             if isinstance(value, int | float):
-                totals[metric] += value  # type: ignore[assignment]
+                totals[metric] += value
     for namespace, count in sorted(namespaces.items()):
         where = labels([("cluster", cluster), ("namespace", namespace)])
         text.add("pulsar_topics_count", where, count)
