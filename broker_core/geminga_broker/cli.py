@@ -62,8 +62,9 @@ def standalone(
     log_level: str,
 ) -> None:
     """Run broker, bookie and metadata store in one process."""
-    from geminga_broker.config import ConfigError, load_config
+    from geminga_broker.config import load_config
     from geminga_broker.logs import set_up_logging
+    from geminga_runtime.settings import ConfigError
 
     set_up_logging(log_level.upper())
     given = {
@@ -88,10 +89,10 @@ def run(options: StandaloneOptions) -> None:
     import trio
 
     from geminga_bookie.errors import DataDirError
-    from geminga_broker.config import ConfigError
     from geminga_broker.standalone import DataDirUnusable
     from geminga_runtime.errors import BindFailed
     from geminga_runtime.metadata.sqlite_file import StoreOpenError
+    from geminga_runtime.settings import ConfigError
     from geminga_runtime.signals import run_until_signal
 
     failed: BaseException | None = None

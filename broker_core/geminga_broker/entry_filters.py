@@ -13,8 +13,8 @@ from enum import Enum
 from importlib.metadata import entry_points
 from typing import NamedTuple, Protocol
 
-from geminga_broker.config import ConfigError
 from geminga_broker.log.api import Ack, Entry
+from geminga_runtime.settings import ConfigError
 
 GROUP = "geminga.entry_filters"
 RESCHEDULE_MS = 1000

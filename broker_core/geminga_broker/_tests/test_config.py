@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from geminga_broker.config import BrokerConfig, ConfigError, load_config
+from geminga_broker.config import BrokerConfig, load_config
+from geminga_runtime.settings import ConfigError
 
 
 def write(path: Path, text: str) -> Path:

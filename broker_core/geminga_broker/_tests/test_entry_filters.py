@@ -8,10 +8,10 @@ import pytest
 import trio
 
 from geminga_broker import entry_filters
-from geminga_broker.config import ConfigError
 from geminga_broker.entry_filters import FilterContext, FilterResult, load_filters
 from geminga_broker.log.api import Entry
 from geminga_broker.topic_api import InitialPosition, SubType
+from geminga_runtime.settings import ConfigError
 
 from .conftest import World
 from .fake_client import FakeConnection, item, producer_request, subscribe_request

@@ -1,0 +1,153 @@
+"""Typed settings by Apache's configuration keys: a properties file, the environment, overrides
+(spec OP-07).
+
+A group of settings is a frozen dataclass whose fields are made by `setting`; a configuration is a
+frozen dataclass that holds one of each of its groups.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import Field, field, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from geminga_runtime.properties_file import parse_properties
+
+_log = logging.getLogger(__name__)
+
+ENVIRONMENT_PREFIX = "PULSAR_PREFIX_"
+
+Config = TypeVar("Config")
+Origins = Mapping[str, tuple[str, str]]
+"""Key -> what is written there, and where it stands."""
+
+
+class ConfigError(Exception):
+    """A setting can't be used. The text is one sentence that names the key and where it stands."""
+
+
+def setting(key: str, default: Any, *, at_least: float = 0, at_most: float = math.inf) -> Any:
+    """A field that is read from `key`; numbers are checked against the bounds."""
+    return field(default=default, metadata={"key": key, "min": at_least, "max": at_most})
+
+
+def gather(
+    path: Path | None,
+    environment: Mapping[str, str],
+    overrides: Mapping[str, str] | None = None,
+    defaults: Mapping[str, str] | None = None,
+) -> dict[str, tuple[str, str]]:
+    """What is written: defaults, then a file, the environment, overrides; later ones win.
+
+    Raises ConfigError when the file can't be read.
+    """
+    values: dict[str, tuple[str, str]] = {}
+    for key, value in (defaults or {}).items():
+        values[key] = (value, "defaults")
+    if path is not None:
+        for key, value in _read(path).items():
+            values[key] = (value, str(path))
+    for name, value in environment.items():
+        if name.startswith(ENVIRONMENT_PREFIX):
+            values[name.removeprefix(ENVIRONMENT_PREFIX)] = (value, f"environment {name}")
+    for key, value in (overrides or {}).items():
+        values[key] = (value, "command line")
+    return values
+
+
+def build(config_type: type[Config], values: Origins) -> Config:
+    """The configuration; keys that no group uses are named in one warning. Raises ConfigError."""
+    used: set[str] = set()
+    groups = {}
+    for part in fields(config_type):  # type: ignore[arg-type]
+        group_type: type[Any] = part.default_factory  # type: ignore[assignment]
+        given = {}
+        for one in fields(group_type):
+            key = one.metadata["key"]
+            used.add(key)
+            if key in values:
+                given[one.name] = _parse(one, *values[key])
+        groups[part.name] = group_type(**given)
+    if unused := sorted(values.keys() - used):
+        _log.warning("configuration keys that are not used: %s", ", ".join(unused))
+    return config_type(**groups)
+
+
+def written(config: object) -> dict[str, str]:
+    """Every setting under its key, as it would stand in a file."""
+    return {
+        one.metadata["key"]: _written(getattr(group, one.name))
+        for group in (getattr(config, part.name) for part in fields(config))  # type: ignore[arg-type]
+        for one in fields(group)
+    }
+
+
+def check_choice(values: Origins, key: str, value: str, allowed: tuple[str, ...]) -> None:
+    """Raises ConfigError when the value of `key` is none of the allowed ones."""
+    if value not in allowed:
+        origin = values[key][1]
+        raise ConfigError(f"{key} in {origin}: {value!r} is none of {', '.join(allowed)}")
+
+
+def _read(path: Path) -> dict[str, str]:
+    try:
+        return parse_properties(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"configuration file {path} can't be read: {error}") from error
+
+
+def _parse(one: Field[Any], text: str, origin: str) -> object:
+    """The typed value; an empty one means the default, as in Apache's files."""
+    key = one.metadata["key"]
+    if text == "":
+        return one.default
+    parse = _PARSERS[type(one.default)]
+    try:
+        value = parse(text.strip())
+    except ValueError as error:
+        raise ConfigError(f"{key} in {origin}: {text!r} is not {error}") from error
+    low, high = one.metadata["min"], one.metadata["max"]
+    if isinstance(value, int | float) and not low <= value <= high:
+        bounds = f"at least {low:g}" if high == math.inf else f"from {low:g} to {high:g}"
+        raise ConfigError(f"{key} in {origin}: {text} is out of bounds, it must be {bounds}")
+    return value
+
+
+def _parse_bool(text: str) -> bool:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    raise ValueError("true or false")
+
+
+def _parse_int(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError("a whole number") from None
+
+
+def _parse_float(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError("a number") from None
+    if not math.isfinite(value):
+        raise ValueError("a finite number")
+    return value
+
+
+_PARSERS: Mapping[type, Callable[[str], object]] = {
+    bool: _parse_bool,
+    int: _parse_int,
+    float: _parse_float,
+    str: str,
+}
+
+
+def _written(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:g}" if isinstance(value, float) else str(value)
