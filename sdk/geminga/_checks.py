@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from geminga.errors import InvalidArgument
@@ -54,3 +54,12 @@ def texts(values: Mapping[str, str], name: str) -> None:
     for key, value in values.items():
         if not isinstance(key, str) or not isinstance(value, str):
             raise InvalidArgument(f"{name} must be texts, not {key!r}: {value!r}")
+
+
+def instances(values: object, name: str, kind: type) -> None:
+    """Raises InvalidArgument unless it is a sequence of objects of that class."""
+    if isinstance(values, str | bytes) or not isinstance(values, Sequence):
+        raise InvalidArgument(f"{name} must be a sequence of {kind.__name__}, not {values!r}")
+    for each in values:
+        if not isinstance(each, kind):
+            raise InvalidArgument(f"{name} must be {kind.__name__} objects, not {each!r}")

@@ -68,6 +68,8 @@ class Connection:
         self._authentication = authentication
         self._challenged = Wakeup()
         self._heard = True
+        self.read_at_s = 0.0
+        """When the last bytes came, by Trio's clock."""
         self._lost_reason: str | None = None
 
     def __repr__(self) -> str:
@@ -208,6 +210,7 @@ class Connection:
         try:
             while data := await self._stream.receive():
                 self._heard = True
+                self.read_at_s = trio.current_time()
                 for frame in self._reader.feed(data):
                     self._on_frame(frame)
         except ConnectionLost as error:
@@ -250,12 +253,12 @@ class Connection:
     def _on_frame(self, frame: Frame) -> None:
         kind = frame.type
         command = frame.command
-        if kind == BaseCommand.MESSAGE:
+        if kind == _MESSAGE:
             message = command.message
             consumer = self._consumers.get(message.consumer_id)
             if consumer is not None and frame.payload is not None:
                 consumer.on_message(message, frame.payload)
-        elif kind == BaseCommand.SEND_RECEIPT:
+        elif kind == _SEND_RECEIPT:
             receipt = command.send_receipt
             producer = self._producers.get(receipt.producer_id)
             if producer is not None:
@@ -355,5 +358,7 @@ class Connection:
             watcher.on_watch_lost()
 
 
+_MESSAGE = int(BaseCommand.MESSAGE)
+_SEND_RECEIPT = int(BaseCommand.SEND_RECEIPT)
 _FOR_CONSUMER = frozenset({BaseCommand.ACTIVE_CONSUMER_CHANGE, BaseCommand.REACHED_END_OF_TOPIC})
 _CLOSES = frozenset({BaseCommand.CLOSE_PRODUCER, BaseCommand.CLOSE_CONSUMER})

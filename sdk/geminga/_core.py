@@ -15,6 +15,7 @@ from geminga._http_lookup import HttpLookup
 from geminga._lookup import Lookup
 from geminga._pool import ConnectionPool, Connector
 from geminga._service_url import Address, parse
+from geminga._statistics import Intervals
 from geminga.errors import GemingaError
 from geminga.failover import watch
 from geminga.options import ClientOptions
@@ -74,6 +75,7 @@ class Core:
         self.chance = random.Random()
         self.memory = MemoryLimit(options.memory_limit_bytes)
         self.pool = ConnectionPool(options, nursery, connector)
+        self.intervals = Intervals(options.stats_interval_s, nursery)
         self.open: dict[Closeable, None] = {}
         """Producers, consumers and readers that the client closes at its end."""
         self._producer_ids = itertools.count(0)

@@ -18,7 +18,7 @@ from geminga._keyed_outbox import KeyedOutbox
 from geminga._outbox import Outbox, ReceiptVerdict
 from geminga._receipt import Outgoing, Receipt
 from geminga._retry import SendErrorAction, send_error_action
-from geminga._statistics import Counts
+from geminga._statistics import Counts, ProducerStatistics
 from geminga.errors import (
     AlreadyClosed,
     ConnectionFailed,
@@ -62,6 +62,7 @@ class PartitionProducer:
         self.outbox = kind(options, self._encoder, trio.current_time, self._on_settled)
         self.is_started = False
         self.counts = Counts()
+        self._times_sends = core.intervals.length_s > 0
         self._delay_s = options.batching_max_publish_delay_s
         self._send_timeout_s = options.send_timeout_s or math.inf
         self._pending_max = options.max_pending_messages
@@ -198,7 +199,14 @@ class PartitionProducer:
         return next_s if oldest_s is None else min(next_s, oldest_s + self._send_timeout_s)
 
     def _on_settled(self, outgoing: Outgoing) -> None:
-        self.counts.settled(outgoing.count, outgoing.size_bytes, outgoing.error is not None)
+        counts = self.counts
+        if outgoing.error is not None:
+            counts.lost(outgoing.count, outgoing.size_bytes)
+        else:
+            counts.succeeded(outgoing.count, outgoing.size_bytes)
+            connection = self._connection
+            if self._times_sends and connection is not None and outgoing.count:
+                counts.took(connection.read_at_s - outgoing.created_s, outgoing.count)
         self._core.memory.release(outgoing.size_bytes)
         if self._room:
             self._room.unpark(count=outgoing.count)
@@ -244,6 +252,12 @@ class PartitionProducer:
             timeout_s=self._core.options.operation_timeout_s,
             topic=self.topic,
         )
+
+    def statistics(self) -> ProducerStatistics:
+        """What was sent so far."""
+        outbox = self.outbox
+        connected = self._connection is not None
+        return self.counts.statistics(outbox.pending_messages, outbox.pending_bytes, connected)
 
     # ---- as the attachment's target ----
 

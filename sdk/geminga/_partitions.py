@@ -10,6 +10,7 @@ import trio
 
 from geminga._core import Core
 from geminga._encode import Extras
+from geminga._intercepted import InterceptedProducer, Interceptors
 from geminga._partition_producer import PartitionProducer
 from geminga._routing import Router
 from geminga._together import ABANDON_TIMEOUT_S, together
@@ -29,18 +30,29 @@ class Partitions:
         self._topic = topic
         self._options = options
         self._count = count
+        given = options.interceptors
+        self._interceptors = Interceptors(given) if given else None
         if count:
             self.parts = [self._make(n) for n in range(count)]
         else:
-            self.parts = [PartitionProducer(core, str(topic), topic.partition_index, options)]
+            self.parts = [self._new(str(topic), topic.partition_index)]
         self._router = Router(options, len(self.parts), core.chance)
         self._sealed_seen = 0
         self._watch_scope = trio.CancelScope()
 
     def _make(self, index: int) -> PartitionProducer:
-        return PartitionProducer(
-            self._core, str(self._topic.partition(index)), index, self._options
-        )
+        return self._new(str(self._topic.partition(index)), index)
+
+    def _new(self, topic: str, index: int) -> PartitionProducer:
+        interceptors = self._interceptors
+        if interceptors is None:
+            return PartitionProducer(self._core, topic, index, self._options)
+        return InterceptedProducer(self._core, topic, index, self._options, interceptors)
+
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether the topic has partitions."""
+        return self._count > 0
 
     @property
     def is_lazy(self) -> bool:
@@ -70,6 +82,12 @@ class Partitions:
     def stop(self) -> None:
         """Look for new partitions no more."""
         self._watch_scope.cancel()
+
+    def closed(self) -> None:
+        """All are closed: nothing more comes to the interceptors."""
+        interceptors, self._interceptors = self._interceptors, None
+        if interceptors is not None:
+            interceptors.close(str(self._topic))
 
     def choose(self, data: bytes, extras: Extras | None) -> PartitionProducer:
         """The partition for a message. Raises InvalidArgument for a router's bad answer."""
@@ -128,6 +146,8 @@ class Partitions:
             await self._start_all(added)
         self.parts += added
         self._router.grow(count)
+        if self._interceptors is not None:
+            self._interceptors.partitions_changed(str(self._topic), count)
         logger.info("%s: %d partitions now", self._topic, count)
 
     @staticmethod

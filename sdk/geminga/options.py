@@ -8,12 +8,12 @@ the keywords of the calls; a test holds them equal.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypedDict
 
+from geminga._checks import instances, not_negative, of_enum, positive, texts
 from geminga._checks import make as make
-from geminga._checks import not_negative, of_enum, positive, texts
 from geminga._consumer_options import ConsumerEventListener as ConsumerEventListener
 from geminga._consumer_options import ConsumerKeywords as ConsumerKeywords
 from geminga._consumer_options import ConsumerOptions as ConsumerOptions
@@ -25,6 +25,8 @@ from geminga._consumer_options import MultiplierBackoff as MultiplierBackoff
 from geminga._consumer_options import ReaderKeywords as ReaderKeywords
 from geminga._consumer_options import ReaderOptions as ReaderOptions
 from geminga._consumer_options import RegexSubscriptionMode as RegexSubscriptionMode
+from geminga._producer_interceptors import ProducerInterceptor as ProducerInterceptor
+from geminga._producer_interceptors import ProducerMessage as ProducerMessage
 from geminga.auth import Authentication
 from geminga.errors import InvalidArgument
 from geminga.failover import AutoClusterFailover
@@ -86,7 +88,10 @@ class RoutedMessage:
 
 @dataclass(frozen=True)
 class ClientOptions:
-    """Options of `connect`."""
+    """Options of `connect`.
+
+    Every `stats_interval_s` (0: never) producers reckon their rates and latencies anew.
+    """
 
     operation_timeout_s: float = 30.0
     connection_timeout_s: float = 10.0
@@ -99,6 +104,7 @@ class ClientOptions:
     max_backoff_s: float = 60.0
     authentication: Authentication | None = None
     failover: AutoClusterFailover | None = None
+    stats_interval_s: float = 60.0
 
     def __post_init__(self) -> None:
         who: object = self.authentication
@@ -112,7 +118,7 @@ class ClientOptions:
         positive(self, "operation_timeout_s", "connection_timeout_s", "connections_per_broker")
         positive(self, "keep_alive_interval_s", "memory_limit_bytes")
         positive(self, "initial_backoff_s", "max_backoff_s")
-        not_negative(self, "lookup_redirects_max")
+        not_negative(self, "lookup_redirects_max", "stats_interval_s")
 
 
 class ClientKeywords(TypedDict, total=False):
@@ -129,6 +135,7 @@ class ClientKeywords(TypedDict, total=False):
     max_backoff_s: float
     authentication: Authentication | None
     failover: AutoClusterFailover | None
+    stats_interval_s: float
 
 
 @dataclass(frozen=True)
@@ -166,6 +173,7 @@ class ProducerOptions:
     access_mode: ProducerAccessMode = ProducerAccessMode.SHARED
     initial_subscription_name: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
+    interceptors: Sequence[ProducerInterceptor] = ()
 
     def __post_init__(self) -> None:
         not_negative(self, "send_timeout_s", "batching_max_publish_delay_s")
@@ -185,6 +193,7 @@ class ProducerOptions:
         positive(self, "auto_update_partitions_interval_s")
         of_enum(self, "access_mode", ProducerAccessMode)
         texts(self.properties, "properties")
+        instances(self.interceptors, "interceptors", ProducerInterceptor)
 
 
 class ProducerKeywords(TypedDict, total=False):
@@ -212,3 +221,4 @@ class ProducerKeywords(TypedDict, total=False):
     access_mode: ProducerAccessMode
     initial_subscription_name: str | None
     properties: Mapping[str, str]
+    interceptors: Sequence[ProducerInterceptor]

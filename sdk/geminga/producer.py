@@ -2,39 +2,28 @@
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Mapping, Sequence
+import logging
 from types import TracebackType
-from typing import TypedDict, Unpack
+from typing import Unpack
 
 import trio
 
-from geminga._core import Core, wall_clock_ms
-from geminga._encode import LOCAL_CLUSTER_ONLY, Extras
+from geminga._core import Core
+from geminga._described import MessageKeywords as MessageKeywords
+from geminga._described import extras_of, payload_of
+from geminga._encode import Extras
 from geminga._partitions import Partitions
 from geminga._receipt import Receipt
-from geminga._statistics import ProducerStatistics
+from geminga._statistics import ProducerStatistics, log_interval, summed
 from geminga._together import ABANDON_TIMEOUT_S, together
-from geminga.errors import InvalidArgument
 from geminga.options import ProducerOptions
 from geminga_protocol.message_id import MessageId
 from geminga_protocol.topic_name import TopicName
 
+logger = logging.getLogger("geminga")
+
 BYTES_BETWEEN_CHECKPOINTS = 128 * 1024
 """`send_soon` lets the event loop turn after that much, a message counting as 1 KiB at least."""
-
-
-class MessageKeywords(TypedDict, total=False):
-    """What a message may have beside its payload. Times are in ms since 1970."""
-
-    properties: Mapping[str, str] | None
-    partition_key: str | None
-    ordering_key: bytes | str | None
-    event_timestamp: int | None
-    deliver_at: int | None
-    deliver_after: datetime.timedelta | None
-    replication_clusters: Sequence[str] | None
-    disable_replication: bool
 
 
 class Producer:
@@ -95,6 +84,7 @@ class Producer:
             with trio.move_on_after(ABANDON_TIMEOUT_S, shield=True):
                 await self.aclose()
             raise
+        self._core.intervals.add(self._roll)
 
     async def send(
         self, data: bytes, *, sequence_id: int | None = None, **described: Unpack[MessageKeywords]
@@ -117,9 +107,9 @@ class Producer:
         It suspends when there is no room and after every 128 KiB or so, not at each call. Raises
         what `send` does at the call; what happens to the message later stands in the receipt.
         """
-        extras = _extras(described) if described else None
+        extras = extras_of(described) if described else None
         if data.__class__ is not bytes or sequence_id is not None:
-            data = _payload(data, sequence_id)
+            data = payload_of(data, sequence_id)
         size_bytes = len(data)
         self._since_checkpoint += size_bytes if size_bytes > 1024 else 1024
         if self._since_checkpoint >= BYTES_BETWEEN_CHECKPOINTS:
@@ -137,8 +127,8 @@ class Producer:
 
         Nothing is written before the event loop turns.
         """
-        extras = _extras(described) if described else None
-        return self._send_checked(_payload(data, sequence_id), extras, sequence_id)
+        extras = extras_of(described) if described else None
+        return self._send_checked(payload_of(data, sequence_id), extras, sequence_id)
 
     def _send_checked(self, data: bytes, extras: Extras | None, sequence_id: int | None) -> Receipt:
         """The same with arguments that were looked at."""
@@ -156,17 +146,20 @@ class Producer:
         return part.add(data, extras, sequence_id)
 
     def statistics(self) -> ProducerStatistics:
-        """What has been sent so far, over all partitions; costs nothing to keep."""
+        """What has been sent so far, over all partitions and of each."""
         parts = self._parts
-        return ProducerStatistics(
-            messages_acknowledged=sum(part.counts.messages for part in parts),
-            bytes_acknowledged=sum(part.counts.size_bytes for part in parts),
-            entries_acknowledged=sum(part.counts.entries for part in parts),
-            messages_failed=sum(part.counts.failed for part in parts),
-            messages_pending=sum(part.outbox.pending_messages for part in parts),
-            bytes_pending=sum(part.outbox.pending_bytes for part in parts),
-            partitions_connected=sum(part.is_connected for part in parts),
-        )
+        if not self._partitions.is_partitioned:
+            return parts[0].statistics()
+        each = {part.topic: part.statistics() for part in parts}
+        return summed([part.counts.last for part in parts], each)
+
+    def _roll(self) -> None:
+        """A statistics interval is over."""
+        length_s = self._core.intervals.length_s
+        for part in self._parts:
+            part.counts.roll(length_s, part.outbox.pending_messages, part.outbox.pending_bytes)
+        if logger.isEnabledFor(logging.INFO):
+            log_interval(str(self._topic), self.producer_name, self.statistics())
 
     async def flush(self) -> None:
         """Send what is batched and wait until all that was handed over before has its receipt.
@@ -180,8 +173,12 @@ class Producer:
         AlreadyClosed.
         """
         self._core.open.pop(self, None)
+        self._core.intervals.remove(self._roll)
         self._partitions.stop()
-        await together(part.aclose for part in self._parts)
+        try:
+            await together(part.aclose for part in self._parts)
+        finally:
+            self._partitions.closed()
 
     async def __aenter__(self) -> Producer:
         return self
@@ -193,62 +190,3 @@ class Producer:
         traceback: TracebackType | None,
     ) -> None:
         await self.aclose()
-
-
-def _payload(data: object, sequence_id: int | None) -> bytes:
-    if sequence_id is not None and (not isinstance(sequence_id, int) or sequence_id < 0):
-        raise InvalidArgument(f"sequence_id must be a number from 0 on, not {sequence_id!r}")
-    if isinstance(data, bytes):
-        return data
-    if isinstance(data, bytearray | memoryview):
-        return bytes(data)
-    hint = "; encode the text first" if isinstance(data, str) else ""
-    raise InvalidArgument(f"data must be bytes, not {type(data).__name__}{hint}")
-
-
-def _extras(described: MessageKeywords) -> Extras | None:
-    """Check what describes a message. Raises InvalidArgument, naming the argument."""
-    unknown = described.keys() - MessageKeywords.__annotations__.keys()
-    if unknown:
-        raise InvalidArgument(f"unknown argument {sorted(unknown)[0]!r}")
-    properties = described.get("properties")
-    if properties is not None:
-        for key, value in properties.items():
-            if not isinstance(key, str) or not isinstance(value, str):
-                raise InvalidArgument(f"properties must be texts, not {key!r}: {value!r}")
-    partition_key = described.get("partition_key")
-    if partition_key is not None and not isinstance(partition_key, str):
-        raise InvalidArgument(f"partition_key must be a text, not {partition_key!r}")
-    ordering_key = described.get("ordering_key")
-    if isinstance(ordering_key, str):
-        ordering_key = ordering_key.encode()
-    elif ordering_key is not None and not isinstance(ordering_key, bytes):
-        raise InvalidArgument(f"ordering_key must be bytes or a text, not {ordering_key!r}")
-    clusters = tuple(described.get("replication_clusters") or ())
-    if described.get("disable_replication"):
-        clusters = LOCAL_CLUSTER_ONLY
-    return Extras(
-        properties,
-        partition_key,
-        ordering_key,
-        _time_ms("event_timestamp", described.get("event_timestamp")),
-        _deliver_at_ms(described),
-        clusters,
-    )
-
-
-def _deliver_at_ms(described: MessageKeywords) -> int | None:
-    after = described.get("deliver_after")
-    if after is None:
-        return _time_ms("deliver_at", described.get("deliver_at"))
-    if described.get("deliver_at") is not None:
-        raise InvalidArgument("deliver_at and deliver_after can't both be given")
-    if not isinstance(after, datetime.timedelta) or after < datetime.timedelta(0):
-        raise InvalidArgument(f"deliver_after must be a timedelta from 0 on, not {after!r}")
-    return wall_clock_ms() + int(after / datetime.timedelta(milliseconds=1))
-
-
-def _time_ms(name: str, value: object) -> int | None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-        raise InvalidArgument(f"{name} must be ms since 1970, not {value!r}")
-    return value

@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TypeVar
 
 import geminga.client
+from geminga._described import extras_of, payload_of
 from geminga._faces.calls import Call, Session
 from geminga._faces.portal import portal
 from geminga._faces.receiving import Receiver, check_limits
@@ -20,7 +21,7 @@ from geminga._faces.waiting import AsyncHost
 from geminga.consumer import MessageOrId
 from geminga.errors import AlreadyClosed, Timeout
 from geminga.message import Message
-from geminga.producer import MessageKeywords, Producer, _extras, _payload
+from geminga.producer import MessageKeywords, Producer
 from geminga_protocol.message_id import MessageId
 
 T = TypeVar("T")
@@ -152,9 +153,9 @@ class AsyncSender(Sender):
 
     def _make(self, data: bytes, sequence_id: int | None, described: MessageKeywords) -> Receipt:
         if data.__class__ is not bytes or sequence_id is not None:
-            data = _payload(data, sequence_id)
+            data = payload_of(data, sequence_id)
         if described or sequence_id is not None:
-            return Receipt(self.session, data, (_extras(described), sequence_id))
+            return Receipt(self.session, data, (extras_of(described), sequence_id))
         return Receipt(self.session, data, None)
 
     async def _put_when_there_is_room(self, handed: Receipt) -> None:

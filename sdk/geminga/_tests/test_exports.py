@@ -58,6 +58,8 @@ GOLDEN = [
     "ProducerAccessMode",
     "ProducerBusy",
     "ProducerFenced",
+    "ProducerInterceptor",
+    "ProducerMessage",
     "ProducerOptions",
     "ProducerQueueFull",
     "ProducerStatistics",

@@ -80,6 +80,8 @@ from geminga.options import InitialPosition as InitialPosition
 from geminga.options import KeySharedPolicy as KeySharedPolicy
 from geminga.options import MultiplierBackoff as MultiplierBackoff
 from geminga.options import ProducerAccessMode as ProducerAccessMode
+from geminga.options import ProducerInterceptor as ProducerInterceptor
+from geminga.options import ProducerMessage as ProducerMessage
 from geminga.options import ProducerOptions as ProducerOptions
 from geminga.options import ReaderOptions as ReaderOptions
 from geminga.options import RegexSubscriptionMode as RegexSubscriptionMode
@@ -137,6 +139,8 @@ __all__ = [
     "ProducerAccessMode",
     "ProducerBusy",
     "ProducerFenced",
+    "ProducerInterceptor",
+    "ProducerMessage",
     "ProducerOptions",
     "ProducerQueueFull",
     "ProducerStatistics",

@@ -87,7 +87,7 @@ class Producer:
         return self._sender.send_nowait(data, sequence_id, described)
 
     def statistics(self) -> ProducerStatistics:
-        """What has been sent so far, over all partitions; costs nothing to keep."""
+        """What has been sent so far, over all partitions and of each."""
         return self._inner.statistics()
 
     async def flush(self) -> None:
