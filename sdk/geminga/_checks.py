@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import math
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
@@ -24,7 +25,7 @@ def make(kind: type[O], keywords: Mapping[str, object]) -> O:
 def number(options: object, name: str) -> float:
     """The option's value. Raises InvalidArgument if it is no number."""
     value = getattr(options, name)
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
         raise InvalidArgument(f"{name} must be a number, not {value!r}")
     return value
 
@@ -43,6 +44,37 @@ def not_negative(options: object, *names: str) -> None:
             raise InvalidArgument(f"{name} must not be negative: {getattr(options, name)!r}")
 
 
+def whole(options: object, *names: str, least: int = 0) -> None:
+    """Raises InvalidArgument unless all are whole numbers from `least` on."""
+    for name in names:
+        if not isinstance(number(options, name), int):
+            raise InvalidArgument(f"{name} must be a whole number, not {getattr(options, name)!r}")
+        if number(options, name) < least:
+            raise InvalidArgument(f"{name} must be {least} or more, not {getattr(options, name)!r}")
+
+
+def booleans(options: object, *names: str) -> None:
+    """Raises InvalidArgument unless all are True or False."""
+    for name in names:
+        if not isinstance(getattr(options, name), bool):
+            raise InvalidArgument(f"{name} must be True or False, not {getattr(options, name)!r}")
+
+
+def text_or_none(options: object, *names: str) -> None:
+    """Raises InvalidArgument unless all are texts that aren't empty, or None."""
+    for name in names:
+        value = getattr(options, name)
+        if value is not None and (not isinstance(value, str) or not value):
+            raise InvalidArgument(f"{name} must be a text that isn't empty, not {value!r}")
+
+
+def of_kind(options: object, name: str, kind: type[object]) -> None:
+    """Raises InvalidArgument unless it is of that class, or None."""
+    value = getattr(options, name)
+    if value is not None and not isinstance(value, kind):
+        raise InvalidArgument(f"{name} must be a {kind.__name__}, not {value!r}")
+
+
 def of_enum(options: object, name: str, kind: type[enum.Enum]) -> None:
     """Raises InvalidArgument unless it is a member of the enum."""
     if not isinstance(getattr(options, name), kind):
@@ -51,6 +83,8 @@ def of_enum(options: object, name: str, kind: type[enum.Enum]) -> None:
 
 def texts(values: Mapping[str, str], name: str) -> None:
     """Raises InvalidArgument unless keys and values are texts."""
+    if not isinstance(values, Mapping):
+        raise InvalidArgument(f"{name} must be a mapping of texts, not {values!r}")
     for key, value in values.items():
         if not isinstance(key, str) or not isinstance(value, str):
             raise InvalidArgument(f"{name} must be texts, not {key!r}: {value!r}")

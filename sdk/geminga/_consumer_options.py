@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypedDict
 
-from geminga._checks import not_negative, of_enum, positive, texts
+from geminga import _checks as check
+from geminga._consumer_hooks import BatchReceivePolicy, ConsumerEventListener, ConsumerInterceptor
 from geminga.errors import InvalidArgument
 
 
@@ -50,28 +51,17 @@ class MultiplierBackoff:
     max_delay_s: float = 60.0
     multiplier: float = 2.0
 
+    def __post_init__(self) -> None:
+        check.not_negative(self, "min_delay_s")
+        check.positive(self, "max_delay_s", "multiplier")
+        if self.min_delay_s > self.max_delay_s:
+            raise InvalidArgument("min_delay_s must not be above max_delay_s")
+
     def delay_s(self, redelivery_count: int) -> float:
         """Seconds to wait before the next redelivery."""
         # Above 64 doublings every sensible maximum is passed; a float would overflow.
         power = self.multiplier ** min(redelivery_count, 64)
         return min(self.min_delay_s * power, self.max_delay_s)
-
-
-class ConsumerEventListener:
-    """What happens to a consumer; a program overrides what it wants to hear of.
-
-    Called in the thread of the client's event loop, with the full name of the topic or partition:
-    it must be short and not wait. What it raises is logged.
-    """
-
-    def became_active(self, topic: str) -> None:
-        """Failover: messages of the topic come to this consumer from now on."""
-
-    def became_inactive(self, topic: str) -> None:
-        """Failover: another consumer gets them, or the connection is lost."""
-
-    def reached_end_of_topic(self, topic: str) -> None:
-        """The topic is terminated, and everything in it was delivered."""
 
 
 @dataclass(frozen=True)
@@ -90,11 +80,10 @@ class DeadLetterPolicy:
     initial_subscription_name: str | None = None
 
     def __post_init__(self) -> None:
-        positive(self, "max_redeliver_count")
-        for name in ("dead_letter_topic", "retry_letter_topic", "initial_subscription_name"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, str) or not value):
-                raise InvalidArgument(f"{name} must be a text that isn't empty, not {value!r}")
+        check.whole(self, "max_redeliver_count", least=1)
+        check.text_or_none(
+            self, "dead_letter_topic", "retry_letter_topic", "initial_subscription_name"
+        )
 
 
 @dataclass(frozen=True)
@@ -107,6 +96,10 @@ class KeySharedPolicy:
     allow_out_of_order_delivery: bool = False
 
     def __post_init__(self) -> None:
+        check.booleans(self, "allow_out_of_order_delivery")
+        for each in self.sticky_ranges:
+            if not isinstance(each, tuple) or [type(n) for n in each] != [int, int]:
+                raise InvalidArgument(f"sticky_ranges must be pairs of numbers, not {each!r}")
         last = -1
         for start, end in sorted(self.sticky_ranges):
             if not 0 <= start <= end <= 65535:
@@ -132,6 +125,10 @@ class ConsumerOptions:
 
     `receiver_queue_size` messages are prefetched per partition, at most
     `receiver_queue_total_max` over all partitions; 0 fetches a message only when one is asked for.
+    `message_listener` of `subscribe` runs at most `message_listener_concurrency` times at once;
+    `batch_receive_policy` is that of `batch_receive`. `interceptors` are called in their order.
+    `read_compacted` needs an Exclusive or Failover subscription of a persistent topic;
+    `replicate_subscription_state` keeps the subscription in step over replicated clusters.
     With `auto_scaled_receiver_queue_size_enabled` it begins with 1 and doubles up to that number
     while the program is faster than messages come.
     Acknowledgements are sent in groups: every `ack_grouping_time_s` (0: at once) or when
@@ -161,7 +158,11 @@ class ConsumerOptions:
     auto_update_partitions_interval_s: float = 60.0
     retry_enabled: bool = False
     consumer_event_listener: ConsumerEventListener | None = None
+    interceptors: Sequence[ConsumerInterceptor] = ()
+    message_listener_concurrency: int = 1
+    batch_receive_policy: BatchReceivePolicy = BatchReceivePolicy()
     read_compacted: bool = False
+    replicate_subscription_state: bool = False
     dead_letter_policy: DeadLetterPolicy | None = None
     priority_level: int = 0
     durable: bool = True
@@ -174,26 +175,56 @@ class ConsumerOptions:
     subscription_properties: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        not_negative(self, "receiver_queue_size", "ack_grouping_time_s", "priority_level")
-        not_negative(self, "negative_ack_redelivery_delay_s", "ack_timeout_s")
-        if not isinstance(self.consumer_event_listener, ConsumerEventListener | None):
-            raise InvalidArgument("consumer_event_listener must be a ConsumerEventListener")
-        positive(self, "pattern_auto_discovery_period_s", "auto_update_partitions_interval_s")
-        of_enum(self, "regex_subscription_mode", RegexSubscriptionMode)
-        if self.dead_letter_policy is not None:
-            if not isinstance(self.dead_letter_policy, DeadLetterPolicy):
-                raise InvalidArgument("dead_letter_policy must be a DeadLetterPolicy")
-            if self.dead_letter_policy.retry_letter_topic and not self.retry_enabled:
-                raise InvalidArgument("retry_letter_topic needs retry_enabled")
-        not_negative(self, "max_pending_chunked_messages")
-        not_negative(self, "expire_time_of_incomplete_chunked_message_s")
-        positive(self, "receiver_queue_total_max", "ack_grouping_max")
-        of_enum(self, "consumer_type", ConsumerType)
-        of_enum(self, "initial_position", InitialPosition)
-        if self.key_shared_policy and self.consumer_type is not ConsumerType.KEY_SHARED:
+        check.of_enum(self, "consumer_type", ConsumerType)
+        check.of_enum(self, "initial_position", InitialPosition)
+        check.of_enum(self, "regex_subscription_mode", RegexSubscriptionMode)
+        check.text_or_none(self, "consumer_name")
+        check.whole(self, "receiver_queue_size", "priority_level", "max_pending_chunked_messages")
+        check.whole(self, "receiver_queue_total_max", "ack_grouping_max", least=1)
+        check.whole(self, "message_listener_concurrency", least=1)
+        check.not_negative(self, "ack_grouping_time_s", "negative_ack_redelivery_delay_s")
+        check.not_negative(self, "ack_timeout_s", "expire_time_of_incomplete_chunked_message_s")
+        check.positive(self, "pattern_auto_discovery_period_s", "auto_update_partitions_interval_s")
+        check.booleans(self, *_BOOLEANS)
+        for name, kind in _KINDS.items():
+            check.of_kind(self, name, kind)
+        if not isinstance(self.batch_receive_policy, BatchReceivePolicy):
+            raise InvalidArgument("batch_receive_policy must be a BatchReceivePolicy")
+        check.texts(self.properties, "properties")
+        check.texts(self.subscription_properties, "subscription_properties")
+        self._check_together()
+
+    def _check_together(self) -> None:
+        kind = self.consumer_type
+        if self.key_shared_policy and kind is not ConsumerType.KEY_SHARED:
             raise InvalidArgument("key_shared_policy needs consumer_type KEY_SHARED")
-        texts(self.properties, "properties")
-        texts(self.subscription_properties, "subscription_properties")
+        if self.read_compacted and kind.is_shared:
+            raise InvalidArgument("read_compacted needs consumer_type EXCLUSIVE or FAILOVER")
+        policy = self.dead_letter_policy
+        if policy is not None and policy.retry_letter_topic and not self.retry_enabled:
+            raise InvalidArgument("retry_letter_topic needs retry_enabled")
+        check.instances(self.interceptors, "interceptors", ConsumerInterceptor)
+
+
+_BOOLEANS = (
+    "auto_scaled_receiver_queue_size_enabled",
+    "ack_receipt_enabled",
+    "batch_index_ack_enabled",
+    "auto_update_partitions",
+    "retry_enabled",
+    "read_compacted",
+    "replicate_subscription_state",
+    "durable",
+    "start_message_id_inclusive",
+    "auto_ack_oldest_chunked_message_on_queue_full",
+)
+_KINDS: Mapping[str, type[object]] = {
+    "negative_ack_backoff": MultiplierBackoff,
+    "ack_timeout_backoff": MultiplierBackoff,
+    "consumer_event_listener": ConsumerEventListener,
+    "dead_letter_policy": DeadLetterPolicy,
+    "key_shared_policy": KeySharedPolicy,
+}
 
 
 class ConsumerKeywords(TypedDict, total=False):
@@ -219,7 +250,11 @@ class ConsumerKeywords(TypedDict, total=False):
     auto_update_partitions_interval_s: float
     retry_enabled: bool
     consumer_event_listener: ConsumerEventListener | None
+    interceptors: Sequence[ConsumerInterceptor]
+    message_listener_concurrency: int
+    batch_receive_policy: BatchReceivePolicy
     read_compacted: bool
+    replicate_subscription_state: bool
     dead_letter_policy: DeadLetterPolicy | None
     priority_level: int
     durable: bool
@@ -246,7 +281,11 @@ class ReaderOptions:
     start_message_id_inclusive: bool = False
 
     def __post_init__(self) -> None:
-        positive(self, "receiver_queue_size")
+        check.text_or_none(self, "reader_name", "subscription_name")
+        if not isinstance(self.subscription_role_prefix, str):
+            raise InvalidArgument("subscription_role_prefix must be a text")
+        check.booleans(self, "read_compacted", "start_message_id_inclusive")
+        check.whole(self, "receiver_queue_size", least=1)
 
 
 class ReaderKeywords(TypedDict, total=False):

@@ -69,6 +69,7 @@ class Subscription:
                 metadata=options.properties,
                 initial_position=_POSITIONS[options.initial_position],
                 read_compacted=options.read_compacted,
+                replicate_subscription_state=options.replicate_subscription_state,
                 force_topic_creation=self.creates_topics,
                 key_shared_meta=self._key_shared_meta(),
                 subscription_properties=options.subscription_properties,

@@ -14,7 +14,9 @@ from typing import TypedDict
 
 from geminga._checks import instances, not_negative, of_enum, positive, texts
 from geminga._checks import make as make
-from geminga._consumer_options import ConsumerEventListener as ConsumerEventListener
+from geminga._consumer_hooks import BatchReceivePolicy as BatchReceivePolicy
+from geminga._consumer_hooks import ConsumerEventListener as ConsumerEventListener
+from geminga._consumer_hooks import ConsumerInterceptor as ConsumerInterceptor
 from geminga._consumer_options import ConsumerKeywords as ConsumerKeywords
 from geminga._consumer_options import ConsumerOptions as ConsumerOptions
 from geminga._consumer_options import ConsumerType as ConsumerType

@@ -69,9 +69,11 @@ from geminga.errors import UnsupportedVersion as UnsupportedVersion
 from geminga.failover import AutoClusterFailover as AutoClusterFailover
 from geminga.message import Message as Message
 from geminga.options import BatchingType as BatchingType
+from geminga.options import BatchReceivePolicy as BatchReceivePolicy
 from geminga.options import ClientOptions as ClientOptions
 from geminga.options import CompressionType as CompressionType
 from geminga.options import ConsumerEventListener as ConsumerEventListener
+from geminga.options import ConsumerInterceptor as ConsumerInterceptor
 from geminga.options import ConsumerOptions as ConsumerOptions
 from geminga.options import ConsumerType as ConsumerType
 from geminga.options import DeadLetterPolicy as DeadLetterPolicy
@@ -99,6 +101,7 @@ __all__ = [
     "AuthenticationToken",
     "AuthorizationFailed",
     "AutoClusterFailover",
+    "BatchReceivePolicy",
     "BatchingType",
     "BrokerError",
     "ChecksumFailed",
@@ -110,6 +113,7 @@ __all__ = [
     "ConsumerAssignFailed",
     "ConsumerBusy",
     "ConsumerEventListener",
+    "ConsumerInterceptor",
     "ConsumerNotFound",
     "ConsumerOptions",
     "ConsumerType",
