@@ -1,6 +1,6 @@
 """Frames out: commands to bytes (spec PR-01, PR-02, PR-05).
 
-`frame` and `payload_frame` take any command through protobuf. The three commands that stand on the
+`frame` and `payload_frame` take any command through protobuf. The few commands that stand on the
 hot path have encoders by hand, byte for byte what protobuf and Apache's LightProto write (fields in
 order of their numbers).
 """
@@ -8,7 +8,7 @@ order of their numbers).
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from google.protobuf.message import EncodeError
@@ -137,6 +137,27 @@ def send(
         body += b"\x38\x01"
     size = len(body) + 4
     return _pack_lengths(size + 4 + payload_size, size) + b"\x08\x06\x32" + _ONE[size - 4] + body
+
+
+def individual_acks(consumer_id: int, ids: Iterable[tuple[int, int, Sequence[int]]]) -> bytes:
+    """All of an ACK frame for single entries: ledger, entry, and the words of what is left of its
+    batch (PIP-54), none for a whole entry.
+    """
+    parts = [b"\x08" + varint(consumer_id) + b"\x10\x00"]
+    append = parts.append
+    known_ledger_id = -1
+    ledger = b""
+    for ledger_id, entry_id, ack_set in ids:
+        if ledger_id != known_ledger_id:
+            known_ledger_id = ledger_id
+            ledger = b"\x08" + varint(ledger_id) + b"\x10"
+        place = ledger + varint(entry_id)
+        if ack_set:
+            place += b"".join([b"\x28" + varint(word) for word in ack_set])
+        append(b"\x1a" + varint(len(place)) + place)
+    body = b"".join(parts)
+    command = b"\x08\x0a\x52" + varint(len(body)) + body
+    return _pack_lengths(len(command) + 4, len(command)) + command
 
 
 class MessageHeader:

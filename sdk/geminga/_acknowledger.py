@@ -20,6 +20,7 @@ from geminga._unacked import AckTimeouts, Unacked
 from geminga.errors import AlreadyClosed, GemingaError, from_broker
 from geminga.options import ConsumerOptions
 from geminga_protocol.commands import consuming as commands
+from geminga_protocol.encode import individual_acks
 from geminga_protocol.message_id import MessageId
 from geminga_runtime.waiters import Promise
 
@@ -62,6 +63,7 @@ class Acknowledger:
         if timeouts is not None or policy is not None:
             self.unacked = Unacked(timeouts, None if policy is None else policy.max_redeliver_count)
         self._group: Promise[None] = Promise()
+        self._waiting_max = options.ack_grouping_max if options.ack_grouping_time_s else 1
         self._due_s = math.inf
         self._alarm = Alarm(self._on_alarm)
         self._scope = trio.CancelScope()
@@ -99,7 +101,9 @@ class Acknowledger:
     def acknowledge(self, entry: Entry, index: int) -> None:
         """Note a message as acknowledged."""
         if entry.bounds is None:
-            self._add_whole((entry.ledger_id, entry.entry_id))
+            self.acks.add(entry.ledger_id, entry.entry_id)
+            if entry.first_chunk is not None:
+                self._add_earlier((entry.ledger_id, entry.entry_id))
         elif not self.acks.add_in_batch(
             entry.ledger_id, entry.entry_id, index, entry.message_count, entry.ack_set
         ):
@@ -118,12 +122,12 @@ class Acknowledger:
                 message_id.batch_size,
             )
         else:
-            self._add_whole((message_id.ledger_id, message_id.entry_id))
+            self.acks.add(message_id.ledger_id, message_id.entry_id)
+            self._add_earlier((message_id.ledger_id, message_id.entry_id))
         self._forget(message_id.ledger_id, message_id.entry_id)
         self._after_ack()
 
-    def _add_whole(self, position: Position) -> None:
-        self.acks.add(*position)
+    def _add_earlier(self, position: Position) -> None:
         for chunk in self.chunks.take_earlier(position):
             self.acks.add(*chunk)
 
@@ -178,13 +182,10 @@ class Acknowledger:
 
     def _after_ack(self) -> None:
         waiting = len(self.acks)
-        if not waiting:
-            return
-        options = self._options
-        if waiting >= options.ack_grouping_max or not options.ack_grouping_time_s:
+        if waiting >= self._waiting_max:
             self.flush()
-        elif self._due_s == math.inf:
-            self._due_s = trio.current_time() + options.ack_grouping_time_s
+        elif waiting and self._due_s == math.inf:
+            self._due_s = trio.current_time() + self._options.ack_grouping_time_s
             self._alarm.at(self._due_s)
 
     def flush(self) -> None:
@@ -204,6 +205,8 @@ class Acknowledger:
             connection.write(self._command(group, None))
 
     def _command(self, group: AckGroup, request_id: int | None) -> bytes:
+        if request_id is None and not group.cumulative:
+            return individual_acks(self._consumer_id, group.ids)
         ids = [
             MessageId(ledger_id, entry_id, ack_set=ack_set)
             for ledger_id, entry_id, ack_set in group.ids

@@ -63,7 +63,8 @@ class AckTracker:
         """A whole entry."""
         position = ledger_id, entry_id
         self._individual[position] = None
-        self._partial.pop(position, None)
+        if self._partial:
+            self._partial.pop(position, None)
 
     def add_in_batch(
         self, ledger_id: int, entry_id: int, index: int, batch_size: int, ack_set: AckSet = ()

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Callable, Sequence
 from typing import Protocol
+
+import msgspec
+from fastcrc import crc32
 
 from geminga._batch_index import index_batch, single_metadata
 from geminga._chunks import CHUNKED_MESSAGE_BYTES_MAX, Chunks
@@ -13,6 +17,7 @@ from geminga_protocol.chunking import chunk_of
 from geminga_protocol.compression import decompress
 from geminga_protocol.errors import ProtocolError, RemoteProtocolError
 from geminga_protocol.payload import (
+    MAGIC_CRC32C,
     decode_metadata,
     peek_broker_entry_metadata,
     split,
@@ -33,6 +38,8 @@ CHUNKS_MAX = 1 << 20
 """The most chunks that a message may announce."""
 
 ValidationError = CommandAck.ValidationError
+_unpack_front = struct.Struct(">HII").unpack_from
+"""Magic, checksum, and size of the metadata."""
 
 
 class UndecodableEntry(CorruptMessage):
@@ -46,6 +53,9 @@ class UndecodableEntry(CorruptMessage):
 class Source(Protocol):
     """The partition's consumer that an entry came by."""
 
+    topic: str
+    partition: int
+
     def taken(self, entry: Entry) -> int:
         """Messages of the entry were handed out: `entry.at` of them. Answers at which count to be
         told again (at its end it is told in any case).
@@ -53,51 +63,29 @@ class Source(Protocol):
         ...
 
 
-class Entry:
+class Entry(msgspec.Struct, eq=False):
     """An entry and how far its messages are taken; `indexes` are those that are to be delivered."""
 
-    __slots__ = (
-        "ack_set",
-        "at",
-        "at_call",
-        "bounds",
-        "broker_part",
-        "entry_id",
-        "first_chunk",
-        "indexes",
-        "ledger_id",
-        "message_count",
-        "metadata",
-        "partition",
-        "payload",
-        "redelivery_count",
-        "released",
-        "source",
-        "topic",
-    )
+    ledger_id: int
+    entry_id: int
+    partition: int
+    redelivery_count: int
+    ack_set: AckSet
+    metadata: MessageMetadata
+    payload: bytes
     source: Source
-
-    def __init__(self, command: CommandMessage, metadata: MessageMetadata, payload: bytes) -> None:
-        place = command.message_id
-        self.ledger_id = place.ledgerId
-        self.entry_id = place.entryId
-        self.partition = place.partition
-        self.redelivery_count = command.redelivery_count
-        self.ack_set: AckSet = tuple(command.ack_set)
-        self.metadata = metadata
-        self.payload = payload
-        self.bounds: list[int] | None = None
-        """Of a batch: as `index_batch` answers; None for a single message."""
-        self.message_count = 1
-        self.first_chunk: tuple[int, int] | None = None
-        """Ledger and entry where a message of several chunks begins."""
-        self.indexes: Sequence[int] = (-1,)
-        self.at = 0
-        self.at_call = 1
-        self.released = 0
-        """How many of those taken the permits know of."""
-        self.broker_part: bytes = b""
-        self.topic = ""
+    topic: str
+    broker_part: bytes = b""
+    message_count: int = 1
+    bounds: list[int] | None = None
+    """Of a batch: as `index_batch` answers; None for a single message."""
+    first_chunk: tuple[int, int] | None = None
+    """Ledger and entry where a message of several chunks begins."""
+    indexes: Sequence[int] = (-1,)
+    at: int = 0
+    at_call: int = 1
+    released: int = 0
+    """How many of those taken the permits know of."""
 
     def payload_of(self, index: int) -> bytes:
         """A message's payload."""
@@ -131,7 +119,11 @@ class Entry:
 
 
 def decode(
-    command: CommandMessage, headers_and_payload: memoryview, chunks: Chunks, now_s: float
+    source: Source,
+    command: CommandMessage,
+    headers_and_payload: memoryview,
+    chunks: Chunks,
+    clock: Callable[[], float],
 ) -> Entry | None:
     """Check and open an entry; answers None for a chunk whose message isn't whole yet. The bytes
     are copied once, so what was received is let go.
@@ -139,32 +131,37 @@ def decode(
     Raises UndecodableEntry.
     """
     try:
-        body = strip_broker_entry_metadata(headers_and_payload)
-        if not verify_checksum(body):
-            raise UndecodableEntry("checksum does not fit", CommandAck.ChecksumMismatch)
-        parts = split(body)
-        metadata = decode_metadata(parts.metadata)
+        metadata, view, broker_part = _opened(headers_and_payload)
     except RemoteProtocolError as error:
         raise UndecodableEntry(str(error), CommandAck.BatchDeSerializeError) from error
     if metadata.encryption_keys:
         raise UndecodableEntry("the message is encrypted, and there is no key reader", None)
-    payload = bytes(parts.payload)
+    payload = bytes(view)
     is_chunk = metadata.num_chunks_from_msg > 1
     if is_chunk:
-        whole = _put_together(command, metadata, payload, chunks, now_s)
+        whole = _put_together(command, metadata, payload, chunks, clock())
         if whole is None:
             return None
         payload = whole
     if metadata.compression:
         bytes_max = CHUNKED_MESSAGE_BYTES_MAX if is_chunk else UNCOMPRESSED_BYTES_MAX
         payload = _decompress(metadata, payload, bytes_max)
-    entry = Entry(command, metadata, payload)
+    place = command.message_id
+    entry = Entry(
+        place.ledgerId,
+        place.entryId,
+        source.partition,
+        command.redelivery_count,
+        tuple(command.ack_set),
+        metadata,
+        payload,
+        source,
+        source.topic,
+        broker_part,
+    )
     if is_chunk:
         entry.first_chunk = chunks.first_of((entry.ledger_id, entry.entry_id))
-        return entry
-    if len(body) < len(headers_and_payload):
-        entry.broker_part = bytes(headers_and_payload[: len(headers_and_payload) - len(body)])
-    if metadata.HasField("num_messages_in_batch"):
+    elif metadata.HasField("num_messages_in_batch"):
         try:
             entry.bounds = index_batch(metadata.num_messages_in_batch, payload)
         except RemoteProtocolError as error:
@@ -172,6 +169,24 @@ def decode(
         entry.message_count = len(entry.bounds) // 2
         entry.indexes = range(entry.message_count)
     return entry
+
+
+def _opened(data: memoryview) -> tuple[MessageMetadata, memoryview, bytes]:
+    """Metadata, payload and the broker's own part. Raises UndecodableEntry for a checksum that
+    doesn't fit, RemoteProtocolError for lengths that lie.
+    """
+    if len(data) >= 10:
+        # In one look what nearly every entry begins with; the long way below is for all others.
+        magic, checksum, size = _unpack_front(data)
+        begin = 10 + size
+        if magic == MAGIC_CRC32C and begin <= len(data) and crc32.iscsi(data[6:]) == checksum:
+            return decode_metadata(data[10:begin]), data[begin:], b""
+    body = strip_broker_entry_metadata(data)
+    if not verify_checksum(body):
+        raise UndecodableEntry("checksum does not fit", CommandAck.ChecksumMismatch)
+    parts = split(body)
+    broker_part = bytes(data[: len(data) - len(body)])
+    return decode_metadata(parts.metadata), parts.payload, broker_part
 
 
 def _put_together(

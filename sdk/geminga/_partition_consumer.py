@@ -31,6 +31,7 @@ logger = logging.getLogger("geminga")
 
 TAKEN_BETWEEN_CALLS = 64
 """Messages of one entry after which permits are given back at the latest."""
+_SINGLE = (-1,)
 REDELIVER_IDS_MAX = 1000
 """Ids in one REDELIVER_UNACKNOWLEDGED_MESSAGES."""
 
@@ -94,18 +95,15 @@ class PartitionConsumer:
 
     def on_message(self, command: CommandMessage, payload: memoryview) -> None:
         """Open the entry and put what is to be delivered in the inbox."""
+        acknowledger = self.acknowledger
         try:
-            chunks = self.acknowledger.chunks
-            entry = decode(command, payload, chunks, trio.current_time())
+            entry = decode(self, command, payload, acknowledger.chunks, trio.current_time)
         except UndecodableEntry as error:
             self._discard_corrupt(command.message_id.ledgerId, command.message_id.entryId, error)
             return
         if entry is None:
             self._keep_chunk()
             return
-        entry.partition = self.partition
-        entry.topic = self.topic
-        entry.source = self
         # The broker doesn't count what its own ack set says is acknowledged.
         counted = cardinality(entry.ack_set) if entry.ack_set else entry.message_count
         self._permits.used(counted)
@@ -113,14 +111,15 @@ class PartitionConsumer:
         # What was sent before the broker heard that we want everything again comes once more.
         if not command.HasField("consumer_epoch") or command.consumer_epoch >= self._consumer_epoch:
             indexes = self._deliverable(entry)
-        if indexes and self._is_dead(entry, indexes):
+        if indexes and acknowledger.unacked is not None and self._is_dead(entry, indexes):
             indexes = ()
-        if len(indexes) < counted:
-            self.flow.release(counted - len(indexes))
-        if indexes:
+        wanted = len(indexes)
+        if wanted < counted:
+            self.flow.release(counted - wanted)
+        if wanted:
             entry.indexes = indexes
             self.inbox.put(entry)
-            self._notify(len(indexes))
+            self._notify(wanted)
 
     def _is_dead(self, entry: Entry, indexes: Sequence[int]) -> bool:
         """Whether the entry came too often: then it goes to the dead-letter topic."""
@@ -146,11 +145,11 @@ class PartitionConsumer:
     def _deliverable(self, entry: Entry) -> Sequence[int]:
         """Indexes of the messages that the program hasn't acknowledged and wants."""
         acks = self.acknowledger.acks
-        if acks.is_acked(entry.ledger_id, entry.entry_id):
+        if acks and acks.is_acked(entry.ledger_id, entry.entry_id):
             return ()
         first = self._start.first_of(entry)
         if entry.bounds is None:
-            return () if first else (-1,)
+            return () if first else _SINGLE
         left = acks.left_of(entry.ledger_id, entry.entry_id)
         if left is None and not entry.ack_set:
             return range(first, entry.message_count)
@@ -183,7 +182,7 @@ class PartitionConsumer:
         self._start.taken(entry)
         self.flow.release(at - entry.released)
         entry.released = at
-        if self.acknowledger.received(entry):
+        if self.acknowledger.unacked is not None and self.acknowledger.received(entry):
             return at + 1
         return at + min(self._permits.threshold, TAKEN_BETWEEN_CALLS)
 

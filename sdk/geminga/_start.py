@@ -45,14 +45,16 @@ class Start:
 
     def first_of(self, entry: Entry) -> int:
         """Index of the first message of the entry that is wanted; its size if none is."""
+        first = self._first
+        if first is None:
+            return 0
         position = entry.ledger_id, entry.entry_id
         size = entry.message_count
         taken = self._taken
-        if self._first is not None and taken is not None and taken[:2] == position:
+        if taken is not None and taken[:2] == position:
             # Only what follows: a subscription without memory was attached again.
             return size if taken[2] < 0 else taken[2] + 1
-        first = self._first
-        if first is None or position != (first.ledger_id, first.entry_id):
+        if position != (first.ledger_id, first.entry_id):
             return 0
         if first.batch_index < 0:
             return 0 if self._inclusive else size
@@ -60,10 +62,12 @@ class Start:
 
     def taken(self, entry: Entry) -> None:
         """The program took messages of that entry."""
-        self._current = entry
-        if entry.at == len(entry.indexes):
+        indexes = entry.indexes
+        if entry.at < len(indexes):
+            self._current = entry
+        else:
             # Not held longer than needed: it may be large.
-            self._done = self._taken
+            self._done = entry.ledger_id, entry.entry_id, indexes[-1]
             self._current = None
 
     def moved(self, to: MessageId | int) -> None:

@@ -51,6 +51,7 @@ class Consumer:
         self._subscription = subscription
         self._inbox = Inbox()
         self._lot = trio.lowlevel.ParkingLot()
+        self._is_waited_for = False
         self._since_checkpoint = 0
         self._error: GemingaError | None = None
         self._letterbox = letterbox
@@ -126,7 +127,9 @@ class Consumer:
 
     def _notify(self, messages: int) -> None:
         if messages:
-            self._lot.unpark(count=messages)
+            if self._is_waited_for:
+                self._lot.unpark(count=messages)
+                self._is_waited_for = bool(self._lot)
             return
         if self._discovery is not None and self._discovery.pattern is not None:
             # A topic that was deleted.
@@ -164,6 +167,7 @@ class Consumer:
             self._check()
             for part in self._parts:
                 part.flow.demand()
+            self._is_waited_for = True
             await self._lot.park()
 
     def _check(self) -> None:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from geminga._entry import Entry
 from geminga_protocol.keys import decode_key
 from geminga_protocol.message_id import MessageId
 from geminga_protocol.pb.pulsar_api_pb2 import MessageMetadata, SingleMessageMetadata
 
 
-class Message:
+class Message(msgspec.Struct, eq=False):
     """One message, as `receive` returns it. Its parts are read out of the entry when asked for."""
 
-    __slots__ = ("_entry", "_index")
-
-    def __init__(self, entry: Entry, index: int) -> None:
-        self._entry = entry
-        self._index = index
+    _entry: Entry
+    _index: int
 
     def __repr__(self) -> str:
         return f"<Message {self.message_id!r} of {self.topic_name}, {len(self.data)} bytes>"

@@ -98,6 +98,14 @@ def test_send_receipt_equals_protobuf(
     assert ours == encode.frame(command)
 
 
+@given(U64, st.lists(st.tuples(LONG, LONG, st.lists(LONG, max_size=3)), max_size=300))
+def test_individual_acks_equal_protobuf(
+    consumer: int, acked: list[tuple[int, int, list[int]]]
+) -> None:
+    ids = [MessageId(ledger, entry, ack_set=tuple(left)) for ledger, entry, left in acked]
+    assert encode.individual_acks(consumer, acked) == consuming.ack(consumer, ids)
+
+
 @given(
     U64,
     U64,

@@ -7,25 +7,24 @@ from geminga._entry import Entry
 from geminga._inbox import Inbox, Permits
 from geminga._start import Start
 from geminga_protocol.message_id import EARLIEST_ID, LATEST_ID, MessageId
-from geminga_protocol.pb.pulsar_api_pb2 import CommandMessage, MessageMetadata
+from geminga_protocol.pb.pulsar_api_pb2 import MessageMetadata
 
 
 def entry_of(entry_id: int, size: int = 0, source: Counter | None = None) -> Entry:
-    command = CommandMessage(consumer_id=0)
-    command.message_id.ledgerId = 1
-    command.message_id.entryId = entry_id
-    made = Entry(command, MessageMetadata(), b"payload")
+    by = Counter(1) if source is None else source
+    made = Entry(1, entry_id, -1, 0, (), MessageMetadata(), b"payload", by, "topic")
     if size:
         made.bounds = [n * 10 for n in range(2 * size + 1)]
         made.message_count = size
         made.indexes = range(size)
-    if source is not None:
-        made.source = source
     return made
 
 
 class Counter:
     """A source that gives permits as a partition's consumer does."""
+
+    topic = "topic"
+    partition = -1
 
     def __init__(self, queue_size: int) -> None:
         self.permits = Permits(queue_size)
