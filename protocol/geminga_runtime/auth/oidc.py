@@ -1,0 +1,177 @@
+"""Tokens of OpenID providers (spec PX-21, PIP-97; Apache's `AuthenticationProviderOpenID`).
+
+The issuer's keys are found by its discovery document, or read from a file, and kept for a while.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import trio
+
+from geminga_protocol import tokens
+from geminga_runtime.auth.api import AuthenticationFailed, Identity, Peer
+from geminga_runtime.auth.settings import AuthSettings
+from geminga_runtime.settings import ConfigError
+
+METHOD = "token"
+DISCOVERY = "/.well-known/openid-configuration"
+KEYS_MAX = 100
+"""Keys of one issuer that are kept."""
+REQUIRED_CLAIMS = ("iat", "exp", "nbf", "sub")
+
+Fetch = Callable[[str], Awaitable[bytes]]
+"""The body of a URL, by GET. Raises OSError."""
+
+
+@dataclass(frozen=True, slots=True)
+class _KeySet:
+    keys: Mapping[str | None, tokens.VerifyingKey]
+    fetched_at_s: float
+
+
+class OpenIdProvider:
+    """Verifies tokens of the allowed issuers. It is its own exchange: one step, no state."""
+
+    method = METHOD
+    name = "AuthenticationProviderOpenID"
+
+    def __init__(
+        self,
+        settings: AuthSettings,
+        fetch: Fetch,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Raises ConfigError."""
+        self._settings = settings
+        self._issuers = _listed(settings.openid_issuers)
+        audiences = _listed(settings.openid_audiences)
+        if not self._issuers or not audiences:
+            raise ConfigError(
+                "authentication by OpenID needs openIDAllowedTokenIssuers and "
+                "openIDAllowedAudiences"
+            )
+        for issuer in self._issuers:
+            if settings.openid_require_https and not issuer.startswith("https://"):
+                raise ConfigError(
+                    f"openIDAllowedTokenIssuers: {issuer!r} does not begin with https:// "
+                    "(openIDRequireIssuersUseHttps=false allows that)"
+                )
+        self._rules = tokens.Rules(
+            role_claim=settings.openid_role_claim,
+            audience_claim="aud",
+            audiences=audiences,
+            clock_skew_s=settings.openid_leeway_s,
+            required=REQUIRED_CLAIMS,
+        )
+        self._fetch = fetch
+        self._clock = clock
+        self._sets: dict[str, _KeySet] = {}
+        self._refreshing = trio.Lock()
+        if settings.openid_jwks_file:
+            fixed = _read_file(Path(settings.openid_jwks_file))
+            self._sets = {issuer: _KeySet(fixed, float("inf")) for issuer in self._issuers}
+
+    @classmethod
+    def from_settings(cls, settings: AuthSettings) -> OpenIdProvider:
+        """Asks issuers over HTTPS, trusting the system's authorities or those of
+        `openIDTokenIssuerTrustCertsFilePath`. Raises ConfigError.
+        """
+        from geminga_runtime.auth.fetch import fetcher
+
+        trust = settings.openid_issuer_trust_certs_file_path
+        return cls(settings, fetcher(trust, settings.openid_http_timeout_ms / 1000))
+
+    def begin(self, peer: Peer) -> OpenIdProvider:
+        """The provider itself."""
+        return self
+
+    async def step(self, data: bytes) -> Identity:
+        """Raises AuthenticationFailed."""
+        try:
+            issuer = tokens.unverified_claims(data).get("iss")
+            if not isinstance(issuer, str) or issuer not in self._issuers:
+                raise AuthenticationFailed("a token of an issuer that isn't allowed", "issuer")
+            key = await self._key(issuer, tokens.key_id(data))
+            token = tokens.verify(data, key, self._clock(), self._rules)
+        except tokens.TokenExpired as error:
+            raise AuthenticationFailed(str(error), "expired_token") from None
+        except tokens.TokenError as error:
+            raise AuthenticationFailed(str(error), "invalid_token") from None
+        return Identity(token.role, METHOD, token.expires_at_s)
+
+    async def _key(self, issuer: str, key_id: str | None) -> tokens.VerifyingKey:
+        found = self._sets.get(issuer)
+        age_s = self._clock() - found.fetched_at_s if found else float("inf")
+        known = found is not None and key_id in found.keys
+        lives_s = self._settings.openid_cache_refresh_s
+        if not known:
+            lives_s = min(lives_s, self._settings.openid_cache_miss_s)
+        if found is None or age_s > lives_s:
+            found = await self._refresh(issuer, found)
+        if key_id in found.keys:
+            return found.keys[key_id]
+        raise AuthenticationFailed("a token signed with a key that its issuer doesn't publish")
+
+    async def _refresh(self, issuer: str, known: _KeySet | None) -> _KeySet:
+        """Fetch once for all who wait; an old set serves until it expires."""
+        async with self._refreshing:
+            current = self._sets.get(issuer)
+            if current is not None and current is not known:
+                return current
+            try:
+                keys = await self._fetch_keys(issuer)
+            except (OSError, msgspec.DecodeError) as error:
+                expires_s = self._settings.openid_cache_expiration_s
+                if known is not None and self._clock() - known.fetched_at_s < expires_s:
+                    return known
+                text = f"the keys of {issuer} can't be had: {error}"
+                raise AuthenticationFailed(text, "issuer_unreachable") from error
+            self._sets[issuer] = fresh = _KeySet(keys, self._clock())
+            return fresh
+
+    async def _fetch_keys(self, issuer: str) -> Mapping[str | None, tokens.VerifyingKey]:
+        body = await self._fetch(issuer.rstrip("/") + DISCOVERY)
+        document = msgspec.json.decode(body, type=_Discovery)
+        if document.issuer != issuer:
+            raise OSError(f"its discovery document is that of {document.issuer!r}")
+        if self._settings.openid_require_https and not document.jwks_uri.startswith("https://"):
+            raise OSError("its jwks_uri does not begin with https://")
+        return _keys_of(await self._fetch(document.jwks_uri))
+
+
+class _Discovery(msgspec.Struct):
+    issuer: str
+    jwks_uri: str
+
+
+class _WebKeys(msgspec.Struct):
+    keys: list[dict[str, object]]
+
+
+def _keys_of(body: bytes) -> dict[str | None, tokens.VerifyingKey]:
+    """Keys by id; kinds that can't verify are passed over. Raises msgspec.DecodeError."""
+    found: dict[str | None, tokens.VerifyingKey] = {}
+    for web_key in msgspec.json.decode(body, type=_WebKeys).keys[:KEYS_MAX]:
+        try:
+            key = tokens.jwk_key(web_key)
+        except tokens.KeyRefused:
+            continue
+        key_id = web_key.get("kid")
+        found[key_id if isinstance(key_id, str) else None] = key
+    return found
+
+
+def _read_file(path: Path) -> Mapping[str | None, tokens.VerifyingKey]:
+    try:
+        return _keys_of(path.read_bytes())
+    except (OSError, msgspec.DecodeError) as error:
+        raise ConfigError(f"openIDJwksFile: {path} can't be read: {error}") from None
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())

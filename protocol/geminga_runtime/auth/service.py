@@ -1,0 +1,180 @@
+"""Several providers at once, and the role of those who bring nothing (spec PX-21; Apache's
+`AuthenticationService` and `AuthenticationProviderList`).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Protocol, cast
+
+from geminga_runtime.auth.api import (
+    ANONYMOUS_METHOD,
+    AuthenticationFailed,
+    Challenge,
+    Exchange,
+    HttpRequest,
+    Identity,
+    Peer,
+    Provider,
+)
+from geminga_runtime.auth.settings import AuthSettings
+from geminga_runtime.settings import ConfigError
+
+_log = logging.getLogger(__name__)
+
+PROVIDERS = {
+    "token": "geminga_runtime.auth.token:TokenProvider",
+    "tls": "geminga_runtime.auth.tls:TlsProvider",
+    "basic": "geminga_runtime.auth.basic:BasicProvider",
+    "oidc": "geminga_runtime.auth.oidc:OpenIdProvider",
+}
+"""Short names, and what they stand for: `module:class` with a `from_settings`."""
+
+APACHE_NAMES = {
+    "org.apache.pulsar.broker.authentication.AuthenticationProviderToken": "token",
+    "org.apache.pulsar.broker.authentication.AuthenticationProviderTls": "tls",
+    "org.apache.pulsar.broker.authentication.AuthenticationProviderBasic": "basic",
+    "org.apache.pulsar.broker.authentication.oidc.AuthenticationProviderOpenID": "oidc",
+}
+"""Java class names that a configuration of Apache's holds."""
+
+
+class ProviderFactory(Protocol):
+    """What a plug-in's class offers beside `Provider`."""
+
+    def from_settings(self, settings: AuthSettings) -> Provider:
+        """Raises ConfigError."""
+
+
+class Authenticator:
+    """Finds out who a peer is, by the providers of its method in their order."""
+
+    def __init__(self, providers: Sequence[Provider], anonymous_role: str = "") -> None:
+        self._providers: dict[str, list[Provider]] = {}
+        for provider in providers:
+            self._providers.setdefault(provider.method, []).append(provider)
+        self._anonymous_role = anonymous_role
+        self.successes: Counter[tuple[str, str]] = Counter()
+        """(provider, method) -> how often it let a peer in."""
+        self.failures: Counter[tuple[str, str, str]] = Counter()
+        """(provider, method, reason) -> how often it did not."""
+
+    @property
+    def methods(self) -> Sequence[str]:
+        """What clients may announce."""
+        return tuple(self._providers)
+
+    def begin(self, method: str, peer: Peer) -> Exchange:
+        """A new proof. Raises AuthenticationFailed when nobody speaks the method and there is no
+        anonymous role.
+
+        A peer without method is taken by its certificate, if it has one and certificates count.
+        """
+        if not method and peer.certificate is not None and "tls" in self._providers:
+            method = "tls"
+        providers = self._providers.get(method)
+        if providers:
+            return _Attempts(self, method, [(one.name, one.begin(peer)) for one in providers])
+        if self._anonymous_role:
+            return _Anonymous(self._anonymous_role)
+        self.failures["none", method or ANONYMOUS_METHOD, "unsupported_method"] += 1
+        known = ", ".join(self._providers) or "none"
+        raise AuthenticationFailed(
+            f"no provider for method {method or ANONYMOUS_METHOD!r} (there are: {known})",
+            "unsupported_method",
+        )
+
+    async def authenticate_http(self, request: HttpRequest) -> Identity:
+        """By the Authorization header, else the certificate, else as anonymous.
+
+        Raises AuthenticationFailed.
+        """
+        method, data = _of_header(request.headers.get("authorization", ""))
+        answer = await self.begin(method, request.peer).step(data)
+        if isinstance(answer, Challenge):
+            raise AuthenticationFailed("a method of several steps over HTTP", "unsupported_method")
+        return answer
+
+
+class _Anonymous:
+    def __init__(self, role: str) -> None:
+        self._role = role
+
+    async def step(self, data: bytes) -> Identity:
+        return Identity(self._role, ANONYMOUS_METHOD)
+
+
+class _Attempts:
+    """The first provider that is content wins; the last failure is the one that is told."""
+
+    def __init__(
+        self, service: Authenticator, method: str, open_: list[tuple[str, Exchange]]
+    ) -> None:
+        self._service = service
+        self._method = method
+        self._open = open_
+
+    async def step(self, data: bytes) -> Identity | Challenge:
+        failure = AuthenticationFailed("no provider is left")
+        for name, exchange in list(self._open):
+            try:
+                answer = await exchange.step(data)
+            except AuthenticationFailed as error:
+                failure = error
+                self._service.failures[name, self._method, error.reason] += 1
+                continue
+            # Whoever began a conversation goes on with it, and whoever let the peer in is the one
+            # to be shown fresh credentials.
+            self._open = [(name, exchange)]
+            if isinstance(answer, Identity):
+                self._service.successes[name, self._method] += 1
+            return answer
+        raise failure
+
+
+def _of_header(header: str) -> tuple[str, bytes]:
+    """Method and data of an Authorization header; nothing for an empty one."""
+    if not header:
+        return "", b""
+    scheme, _, rest = header.partition(" ")
+    rest = rest.strip()
+    if scheme.lower() == "bearer":
+        return "token", rest.encode("latin-1", "replace")
+    if scheme.lower() == "basic":
+        try:
+            return "basic", base64.b64decode(rest, validate=True)
+        except (binascii.Error, ValueError):
+            raise AuthenticationFailed("a Basic header that is not Base64") from None
+    raise AuthenticationFailed("an Authorization header of an unknown scheme", "unsupported_method")
+
+
+def load_authenticator(settings: AuthSettings) -> Authenticator | None:
+    """What the configuration asks for; None when authentication is off. Raises ConfigError."""
+    if not settings.enabled:
+        return None
+    names = [name.strip() for name in settings.providers.split(",") if name.strip()]
+    if not names and not settings.anonymous_role:
+        raise ConfigError("authenticationEnabled needs authenticationProviders")
+    return Authenticator([_load(name, settings) for name in names], settings.anonymous_role)
+
+
+def _load(name: str, settings: AuthSettings) -> Provider:
+    target = PROVIDERS.get(APACHE_NAMES.get(name, name), name)
+    module, colon, attribute = target.partition(":")
+    if not colon:
+        known = ", ".join((*PROVIDERS, *APACHE_NAMES))
+        raise ConfigError(
+            f"authenticationProviders: {name!r} is none of {known}, nor a plug-in as module:Class"
+        )
+    try:
+        factory = cast(ProviderFactory, getattr(import_module(module), attribute))
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"authenticationProviders: {name!r} can't be loaded: {error}") from None
+    provider = factory.from_settings(settings)
+    _log.info("authentication by %s", provider.name)
+    return provider
