@@ -89,6 +89,16 @@ class ClientLimits:
 
 @dataclass(frozen=True, slots=True)
 class PolicyConfig:
+    consistent_hashing: bool = setting("subscriptionKeySharedUseConsistentHashing", True)
+    hash_points: int = setting(
+        "subscriptionKeySharedConsistentHashingReplicaPoints", 100, at_least=1, at_most=65_535
+    )
+    look_ahead_per_consumer_entries: int = setting(
+        "keySharedLookAheadMsgInReplayThresholdPerConsumer", 2000
+    )
+    look_ahead_entries_max: int = setting(
+        "keySharedLookAheadMsgInReplayThresholdPerSubscription", 20_000
+    )
     """What holds for topics whose namespace says nothing else."""
 
     deduplication: bool = setting("brokerDeduplicationEnabled", False)

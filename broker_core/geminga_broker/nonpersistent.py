@@ -8,7 +8,8 @@ import trio
 
 from geminga_broker.consumer import Consumer
 from geminga_broker.dispatch.choose import RoundRobin
-from geminga_broker.dispatch.hash_ring import HashRing, Overlap, StickyRanges
+from geminga_broker.dispatch.hash_ring import CannotAssign
+from geminga_broker.dispatch.key_shared import selector_for
 from geminga_broker.dispatch.peek import slot_of
 from geminga_broker.dispatch.single_active import ActiveChoice
 from geminga_broker.errors import BrokerError
@@ -30,7 +31,6 @@ from geminga_protocol.ids import EntryId, LedgerId, Position
 from geminga_protocol.payload import parse_metadata
 from geminga_protocol.pb.pulsar_api_pb2 import (
     BrokerEntryMetadata,
-    KeySharedMode,
     MessageMetadata,
     ServerError,
 )
@@ -91,9 +91,7 @@ class NonPersistentSubscription:
         self.sub_type = sub_type
         self._policy = policy
         self._choice = ActiveChoice(sub_type, self.topic_name, self.partition)
-        self._selector: HashRing[Consumer] | StickyRanges[Consumer] = (
-            StickyRanges() if policy.mode == KeySharedMode.STICKY else HashRing()
-        )
+        self._selector = selector_for(policy, self._topic.options)
 
     async def set_properties(self, properties: Mapping[str, str]) -> None:
         """Replace the properties."""
@@ -120,7 +118,7 @@ class NonPersistentSubscription:
         if self.sub_type == SubType.Key_Shared:
             try:
                 self._selector.add(consumer, policy.ranges)
-            except Overlap as error:
+            except CannotAssign as error:
                 raise BrokerError(ServerError.ConsumerAssignError, str(error)) from None
         self.consumers.append(consumer)
         request.on_subscribed(consumer)

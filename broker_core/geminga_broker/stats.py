@@ -54,6 +54,14 @@ class PublisherStats(Struct, rename="camel"):
     metadata: dict[str, str] = {}
 
 
+class DrainingHashStats(Struct, rename="camel"):
+    """A Key_Shared hash that waits for its old owner (DrainingHashImpl)."""
+
+    hash: int = 0
+    unack_msgs: int = 0
+    blocked_attempts: int = 0
+
+
 class ConsumerStats(Struct, rename="camel"):
     """A consumer (ConsumerStatsImpl)."""
 
@@ -72,6 +80,7 @@ class ConsumerStats(Struct, rename="camel"):
     draining_hashes_count: int = 0
     draining_hashes_cleared_total: int = 0
     draining_hashes_unacked_messages: int = 0
+    draining_hashes: list[DrainingHashStats] | None = None
     address: str = ""
     connected_since: str = ""
     client_version: str = ""

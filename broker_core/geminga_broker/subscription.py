@@ -290,17 +290,17 @@ class Subscription:
 
     # ---- stats ----
 
-    def consumer_stats(self, consumer: Consumer) -> ConsumerStats:
+    def _consumer_stats(self) -> list[ConsumerStats]:
         """With what only the dispatcher knows."""
-        found = consumer.stats()
+        found = [(consumer, consumer.stats()) for consumer in self.consumers]
         if isinstance(self._dispatcher, KeySharedDispatcher):
-            found.key_hash_range_arrays = self._dispatcher.key_ranges(consumer)
-        return found
+            self._dispatcher.describe(found)
+        return [stats for _, stats in found]
 
     def stats(self) -> SubscriptionStats:
         """As in `/stats`."""
         dispatcher = self._dispatcher
-        consumers = [self.consumer_stats(consumer) for consumer in self.consumers]
+        consumers = self._consumer_stats()
         backlog = self.cursor.backlog_entries()
         delayed = dispatcher.delayed if dispatcher is not None else 0
         filtered = dispatcher.filtered if dispatcher is not None else FilterCounts()
@@ -336,6 +336,12 @@ class Subscription:
             is_replicated=self.replicated,
             durable=self.cursor.durable,
             replicated=self.replicated,
+            allow_out_of_order_delivery=dispatcher is not None and dispatcher.out_of_order,
+            draining_hashes_count=sum(c.draining_hashes_count for c in consumers),
+            draining_hashes_cleared_total=sum(c.draining_hashes_cleared_total for c in consumers),
+            draining_hashes_unacked_messages=sum(
+                c.draining_hashes_unacked_messages for c in consumers
+            ),
             key_shared_mode=dispatcher.key_shared_mode if dispatcher is not None else None,
             subscription_properties=dict(self.properties),
         )

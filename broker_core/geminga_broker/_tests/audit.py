@@ -97,10 +97,10 @@ def check_subscription(subscription: Subscription) -> None:
 
 
 def check_holders(dispatcher: KeySharedDispatcher, held: dict[Position, Consumer]) -> None:
-    hashes = dispatcher._hash_by_position
-    assert held.keys() == hashes.keys()
-    assert sum(dispatcher._held.values()) == len(held)
-    assert all(dispatcher._holders[hashes[p]] is consumer for p, consumer in held.items())
+    holders = dispatcher._holders
+    assert held.keys() == holders._hashes.keys()
+    assert sum(holders._counts.values()) == len(held)
+    assert all(holders.get(holders.hash_of(p)) is consumer for p, consumer in held.items())
 
 
 def install(monkeypatch: pytest.MonkeyPatch, books: Books) -> Audit:

@@ -1,17 +1,16 @@
-"""The pure choosers: active consumer, round robin, hash ring, ranges, replay (BR-30, BR-31)."""
+"""The pure choosers: active consumer, round robin, hash ring, ranges (BR-30, BR-31)."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geminga_broker.dispatch.choose import RoundRobin, pick_active
-from geminga_broker.dispatch.hash_ring import HashRing, Overlap, StickyRanges
+from geminga_broker.dispatch.choose import RING_POINTS, RoundRobin, pick_active
+from geminga_broker.dispatch.hash_ring import CannotAssign, HashRing, StickyRanges
 from geminga_broker.dispatch.peek import special
-from geminga_broker.dispatch.replay import ReplayQueue
-from geminga_protocol.keys import KEY_SLOTS
+from geminga_protocol.keys import KEY_SLOTS, murmur3_32
 
-from .fake_client import payload, position
+from .fake_client import payload
 
 
 class Member:
@@ -30,6 +29,19 @@ def test_active_consumer_of_a_partition() -> None:
     chosen = [pick_active(members, "t", partition) for partition in range(4)]
     assert [member.name for member in chosen if member] == ["a", "b", "c", "a"]
     assert pick_active([], "t", 0) is None
+
+
+def test_active_consumer_of_a_plain_topic_is_nearest_on_a_ring() -> None:
+    for number in range(50):
+        members = [Member(f"m{n}") for n in range(1 + number % 7)]
+        ring = {
+            murmur3_32(f"{member.name}{point}".encode()): member
+            for member in members
+            for point in range(RING_POINTS)
+        }
+        above = [point for point in sorted(ring) if point >= murmur3_32(f"t{number}".encode())]
+        expected = ring[(above or sorted(ring))[0]]
+        assert pick_active(members[::-1], f"t{number}", -1) is expected
 
 
 members_strategy = st.lists(
@@ -112,7 +124,7 @@ def test_sticky_ranges_against_a_table(wanted: list[list[tuple[int, int]]]) -> N
         valid = all(start <= end for start, end in pairs) and len(set(slots)) == len(slots)
         try:
             ranges.add(member, tuple(pairs))
-        except Overlap:
+        except CannotAssign:
             assert not valid or any(slot in table for slot in slots)
         else:
             assert valid
@@ -123,26 +135,6 @@ def test_sticky_ranges_against_a_table(wanted: list[list[tuple[int, int]]]) -> N
         ranges.remove(gone)
         table = {slot: member for slot, member in table.items() if member is not gone}
         assert [ranges.owner(slot) for slot in range(70)] == [table.get(n) for n in range(70)]
-
-
-@given(st.lists(st.tuples(st.sampled_from(("add", "drop")), st.integers(0, 20), st.integers(0, 3))))
-def test_replay_queue_against_a_dict(script: list[tuple[str, int, int]]) -> None:
-    queue = ReplayQueue()
-    model: dict[int, int] = {}
-    for what, entry, key_hash in script:
-        if what == "add":
-            queue.add(position(entry), key_hash)
-            model.setdefault(entry, key_hash)
-        else:
-            queue.discard(position(entry))
-            model.pop(entry, None)
-        assert [p.entry_id for p in queue.first(5)] == sorted(model)[:5]
-        assert all(queue.holds_hash(h) == (h in model.values()) for h in range(4))
-        even = queue.first_where(3, lambda h: h % 2 == 0)
-        expected = [(e, h) for e, h in sorted(model.items()) if h % 2 == 0][:3]
-        assert [(p.entry_id, h) for p, h in even] == expected
-    queue.clear()
-    assert not queue
 
 
 def test_only_markers_and_delays_are_looked_at() -> None:

@@ -60,9 +60,9 @@ class Taker:
 
 def test_assignment_stops_a_hash_at_its_first_waiting_entry() -> None:
     rich, poor = Taker(10), Taker(1)
-    owners = {1: rich, 2: poor, 3: None}
+    owners = {1: rich, 2: poor, 3: None, 4: rich}
     items = [(1, 1), (2, 1), (3, 1), (2, 1), (1, 1), (4, 1)]
-    given, waiting = assign_by_hash(items, {**owners, 4: rich}, {4})
+    given, waiting = assign_by_hash(items, owners.get, {4})
     assert given == {rich: [0, 4], poor: [1]}
     assert waiting == [2, 3, 5]
 

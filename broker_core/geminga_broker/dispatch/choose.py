@@ -5,14 +5,22 @@ Follows AbstractDispatcherSingleActiveConsumer and AbstractDispatcherMultipleCon
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Protocol, TypeVar
 
 from geminga_protocol.keys import murmur3_32
 
 RING_POINTS = 100
 """Places of a consumer on a hash ring."""
+
+RING_SIZE = 1 << 31
+"""Points lie below it."""
+
+RING_MEMORY = 1 << 14
+"""Consumers, over all topics, whose nearest point is remembered: a join of a large group reckons
+the newcomer's points only.
+"""
 
 
 class Candidate(Protocol):
@@ -47,13 +55,16 @@ def pick_active(consumers: Sequence[C], topic: str, partition: int) -> C | None:
         return ordered[0]
     if partition >= 0:
         return ordered[partition % len(ordered)]
-    ring: dict[int, C] = {}
-    for consumer in ordered:
-        for point in range(RING_POINTS):
-            ring[murmur3_32(f"{consumer.name}{point}".encode())] = consumer
-    points = sorted(ring)
-    at = bisect_left(points, murmur3_32(topic.encode()))
-    return ring[points[at % len(points)]]
+    target = murmur3_32(topic.encode())
+    # Of two with the same point the later name has it.
+    return min(reversed(ordered), key=lambda consumer: _distance(consumer.name, target))
+
+
+@lru_cache(maxsize=RING_MEMORY)
+def _distance(name: str, target: int) -> int:
+    """How far up the ring from `target` the nearest point of that consumer lies."""
+    points = (murmur3_32(f"{name}{point}".encode()) for point in range(RING_POINTS))
+    return min((point - target) % RING_SIZE for point in points)
 
 
 class RoundRobin:

@@ -1,11 +1,13 @@
 """Which consumer owns which Key_Shared hash: pure (spec BR-31).
 
-AUTO_SPLIT follows ConsistentHashingStickyKeyConsumerSelector and ConsumerNameIndexTracker, STICKY
+AUTO_SPLIT follows ConsistentHashingStickyKeyConsumerSelector with ConsumerNameIndexTracker, or
+HashRangeAutoSplitStickyKeyConsumerSelector; STICKY follows
 HashRangeExclusiveStickyKeyConsumerSelector.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
 from typing import Generic, Protocol, TypeVar
 
@@ -14,9 +16,12 @@ from geminga_protocol.keys import KEY_SLOTS, key_slot
 RING_POINTS = 100
 """Places of a consumer on the ring (subscriptionKeySharedConsistentHashingReplicaPoints)."""
 
+Ranges = list[tuple[int, int]]
+"""First and last hash of each stretch, ascending."""
+
 
 class Named(Protocol):
-    """What a ring knows of a consumer."""
+    """What a selector knows of a consumer."""
 
     name: str
 
@@ -24,20 +29,48 @@ class Named(Protocol):
 C = TypeVar("C", bound=Named)
 
 
-class Overlap(Exception):
-    """Ranges that others have, or that are none."""
+class CannotAssign(Exception):
+    """No hashes for that consumer; the text goes to the client."""
 
 
-class HashRing(Generic[C]):
+class Selector(ABC, Generic[C]):
+    """Owners of hashes. What a consumer's coming moves are its `ranges` after it, what its leaving
+    moves are its `ranges` before it.
+    """
+
+    first_slot = 0
+    mode = "AUTO_SPLIT"
+
+    @abstractmethod
+    def add(self, consumer: C, ranges: tuple[tuple[int, int], ...]) -> None:
+        """Take part; `ranges` (inclusive) are those of a STICKY consumer. Raises CannotAssign, and
+        then nothing is changed.
+        """
+
+    @abstractmethod
+    def remove(self, consumer: C) -> None:
+        """Leave."""
+
+    @abstractmethod
+    def owner(self, slot: int) -> C | None:
+        """Who gets entries of this hash, None if nobody does."""
+
+    @abstractmethod
+    def ranges(self, consumer: C) -> Ranges:
+        """Hashes of a consumer, stretches that touch each other as one (keyHashRangeArrays)."""
+
+
+class HashRing(Selector[C]):
     """AUTO_SPLIT: consumers share the hashes about evenly; one that comes or goes moves few."""
 
     first_slot = 1
-    mode = "AUTO_SPLIT"
 
-    def __init__(self) -> None:
+    def __init__(self, points: int = RING_POINTS) -> None:
+        self._points_per_consumer = points
         self._points: list[int] = []
         self._at: dict[int, list[C]] = {}
         self._cache: dict[int, C | None] = {}
+        self._own: dict[C, list[int]] = {}
         # Consumers of one name are told apart by the lowest number that is free among them.
         self._numbers: dict[str, dict[int, C]] = {}
 
@@ -47,7 +80,8 @@ class HashRing(Generic[C]):
         same = self._numbers.setdefault(consumer.name, {})
         number = next(n for n in range(len(same) + 1) if n not in same)
         same[number] = consumer
-        for point in self._points_of(consumer, number):
+        own = self._own[consumer] = self._points_of(consumer.name, number)
+        for point in own:
             here = self._at.get(point)
             if here is None:
                 insort(self._points, point)
@@ -60,11 +94,10 @@ class HashRing(Generic[C]):
         """Leave."""
         self._cache.clear()
         same = self._numbers[consumer.name]
-        number = next(n for n, other in same.items() if other is consumer)
-        del same[number]
+        del same[next(n for n, other in same.items() if other is consumer)]
         if not same:
             del self._numbers[consumer.name]
-        for point in self._points_of(consumer, number):
+        for point in self._own.pop(consumer):
             here = self._at[point]
             here.remove(consumer)
             if not here:
@@ -82,30 +115,79 @@ class HashRing(Generic[C]):
         self._cache[slot] = found
         return found
 
-    def ranges(self, consumer: C) -> list[tuple[int, int]]:
-        """Hashes of a consumer, for stats."""
-        owned: list[tuple[int, int]] = []
-        start = 0
-        for point in self._points:
-            if self.owner(point) is consumer:
-                owned.append((start, point))
-            start = point + 1
-        if self._points and start < KEY_SLOTS and self.owner(KEY_SLOTS - 1) is consumer:
-            owned.append((start, KEY_SLOTS - 1))
+    def ranges(self, consumer: C) -> Ranges:
+        """Hashes of a consumer; work grows with its own points only."""
+        points = self._points
+        owned: Ranges = []
+        for point in self._own[consumer]:
+            if self._at[point][0] is not consumer:
+                continue
+            at = bisect_left(points, point)
+            first = points[at - 1] + 1 if at else self.first_slot
+            if owned and owned[-1][1] == first - 1:
+                first = owned.pop()[0]
+            owned.append((first, point))
+        if owned and self._at[points[0]][0] is consumer and points[-1] < KEY_SLOTS - 1:
+            first = points[-1] + 1
+            if owned[-1][1] == first - 1:
+                first = owned.pop()[0]
+            owned.append((first, KEY_SLOTS - 1))
         return owned
 
-    @staticmethod
-    def _points_of(consumer: C, number: int) -> set[int]:
-        return {
-            key_slot(f"{consumer.name}\0{number}\0{point}".encode(), HashRing.first_slot)
-            for point in range(RING_POINTS)
-        }
+    def _points_of(self, name: str, number: int) -> list[int]:
+        keys = (f"{name}\0{number}\0{n}".encode() for n in range(self._points_per_consumer))
+        return sorted({key_slot(key, self.first_slot) for key in keys})
 
 
-class StickyRanges(Generic[C]):
+class SplitRanges(Selector[C]):
+    """AUTO_SPLIT without consistent hashing: one range each; who comes takes the lower half of the
+    largest, who leaves gives its own to the next one.
+    """
+
+    def __init__(self) -> None:
+        # A consumer's range goes up to its end from where the one before ended. As in Apache the
+        # last end is one more than any hash, and shows in the statistics.
+        self._ends: list[int] = []
+        self._consumers: list[C] = []
+
+    def add(self, consumer: C, ranges: tuple[tuple[int, int], ...]) -> None:
+        """Take part. `ranges` are of no meaning here. Raises CannotAssign if no range is left that
+        could be split.
+        """
+        ends = self._ends
+        if not ends:
+            ends.append(KEY_SLOTS)
+            self._consumers.append(consumer)
+            return
+        starts = [0, *ends[:-1]]
+        sizes = [end - start for start, end in zip(starts, ends, strict=True)]
+        size = max(sizes)
+        if size <= 1:
+            text = f"No more range can assigned to new consumer, assigned consumers {len(ends)}"
+            raise CannotAssign(text)
+        at = sizes.index(size)
+        ends.insert(at, ends[at] - size // 2)
+        self._consumers.insert(at, consumer)
+
+    def remove(self, consumer: C) -> None:
+        """Leave; the last range goes to the one before it, any other to the one after it."""
+        at = next(n for n, other in enumerate(self._consumers) if other is consumer)
+        del self._consumers[at]
+        del self._ends[at if at < len(self._ends) - 1 else at - 1]
+
+    def owner(self, slot: int) -> C | None:
+        """Who gets entries of this hash."""
+        return self._consumers[bisect_left(self._ends, slot)] if self._ends else None
+
+    def ranges(self, consumer: C) -> Ranges:
+        """The one range of a consumer."""
+        at = next(n for n, other in enumerate(self._consumers) if other is consumer)
+        return [(self._ends[at - 1] + 1 if at else 0, self._ends[at])]
+
+
+class StickyRanges(Selector[C]):
     """STICKY: each consumer says which hashes it takes; the rest waits."""
 
-    first_slot = 0
     mode = "STICKY"
 
     def __init__(self) -> None:
@@ -113,24 +195,26 @@ class StickyRanges(Generic[C]):
         self._ends: list[tuple[int, C]] = []
 
     def add(self, consumer: C, ranges: tuple[tuple[int, int], ...]) -> None:
-        """Raises Overlap, and then nothing is changed."""
+        """Take part. Raises CannotAssign for ranges that others have, or that are none."""
         if not ranges:
-            raise Overlap("Ranges for KeyShared policy must not be empty.")
+            raise CannotAssign("Ranges for KeyShared policy must not be empty.")
         ordered = sorted(ranges)
-        previous = -1
+        before: tuple[int, int] | None = None
         for start, end in ordered:
-            if start < 0 or end < start or end >= KEY_SLOTS:
-                raise Overlap(f"Range [{start}, {end}] is not within [0, {KEY_SLOTS - 1}]")
-            if start <= previous:
-                raise Overlap(f"Range [{start}, {end}] overlaps another one of this consumer")
-            previous = end
+            if start > end:
+                text = f"Fixed hash range start > end for range: [{start},{end}]"
+                raise CannotAssign(text)
+            if start < 0 or end >= KEY_SLOTS:
+                raise CannotAssign(f"Range [{start},{end}] is not within [0,{KEY_SLOTS - 1}]")
+            if before is not None and start <= before[1]:
+                raise CannotAssign(
+                    f"Consumer's own ranges conflict: [{before[0]},{before[1]}] overlaps with "
+                    f"[{start},{end}]"
+                )
+            before = (start, end)
             at = bisect_left(self._starts, end + 1)
             if at and self._ends[at - 1][0] >= start:
-                other = (self._starts[at - 1], self._ends[at - 1][0])
-                raise Overlap(
-                    f"Range conflict with consumer {self._ends[at - 1][1].name}: "
-                    f"[{start}, {end}] and [{other[0]}, {other[1]}]"
-                )
+                raise CannotAssign(f"Range conflict with consumer {self._ends[at - 1][1].name}")
         for start, end in ordered:
             at = bisect_left(self._starts, start)
             self._starts.insert(at, start)
@@ -153,7 +237,7 @@ class StickyRanges(Generic[C]):
             return None
         return self._ends[at][1]
 
-    def ranges(self, consumer: C) -> list[tuple[int, int]]:
-        """Hashes of a consumer, for stats."""
+    def ranges(self, consumer: C) -> Ranges:
+        """Hashes of a consumer, as it said them."""
         pairs = zip(self._starts, self._ends, strict=True)
         return [(start, end) for start, (end, owner) in pairs if owner is consumer]

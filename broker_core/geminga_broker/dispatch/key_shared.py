@@ -1,24 +1,32 @@
 """Key_Shared: entries of one key go to one consumer, in order (spec BR-31).
 
 A hash that moved to another consumer waits until the old one has acknowledged or given back what it
-holds of it (PIP-379). As long as anything of a hash is in flight its holder is known by count, so
-"draining" needs no further state.
+holds of it (PIP-379); so do entries of a hash whose earlier ones wait.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Container, Sequence
+from typing import Protocol, TypeVar
 
 from geminga_broker.consumer import Consumer
 from geminga_broker.dispatch.delaying import KEY_SHARED
-from geminga_broker.dispatch.hash_ring import HashRing, Overlap, StickyRanges
+from geminga_broker.dispatch.hash_ring import (
+    CannotAssign,
+    HashRing,
+    Selector,
+    SplitRanges,
+    StickyRanges,
+)
+from geminga_broker.dispatch.holders import HashHolders
 from geminga_broker.dispatch.peek import slot_of
 from geminga_broker.dispatch.pump import DispatchContext
+from geminga_broker.dispatch.replay import KeyedReplayQueue
 from geminga_broker.dispatch.shared import SharedDispatcher
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import Entry
-from geminga_broker.topic_api import KeySharedPolicy, SubType
+from geminga_broker.stats import ConsumerStats, DrainingHashStats
+from geminga_broker.topic_api import KeySharedPolicy, SubType, TopicOptions
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.ids import Position
 from geminga_protocol.pb.pulsar_api_pb2 import KeySharedMode, MessageMetadata, ServerError
@@ -36,37 +44,71 @@ class Taker(Protocol):
         """How many messages it may get; over 0 if it is ready."""
 
 
+T = TypeVar("T", bound=Taker)
+
+LOOK_AHEAD_ENTRIES = 1 << 20
+"""What may wait where neither look-ahead nor unacknowledged messages are limited."""
+
+
+def look_ahead(options: TopicOptions, consumers: int) -> int:
+    """How many entries may wait for their consumers (getEffectiveLookAheadLimit): the lower of two
+    limits, of which 0 is none; without both the limits of unacknowledged messages stand in.
+    """
+    limits = (
+        (options.look_ahead_per_consumer_entries * consumers, options.look_ahead_entries_max),
+        (options.unacked_per_consumer_max * consumers, options.unacked_per_subscription_max),
+    )
+    for pair in limits:
+        if set_limits := [limit for limit in pair if limit > 0]:
+            return min(set_limits)
+    return LOOK_AHEAD_ENTRIES
+
+
+def selector_for(policy: KeySharedPolicy, options: TopicOptions) -> Selector[Consumer]:
+    """Who says which consumer owns a hash."""
+    if policy.mode == KeySharedMode.STICKY:
+        return StickyRanges()
+    if options.consistent_hashing:
+        return HashRing(options.hash_points)
+    return SplitRanges()
+
+
 def assign_by_hash(
     items: Sequence[tuple[int, int]],
-    owners: dict[int, Taker | None],
-    held_back: set[int],
-) -> tuple[dict[Taker, list[int]], list[int]]:
+    claimant: Callable[[int], T | None],
+    held_back: Container[int],
+) -> tuple[dict[T, list[int]], list[int]]:
     """Give out entries in order: (indexes per consumer, indexes that must wait).
 
-    `items` are (hash, messages); `owners` says who may get a hash now, None if nobody. Once an
-    entry of a hash waits, all later ones of it do; `held_back` are hashes of which earlier ones
-    wait elsewhere.
+    `items` are (hash, messages); `claimant` says who may get a hash, None if nobody; `held_back`
+    are hashes of which earlier entries wait elsewhere. Once an entry of a hash waits, all later
+    ones of it do. Each taker is asked once what it may get.
     """
-    permits: dict[Taker, int] = {}
-    given: dict[Taker, list[int]] = {}
+    room: dict[T, int] = {}
+    given: dict[T, list[int]] = {}
     waiting: list[int] = []
-    stopped = set(held_back)
+    takers: dict[int, T | None] = {}
     for index, (key_hash, messages) in enumerate(items):
-        owner = owners[key_hash]
-        if owner is None or key_hash in stopped:
-            stopped.add(key_hash)
+        if key_hash in takers:
+            taker = takers[key_hash]
+        else:
+            taker = None if key_hash in held_back else claimant(key_hash)
+            takers[key_hash] = taker
+        if taker is None:
             waiting.append(index)
             continue
-        left = permits.get(owner)
+        left = room.get(taker)
         if left is None:
-            left = owner.room
-        if left <= 0:
-            stopped.add(key_hash)
+            left = taker.room if taker.ready else 0
+            given[taker] = []
+        if left > 0:
+            room[taker] = left - messages
+            given[taker].append(index)
+        else:
+            room[taker] = 0
+            takers[key_hash] = None
             waiting.append(index)
-            continue
-        permits[owner] = left - messages
-        given.setdefault(owner, []).append(index)
-    return given, waiting
+    return {taker: indexes for taker, indexes in given.items() if indexes}, waiting
 
 
 class KeySharedDispatcher(SharedDispatcher):
@@ -76,15 +118,13 @@ class KeySharedDispatcher(SharedDispatcher):
         super().__init__(context)
         self.policy_mode = policy.mode
         self.out_of_order = policy.allow_out_of_order
-        sticky = policy.mode == KeySharedMode.STICKY
-        self._selector: HashRing[Consumer] | StickyRanges[Consumer] = (
-            StickyRanges() if sticky else HashRing()
-        )
+        self._selector = selector_for(policy, context.options)
+        # STICKY ranges don't move while their consumer is there.
+        self._drains = not self.out_of_order and policy.mode == KeySharedMode.AUTO_SPLIT
         self._delayed.kind = KEY_SHARED + self._selector.first_slot
-        # Who holds entries of a hash, how many, and what each position's hash is.
-        self._holders: dict[int, Consumer] = {}
-        self._held: dict[int, int] = {}
-        self._hash_by_position: dict[Position, int] = {}
+        self._holders: HashHolders[Consumer] = HashHolders()
+        self._keyed: KeyedReplayQueue[Consumer] = KeyedReplayQueue(self._claimant)
+        self.replay = self._keyed
         self.kicked = True
 
     @property
@@ -92,9 +132,18 @@ class KeySharedDispatcher(SharedDispatcher):
         """For stats."""
         return self._selector.mode
 
-    def key_ranges(self, consumer: Consumer) -> list[tuple[int, int]]:
-        """For stats: first and last slot of each range."""
-        return list(self._selector.ranges(consumer))
+    def describe(self, consumers: Sequence[tuple[Consumer, ConsumerStats]]) -> None:
+        """Put in their statistics what only the dispatcher knows."""
+        draining = self._holders.draining_hashes()
+        for consumer, stats in consumers:
+            stats.key_hash_range_arrays = list(self._selector.ranges(consumer))
+            if not self._drains:
+                continue
+            hashes = draining.get(consumer, [])
+            stats.draining_hashes = [DrainingHashStats(*each) for each in hashes]
+            stats.draining_hashes_count = len(hashes)
+            stats.draining_hashes_unacked_messages = sum(each.entries for each in hashes)
+            stats.draining_hashes_cleared_total = self._holders.cleared_by(consumer)
 
     def matches(self, policy: KeySharedPolicy) -> bool:
         """Whether a consumer of that policy may join."""
@@ -110,15 +159,24 @@ class KeySharedDispatcher(SharedDispatcher):
         policy = consumer.request.key_shared or KeySharedPolicy()
         try:
             self._selector.add(consumer, policy.ranges)
-        except Overlap as error:
+        except CannotAssign as error:
             raise BrokerError(ServerError.ConsumerAssignError, str(error)) from None
         self.consumers.append(consumer)
-        self.kicked = True
+        self._moved(self._selector.ranges(consumer))
 
     def remove(self, consumer: Consumer) -> None:
         """Its hashes go to the others, what it held first."""
+        ranges = self._selector.ranges(consumer)
         self._selector.remove(consumer)
+        self._keyed.claims_changed()
         super().remove(consumer)
+        self._moved(ranges)
+        self._holders.gone(consumer)
+
+    def _moved(self, ranges: Sequence[tuple[int, int]]) -> None:
+        if self._drains:
+            self._holders.moved(ranges, self._selector.owner)
+        self._keyed.claims_changed()
         self.kicked = True
 
     # ---- who holds what ----
@@ -126,46 +184,35 @@ class KeySharedDispatcher(SharedDispatcher):
     def put_back(self, consumer: Consumer, position: Position) -> None:
         """Queue under its hash, and count it out."""
         self.put_back_count += 1
-        key_hash = self._hash_by_position.get(position, -1)
+        key_hash = self._holders.hash_of(position)
         self.released(consumer, position)
-        self.replay.add(position, key_hash)
+        self._keyed.add(position, key_hash)
         self.kicked = True
 
     def released(self, consumer: Consumer, position: Position) -> None:
         """Count out; the last of a hash frees it for its new owner."""
-        key_hash = self._hash_by_position.pop(position, None)
-        if key_hash is None:
-            return
-        left = self._held[key_hash] - 1
-        if left:
-            self._held[key_hash] = left
-            return
-        del self._held[key_hash], self._holders[key_hash]
-        if self.replay.holds_hash(key_hash):
+        free = self._holders.release(position)
+        if free is not None and free in self._keyed.hashes:
+            self._keyed.offer(free)
             self.kicked = True
             self._wake()
 
     def forget_in_flight(self) -> None:
         """Nobody holds anything any more."""
         self._holders.clear()
-        self._held.clear()
-        self._hash_by_position.clear()
 
     @property
     def draining(self) -> int:
         """Hashes that wait for their old owner."""
-        owner = self._selector.owner
-        return sum(1 for slot, holder in self._holders.items() if owner(slot) is not holder)
+        return self._holders.draining
 
-    def _taker(self, key_hash: int) -> Consumer | None:
-        """Who may get entries of this hash now."""
+    def _claimant(self, key_hash: int) -> Consumer | None:
+        """Who may get entries of this hash, permits left aside."""
         owner = self._selector.owner(key_hash)
-        if owner is None or not owner.ready:
-            return None
         holder = self._holders.get(key_hash)
-        if holder is not None and holder is not owner and not self.out_of_order:
-            return None
-        return owner
+        if holder is None or holder is owner or self.out_of_order:
+            return owner
+        return None
 
     # ---- dispatch ----
 
@@ -183,7 +230,7 @@ class KeySharedDispatcher(SharedDispatcher):
     @property
     def delay_room(self) -> int:
         """How many entries that are due may be queued: as far as look-ahead goes."""
-        return self._look_ahead - len(self.replay)
+        return self._look_ahead - len(self._keyed)
 
     async def round(self) -> bool:
         """Replays whose hash is free, else new entries, as far as look-ahead goes."""
@@ -191,55 +238,58 @@ class KeySharedDispatcher(SharedDispatcher):
         await self._collect_due()
         if self.blocked or not any(consumer.ready for consumer in self.consumers):
             return False
-        if self.replay and self.kicked:
-            found = self.replay.first_where(
-                self.options.dispatch_entries_max, lambda h: self._taker(h) is not None
-            )
-            if found:
+        entries_max = self.options.dispatch_entries_max
+        if self.kicked:
+            if found := self._replays(entries_max):
                 return await self._replay_round(found)
             self.kicked = False
-        if len(self.replay) >= self._look_ahead:
+        room = self._look_ahead - len(self._keyed)
+        if room <= 0:
             return False
-        entries = await self.read_on(self.options.dispatch_entries_max)
+        entries = await self.read_on(min(entries_max, room))
         if not entries or self.stale:
             return self.stale
         entries = self._plain(entries)
-        self._give_by_hash([(entry, self.hash_of(entry)) for entry in entries], new=True)
+        hash_of = self.hash_of
+        held_back = () if self.out_of_order else self._keyed.hashes
+        self._give_by_hash([(entry, hash_of(entry)) for entry in entries], held_back)
         return True
 
     @property
     def _look_ahead(self) -> int:
-        options = self.options
-        per_consumer = options.look_ahead_per_consumer_entries * len(self.consumers)
-        return min(per_consumer, options.look_ahead_entries_max)
+        return look_ahead(self.options, len(self.consumers))
+
+    def _replays(self, entries_max: int) -> list[tuple[Position, int]]:
+        """Waiting entries that somebody may and can take."""
+        found: list[tuple[Position, int]] = []
+        for consumer in self._keyed.claimants():
+            if consumer.ready:
+                wanted = min(entries_max - len(found), consumer.room)
+                found += self._keyed.first_for(consumer, wanted)
+                if len(found) >= entries_max:
+                    break
+        found.sort()
+        return found
 
     async def _replay_round(self, found: list[tuple[Position, int]]) -> bool:
         hashes = dict(found)
         entries = await self.read_again(list(hashes))
-        self._give_by_hash([(entry, hashes[entry.position]) for entry in entries], new=False)
+        self._give_by_hash([(entry, hashes[entry.position]) for entry in entries], ())
         return True
 
-    def _give_by_hash(self, items: list[tuple[Entry, int]], *, new: bool) -> None:
+    def _give_by_hash(self, items: list[tuple[Entry, int]], held_back: Container[int]) -> None:
         """Send what may go, queue the rest."""
-        owners: dict[int, Taker | None] = {}
-        held_back: set[int] = set()
-        for _, key_hash in items:
-            if key_hash not in owners:
-                owners[key_hash] = self._taker(key_hash)
-                if new and not self.out_of_order and self.replay.holds_hash(key_hash):
-                    held_back.add(key_hash)
         pairs = [(key_hash, entry.messages) for entry, key_hash in items]
-        given, waiting = assign_by_hash(pairs, owners, held_back)
-        for taker, indexes in given.items():
-            assert isinstance(taker, Consumer)
+        given, waiting = assign_by_hash(pairs, self._claimant, held_back)
+        hold = self._holders.hold
+        for consumer, indexes in given.items():
+            entries = []
             for index in indexes:
-                self._hold(taker, items[index])
-            self.send(taker, [items[index][0] for index in indexes])
+                entry, key_hash = items[index]
+                hold(consumer, entry.position, key_hash)
+                entries.append(entry)
+            self.send(consumer, entries)
         for index in waiting:
-            self.replay.add(items[index][0].position, items[index][1])
-
-    def _hold(self, consumer: Consumer, item: tuple[Entry, int]) -> None:
-        entry, key_hash = item
-        self._hash_by_position[entry.position] = key_hash
-        self._holders[key_hash] = consumer
-        self._held[key_hash] = self._held.get(key_hash, 0) + 1
+            entry, key_hash = items[index]
+            self._holders.blocks(key_hash)
+            self._keyed.add(entry.position, key_hash)

@@ -59,6 +59,10 @@ class Dispatcher(ABC):
         self.allowance: int | None = None
         """How many messages rate limits let go out in the next round; None: any number."""
 
+        self.out_of_order = False
+        """Whether consumers said that the order of a key doesn't matter."""
+        self.gentle = False
+        """Whether the next round is to be short: it reads old entries beside tail work."""
     @property
     def key_shared_mode(self) -> str | None:
         """For stats; None where keys don't matter."""

@@ -1,78 +1,201 @@
-"""Entries that are to be sent again, by position (spec BR-33)."""
+"""Entries that are to be sent again, by position (spec BR-33), or wait for their hash (BR-31)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from bisect import bisect_left
+from collections.abc import Callable, Container
+from heapq import heapify, heappop, heappush
 from itertools import islice
+from typing import Generic, TypeVar
 
-from sortedcontainers import SortedDict
+from sortedcontainers import SortedSet
 
 from geminga_protocol.ids import Position
 
 NO_HASH = -1
 
+C = TypeVar("C")
 
-class ReplayQueue:
-    """Positions to be read again, ascending, each with its Key_Shared hash (or NO_HASH).
 
-    Bounded by what was sent and not acknowledged, plus Key_Shared's look-ahead.
-    """
+class Replays(ABC):
+    """Entries that are to be read again."""
 
-    __slots__ = ("_by_position", "_hashes")
+    __slots__ = ()
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many."""
+
+    @abstractmethod
+    def __contains__(self, position: Position) -> bool:
+        """Whether that one is among them."""
+
+    @abstractmethod
+    def add(self, position: Position, key_hash: int) -> None:
+        """Send this entry again. Adding it twice is adding it once."""
+
+    @abstractmethod
+    def discard(self, position: Position) -> None:
+        """It was acknowledged, or is being sent."""
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Forget all."""
+
+
+class ReplayQueue(Replays):
+    """Positions to be read again, ascending. Bounded by what was sent and not acknowledged."""
+
+    __slots__ = ("_positions",)
 
     def __init__(self) -> None:
-        self._by_position: SortedDict = SortedDict()
-        self._hashes: dict[int, int] = {}
+        self._positions: SortedSet[Position] = SortedSet()
 
     def __len__(self) -> int:
-        return len(self._by_position)
+        return len(self._positions)
 
     def __contains__(self, position: Position) -> bool:
-        return position in self._by_position
+        return position in self._positions
 
     def add(self, position: Position, key_hash: int = NO_HASH) -> None:
         """Send this entry again. Adding it twice is adding it once."""
-        if position in self._by_position:
-            return
-        self._by_position[position] = key_hash
-        if key_hash != NO_HASH:
-            self._hashes[key_hash] = self._hashes.get(key_hash, 0) + 1
+        self._positions.add(position)
 
     def discard(self, position: Position) -> None:
         """It was acknowledged, or is being sent."""
-        key_hash = self._by_position.pop(position, None)
-        if key_hash is None or key_hash == NO_HASH:
-            return
-        count = self._hashes[key_hash] - 1
-        if count:
-            self._hashes[key_hash] = count
-        else:
-            del self._hashes[key_hash]
-
-    def holds_hash(self, key_hash: int) -> bool:
-        """Whether an entry of that hash waits."""
-        return key_hash in self._hashes
+        self._positions.discard(position)
 
     def first(self, entries_max: int) -> list[Position]:
         """The lowest positions."""
-        return list(islice(self._by_position, entries_max))
+        return list(islice(self._positions, entries_max))
 
-    def first_where(
-        self, entries_max: int, may_go: Callable[[int], bool]
-    ) -> list[tuple[Position, int]]:
-        """The lowest positions whose hash may go, with the hash; each hash is asked about once."""
-        verdicts: dict[int, bool] = {key_hash: may_go(key_hash) for key_hash in self._hashes}
-        if not any(verdicts.values()):
-            return []
+    def clear(self) -> None:
+        """Forget all."""
+        self._positions.clear()
+
+
+class KeyedReplayQueue(Replays, Generic[C]):
+    """Positions to be read, each with its Key_Shared hash, indexed by who may have them.
+
+    `claimant` says who may get entries of a hash, None if nobody may at the moment; when its answer
+    changes, `offer` (one hash) or `claims_changed` (any) must be called. Bounded by what was sent
+    and not acknowledged, plus Key_Shared's look-ahead.
+    """
+
+    __slots__ = ("_claimant", "_hashes", "_heaps", "_lines", "_stale")
+
+    def __init__(self, claimant: Callable[[int], C | None]) -> None:
+        self._claimant = claimant
+        self._hashes: dict[Position, int] = {}
+        self._lines: dict[int, list[Position]] = {}
+        """Positions of a hash, ascending."""
+        self._heaps: dict[C, list[tuple[Position, int]]] = {}
+        """First position of each hash with the hash, for who may have it; also items that don't
+        hold any more, which are told apart when they come up."""
+        self._stale = False
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def __contains__(self, position: Position) -> bool:
+        return position in self._hashes
+
+    @property
+    def hashes(self) -> Container[int]:
+        """Those of which an entry waits."""
+        return self._lines
+
+    def add(self, position: Position, key_hash: int) -> None:
+        """Send this entry when its hash may go. Adding it twice is adding it once."""
+        if position in self._hashes:
+            return
+        self._hashes[position] = key_hash
+        line = self._lines.get(key_hash)
+        if line is None:
+            self._lines[key_hash] = [position]
+            self.offer(key_hash)
+        elif position > line[-1]:
+            line.append(position)
+        else:
+            at = bisect_left(line, position)
+            line.insert(at, position)
+            if not at:
+                self.offer(key_hash)
+
+    def discard(self, position: Position) -> None:
+        """It was acknowledged, or is being sent."""
+        key_hash = self._hashes.pop(position, None)
+        if key_hash is None:
+            return
+        line = self._lines[key_hash]
+        at = bisect_left(line, position)
+        del line[at]
+        if not line:
+            del self._lines[key_hash]
+        elif not at:
+            self.offer(key_hash)
+
+    def offer(self, key_hash: int) -> None:
+        """Who may get entries of that hash may have changed, or which is the first of them."""
+        line = self._lines.get(key_hash)
+        if line is None or self._stale:
+            return
+        claimant = self._claimant(key_hash)
+        if claimant is None:
+            return
+        heap = self._heaps.setdefault(claimant, [])
+        heappush(heap, (line[0], key_hash))
+        if len(heap) > 2 * len(self._lines) + 64:
+            self._stale = True
+
+    def claims_changed(self) -> None:
+        """Consumers came or went."""
+        self._stale = True
+
+    def claimants(self) -> list[C]:
+        """Who may get something of what waits, permits left aside; who was served last is last."""
+        if self._stale:
+            self._index()
+        return [claimant for claimant, heap in self._heaps.items() if heap]
+
+    def first_for(self, claimant: C, entries_max: int) -> list[tuple[Position, int]]:
+        """What that consumer should get next, with the hashes; those of a hash in order, hashes by
+        their first position. Everything stays queued.
+        """
+        heap = self._heaps.pop(claimant, [])
         found: list[tuple[Position, int]] = []
-        for position, key_hash in self._by_position.items():
-            if verdicts[key_hash]:
-                found.append((position, key_hash))
-                if len(found) == entries_max:
-                    break
+        heads: list[tuple[Position, int]] = []
+        while heap and len(found) < entries_max:
+            head = heappop(heap)
+            position, key_hash = head
+            line = self._lines.get(key_hash)
+            if line is None or line[0] != position or (heads and heads[-1] == head):
+                continue
+            if self._claimant(key_hash) is not claimant:
+                continue
+            heads.append(head)
+            found += [(each, key_hash) for each in line[: entries_max - len(found)]]
+        for head in heads:
+            heappush(heap, head)
+        if heap:
+            self._heaps[claimant] = heap
         return found
 
     def clear(self) -> None:
         """Forget all."""
-        self._by_position.clear()
         self._hashes.clear()
+        self._lines.clear()
+        self._heaps.clear()
+        self._stale = False
+
+    def _index(self) -> None:
+        self._stale = False
+        heaps: dict[C, list[tuple[Position, int]]] = {c: [] for c in self._heaps}
+        for key_hash, line in self._lines.items():
+            claimant = self._claimant(key_hash)
+            if claimant is not None:
+                heaps.setdefault(claimant, []).append((line[0], key_hash))
+        self._heaps = {claimant: heap for claimant, heap in heaps.items() if heap}
+        for heap in self._heaps.values():
+            heapify(heap)

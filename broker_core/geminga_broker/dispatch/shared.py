@@ -9,7 +9,7 @@ from geminga_broker.dispatch.choose import RoundRobin
 from geminga_broker.dispatch.delaying import DelayedDelivery
 from geminga_broker.dispatch.peek import special
 from geminga_broker.dispatch.pump import DispatchContext, Dispatcher
-from geminga_broker.dispatch.replay import ReplayQueue
+from geminga_broker.dispatch.replay import NO_HASH, ReplayQueue, Replays
 from geminga_broker.entry_filters import RESCHEDULE_MS
 from geminga_broker.log.api import Ack, Entry
 from geminga_broker.topic_api import SubType
@@ -27,7 +27,8 @@ class SharedDispatcher(Dispatcher):
     def __init__(self, context: DispatchContext) -> None:
         super().__init__(context)
         options = context.options
-        self.replay = ReplayQueue()
+        self._again = ReplayQueue()
+        self.replay: Replays = self._again
         self.counts: dict[Position, int] = {}
         """How often an entry was sent before; bounded by the unacked limits."""
         self._delayed = DelayedDelivery(
@@ -115,7 +116,7 @@ class SharedDispatcher(Dispatcher):
     def put_back(self, consumer: Consumer, position: Position) -> None:
         """Queue an entry that this consumer held."""
         self.put_back_count += 1
-        self.replay.add(position)
+        self.replay.add(position, NO_HASH)
 
     def forget_in_flight(self) -> None:
         """Nobody holds anything any more."""
@@ -226,10 +227,10 @@ class SharedDispatcher(Dispatcher):
         return await self.cursor.read(entries_max=wanted, bytes_max=self.options.dispatch_bytes_max)
 
     async def _round_of_replays(self, wanted: int) -> bool:
-        positions = self.replay.first(wanted)
+        positions = self._again.first(wanted)
         left = self._give_out(await self.read_again(positions))
         for entry in left:
-            self.replay.add(entry.position)
+            self.replay.add(entry.position, NO_HASH)
         return len(left) < len(positions)
 
     async def read_again(self, positions: Sequence[Position]) -> Sequence[Entry]:
@@ -310,7 +311,7 @@ class SharedDispatcher(Dispatcher):
 
     def hash_of(self, entry: Entry) -> int:
         """What replays are queued under."""
-        return -1
+        return NO_HASH
 
     async def _collect_due(self) -> None:
         """Queue entries whose time has come."""

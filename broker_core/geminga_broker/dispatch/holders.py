@@ -1,0 +1,127 @@
+"""Who holds entries of which Key_Shared hash, and which hashes drain (PIP-379): pure.
+
+A hash drains while another consumer than its owner holds entries of it. Counts follow
+DrainingHashesTracker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Generic, NamedTuple, TypeVar
+
+from geminga_protocol.ids import Position
+
+C = TypeVar("C")
+
+
+class DrainingHash(NamedTuple):
+    """A hash that waits until its old owner is done with it."""
+
+    key_hash: int
+    entries: int
+    """Entries that the old owner holds."""
+    blocked: int
+    """How often an entry had to wait for it."""
+
+
+class HashHolders(Generic[C]):
+    """Counts per hash; bounded by what is sent and not acknowledged. One consumer at a time holds
+    entries of a hash, unless order is said not to matter.
+    """
+
+    __slots__ = ("_cleared", "_counts", "_draining", "_hashes", "_holders")
+
+    def __init__(self) -> None:
+        self._hashes: dict[Position, int] = {}
+        self._holders: dict[int, C] = {}
+        self._counts: dict[int, int] = {}
+        self._draining: dict[int, int] = {}
+        self._cleared: dict[C, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def get(self, key_hash: int) -> C | None:
+        """Who holds entries of it."""
+        return self._holders.get(key_hash)
+
+    def hold(self, consumer: C, position: Position, key_hash: int) -> None:
+        """An entry is being sent."""
+        self._hashes[position] = key_hash
+        self._holders[key_hash] = consumer
+        counts = self._counts
+        counts[key_hash] = counts.get(key_hash, 0) + 1
+
+    def hash_of(self, position: Position) -> int:
+        """The hash of an entry that is held."""
+        return self._hashes[position]
+
+    def release(self, position: Position) -> int | None:
+        """An entry, if it is held, is acknowledged or given back: the hash whose draining ends by
+        that, else None.
+        """
+        key_hash = self._hashes.pop(position, None)
+        if key_hash is None:
+            return None
+        left = self._counts[key_hash] - 1
+        if left:
+            self._counts[key_hash] = left
+            return None
+        del self._counts[key_hash]
+        holder = self._holders.pop(key_hash)
+        if key_hash not in self._draining:
+            return None
+        self._clear(key_hash, holder)
+        return key_hash
+
+    def blocks(self, key_hash: int) -> None:
+        """An entry has to wait for this hash."""
+        if key_hash in self._draining:
+            self._draining[key_hash] += 1
+
+    def moved(self, ranges: Iterable[tuple[int, int]], owner: Callable[[int], C | None]) -> None:
+        """Hashes in these ranges have another owner: those that are held begin to drain, or end if
+        they came back.
+        """
+        for first, last in ranges:
+            slots: Iterable[int] = range(first, last + 1)
+            if last - first > len(self._holders):
+                slots = [slot for slot in self._holders if first <= slot <= last]
+            for slot in slots:
+                holder = self._holders.get(slot)
+                if holder is None:
+                    continue
+                if owner(slot) is not holder:
+                    self._draining.setdefault(slot, 0)
+                elif slot in self._draining:
+                    self._clear(slot, holder)
+
+    def gone(self, consumer: C) -> None:
+        """A consumer left, after what it held was counted out."""
+        self._cleared.pop(consumer, None)
+
+    def clear(self) -> None:
+        """Nobody holds anything any more, and nobody is there."""
+        for kept in (self._hashes, self._holders, self._counts, self._draining, self._cleared):
+            kept.clear()
+
+    @property
+    def draining(self) -> int:
+        """How many hashes drain."""
+        return len(self._draining)
+
+    def draining_hashes(self) -> dict[C, list[DrainingHash]]:
+        """Hashes that wait, ascending, by the consumer that they wait for."""
+        found: dict[C, list[DrainingHash]] = {}
+        for slot, blocked in sorted(self._draining.items()):
+            waits = DrainingHash(slot, self._counts[slot], blocked)
+            found.setdefault(self._holders[slot], []).append(waits)
+        return found
+
+    def cleared_by(self, consumer: C) -> int:
+        """How many hashes ended draining at that consumer since it came."""
+        return self._cleared.get(consumer, 0)
+
+    def _clear(self, key_hash: int, holder: C) -> None:
+        del self._draining[key_hash]
+        self._cleared[holder] = self._cleared.get(holder, 0) + 1
