@@ -118,8 +118,9 @@ class Attachment:
                     deadline_passed=trio.current_time() >= deadline_s,
                 )
                 if action is AttachAction.GIVE_UP:
-                    self._target.failed(error)
-                    self._ready.reject(error)
+                    final = error.of_topic(self._target.topic)
+                    self._target.failed(final)
+                    self._ready.reject(final)
                     return False
                 delay_s = backoff.next_s(trio.current_time())
                 logger.warning(

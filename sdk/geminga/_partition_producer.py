@@ -17,7 +17,7 @@ from geminga._encode import Encoder, Extras
 from geminga._keyed_outbox import KeyedOutbox
 from geminga._outbox import Outbox, ReceiptVerdict
 from geminga._receipt import Outgoing, Receipt
-from geminga._retry import SendErrorAction, send_error_action
+from geminga._retry import FAILS_PENDING, SendErrorAction, send_error_action
 from geminga._statistics import Counts, ProducerStatistics
 from geminga.errors import (
     AlreadyClosed,
@@ -203,10 +203,16 @@ class PartitionProducer:
         if outgoing.error is not None:
             counts.lost(outgoing.count, outgoing.size_bytes)
         else:
-            counts.succeeded(outgoing.count, outgoing.size_bytes)
+            messages = outgoing.count
+            counts.messages += messages
+            counts.size_bytes += outgoing.size_bytes
+            counts.entries += 1
             connection = self._connection
-            if self._times_sends and connection is not None and outgoing.count:
-                counts.took(connection.read_at_s - outgoing.created_s, outgoing.count)
+            if self._times_sends and messages and connection is not None:
+                if connection.read_at_s == counts.read_at_s:
+                    counts.run_messages += messages
+                else:
+                    counts.begin_run(connection.read_at_s, outgoing.created_s, messages)
         self._core.memory.release(outgoing.size_bytes)
         if self._room:
             self._room.unpark(count=outgoing.count)
@@ -272,6 +278,8 @@ class PartitionProducer:
             )
         except BaseException as error:
             connection.remove_producer(self._id)
+            if isinstance(error, GemingaError) and error.code in FAILS_PENDING:
+                self.outbox.fail_all(error)
             if not isinstance(error, GemingaError) or isinstance(error, Timeout):
                 # Nothing is known of what the broker did: make sure that it forgets us.
                 connection.write(commands.close_producer(self._id, connection.next_request_id()))

@@ -10,7 +10,7 @@ import trio
 from geminga._encode import Extras
 from geminga.errors import GemingaError
 from geminga_protocol.buffers import Buffer
-from geminga_protocol.message_id import MessageId
+from geminga_protocol.message_id import MessageId, signed
 
 logger = logging.getLogger("geminga")
 
@@ -152,27 +152,24 @@ class Receipt:
 
     @property
     def message_id(self) -> MessageId:
-        """The message's id; raises what it failed with, and RuntimeError while it is pending."""
+        """The message's id; raises what it failed with, and RuntimeError while it is pending.
+
+        Ledger and entry are -1 if the broker had the message already, by its sequence id.
+        """
         outgoing = self._outgoing
         if not outgoing.is_settled:
             raise RuntimeError("the message is still pending: wait() first")
         if outgoing.error is not None:
             raise outgoing.error.with_traceback(None)
-        if outgoing.count == 1:
-            first = outgoing.first_chunk
-            return MessageId(
-                outgoing.ledger_id,
-                outgoing.entry_id,
-                outgoing.partition,
-                first_chunk=None if first is None else MessageId(*first, outgoing.partition),
-            )
-        return MessageId(
-            outgoing.ledger_id,
-            outgoing.entry_id,
-            outgoing.partition,
-            self._index,
-            outgoing.count,
-        )
+        ledger_id, entry_id = signed(outgoing.ledger_id), signed(outgoing.entry_id)
+        partition = outgoing.partition
+        if outgoing.count > 1:
+            return MessageId(ledger_id, entry_id, partition, self._index, outgoing.count)
+        if outgoing.first_chunk is None:
+            return MessageId(ledger_id, entry_id, partition)
+        first_ledger_id, first_entry_id = outgoing.first_chunk
+        first = MessageId(signed(first_ledger_id), signed(first_entry_id), partition)
+        return MessageId(ledger_id, entry_id, partition, first_chunk=first)
 
     async def wait(self) -> MessageId:
         """The message's id once the broker has stored it; raises what it failed with.

@@ -45,6 +45,13 @@ def send_error_action(code: str) -> SendErrorAction:
     return SEND_ERRORS.get(code, SendErrorAction.RECONNECT)
 
 
+FAILS_PENDING = frozenset({"ProducerBlockedQuotaExceededException"})
+"""Answers to PRODUCER that fail everything pending, by ServerError name: the topic's backlog quota
+says `producer_exception`. With `producer_request_hold` the broker answers the same error's other
+name, and pending messages wait (ProducerImpl.connectionOpened).
+"""
+
+
 class AttachAction(enum.Enum):
     """Answer to a failed attempt to attach."""
 

@@ -27,7 +27,7 @@ class ProducerStatistics:
 
     Those that begin with `num_` and `send_` are of the last whole interval of `stats_interval_s`,
     0 before the first one has passed. Latencies are from handing a message over (in a batch: its
-    first one) to its receipt.
+    first one) to its receipt; messages whose receipts come in one read count as the oldest of them.
     """
 
     num_msgs_sent: int = 0
@@ -82,12 +82,15 @@ class Counts:
     __slots__ = (
         "_began",
         "_latency_max_s",
+        "_run_latency_s",
         "_slots",
         "entries",
         "failed",
         "failed_bytes",
         "last",
         "messages",
+        "read_at_s",
+        "run_messages",
         "size_bytes",
     )
 
@@ -98,25 +101,34 @@ class Counts:
         self.failed = 0
         self.failed_bytes = 0
         self.last = _IDLE
+        self.read_at_s = -1.0
+        """When the receipts came that are counted in `run_messages` now."""
+        self.run_messages = 0
+        self._run_latency_s = 0.0
         self._slots: defaultdict[int, int] | None = None
         self._latency_max_s = 0.0
         self._began = (0, 0, 0, 0)
 
-    def succeeded(self, messages: int, size_bytes: int) -> None:
-        """An entry has its receipt."""
-        self.messages += messages
-        self.size_bytes += size_bytes
-        self.entries += 1
+    def begin_run(self, read_at_s: float, created_s: float, messages: int) -> None:
+        """The first of some receipts that came at one time, for an entry of that age."""
+        self._end_run()
+        self.read_at_s = read_at_s
+        self.run_messages = messages
+        self._run_latency_s = read_at_s - created_s
 
-    def took(self, latency_s: float, messages: int) -> None:
-        """And it took that long."""
+    def _end_run(self) -> None:
+        messages = self.run_messages
+        if not messages:
+            return
         slots = self._slots
         if slots is None:
             slots = self._slots = defaultdict(int)
+        latency_s = self._run_latency_s
         mantissa, exponent = math.frexp(latency_s + 1e-9)
         slots[exponent * _SLOTS + int(mantissa * _SLOTS)] += messages
-        if latency_s > self._latency_max_s:
-            self._latency_max_s = latency_s
+        self._latency_max_s = max(self._latency_max_s, latency_s)
+        self.run_messages = 0
+        self.read_at_s = -1.0
 
     def lost(self, messages: int, size_bytes: int) -> None:
         """An entry has failed."""
@@ -125,6 +137,7 @@ class Counts:
 
     def roll(self, length_s: float, pending: int, pending_bytes: int) -> None:
         """An interval is over, and the next one begins."""
+        self._end_run()
         sent = self.messages + self.failed + pending
         sent_bytes = self.size_bytes + self.failed_bytes + pending_bytes
         now = (sent, sent_bytes, self.failed, self.messages)

@@ -19,7 +19,13 @@ from geminga._service_url import Address, parse
 from geminga._subscribe import Subscription
 from geminga._topic_pattern import parse_pattern, topics_matching
 from geminga.consumer import Consumer
-from geminga.errors import AlreadyClosed, InvalidArgument, InvalidTopicName, TopicNotFound
+from geminga.errors import (
+    AlreadyClosed,
+    GemingaError,
+    InvalidArgument,
+    InvalidTopicName,
+    TopicNotFound,
+)
 from geminga.options import (
     ClientKeywords,
     ClientOptions,
@@ -304,9 +310,12 @@ class Client:
             await trio.lowlevel.checkpoint()
             return 0
         lookup = self._core.lookup
-        return await self._core.with_retries(
-            lambda: lookup.partitions_of(str(topic), auto_create=auto_create)
-        )
+        try:
+            return await self._core.with_retries(
+                lambda: lookup.partitions_of(str(topic), auto_create=auto_create)
+            )
+        except GemingaError as error:
+            raise error.of_topic(str(topic)) from error.__cause__
 
     def _parse(self, topic: str) -> TopicName:
         if not isinstance(topic, str):
@@ -314,7 +323,7 @@ class Client:
         try:
             return TopicName.parse(topic)
         except LocalProtocolError as error:
-            raise InvalidTopicName(str(error)) from error
+            raise InvalidTopicName(f"topic: {error}") from error
 
     async def aclose(self) -> None:
         """Close all producers, consumers and readers, then the connections. Idempotent."""

@@ -61,6 +61,12 @@ class GemingaError(Exception):
         self.code = code or type(self).__name__
         self.topic = topic
 
+    def of_topic(self, topic: str) -> GemingaError:
+        """The same error about that topic; itself if it names one already."""
+        if self.topic is not None:
+            return self
+        return type(self)(str(self), code=self.code, topic=topic)
+
     def __str__(self) -> str:
         text = str(self.args[0])
         return text if self.topic is None or self.topic in text else f"{text} ({self.topic})"

@@ -12,7 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypedDict
 
-from geminga._checks import instances, not_negative, of_enum, positive, texts
+from geminga._checks import (
+    booleans,
+    instances,
+    not_negative,
+    of_enum,
+    positive,
+    text_or_none,
+    texts,
+    whole,
+)
 from geminga._checks import make as make
 from geminga._consumer_hooks import BatchReceivePolicy as BatchReceivePolicy
 from geminga._consumer_hooks import ConsumerEventListener as ConsumerEventListener
@@ -117,10 +126,12 @@ class ClientOptions:
         policy: object = self.failover
         if policy is not None and not isinstance(policy, AutoClusterFailover):
             raise InvalidArgument(f"failover must be an AutoClusterFailover, not {policy!r}")
-        positive(self, "operation_timeout_s", "connection_timeout_s", "connections_per_broker")
-        positive(self, "keep_alive_interval_s", "memory_limit_bytes")
+        positive(self, "operation_timeout_s", "connection_timeout_s", "keep_alive_interval_s")
         positive(self, "initial_backoff_s", "max_backoff_s")
-        not_negative(self, "lookup_redirects_max", "stats_interval_s")
+        not_negative(self, "stats_interval_s")
+        whole(self, "connections_per_broker", "memory_limit_bytes", least=1)
+        whole(self, "lookup_redirects_max")
+        text_or_none(self, "listener_name")
 
 
 class ClientKeywords(TypedDict, total=False):
@@ -178,24 +189,35 @@ class ProducerOptions:
     interceptors: Sequence[ProducerInterceptor] = ()
 
     def __post_init__(self) -> None:
+        text_or_none(self, "producer_name", "initial_subscription_name")
         not_negative(self, "send_timeout_s", "batching_max_publish_delay_s")
-        positive(self, "max_pending_messages", "batching_max_messages", "batching_max_bytes")
+        positive(self, "auto_update_partitions_interval_s")
+        whole(self, "max_pending_messages", "batching_max_messages", "batching_max_bytes", least=1)
         if self.initial_sequence_id is not None:
-            not_negative(self, "initial_sequence_id")
+            whole(self, "initial_sequence_id")
+        for name in ("chunk_max_message_size_bytes", "round_robin_partitions_max"):
+            if getattr(self, name) is not None:
+                whole(self, name, least=1)
+        booleans(self, "batching_enabled", "chunking_enabled", "auto_update_partitions")
+        booleans(self, "lazy_start_partitioned_producers")
         if self.chunking_enabled and self.batching_enabled:
             raise InvalidArgument("chunking_enabled needs batching_enabled=False")
-        if self.chunk_max_message_size_bytes is not None:
-            positive(self, "chunk_max_message_size_bytes")
-        if self.round_robin_partitions_max is not None:
-            positive(self, "round_robin_partitions_max")
-        of_enum(self, "compression_type", CompressionType)
-        of_enum(self, "routing_mode", RoutingMode)
-        of_enum(self, "hashing_scheme", HashingScheme)
-        of_enum(self, "batching_type", BatchingType)
-        positive(self, "auto_update_partitions_interval_s")
-        of_enum(self, "access_mode", ProducerAccessMode)
+        for name, kind in _PRODUCER_ENUMS:
+            of_enum(self, name, kind)
+        router: object = self.message_router
+        if router is not None and not callable(router):
+            raise InvalidArgument(f"message_router must be a function, not {router!r}")
         texts(self.properties, "properties")
         instances(self.interceptors, "interceptors", ProducerInterceptor)
+
+
+_PRODUCER_ENUMS: tuple[tuple[str, type[enum.Enum]], ...] = (
+    ("compression_type", CompressionType),
+    ("batching_type", BatchingType),
+    ("routing_mode", RoutingMode),
+    ("hashing_scheme", HashingScheme),
+    ("access_mode", ProducerAccessMode),
+)
 
 
 class ProducerKeywords(TypedDict, total=False):

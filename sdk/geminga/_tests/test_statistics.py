@@ -121,8 +121,8 @@ async def test_chunks_are_one_message(autojump_clock: MockClock) -> None:
 def test_percentiles_are_near(latencies: list[float], percent: float) -> None:
     counts = Counts()
     for each in latencies:
-        counts.succeeded(1, 1)
-        counts.took(each, 1)
+        counts.begin_run(each, 0.0, 1)
+        counts.messages += 1
     counts.roll(1.0, 0, 0)
     ordered = sorted(latencies)
     exact = ordered[max(1, math.ceil(len(ordered) * percent / 100 - 1e-9)) - 1]

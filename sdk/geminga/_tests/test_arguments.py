@@ -1,0 +1,250 @@
+"""Wrong arguments raise at the call and are named; what the broker refuses has its own error, which
+names the topic.
+"""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import geminga
+from geminga._tests.fake_broker import fake_broker
+from geminga_protocol.pb.pulsar_api_pb2 import ServerError
+
+T = "persistent://public/default/t"
+HUGE = 1 << 63
+
+CONNECT: list[tuple[str, object]] = [
+    ("service_url", None),
+    ("service_url", b"pulsar://localhost"),
+    ("service_url", ""),
+    ("service_url", "localhost:6650"),
+    ("service_url", "kafka://localhost"),
+    ("service_url", "pulsar://"),
+    ("service_url", "pulsar://host:port"),
+    ("service_url", "pulsar://host:70000"),
+    ("operation_timeout_s", 0),
+    ("operation_timeout_s", "30"),
+    ("operation_timeout_s", float("nan")),
+    ("connection_timeout_s", -1),
+    ("connections_per_broker", 0),
+    ("connections_per_broker", 1.5),
+    ("keep_alive_interval_s", 0),
+    ("memory_limit_bytes", 0),
+    ("memory_limit_bytes", "64M"),
+    ("listener_name", 5),
+    ("listener_name", ""),
+    ("lookup_redirects_max", -1),
+    ("lookup_redirects_max", True),
+    ("initial_backoff_s", 0),
+    ("max_backoff_s", None),
+    ("stats_interval_s", -1),
+    ("authentication", "token:abc"),
+    ("failover", "pulsar://other"),
+    ("service_url2", "pulsar://other"),
+]
+CREATE: list[tuple[str, object]] = [
+    ("topic", None),
+    ("topic", b"t"),
+    ("topic", ""),
+    ("topic", " "),
+    ("topic", "kafka://public/default/t"),
+    ("topic", "persistent://public/t"),
+    ("topic", "a/b"),
+    ("producer_name", ""),
+    ("producer_name", 5),
+    ("initial_sequence_id", -1),
+    ("initial_sequence_id", 0.5),
+    ("send_timeout_s", -1),
+    ("send_timeout_s", None),
+    ("max_pending_messages", 0),
+    ("max_pending_messages", 2.5),
+    ("compression_type", "LZ4"),
+    ("compression_type", 1),
+    ("batching_enabled", 1),
+    ("batching_enabled", "yes"),
+    ("batching_max_messages", 0),
+    ("batching_max_messages", True),
+    ("batching_max_bytes", -1),
+    ("batching_max_publish_delay_s", "1ms"),
+    ("batching_type", "key-based"),
+    ("chunking_enabled", None),
+    ("chunking_enabled", True),
+    ("chunk_max_message_size_bytes", 0),
+    ("routing_mode", "single"),
+    ("round_robin_partitions_max", 0),
+    ("message_router", 5),
+    ("hashing_scheme", None),
+    ("lazy_start_partitioned_producers", 0),
+    ("auto_update_partitions", "no"),
+    ("auto_update_partitions_interval_s", 0),
+    ("access_mode", 1),
+    ("initial_subscription_name", b"s"),
+    ("properties", {"a": 1}),
+    ("properties", [("a", "b")]),
+    ("interceptors", print),
+    ("max_pending_mesages", 5),
+]
+SEND: list[tuple[str, object]] = [
+    ("data", None),
+    ("data", "text"),
+    ("data", 5),
+    ("data", [b"x"]),
+    ("sequence_id", -1),
+    ("sequence_id", "5"),
+    ("sequence_id", 1.0),
+    ("sequence_id", True),
+    ("sequence_id", HUGE),
+    ("properties", {"a": 1}),
+    ("properties", {1: "a"}),
+    ("properties", "ab"),
+    ("properties", {"a": "\ud800"}),
+    ("partition_key", b"k"),
+    ("partition_key", 5),
+    ("partition_key", "\ud800"),
+    ("ordering_key", 5),
+    ("event_timestamp", -5),
+    ("event_timestamp", 1.5),
+    ("event_timestamp", HUGE),
+    ("event_timestamp", datetime.datetime(2020, 1, 1)),
+    ("deliver_at", 1.5),
+    ("deliver_at", True),
+    ("deliver_after", 5),
+    ("deliver_after", datetime.timedelta(-1)),
+    ("replication_clusters", "cluster"),
+    ("replication_clusters", [5]),
+    ("replication_clusters", [""]),
+    ("disable_replication", 1),
+    ("colour", "red"),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), CONNECT, ids=str)
+def test_connect(name: str, value: Any) -> None:
+    arguments: dict[str, Any] = {"service_url": "pulsar://localhost", name: value}
+    with pytest.raises(geminga.InvalidArgument, match=name):
+        geminga.connect(**arguments)
+
+
+async def test_create_producer(autojump_clock: MockClock) -> None:
+    async with fake_broker() as broker, broker.client() as client:
+        for name, value in CREATE:
+            arguments: dict[str, Any] = {"topic": "t", name: value}
+            with pytest.raises(geminga.InvalidArgument, match=name):
+                await client.create_producer(**arguments)
+        bad: list[Any] = [None, 5, "a/b"]
+        for topic in bad:
+            with pytest.raises(geminga.InvalidArgument, match="topic"):
+                await client.get_topic_partitions(topic)
+        assert broker.seen == []
+
+
+async def test_sends(autojump_clock: MockClock) -> None:
+    async with fake_broker() as broker, broker.client() as client:
+        producer = await client.create_producer("t")
+        for name, value in SEND:
+            arguments: dict[str, Any] = {"data": b"x", name: value}
+            for call in (producer.send, producer.send_soon):
+                with pytest.raises(geminga.InvalidArgument, match=name):
+                    await call(**arguments)
+            with pytest.raises(geminga.InvalidArgument, match=name):
+                producer.send_nowait(**arguments)
+        with pytest.raises(geminga.InvalidArgument, match="deliver_at and deliver_after"):
+            await producer.send(b"", deliver_at=5, deliver_after=datetime.timedelta(1))
+        with pytest.raises(geminga.InvalidArgument, match="replication_clusters and disable"):
+            await producer.send(b"", replication_clusters=["a"], disable_replication=True)
+        with pytest.raises(geminga.MessageTooBig, match="limit") as caught:
+            await producer.send(bytes(broker.max_message_size + 1))
+        assert caught.value.topic == T
+        assert producer.pending_messages == 0
+        assert broker.topic("t").entries == []
+
+
+REFUSED = [
+    (ServerError.AuthenticationError, geminga.AuthenticationFailed),
+    (ServerError.AuthorizationError, geminga.AuthorizationFailed),
+    (ServerError.TopicTerminatedError, geminga.TopicTerminated),
+    (ServerError.ProducerFenced, geminga.ProducerFenced),
+    (ServerError.ProducerBusy, geminga.ProducerBusy),
+    (ServerError.ProducerBlockedQuotaExceededError, geminga.QuotaExceeded),
+    (ServerError.ProducerBlockedQuotaExceededException, geminga.QuotaExceeded),
+    (ServerError.TopicNotFound, geminga.TopicNotFound),
+    (ServerError.NotAllowedError, geminga.NotAllowed),
+    (ServerError.TooManyRequests, geminga.TooManyRequests),
+    (ServerError.IncompatibleSchema, geminga.IncompatibleSchema),
+    (ServerError.UnsupportedVersionError, geminga.UnsupportedVersion),
+]
+
+
+@pytest.mark.parametrize("step", ["partitionMetadata", "lookupTopic", "producer"])
+@pytest.mark.parametrize(("code", "kind"), REFUSED)
+async def test_refusals_have_their_own_errors(
+    step: str, code: ServerError, kind: type[geminga.GemingaError], autojump_clock: MockClock
+) -> None:
+    async with fake_broker() as broker, broker.client(operation_timeout_s=2) as client:
+        broker.fail[step] = [(code, "no")] * 1000
+        with pytest.raises(kind) as caught:
+            await client.create_producer("t")
+        assert type(caught.value) is kind
+        assert caught.value.topic == T
+        assert caught.value.code == ServerError.Name(code)
+        assert T in str(caught.value)
+
+
+async def test_a_connection_that_is_refused(autojump_clock: MockClock) -> None:
+    async with fake_broker() as broker:
+        broker.accepts = lambda data: False
+        token = geminga.AuthenticationToken("t0ken")
+        async with broker.client(authentication=token) as client:
+            with pytest.raises(geminga.AuthenticationFailed) as caught:
+                await client.create_producer("t")
+            assert caught.value.topic == T
+
+
+async def test_refused_after_the_connection_was_lost(autojump_clock: MockClock) -> None:
+    """Everything pending fails with it, and everything to come."""
+    for code, kind in REFUSED[:4:2] + REFUSED[3:4]:
+        async with fake_broker() as broker, broker.client() as client:
+            producer = await client.create_producer("t", batching_enabled=False)
+            broker.hold_receipts = True
+            pending = await producer.send_soon(b"x")
+            await trio.sleep(1)
+            broker.fail["producer"] = [(code, "no")] * 1000
+            broker.cut()
+            with pytest.raises(kind) as caught:
+                await pending.wait()
+            assert caught.value.topic == T
+            with pytest.raises(kind) as later:
+                await producer.send(b"y")
+            assert later.value.topic == T
+
+
+@pytest.mark.parametrize("holds", [True, False])
+async def test_quota_exceeded_after_the_connection_was_lost(
+    holds: bool, autojump_clock: MockClock
+) -> None:
+    """With `producer_request_hold` what is pending waits, else it fails; the producer lives on."""
+    codes = {
+        True: ServerError.ProducerBlockedQuotaExceededError,
+        False: ServerError.ProducerBlockedQuotaExceededException,
+    }
+    async with fake_broker() as broker, broker.client() as client:
+        producer = await client.create_producer("t", batching_enabled=False, send_timeout_s=0)
+        broker.hold_receipts = True
+        pending = await producer.send_soon(b"x")
+        await trio.sleep(1)
+        broker.fail["producer"] = [(codes[holds], "full")] * 3
+        broker.cut()
+        broker.hold_receipts = False
+        if holds:
+            assert (await pending.wait()).entry_id == -1  # it was stored before
+        else:
+            with pytest.raises(geminga.QuotaExceeded) as caught:
+                await pending.wait()
+            assert caught.value.topic == T
+        await trio.sleep(5)
+        await producer.send(b"y")
