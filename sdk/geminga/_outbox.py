@@ -10,6 +10,7 @@ the frames that were sealed since the driver last took them.
 from __future__ import annotations
 
 import enum
+import sys
 from collections import deque
 from collections.abc import Callable
 
@@ -58,6 +59,8 @@ class Outbox:
         self.last_sequence_id = self.next_sequence_id - 1
         """Highest sequence id that the broker has confirmed, -1 if none."""
         self._is_numbered = options.initial_sequence_id is not None
+        self._repeats_up_to = sys.maxsize if self._is_numbered else -1
+        """Sequence ids that the broker may have already."""
         self.is_held = True
         """Until `begin`: neither the producer's name is known nor where its sequence ids begin."""
         self.pending_messages = 0
@@ -89,16 +92,23 @@ class Outbox:
 
     def add(self, data: bytes, extras: Extras | None, sequence_id: int | None) -> Receipt:
         """Take a message in; what becomes full or can't be batched is sealed."""
+        batched = self._batching and (extras is None or extras.batchable)
+        next_id = self.next_sequence_id
         if sequence_id is None:
-            sequence_id = self.next_sequence_id
-            self.next_sequence_id = sequence_id + 1
+            sequence_id = next_id
+            self.next_sequence_id = next_id + 1
         else:
             self._is_numbered = True
-            if sequence_id >= self.next_sequence_id:
+            if sequence_id >= next_id:
                 self.next_sequence_id = sequence_id + 1
+            if sequence_id < next_id or self.is_held:
+                batched = False
+        if sequence_id <= self._repeats_up_to:
+            # What the broker may have goes alone: it takes or drops whole batches, by their lowest
+            # sequence id (isLastSequenceIdPotentialDuplicated of ProducerImpl).
+            batched = False
         self.pending_messages += 1
         self.pending_bytes += len(data)
-        batched = self._batching and (extras is None or extras.batchable)
         return self._add(data, extras, sequence_id, batched)
 
     def _add(self, data: bytes, extras: Extras | None, sequence_id: int, batched: bool) -> Receipt:
@@ -181,6 +191,7 @@ class Outbox:
         if not self.is_held:
             return
         self.is_held = False
+        self._repeats_up_to = last_sequence_id
         shift = 0 if self._is_numbered else last_sequence_id + 1
         if shift:
             self.last_sequence_id = last_sequence_id

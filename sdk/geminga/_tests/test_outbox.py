@@ -242,3 +242,57 @@ def test_fail_all_is_in_order() -> None:
     desk.box.fail_all(AlreadyClosed("x"))
     assert [each.sequence_id for each in desk.settled] == [0, 2]
     assert desk.box.newest() is None
+
+
+def test_what_may_be_there_already_goes_alone() -> None:
+    desk = Desk(held=True)
+    desk.box.begin(4)
+    for sequence_id in (5, 6, 6, 3, 7, 8):
+        desk.box.add(b"x", None, sequence_id)
+    desk.add(1)
+    desk.box.seal()
+    assert desk.sent() == [(5, 6, 2), (6, 0, 1), (3, 0, 1), (7, 9, 3)]
+
+
+def test_numbered_from_where_the_broker_has_them() -> None:
+    desk = Desk(held=True, initial_sequence_id=3)
+    desk.add(1)
+    desk.box.begin(5)
+    desk.add(1, 1, 1, 1)
+    desk.box.seal()
+    assert desk.sent() == [(3, 0, 1), (4, 0, 1), (5, 0, 1), (6, 7, 2)]
+
+
+@given(
+    st.integers(-1, 12),
+    st.booleans(),
+    st.lists(st.none() | st.integers(0, 20), max_size=40),
+)
+def test_no_message_is_dropped_with_a_duplicate(
+    stored: int, late: bool, wanted: list[int | None]
+) -> None:
+    """A broker that judges batches by their lowest sequence id takes each that it doesn't have."""
+    desk = Desk(held=True, batching_max_messages=5, initial_sequence_id=0)
+    if not late:
+        desk.box.begin(stored)
+    ids: list[int] = []
+    for each in wanted:
+        expected = desk.box.next_sequence_id if each is None else each
+        desk.box.add(b"x", None, each)
+        ids.append(expected)
+    if late:
+        desk.box.begin(stored)
+    desk.box.seal()
+    last = stored
+    taken = 0
+    for lowest, highest, count in desk.sent():
+        if lowest > last:
+            taken += count
+            last = max(lowest, highest)
+    expected_last = stored
+    expected_taken = 0
+    for each in ids:
+        if each > expected_last:
+            expected_taken += 1
+            expected_last = each
+    assert (taken, last) == (expected_taken, expected_last)
