@@ -36,6 +36,7 @@ class MemoryLimit:
         self.used_bytes = 0
         """Producers add to it what they take in."""
         self._lot = trio.lowlevel.ParkingLot()
+        self._is_waited_for = False
 
     @property
     def has_room(self) -> bool:
@@ -45,11 +46,13 @@ class MemoryLimit:
     def release(self, size_bytes: int) -> None:
         """Messages are done; whoever waits looks again."""
         self.used_bytes -= size_bytes
-        if self.has_room and self._lot:
+        if self._is_waited_for and self.used_bytes < self.limit_bytes:
+            self._is_waited_for = False
             self._lot.unpark_all()
 
     async def wait_for_room(self) -> None:
         """Until it is worth to look again."""
+        self._is_waited_for = True
         await self._lot.park()
 
 

@@ -18,6 +18,7 @@ from geminga_protocol.encode import send, varint
 from geminga_protocol.errors import LocalProtocolError
 from geminga_protocol.payload import build
 from geminga_protocol.pb.pulsar_api_pb2 import KeyValue, MessageMetadata, SingleMessageMetadata
+from geminga_protocol.single import SendHeader
 
 MAX_MESSAGE_SIZE_DEFAULT = 5 * 1024 * 1024
 _SIZE = struct.Struct(">I")
@@ -74,7 +75,7 @@ class Encodable(Protocol):
 
 
 Frame = tuple[Buffer, Buffer]
-"""Head and body of a SEND frame."""
+"""A SEND frame in two parts, so that a large payload needn't be copied."""
 
 
 class Encoder:
@@ -95,8 +96,23 @@ class Encoder:
         self._wall_clock_ms = wall_clock_ms
         self.chunking = options.chunking_enabled and topic.startswith("persistent://")
         """Whether a large message goes in several frames; only stored ones can be put together."""
-        self.producer_name = ""
+        self._name = ""
+        self._header: SendHeader | None = None
+        """For messages that have nothing but a payload, where all bytes can be written by hand."""
         self.max_message_size_bytes = MAX_MESSAGE_SIZE_DEFAULT
+
+    @property
+    def producer_name(self) -> str:
+        """The producer's name, "" until it is known."""
+        return self._name
+
+    @producer_name.setter
+    def producer_name(self, name: str) -> None:
+        self._name = name
+        encoded = name.encode()
+        self._header = None
+        if not self._compression and not self.chunking and len(encoded) < 128:
+            self._header = SendHeader(self._producer_id, encoded)
 
     def encode(self, outgoing: Encodable) -> Sequence[Frame]:
         """Fill in the frame. Raises MessageTooBig, and InvalidArgument for a codec that is missing.
@@ -105,6 +121,13 @@ class Encoder:
         what isn't chunked.
         """
         count = outgoing.count
+        if count == 1 and self._header is not None:
+            sequence_id, data, extras = outgoing.items[0]
+            if extras is None:
+                self._check_size(data)
+                front = self._header.build(sequence_id, self._wall_clock_ms(), data)
+                outgoing.frame = (front, data)
+                return ()
         highest_sequence_id = 0
         if count > 1:
             body = self._batch(outgoing)
@@ -191,13 +214,16 @@ class Encoder:
 
     def _build(self, metadata: MessageMetadata, payload: bytes) -> bytes:
         compressed = self._compress(metadata, payload)
-        if len(compressed) > self.max_message_size_bytes:
+        self._check_size(compressed)
+        return build(metadata, compressed)
+
+    def _check_size(self, payload: bytes) -> None:
+        if len(payload) > self.max_message_size_bytes:
             raise MessageTooBig(
-                f"message of {len(compressed)} bytes is above the broker's limit of"
+                f"message of {len(payload)} bytes is above the broker's limit of"
                 f" {self.max_message_size_bytes} bytes",
                 topic=self._topic,
             )
-        return build(metadata, compressed)
 
 
 def _batch_parts(items: Sequence[tuple[int, bytes, Extras | None]]) -> list[bytes]:

@@ -10,12 +10,13 @@ the frames that were sealed since the driver last took them.
 from __future__ import annotations
 
 import enum
+import struct
 import sys
 from collections import deque
 from collections.abc import Callable
 
-from geminga._encode import Encoder, Extras
-from geminga._receipt import LeadingChunk, Outgoing, Receipt
+from geminga._encode import Encoder, Extras, Frame
+from geminga._receipt import LeadingChunk, Outgoing, Receipt, leading_chunk
 from geminga.errors import ChecksumFailed, GemingaError, Timeout
 from geminga.options import ProducerOptions
 from geminga_protocol.payload import verify_checksum
@@ -29,6 +30,15 @@ class ReceiptVerdict(enum.Enum):
     """Of a frame that is settled already: ignored."""
     GAP = "gap"
     """Of a later frame than the oldest in flight: the connection lost something, so it must go."""
+
+
+_unpack_size = struct.Struct(">I").unpack_from
+
+
+def _is_whole(frame: Frame) -> bool:
+    """Whether the checksum of a SEND frame still fits."""
+    joined = b"".join(frame)
+    return verify_checksum(memoryview(joined)[8 + _unpack_size(joined, 4)[0] :])
 
 
 class Outbox:
@@ -109,7 +119,16 @@ class Outbox:
             batched = False
         self.pending_messages += 1
         self.pending_bytes += len(data)
+        if not batched and self.open_batch is None:
+            return self._add_alone(data, extras, sequence_id)
         return self._add(data, extras, sequence_id, batched)
+
+    def _add_alone(self, data: bytes, extras: Extras | None, sequence_id: int) -> Receipt:
+        """What can't be batched, with nothing open before it."""
+        items = [(sequence_id, data, extras)]
+        alone = Outgoing(self._clock(), items, 1, len(data), sequence_id, sequence_id)
+        self._sealed(alone)
+        return Receipt(alone, 0)
 
     def _add(self, data: bytes, extras: Extras | None, sequence_id: int, batched: bool) -> Receipt:
         size = len(data)
@@ -129,12 +148,15 @@ class Outbox:
         if self.open_batch is None:
             return
         for batch in self._take_open():
-            self.sealed_batches += 1
-            if self.is_held:
-                self._window.append(batch)
-                self.unsent.append(batch)
-            else:
-                self._encode(batch)
+            self._sealed(batch)
+
+    def _sealed(self, batch: Outgoing) -> None:
+        self.sealed_batches += 1
+        if self.is_held:
+            self._window.append(batch)
+            self.unsent.append(batch)
+        else:
+            self._encode(batch)
 
     def _take_open(self) -> list[Outgoing]:
         """What is open, in the order in which it goes; nothing is then."""
@@ -148,7 +170,7 @@ class Outbox:
             self._settle(batch, error)
             return
         for frame in leading:
-            chunk = LeadingChunk(batch, frame)
+            chunk = leading_chunk(batch, frame)
             self._window.append(chunk)
             self.unsent.append(chunk)
         self._window.append(batch)
@@ -176,9 +198,10 @@ class Outbox:
         self._window.popleft()
         head.ledger_id = ledger_id
         head.entry_id = entry_id
-        if isinstance(head, LeadingChunk) and head.whole.first_chunk is None:
-            head.whole.first_chunk = ledger_id, entry_id
-        self.last_sequence_id = max(self.last_sequence_id, head.highest_sequence_id)
+        if isinstance(head, LeadingChunk) and head.whole is not None:
+            head.whole.first_chunk = head.whole.first_chunk or (ledger_id, entry_id)
+        if head.highest_sequence_id > self.last_sequence_id:
+            self.last_sequence_id = head.highest_sequence_id
         self._settle(head, None)
         return ReceiptVerdict.DONE
 
@@ -230,7 +253,7 @@ class Outbox:
         if not self._window or self._window[0].sequence_id != sequence_id:
             return False
         head = self._window[0]
-        if verify_checksum(memoryview(head.frame[1])):
+        if _is_whole(head.frame):
             return True
         self.fail(sequence_id, ChecksumFailed("the message was damaged in memory"))
         return False

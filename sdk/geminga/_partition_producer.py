@@ -66,7 +66,9 @@ class PartitionProducer:
         self._delay_s = options.batching_max_publish_delay_s
         self._send_timeout_s = options.send_timeout_s or math.inf
         self._pending_max = options.max_pending_messages
+        self._memory = core.memory
         self._room = trio.lowlevel.ParkingLot()
+        self._is_waited_for = False
         self._alarm = Alarm(self._on_alarm)
         self._alarm_scope = trio.CancelScope()
         self._attachment = Attachment(core, self)
@@ -125,6 +127,7 @@ class PartitionProducer:
         while True:
             self._check(size_bytes)
             if self.outbox.pending_messages >= self._pending_max:
+                self._is_waited_for = True
                 await self._room.park()
             elif not memory.has_room:
                 await memory.wait_for_room()
@@ -133,10 +136,11 @@ class PartitionProducer:
 
     def has_room(self) -> bool:
         """Whether a message may be added without waiting."""
+        memory = self._memory
         return (
-            self._error is None
-            and self.outbox.pending_messages < self._pending_max
-            and self._core.memory.has_room
+            self.outbox.pending_messages < self._pending_max
+            and memory.used_bytes < memory.limit_bytes
+            and self._error is None
         )
 
     def _check(self, size_bytes: int) -> None:
@@ -156,7 +160,7 @@ class PartitionProducer:
         size_bytes = len(data)
         if size_bytes > self._encoder.max_message_size_bytes:
             self._check(size_bytes)
-        self._core.memory.used_bytes += size_bytes
+        self._memory.used_bytes += size_bytes
         outbox = self.outbox
         receipt = outbox.add(data, extras, sequence_id)
         if outbox.unsent:
@@ -174,8 +178,9 @@ class PartitionProducer:
             return
         self._alarm.at(unsent[0].created_s + self._send_timeout_s)
         connection = self._connection
+        partition = self._partition
         for outgoing in unsent:
-            outgoing.partition = self._partition
+            outgoing.partition = partition
             if connection is not None:
                 connection.write(*outgoing.frame)
 
@@ -213,9 +218,10 @@ class PartitionProducer:
                     counts.run_messages += messages
                 else:
                     counts.begin_run(connection.read_at_s, outgoing.created_s, messages)
-        self._core.memory.release(outgoing.size_bytes)
-        if self._room:
+        self._memory.release(outgoing.size_bytes)
+        if self._is_waited_for:
             self._room.unpark(count=outgoing.count)
+            self._is_waited_for = bool(self._room)
 
     async def flush(self) -> None:
         """Until all that was added before has its receipt. Raises what the newest of it failed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+import msgspec
 import trio
 
 from geminga._encode import Extras
@@ -15,47 +16,28 @@ from geminga_protocol.message_id import MessageId, signed
 logger = logging.getLogger("geminga")
 
 
-class Outgoing:
+class Outgoing(msgspec.Struct, eq=False):
     """One entry to be: the messages of a batch, or a single one.
 
     While open it collects; `frame` is what goes on the wire once it is sealed.
     """
 
-    __slots__ = (
-        "_callbacks",
-        "_event",
-        "count",
-        "created_s",
-        "entry_id",
-        "error",
-        "first_chunk",
-        "frame",
-        "highest_sequence_id",
-        "is_settled",
-        "items",
-        "ledger_id",
-        "partition",
-        "sequence_id",
-        "size_bytes",
-    )
-
-    def __init__(self, created_s: float) -> None:
-        self.created_s = created_s
-        self.items: list[tuple[int, bytes, Extras | None]] = []
-        self.count = 0
-        self.size_bytes = 0
-        self.sequence_id = 0
-        self.highest_sequence_id = 0
-        self.frame: tuple[Buffer, Buffer] = (b"", b"")
-        self.partition = -1
-        self.ledger_id = -1
-        self.entry_id = -1
-        self.first_chunk: tuple[int, int] | None = None
-        """Ledger and entry of the message's first chunk, if it went in several."""
-        self.is_settled = False
-        self.error: GemingaError | None = None
-        self._event: trio.Event | None = None
-        self._callbacks: list[tuple[int, Callable[[Receipt], object]]] | None = None
+    created_s: float
+    items: list[tuple[int, bytes, Extras | None]] = []
+    count: int = 0
+    size_bytes: int = 0
+    sequence_id: int = 0
+    highest_sequence_id: int = 0
+    frame: tuple[Buffer, Buffer] = (b"", b"")
+    partition: int = -1
+    ledger_id: int = -1
+    entry_id: int = -1
+    first_chunk: tuple[int, int] | None = None
+    """Ledger and entry of the message's first chunk, if it went in several."""
+    is_settled: bool = False
+    error: GemingaError | None = None
+    _event: trio.Event | None = None
+    _callbacks: list[tuple[int, Callable[[Receipt], object]]] | None = None
 
     def add(self, sequence_id: int, data: bytes, extras: Extras | None, size_bytes: int) -> int:
         """Take a message; answers its index."""
@@ -108,32 +90,33 @@ class Outgoing:
             self._callbacks.append((index, callback))
 
 
-class LeadingChunk(Outgoing):
+class LeadingChunk(Outgoing, eq=False):
     """A chunk of a large message, all but the last: `whole` is the last one, which has the receipt.
 
-    It counts as no message, and has no bytes of its own.
+    It counts as no message, and has no bytes of its own. Confirmed is the message with its last
+    chunk only, so its highest sequence id is none.
     """
 
-    __slots__ = ("whole",)
-
-    def __init__(self, whole: Outgoing, frame: tuple[Buffer, Buffer]) -> None:
-        super().__init__(whole.created_s)
-        self.whole = whole
-        self.frame = frame
-        self.partition = whole.partition
-        self.sequence_id = whole.sequence_id
-        # Confirmed is the message with its last chunk only.
-        self.highest_sequence_id = -1
+    whole: Outgoing | None = None
 
 
-class Receipt:
+def leading_chunk(whole: Outgoing, frame: tuple[Buffer, Buffer]) -> LeadingChunk:
+    """A chunk of that message."""
+    return LeadingChunk(
+        whole.created_s,
+        frame=frame,
+        partition=whole.partition,
+        sequence_id=whole.sequence_id,
+        highest_sequence_id=-1,
+        whole=whole,
+    )
+
+
+class Receipt(msgspec.Struct, eq=False):
     """A message that was handed over for sending; made by `send_soon` and `send_nowait`."""
 
-    __slots__ = ("_index", "_outgoing")
-
-    def __init__(self, outgoing: Outgoing, index: int) -> None:
-        self._outgoing = outgoing
-        self._index = index
+    _outgoing: Outgoing
+    _index: int
 
     def __repr__(self) -> str:
         if not self._outgoing.is_settled:

@@ -1,0 +1,55 @@
+"""SEND frames of messages with nothing but a payload, by hand: byte for byte what `encode.send`
+and `payload.build` write (spec PR-02, PR-03).
+"""
+
+from __future__ import annotations
+
+import struct
+
+from fastcrc import crc32
+
+from geminga_protocol.encode import steady_varint, varint
+from geminga_protocol.payload import MAGIC_CRC32C
+
+_pack_size = struct.Struct(">I").pack
+_pack_lengths = struct.Struct(">II").pack
+_pack_marked = struct.Struct(">HI").pack
+_crc32c = crc32.iscsi
+_ONE = [bytes((n,)) for n in range(128)]
+
+
+class SendHeader:
+    """Writes the fronts of one producer's frames; what doesn't change between them is kept ready.
+
+    `producer_name` is at most 127 bytes long: longer ones go by protobuf.
+    """
+
+    __slots__ = ("_name", "_producer", "_time", "_time_ms")
+
+    def __init__(self, producer_id: int, producer_name: bytes) -> None:
+        self._producer = b"\x08" + varint(producer_id) + b"\x10"
+        self._name = b"\x0a" + _ONE[len(producer_name)] + producer_name + b"\x10"
+        self._time_ms = -1
+        self._time = b""
+
+    def build(self, sequence_id: int, publish_time_ms: int, payload: bytes) -> bytes:
+        """All of a SEND frame before the payload: command, checksum and metadata."""
+        if publish_time_ms != self._time_ms:
+            self._time_ms = publish_time_ms
+            self._time = b"\x18" + varint(publish_time_ms) + b"\x48"
+        number = varint(sequence_id)
+        size = len(payload)
+        metadata = self._name + number + self._time + steady_varint(size)
+        sized = _pack_size(len(metadata)) + metadata
+        command = self._producer + number
+        command_size = len(command) + 4
+        return b"".join(
+            (
+                _pack_lengths(command_size + 10 + len(sized) + size, command_size),
+                b"\x08\x06\x32",
+                _ONE[command_size - 4],
+                command,
+                _pack_marked(MAGIC_CRC32C, _crc32c(payload, _crc32c(sized))),
+                sized,
+            )
+        )
