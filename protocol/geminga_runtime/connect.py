@@ -6,8 +6,10 @@ import math
 
 import trio
 
-from geminga_runtime.errors import ConnectFailed
+from geminga_runtime.errors import ConnectFailed, TlsFailed, TlsRefused
 from geminga_runtime.stream import WRITE_HIGH_BYTES, FramedStream
+from geminga_runtime.tls import TlsContexts
+from geminga_runtime.tls_stream import TlsStream
 
 
 async def connect(
@@ -16,21 +18,38 @@ async def connect(
     *,
     deadline: float = math.inf,
     write_high_bytes: int = WRITE_HIGH_BYTES,
+    tls: TlsContexts | None = None,
 ) -> FramedStream:
-    """A stream to `host:port`; of several addresses the first to answer wins (RFC 8305).
+    """A stream to `host:port`, by TLS if contexts for it are given; of several addresses the first
+    to answer wins (RFC 8305).
 
-    `deadline` is a time of Trio's clock. Raises ConnectFailed. The caller starts `run_writer` and
-    closes.
+    `deadline` is a time of Trio's clock. Raises ConnectFailed, and TlsRefused, which is one, for
+    what waiting doesn't heal. The caller starts `run_writer` and closes.
     """
     name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     try:
         with trio.fail_at(deadline):
-            stream = await trio.open_tcp_stream(host, port)
+            stream: trio.abc.Stream = await trio.open_tcp_stream(host, port)
+            if tls is not None:
+                assert isinstance(stream, trio.SocketStream)
+                stream = await _secured(stream, host, tls)
+    except TlsFailed as error:
+        raise TlsRefused(f"{name}: {error}") from error
     except trio.TooSlowError as error:
         raise ConnectFailed(f"{name}: no connection before the deadline") from error
     except OSError as error:
         raise ConnectFailed(f"{name}: {_reason(error)}") from error
     return FramedStream(stream, name=name, write_high_bytes=write_high_bytes)
+
+
+async def _secured(stream: trio.SocketStream, host: str, tls: TlsContexts) -> TlsStream:
+    secured = TlsStream(stream, tls.current(), server_hostname=host)
+    try:
+        await secured.do_handshake()
+    except BaseException:
+        secured.close()
+        raise
+    return secured
 
 
 def _reason(error: BaseException) -> str:

@@ -3,6 +3,8 @@
 ConnectionError
   ConnectionLost      a connection that stood is gone
   ConnectFailed       none could be made
+    TlsRefused        the peer answers, but TLS with it can't be had
+  TlsFailed           TLS broke; becomes one of the others at the boundary
 OSError
   BindFailed          the server's address can't be taken
 RequestTimeout        (TimeoutError) no answer in time
@@ -18,6 +20,14 @@ class ConnectionLost(ConnectionError):
 
 class ConnectFailed(ConnectionError):
     """No connection could be made: refused, unknown host, or the deadline passed."""
+
+
+class TlsRefused(ConnectFailed):
+    """The peer answers, but it speaks no TLS, its certificate isn't trusted, or ours isn't."""
+
+
+class TlsFailed(ConnectionError):
+    """The handshake failed, or what came later is no TLS; the text says why."""
 
 
 class BindFailed(OSError):

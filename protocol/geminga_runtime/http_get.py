@@ -1,4 +1,4 @@
-"""One GET by HTTP/1.1 over a stream of one's own: enough for lookups, and nothing more.
+"""GET or POST by HTTP/1.1 over a stream of one's own: enough for lookups and tokens, no more.
 
 Bodies come by length, in chunks, or to the end of the connection (RFC 9112). Everything that the
 peer sends is bounded.
@@ -6,7 +6,7 @@ peer sends is bounded.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import trio
@@ -152,16 +152,33 @@ async def get(
 
     Raises BadHttpAnswer and ConnectionLost; deadlines are the caller's.
     """
-    lines = [f"GET {target} HTTP/1.1", f"Host: {host}", "Connection: close", "Accept: */*"]
+    return await _ask(stream, lambda: _head("GET", host, target, headers))
+
+
+async def post(
+    stream: FramedStream, host: str, target: str, headers: Mapping[str, str], body: bytes
+) -> HttpAnswer:
+    """The same with a body to send; its type is the caller's header."""
+    sized = {**headers, "Content-Length": str(len(body))}
+    return await _ask(stream, lambda: _head("POST", host, target, sized) + body)
+
+
+def _head(method: str, host: str, target: str, headers: Mapping[str, str]) -> bytes:
+    lines = [f"{method} {target} HTTP/1.1", f"Host: {host}", "Connection: close", "Accept: */*"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     if any("\r" in line or "\n" in line for line in lines):
         raise BadHttpAnswer("a line break in what is asked")
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+
+async def _ask(stream: FramedStream, request: Callable[[], bytes]) -> HttpAnswer:
     reader = AnswerReader()
     failure: BadHttpAnswer | ConnectionLost | None = None
     try:
+        written = request()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(stream.run_writer)
-            stream.write("\r\n".join([*lines, "", ""]).encode("latin-1"))
+            stream.write(written)
             try:
                 while not reader.is_whole:
                     data = await stream.receive()

@@ -18,7 +18,9 @@ from collections.abc import Awaitable, Callable, Sequence
 import trio
 
 from geminga_protocol.buffers import Buffer
-from geminga_runtime.errors import ConnectionLost
+from geminga_runtime.errors import ConnectionLost, TlsFailed
+from geminga_runtime.tls import PeerCertificate
+from geminga_runtime.tls_stream import TlsStream
 from geminga_runtime.waiters import Wakeup
 
 RECEIVE_BYTES = 256 * 1024
@@ -67,9 +69,12 @@ class FramedStream:
         self._cause: BaseException | None = None
         self._scopes: list[trio.CancelScope] = []
         self._socket = _vectored_socket(stream)
+        self._tls = stream if isinstance(stream, TlsStream) else None
         self._receive_some: Callable[[int], Awaitable[bytes]] = (
             self._receive_any if self._socket is None else self._receive_socket
         )
+        if isinstance(stream, TlsStream):
+            self._receive_some = stream.receive_some
         self._drained = True
 
     def __repr__(self) -> str:
@@ -87,6 +92,11 @@ class FramedStream:
         swallows.
         """
         return self._pending_bytes < self._write_high_bytes
+
+    @property
+    def peer_certificate(self) -> PeerCertificate | None:
+        """What the peer proved to be by TLS; None without TLS or without its certificate."""
+        return None if self._tls is None else self._tls.peer_certificate
 
     @property
     def lost(self) -> bool:
@@ -178,6 +188,8 @@ class FramedStream:
             raise trio.BusyResourceError(f"{self.name} has a writer already")
         self._writer_runs = True
         send = self._send_any if self._socket is None else self._send_vectored
+        if self._tls is not None:
+            send = self._send_tls
         while self._lost is None:
             await self._wakeup.wait()
             while self._queue:
@@ -209,6 +221,10 @@ class FramedStream:
                 sent -= size
                 buffers[first] = b""
                 first += 1
+
+    async def _send_tls(self, buffers: list[Buffer]) -> None:
+        assert self._tls is not None
+        await self._tls.send_buffers(buffers, self._count_sent)
 
     async def _send_any(self, buffers: list[Buffer]) -> None:
         for buffer in buffers:
@@ -246,7 +262,9 @@ class FramedStream:
         self._cause = cause
         self._queue.clear()
         self._pending_bytes = 0
-        if self._socket is not None:
+        if self._tls is not None:
+            self._tls.close()
+        elif self._socket is not None:
             self._socket.close()
         for scope in self._scopes:
             scope.cancel()
@@ -314,6 +332,8 @@ def coalesce(buffers: Sequence[Buffer]) -> list[Buffer]:
 
 def _vectored_socket(stream: trio.abc.Stream) -> trio.socket.SocketType | None:
     """The socket to send through directly, or None where only the stream itself may be used."""
+    if isinstance(stream, TlsStream):
+        stream = stream.transport_stream
     if not isinstance(stream, trio.SocketStream) or not hasattr(os, "writev"):
         return None
     sock = stream.socket
@@ -331,6 +351,8 @@ def _reason(error: BaseException) -> str:
     """What happened, in words: Trio's wrapper has the socket's own error as its cause."""
     if isinstance(error, trio.ClosedResourceError):
         return "closed on our side"
+    if isinstance(error, TlsFailed):
+        return str(error)
     cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
-    text = cause.strerror if isinstance(cause, OSError) else str(cause)
-    return text or type(cause).__name__
+    text = cause.strerror if isinstance(cause, OSError) else None
+    return text or str(cause) or type(cause).__name__

@@ -1,0 +1,1 @@
+"""Helpers for tests; imported by no program."""
