@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from geminga_broker.dispatch.choose import RING_POINTS, RoundRobin, pick_active
 from geminga_broker.dispatch.hash_ring import CannotAssign, HashRing, StickyRanges
-from geminga_broker.dispatch.peek import special
-from geminga_protocol.keys import KEY_SLOTS, murmur3_32
+from geminga_broker.dispatch.peek import plain_key, special
+from geminga_protocol import payload as payloads
+from geminga_protocol.keys import KEY_SLOTS, murmur3_32, sticky_key
+from geminga_protocol.pb.pulsar_api_pb2 import KeyValue, MessageMetadata
 
 from .fake_client import payload
 
@@ -146,3 +150,47 @@ def test_only_markers_and_delays_are_looked_at() -> None:
     assert marker is not None
     assert marker.marker_type == 20
     assert special(memoryview(b"no entry at all")) is None
+
+
+metadata_strategy = st.fixed_dictionaries(
+    {"producer_name": st.text(max_size=3) | st.just("p" * 200)},
+    optional={
+        "sequence_id": st.integers(0, 2**64 - 1),
+        "publish_time": st.integers(0, 2**64 - 1),
+        "properties": st.lists(
+            st.builds(KeyValue, key=st.text(max_size=3), value=st.text(max_size=140)), max_size=2
+        ),
+        "replicated_from": st.text(max_size=2),
+        "partition_key": st.text(max_size=20) | st.just("a2V5") | st.just("k" * 130),
+        "partition_key_b64_encoded": st.booleans(),
+        "compression": st.sampled_from((0, 1)),
+        "num_messages_in_batch": st.integers(1, 1000),
+        "ordering_key": st.binary(max_size=4),
+        "deliver_at_time": st.integers(0, 2**40),
+        "marker_type": st.integers(1, 30),
+        "schema_version": st.binary(max_size=8),
+    },
+)
+
+
+@given(metadata_strategy, st.integers(0, 60))
+def test_a_key_found_without_parsing_is_the_parsed_one(fields: dict[str, Any], cut: int) -> None:
+    metadata = MessageMetadata(**{"sequence_id": 1, "publish_time": 1, **fields})
+    data = memoryview(payloads.build(metadata, b"x"))
+    key = plain_key(data)
+    if key is not None:
+        assert key == sticky_key(metadata)
+        assert not metadata.HasField("marker_type")
+        assert not metadata.deliver_at_time
+    # Torn entries must not stop dispatch.
+    plain_key(data[: len(data) - cut])
+
+
+def test_common_entries_need_no_parsing() -> None:
+    assert plain_key(payload(1, key="some-key")) == b"some-key"
+    properties = [KeyValue(key="a", value="b")] * 2
+    metadata = MessageMetadata(
+        producer_name="p", sequence_id=300, publish_time=1 << 40, partition_key="k"
+    )
+    metadata.properties.extend(properties)
+    assert plain_key(memoryview(payloads.build(metadata, b""))) == b"k"

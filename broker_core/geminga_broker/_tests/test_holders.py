@@ -35,7 +35,7 @@ def test_counts_against_a_table(script: list[tuple[str, int, int]]) -> None:
     for what, entry, key_hash in script:
         if what == "hold" and entry not in held and not drains(key_hash):
             held[entry] = (owners[key_hash], key_hash)
-            holders.hold(owners[key_hash], position(entry), key_hash)
+            holders.hold(owners[key_hash], [(position(entry), key_hash)])
         elif what == "release":
             consumer, its_hash = held.get(entry, ("", -1))
             drained = its_hash >= 0 and drains(its_hash)

@@ -52,6 +52,10 @@ def keys_of(connection: FakeConnection) -> list[str]:
     return [key_of(data) for data in connection.payloads()]
 
 
+class Batch:
+    messages = 1
+
+
 class Taker:
     def __init__(self, permits: int) -> None:
         self.permits = self.room = permits
@@ -61,10 +65,10 @@ class Taker:
 def test_assignment_stops_a_hash_at_its_first_waiting_entry() -> None:
     rich, poor = Taker(10), Taker(1)
     owners = {1: rich, 2: poor, 3: None, 4: rich}
-    items = [(1, 1), (2, 1), (3, 1), (2, 1), (1, 1), (4, 1)]
+    items = [(Batch(), key_hash) for key_hash in (1, 2, 3, 2, 1, 4)]
     given, waiting = assign_by_hash(items, owners.get, {4})
-    assert given == {rich: [0, 4], poor: [1]}
-    assert waiting == [2, 3, 5]
+    assert given == {rich: [items[0], items[4]], poor: [items[1]]}
+    assert waiting == [items[2], items[3], items[5]]
 
 
 async def test_keys_stay_with_one_consumer(world: World) -> None:

@@ -16,6 +16,9 @@ from geminga_protocol.keys import KEY_SLOTS, key_slot
 RING_POINTS = 100
 """Places of a consumer on the ring (subscriptionKeySharedConsistentHashingReplicaPoints)."""
 
+PAGE_SLOTS = 256
+"""Slots whose owners are looked up at once."""
+
 Ranges = list[tuple[int, int]]
 """First and last hash of each stretch, ascending."""
 
@@ -69,14 +72,15 @@ class HashRing(Selector[C]):
         self._points_per_consumer = points
         self._points: list[int] = []
         self._at: dict[int, list[C]] = {}
-        self._cache: dict[int, C | None] = {}
+        self._pages: dict[int, list[C]] = {}
+        """Owners of the slots of a page, for those pages that were asked for."""
         self._own: dict[C, list[int]] = {}
         # Consumers of one name are told apart by the lowest number that is free among them.
         self._numbers: dict[str, dict[int, C]] = {}
 
     def add(self, consumer: C, ranges: tuple[tuple[int, int], ...]) -> None:
         """Take part. `ranges` are of no meaning here."""
-        self._cache.clear()
+        self._pages.clear()
         same = self._numbers.setdefault(consumer.name, {})
         number = next(n for n in range(len(same) + 1) if n not in same)
         same[number] = consumer
@@ -92,7 +96,7 @@ class HashRing(Selector[C]):
 
     def remove(self, consumer: C) -> None:
         """Leave."""
-        self._cache.clear()
+        self._pages.clear()
         same = self._numbers[consumer.name]
         del same[next(n for n, other in same.items() if other is consumer)]
         if not same:
@@ -106,14 +110,24 @@ class HashRing(Selector[C]):
 
     def owner(self, slot: int) -> C | None:
         """Who gets entries of this hash."""
-        if slot in self._cache:
-            return self._cache[slot]
-        found: C | None = None
-        if self._points:
-            at = bisect_left(self._points, slot)
-            found = self._at[self._points[at if at < len(self._points) else 0]][0]
-        self._cache[slot] = found
-        return found
+        page = self._pages.get(slot // PAGE_SLOTS)
+        if page is None:
+            if not self._points:
+                return None
+            page = self._pages[slot // PAGE_SLOTS] = self._page(slot - slot % PAGE_SLOTS)
+        return page[slot % PAGE_SLOTS]
+
+    def _page(self, first: int) -> list[C]:
+        points = self._points
+        page: list[C] = []
+        at = bisect_left(points, first)
+        while len(page) < PAGE_SLOTS:
+            # Beyond the last point begins the first one's stretch.
+            end = points[at] if at < len(points) else KEY_SLOTS
+            owner = self._at[points[at] if at < len(points) else points[0]][0]
+            page += [owner] * (min(end, first + PAGE_SLOTS - 1) - first - len(page) + 1)
+            at += 1
+        return page
 
     def ranges(self, consumer: C) -> Ranges:
         """Hashes of a consumer; work grows with its own points only."""

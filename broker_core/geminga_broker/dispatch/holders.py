@@ -29,7 +29,7 @@ class HashHolders(Generic[C]):
     entries of a hash, unless order is said not to matter.
     """
 
-    __slots__ = ("_cleared", "_counts", "_draining", "_hashes", "_holders")
+    __slots__ = ("_cleared", "_counts", "_draining", "_hashes", "_holders", "get")
 
     def __init__(self) -> None:
         self._hashes: dict[Position, int] = {}
@@ -37,20 +37,19 @@ class HashHolders(Generic[C]):
         self._counts: dict[int, int] = {}
         self._draining: dict[int, int] = {}
         self._cleared: dict[C, int] = {}
+        self.get = self._holders.get
+        """Who holds entries of a hash."""
 
     def __len__(self) -> int:
         return len(self._hashes)
 
-    def get(self, key_hash: int) -> C | None:
-        """Who holds entries of it."""
-        return self._holders.get(key_hash)
-
-    def hold(self, consumer: C, position: Position, key_hash: int) -> None:
-        """An entry is being sent."""
-        self._hashes[position] = key_hash
-        self._holders[key_hash] = consumer
-        counts = self._counts
-        counts[key_hash] = counts.get(key_hash, 0) + 1
+    def hold(self, consumer: C, entries: Iterable[tuple[Position, int]]) -> None:
+        """Entries, with their hashes, are being sent."""
+        hashes, holders, counts = self._hashes, self._holders, self._counts
+        for position, key_hash in entries:
+            hashes[position] = key_hash
+            holders[key_hash] = consumer
+            counts[key_hash] = counts.get(key_hash, 0) + 1
 
     def hash_of(self, position: Position) -> int:
         """The hash of an entry that is held."""

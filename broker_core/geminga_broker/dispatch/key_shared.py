@@ -6,7 +6,7 @@ holds of it (PIP-379); so do entries of a hash whose earlier ones wait.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Protocol, TypeVar
 
 from geminga_broker.consumer import Consumer
@@ -19,7 +19,7 @@ from geminga_broker.dispatch.hash_ring import (
     StickyRanges,
 )
 from geminga_broker.dispatch.holders import HashHolders
-from geminga_broker.dispatch.peek import slot_of
+from geminga_broker.dispatch.peek import plain_key, slot_of
 from geminga_broker.dispatch.pump import DispatchContext
 from geminga_broker.dispatch.replay import KeyedReplayQueue
 from geminga_broker.dispatch.shared import SharedDispatcher
@@ -29,6 +29,7 @@ from geminga_broker.stats import ConsumerStats, DrainingHashStats
 from geminga_broker.topic_api import KeySharedPolicy, SubType, TopicOptions
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.ids import Position
+from geminga_protocol.keys import key_slot
 from geminga_protocol.pb.pulsar_api_pb2 import KeySharedMode, MessageMetadata, ServerError
 
 
@@ -44,7 +45,16 @@ class Taker(Protocol):
         """How many messages it may get; over 0 if it is ready."""
 
 
+class Sized(Protocol):
+    """An entry, as far as the assignment goes."""
+
+    @property
+    def messages(self) -> int:
+        """How many it holds."""
+
+
 T = TypeVar("T", bound=Taker)
+E = TypeVar("E", bound=Sized)
 
 LOOK_AHEAD_ENTRIES = 1 << 20
 """What may wait where neither look-ahead nor unacknowledged messages are limited."""
@@ -74,41 +84,40 @@ def selector_for(policy: KeySharedPolicy, options: TopicOptions) -> Selector[Con
 
 
 def assign_by_hash(
-    items: Sequence[tuple[int, int]],
+    items: Iterable[tuple[E, int]],
     claimant: Callable[[int], T | None],
     held_back: Container[int],
-) -> tuple[dict[T, list[int]], list[int]]:
-    """Give out entries in order: (indexes per consumer, indexes that must wait).
+) -> tuple[dict[T, list[tuple[E, int]]], list[tuple[E, int]]]:
+    """Give out entries, each with its hash, in order: (those of each consumer, those that wait).
 
-    `items` are (hash, messages); `claimant` says who may get a hash, None if nobody; `held_back`
-    are hashes of which earlier entries wait elsewhere. Once an entry of a hash waits, all later
-    ones of it do. Each taker is asked once what it may get.
+    `claimant` says who may get a hash, None if nobody; `held_back` are hashes of which earlier
+    entries wait elsewhere. Once an entry of a hash waits, all later ones of it do. Each taker is
+    asked once what it may get; an entry goes out whole as long as there is room for one message.
     """
     room: dict[T, int] = {}
-    given: dict[T, list[int]] = {}
-    waiting: list[int] = []
+    given: dict[T, list[tuple[E, int]]] = {}
+    waiting: list[tuple[E, int]] = []
     takers: dict[int, T | None] = {}
-    for index, (key_hash, messages) in enumerate(items):
+    for item in items:
+        entry, key_hash = item
         if key_hash in takers:
             taker = takers[key_hash]
         else:
             taker = None if key_hash in held_back else claimant(key_hash)
             takers[key_hash] = taker
         if taker is None:
-            waiting.append(index)
+            waiting.append(item)
             continue
-        left = room.get(taker)
-        if left is None:
-            left = taker.room if taker.ready else 0
+        if taker not in room:
+            room[taker] = taker.room if taker.ready else 0
             given[taker] = []
-        if left > 0:
-            room[taker] = left - messages
-            given[taker].append(index)
+        if room[taker] > 0:
+            room[taker] -= entry.messages
+            given[taker].append(item)
         else:
-            room[taker] = 0
             takers[key_hash] = None
-            waiting.append(index)
-    return {taker: indexes for taker, indexes in given.items() if indexes}, waiting
+            waiting.append(item)
+    return {taker: entries for taker, entries in given.items() if entries}, waiting
 
 
 class KeySharedDispatcher(SharedDispatcher):
@@ -125,6 +134,8 @@ class KeySharedDispatcher(SharedDispatcher):
         self._holders: HashHolders[Consumer] = HashHolders()
         self._keyed: KeyedReplayQueue[Consumer] = KeyedReplayQueue(self._claimant)
         self.replay = self._keyed
+        self._noted: dict[Position, int] = {}
+        """Hashes of the entries that this round reads."""
         self.kicked = True
 
     @property
@@ -217,7 +228,13 @@ class KeySharedDispatcher(SharedDispatcher):
     # ---- dispatch ----
 
     def look(self, entry: Entry) -> MessageMetadata | None:
-        """The entry's metadata, which the key needs anyway; the entry keeps them parsed."""
+        """Metadata of an entry that may be a marker or delayed, or whose key is not easily found;
+        the hash of the others is noted.
+        """
+        key = plain_key(entry.data)
+        if key is not None:
+            self._noted[entry.position] = key_slot(key, self._selector.first_slot)
+            return None
         try:
             return entry.metadata
         except RemoteProtocolError:
@@ -225,7 +242,8 @@ class KeySharedDispatcher(SharedDispatcher):
 
     def hash_of(self, entry: Entry) -> int:
         """The entry's hash, as the selector reckons it."""
-        return slot_of(entry, self._selector.first_slot)
+        noted = self._noted.get(entry.position)
+        return slot_of(entry, self._selector.first_slot) if noted is None else noted
 
     @property
     def delay_room(self) -> int:
@@ -249,10 +267,10 @@ class KeySharedDispatcher(SharedDispatcher):
         entries = await self.read_on(min(entries_max, room))
         if not entries or self.stale:
             return self.stale
+        self._noted.clear()
         entries = self._plain(entries)
-        hash_of = self.hash_of
         held_back = () if self.out_of_order else self._keyed.hashes
-        self._give_by_hash([(entry, hash_of(entry)) for entry in entries], held_back)
+        self._give_by_hash(zip(entries, map(self.hash_of, entries), strict=True), held_back)
         return True
 
     @property
@@ -277,19 +295,13 @@ class KeySharedDispatcher(SharedDispatcher):
         self._give_by_hash([(entry, hashes[entry.position]) for entry in entries], ())
         return True
 
-    def _give_by_hash(self, items: list[tuple[Entry, int]], held_back: Container[int]) -> None:
+    def _give_by_hash(self, items: Iterable[tuple[Entry, int]], held_back: Container[int]) -> None:
         """Send what may go, queue the rest."""
-        pairs = [(key_hash, entry.messages) for entry, key_hash in items]
-        given, waiting = assign_by_hash(pairs, self._claimant, held_back)
-        hold = self._holders.hold
-        for consumer, indexes in given.items():
-            entries = []
-            for index in indexes:
-                entry, key_hash = items[index]
-                hold(consumer, entry.position, key_hash)
-                entries.append(entry)
-            self.send(consumer, entries)
-        for index in waiting:
-            entry, key_hash = items[index]
-            self._holders.blocks(key_hash)
+        given, waiting = assign_by_hash(items, self._claimant, held_back)
+        holders = self._holders
+        for consumer, entries in given.items():
+            holders.hold(consumer, [(entry.position, key_hash) for entry, key_hash in entries])
+            self.send(consumer, [entry for entry, _ in entries])
+        for entry, key_hash in waiting:
+            holders.blocks(key_hash)
             self._keyed.add(entry.position, key_hash)

@@ -6,6 +6,7 @@ whose metadata lacks both byte pairs needs no parse; a pair that occurs by chanc
 
 from __future__ import annotations
 
+import re
 import struct
 
 from geminga_broker.log.api import Entry
@@ -19,6 +20,15 @@ _unpack_front = _FRONT.unpack_from
 _MAGIC = 0x0E01
 _DELIVER_AT_TAG = b"\x98\x01"
 _MARKER_TAG = b"\xa0\x01"
+_PRODUCER_TAG = 0x0A
+_PROPERTY_TAG = 0x22
+_KEY_TAG = 0x32
+_LENGTH_MAX = 127
+"""Lengths that take one byte."""
+# Sequence id and publish time, right after the producer's name.
+_NUMBERS = re.compile(rb"\x10[\x80-\xff]*[\x00-\x7f]\x18[\x80-\xff]*[\x00-\x7f]").match
+# Encoded key, ordering key, delivery time, marker.
+_RARE = re.compile(rb"[\x88\x92\x98\xa0]\x01").search
 
 
 def special(data: memoryview) -> MessageMetadata | None:
@@ -36,6 +46,38 @@ def special(data: memoryview) -> MessageMetadata | None:
     except RemoteProtocolError:
         pass
     return None
+
+
+def plain_key(data: memoryview) -> bytes | None:
+    """The sticky key of an entry whose metadata have the fields that most have, in the order of
+    their numbers, without parsing them. None for all others, among them markers, delayed entries
+    and what seems to be one: those must be parsed.
+    """
+    if len(data) <= 10:
+        return None
+    magic, _, size = _unpack_front(data)
+    if magic != _MAGIC:
+        return None
+    encoded = bytes(data[10 : 10 + size])
+    if 1 in encoded and _RARE(encoded):
+        return None
+    try:
+        if encoded[0] != _PRODUCER_TAG or encoded[1] > _LENGTH_MAX:
+            return None
+        found = _NUMBERS(encoded, 2 + encoded[1])
+        if found is None:
+            return None
+        at = found.end()
+        while encoded[at] == _PROPERTY_TAG and encoded[at + 1] <= _LENGTH_MAX:
+            at += 2 + encoded[at + 1]
+        length = encoded[at + 1]
+        end = at + 2 + length
+        if encoded[at] != _KEY_TAG or length > _LENGTH_MAX or end > size:
+            return None
+    except IndexError:
+        return None
+    key = encoded[at + 2 : end]
+    return key if key.isascii() else None
 
 
 def slot_of(entry: Entry, first: int) -> int:
