@@ -21,7 +21,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 _CLOCK_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _READY_LINE = re.compile(
-    r"^ready in (?P<seconds>[0-9.]+) s: (?P<broker>pulsar://\S+) (?P<web>http://\S+) data=(.*)$"
+    r"^ready in (?P<seconds>[0-9.]+) s:( (?P<broker>pulsar://\S+))?"
+    r"( (?P<broker_tls>pulsar\+ssl://\S+))?( (?P<web>http://\S+))?"
+    r"( (?P<web_tls>https://\S+))? data=(.*)$"
 )
 
 
@@ -48,6 +50,8 @@ class ServerProcess:
     data_dir: Path
     log_path: Path
     ready_s: float = 0.0
+    service_url_tls: str = ""
+    web_url_tls: str = ""
     _stopped: bool = field(default=False, repr=False)
 
     @property
@@ -212,8 +216,10 @@ def start_geminga(
     return ServerProcess(
         kind="geminga",
         process=process,
-        service_url=ready["broker"],
-        web_url=ready["web"],
+        service_url=ready["broker"] or "",
+        web_url=ready["web"] or "",
+        service_url_tls=ready["broker_tls"] or "",
+        web_url_tls=ready["web_tls"] or "",
         data_dir=data_dir,
         log_path=log_path,
         ready_s=float(ready["seconds"]),

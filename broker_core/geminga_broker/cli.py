@@ -118,8 +118,7 @@ async def _serve(options: StandaloneOptions) -> None:
         running: Running = await nursery.start(run_standalone, options)
         freeze_after_start()
         data = "memory" if options.data_dir is None else str(options.data_dir)
-        urls = f"{running.broker_url} {running.web_url}"
-        click.echo(f"ready in {process_age_s():.2f} s: {urls} data={data}")
+        click.echo(f"ready in {process_age_s():.2f} s: {' '.join(running.urls)} data={data}")
         sys.stdout.flush()
         with watch_loop():
             await trio.sleep_forever()

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from geminga_broker.tls_config import NO_PORT, TlsConfig
 from geminga_runtime.settings import (
     ConfigError,
     Origins,
@@ -32,8 +33,8 @@ class NetworkConfig:
     cluster_name: str = setting("clusterName", "standalone")
     bind_address: str = setting("bindAddress", "0.0.0.0")
     advertised_address: str = setting("advertisedAddress", "")
-    broker_service_port: int = setting("brokerServicePort", 6650, at_most=65535)
-    web_service_port: int = setting("webServicePort", 8080, at_most=65535)
+    broker_service_port: int = setting("brokerServicePort", 6650, at_least=NO_PORT, at_most=65535)
+    web_service_port: int = setting("webServicePort", 8080, at_least=NO_PORT, at_most=65535)
     max_message_size_bytes: int = setting("maxMessageSize", 5 * MIB, at_least=1, at_most=1 << 30)
     keep_alive_interval_s: int = setting("keepAliveIntervalSeconds", 30, at_least=1)
     connections_max: int = setting("brokerMaxConnections", 0)
@@ -186,6 +187,7 @@ class BrokerConfig:
     """All settings of one process."""
 
     network: NetworkConfig = field(default_factory=NetworkConfig)
+    tls: TlsConfig = field(default_factory=TlsConfig)
     topics: TopicConfig = field(default_factory=TopicConfig)
     clients: ClientLimits = field(default_factory=ClientLimits)
     policies: PolicyConfig = field(default_factory=PolicyConfig)
@@ -209,6 +211,11 @@ def load_config(
     Keys that Geminga does not use are named in one warning. Raises ConfigError.
     """
     values = gather(path, environment, overrides, defaults)
+    for key in ("brokerServicePort", "webServicePort"):
+        text, origin = values.get(key, ("6650", ""))
+        if not text.strip() and values.get(f"{key}Tls", ("", ""))[0].strip():
+            # Written as empty beside a port with TLS it means, as for Apache: that one alone.
+            values[key] = (str(NO_PORT), origin)
     config = build(BrokerConfig, values)
     _check(config, values)
     return config
@@ -229,6 +236,12 @@ def _check(config: BrokerConfig, values: Origins) -> None:
     texts = config.values()
     for key, allowed in _CHOICES.items():
         check_choice(values, key, texts[key], allowed)
+    for kind, plain, secure in (
+        ("broker", config.network.broker_service_port, config.tls.broker_service_port),
+        ("web", config.network.web_service_port, config.tls.web_service_port),
+    ):
+        if plain == secure == NO_PORT:
+            raise ConfigError(f"{kind}ServicePort, {kind}ServicePortTls: one must be set")
     log = config.log
     if not log.ack_quorum <= log.write_quorum <= log.ensemble_size:
         raise ConfigError(

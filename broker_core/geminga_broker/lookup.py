@@ -15,10 +15,12 @@ from geminga_protocol.topic_name import TopicName
 
 
 class Addresses(NamedTuple):
-    """How clients reach this broker."""
+    """How clients reach this broker; empty for what it doesn't listen for."""
 
     broker_url: str
     web_url: str
+    broker_url_tls: str = ""
+    web_url_tls: str = ""
 
 
 class Lookup:
@@ -34,7 +36,7 @@ class Lookup:
         """Addresses of the topic's owner. Raises BrokerError TooManyRequests, TopicNotFound (no
         such namespace).
         """
-        if not self.addresses.broker_url:
+        if not (self.addresses.broker_url or self.addresses.broker_url_tls):
             raise BrokerError(ServerError.ServiceNotReady, "the broker is starting")
         if self._running >= self._lookups_max:
             raise BrokerError(ServerError.TooManyRequests, "too many lookups are running")

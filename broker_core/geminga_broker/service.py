@@ -164,7 +164,8 @@ class BrokerService:
     @property
     def broker_id(self) -> str:
         """`host:port` of the web service, which names a broker in the cluster."""
-        return self.web_service_url.partition("://")[2]
+        addresses = self.lookup.addresses
+        return (addresses.web_url or addresses.web_url_tls).partition("://")[2]
 
     async def check_health(self) -> None:
         """Publish one message and wait until it is stored. Raises BrokerError, TooSlowError."""
@@ -201,7 +202,12 @@ class BrokerService:
         self.lookup.addresses = addresses
         await self.namespaces.bootstrap(
             network.cluster_name,
-            {"serviceUrl": addresses.web_url, "brokerServiceUrl": addresses.broker_url},
+            {
+                "serviceUrl": addresses.web_url,
+                "serviceUrlTls": addresses.web_url_tls,
+                "brokerServiceUrl": addresses.broker_url,
+                "brokerServiceUrlTls": addresses.broker_url_tls,
+            },
             self.config.topics.namespace_bundles,
         )
         path, _ = await self.store.put(f"{_COUNTER}-", b"", sequential=True)

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import trio
 
@@ -28,11 +29,12 @@ from geminga_broker.log.options import (
 from geminga_broker.lookup import Addresses
 from geminga_broker.service import BrokerService, open_service
 from geminga_broker.session.serving import handle_connection
+from geminga_broker.tls_config import NO_PORT
 from geminga_broker.web import bind_web, serve_web
 from geminga_runtime.metadata.api import MetadataStore
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 from geminga_runtime.metadata.sqlite import SqliteMetadataStore
-from geminga_runtime.server import CONNECTIONS_MAX, Bound, serve
+from geminga_runtime.server import CONNECTIONS_MAX, Bound, ConnectionCount, serve
 
 BOOKIE_ID = "127.0.0.1:3181"
 METADATA_FILE = "metadata.sqlite"
@@ -57,6 +59,14 @@ class Running:
     broker_url: str
     web_url: str
     service: BrokerService
+    broker_url_tls: str = ""
+    web_url_tls: str = ""
+
+    @property
+    def urls(self) -> list[str]:
+        """All addresses that there are."""
+        every = (self.broker_url, self.broker_url_tls, self.web_url, self.web_url_tls)
+        return [url for url in every if url]
 
 
 async def run_standalone(
@@ -67,20 +77,34 @@ async def run_standalone(
     """Serve until cancelled; `task_status` tells when all answers.
 
     Cancelled, it unloads topics, closes ledgers and flushes, for at most `brokerShutdownTimeoutMs`.
-    Raises BindFailed, DataDirUnusable, and what the storage raises for a directory it can't use.
+    Raises BindFailed, ConfigError (certificates), DataDirUnusable, and what the storage raises for
+    a directory it can't use.
     """
     async with AsyncExitStack() as stack:
-        web_socket = stack.enter_context(_web_socket(options.config))
+        web = _web_sockets(options.config, stack)
         store = await _open_store(options)
         stack.push_async_callback(store.aclose)
         service = await stack.enter_async_context(_open_broker(options, store))
-        running = await stack.enter_async_context(_serve(options.config, service, web_socket))
+        running = await stack.enter_async_context(_serve(options.config, service, web))
         task_status.started(running)
         await trio.sleep_forever()
 
 
-def _web_socket(config: BrokerConfig) -> socket.socket:
-    return bind_web(config.network.bind_address, config.network.web_service_port)
+class _Web(NamedTuple):
+    """The web server's sockets, without TLS and with it."""
+
+    plain: socket.socket | None
+    secure: socket.socket | None
+
+
+def _web_sockets(config: BrokerConfig, stack: AsyncExitStack) -> _Web:
+    sockets = [
+        None
+        if port == NO_PORT
+        else stack.enter_context(bind_web(config.network.bind_address, port))
+        for port in (config.network.web_service_port, config.tls.web_service_port)
+    ]
+    return _Web(*sockets)
 
 
 async def _open_store(options: StandaloneOptions) -> MetadataStore:
@@ -112,36 +136,62 @@ async def _open_broker(
 
 
 @asynccontextmanager
-async def _serve(
-    config: BrokerConfig, service: BrokerService, web_socket: socket.socket
-) -> AsyncIterator[Running]:
-    """Both ports, open as long as the context is."""
+async def _serve(config: BrokerConfig, service: BrokerService, web: _Web) -> AsyncIterator[Running]:
+    """All ports, open as long as the context is."""
     from geminga_broker.admin.app import create_app
 
-    network = config.network
+    web_tls = None if web.secure is None else config.tls.contexts()
     async with trio.open_nursery() as nursery:
-        bound: list[Bound] = await nursery.start(
-            partial(
-                serve,
-                partial(handle_connection, service=service),
-                host=network.bind_address,
-                port=network.broker_service_port,
-                connections_max=network.connections_max or CONNECTIONS_MAX,
-                drain_s=service.shutdown_s,
-            )
-        )
+        plain, secure = await _listen(config, service, nursery)
+        network = config.network
         host = network.advertised_address or _reachable(network.bind_address)
         addresses = Addresses(
-            f"pulsar://{host}:{bound[0].port}", f"http://{host}:{web_socket.getsockname()[1]}"
+            f"pulsar://{host}:{plain.port}" if plain else "",
+            f"http://{host}:{web.plain.getsockname()[1]}" if web.plain else "",
+            f"pulsar+ssl://{host}:{secure.port}" if secure else "",
+            f"https://{host}:{web.secure.getsockname()[1]}" if web.secure else "",
         )
         await service.start(addresses)
-        await nursery.start(serve_web, create_app(service), web_socket)
+        await nursery.start(serve_web, create_app(service), web.plain, web.secure, web_tls)
         try:
-            yield Running(addresses.broker_url, addresses.web_url, service)
+            yield Running(
+                addresses.broker_url,
+                addresses.web_url,
+                service,
+                addresses.broker_url_tls,
+                addresses.web_url_tls,
+            )
         finally:
             # Accepting has stopped with the cancellation; the clients that are here are told.
             with trio.move_on_after(service.shutdown_s, shield=True):
                 await service.shutdown()
+
+
+async def _listen(
+    config: BrokerConfig, service: BrokerService, nursery: trio.Nursery
+) -> tuple[Bound | None, Bound | None]:
+    """Where the binary protocol is served, without TLS and with it."""
+    count = ConnectionCount(config.network.connections_max or CONNECTIONS_MAX)
+    found: list[Bound | None] = []
+    for port, with_tls in (
+        (config.network.broker_service_port, False),
+        (config.tls.broker_service_port, True),
+    ):
+        if port == NO_PORT:
+            found.append(None)
+            continue
+        listening = partial(
+            serve,
+            partial(handle_connection, service=service),
+            host=config.network.bind_address,
+            port=port,
+            connections_max=count,
+            drain_s=service.shutdown_s,
+            tls=config.tls.contexts() if with_tls else None,
+        )
+        bound: list[Bound] = await nursery.start(listening)
+        found.append(bound[0])
+    return found[0], found[1]
 
 
 def _reachable(bind_address: str) -> str:

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import logging
 import socket
+import ssl
+from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import trio
 from hypercorn.config import Config
 from hypercorn.trio import serve
 
 from geminga_runtime.errors import BindFailed
+from geminga_runtime.server import HANDSHAKE_TIMEOUT_S
+from geminga_runtime.tls import TlsContexts, peer_certificate, tls_reason
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+_log = logging.getLogger(__name__)
+
+TLS_PEER_CERTIFICATE = "geminga.tls_peer_certificate"
+"""Key of the scope of a request that came by TLS: the client's verified PeerCertificate, or None if
+it has shown none.
+"""
 
 BACKLOG = 256
 REQUEST_BYTES_MAX = 1 << 20
@@ -48,19 +60,94 @@ def _resolve(
 
 async def serve_web(
     app: ASGIApp,
-    sock: socket.socket,
+    sock: socket.socket | None,
+    secure_sock: socket.socket | None = None,
+    tls: TlsContexts | None = None,
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve until cancelled. The socket is used up: hypercorn owns and closes it."""
-    config = Config()
-    config.bind = [f"fd://{sock.detach()}"]  # hypercorn closes it from now on
+    """Serve until cancelled, without TLS on `sock`, with it on `secure_sock`. The sockets are used
+    up: hypercorn owns and closes them.
+
+    The application finds the client's certificate in the scope, see `TLS_PEER_CERTIFICATE`.
+    """
+    config = _Config()
+    plain = [] if sock is None else [f"fd://{sock.detach()}"]
+    secure = [] if secure_sock is None else [f"fd://{secure_sock.detach()}"]
+    config.tls = tls if secure else None
+    # Hypercorn takes what `bind` says for TLS if there is a context, and for plain if not.
+    config.bind, config.insecure_bind = (secure, plain) if secure else (plain, [])
     config.accesslog = None
     config.errorlog = None
     config.graceful_timeout = DRAIN_S
     config.shutdown_timeout = DRAIN_S
+    config.ssl_handshake_timeout = HANDSHAKE_TIMEOUT_S
     config.include_server_header = False
     config.h11_max_incomplete_size = 1 << 16
     async with trio.open_nursery() as nursery:
-        await nursery.start(partial(serve, app, config))  # type: ignore[arg-type]
+        await nursery.start(partial(serve, with_tls_peer(app), config))  # type: ignore[arg-type]
         task_status.started()
+
+
+def with_tls_peer(app: ASGIApp) -> ASGIApp:
+    """The application with the client's certificate in its scope."""
+
+    async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
+        tls = _connection.get()
+        if tls is not None:
+            scope[TLS_PEER_CERTIFICATE] = peer_certificate(tls)
+        await app(scope, receive, send)
+
+    return wrapped
+
+
+_connection: ContextVar[ssl.SSLObject | None] = ContextVar("tls_connection", default=None)
+"""TLS of the connection that is being served: the task of a connection is started right after its
+TLS object was made, and inherits the variable.
+"""
+
+
+class _Config(Config):
+    """Hypercorn's settings with contexts of ours, which change with the files."""
+
+    tls: TlsContexts | None = None
+
+    @property
+    def ssl_enabled(self) -> bool:
+        return self.tls is not None
+
+    def create_ssl_context(self) -> ssl.SSLContext | None:
+        return None if self.tls is None else cast(ssl.SSLContext, _ContextOfNow(self.tls))
+
+
+class _ContextOfNow:
+    """What Trio needs of a context: to make a connection's TLS object."""
+
+    def __init__(self, tls: TlsContexts) -> None:
+        self._tls = tls
+
+    def wrap_bio(
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,
+        server_hostname: str | None = None,
+    ) -> ssl.SSLObject:
+        context = self._tls.current()
+        context.sslobject_class = _TlsObject
+        made = context.wrap_bio(incoming, outgoing, server_side, server_hostname)
+        _connection.set(made)
+        return made
+
+
+class _TlsObject(ssl.SSLObject):
+    """Tells why a handshake failed: hypercorn closes such a connection without a word."""
+
+    def do_handshake(self) -> None:
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLEOFError):
+            raise
+        except ssl.SSLError as error:
+            _log.warning("TLS handshake on the web port failed: %s", tls_reason(error))
+            raise

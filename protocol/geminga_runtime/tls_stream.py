@@ -92,7 +92,7 @@ class TlsStream(trio.abc.Stream):
         wanted = RECEIVE_BYTES if max_bytes is None else max_bytes
         while True:
             data = self._decrypt(wanted)
-            if self._outgoing.pending:
+            if self._outgoing.pending and not self._has_ended:
                 await self._drain()
             if data is not None:
                 # What OpenSSL still holds came with an earlier read: others have their turn.
@@ -191,6 +191,8 @@ class TlsStream(trio.abc.Stream):
         """Why the peer has closed, if it said so: with TLS 1.3 a refused client learns of it after
         its own handshake, and often first by a write that fails.
         """
+        if self._incoming.eof:
+            return None
         try:
             self._incoming.write(os.read(self._socket.fileno(), RECEIVE_BYTES))
             while self._tls.read(RECORD_BYTES):

@@ -69,7 +69,7 @@ def test_unknown_keys_are_warned_about_once_together(
         ("brokerServicePort=x", "brokerServicePort in {file}: 'x' is not a whole number"),
         (
             "brokerServicePort=65536",
-            "brokerServicePort in {file}: 65536 is out of bounds, it must be from 0 to 65535",
+            "brokerServicePort in {file}: 65536 is out of bounds, it must be from -1 to 65535",
         ),
         (
             "maxConcurrentLookupRequest=0",

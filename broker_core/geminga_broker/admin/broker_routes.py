@@ -9,6 +9,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from geminga_broker.admin.rest import RestError, ok, parameter, route, topic_of
+from geminga_broker.lookup import Addresses
 from geminga_broker.service import BrokerService
 
 PULSAR_VERSION = "4.0.7"
@@ -57,20 +58,26 @@ async def _all_brokers(service: BrokerService) -> Response:
     return ok([service.broker_id])
 
 
+def _lookup_data(addresses: Addresses) -> dict[str, str]:
+    """As Apache's LookupData: what there is not, is left out."""
+    found = {
+        "brokerUrl": addresses.broker_url,
+        "brokerUrlTls": addresses.broker_url_tls,
+        "httpUrl": addresses.web_url,
+        "httpUrlTls": addresses.web_url_tls,
+        "nativeUrl": addresses.broker_url,
+    }
+    return {name: url for name, url in found.items() if url} | {
+        "brokerUrlSsl": addresses.broker_url_tls
+    }
+
+
 def _lookup_routes(service: BrokerService) -> list[Route]:
     async def lookup(request: Request) -> Response:
         topic = topic_of(request, parameter(request, "domain"))
         if not await service.namespaces.exists(topic.namespace):
             raise RestError(404, "Namespace not found")
-        url = service.broker_service_url
-        return ok(
-            {
-                "brokerUrl": url,
-                "httpUrl": service.web_service_url,
-                "nativeUrl": url,
-                "brokerUrlSsl": "",
-            }
-        )
+        return ok(_lookup_data(service.lookup.addresses))
 
     async def bundle(request: Request) -> Response:
         topic = topic_of(request, parameter(request, "domain"))

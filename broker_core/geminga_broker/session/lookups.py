@@ -51,7 +51,10 @@ async def lookup_topic(session: Session, command: CommandLookupTopic) -> None:
     """Which broker serves the topic."""
     place = await session.service.lookup.locate(TopicName.parse(command.topic))
     answer = lookup.lookup_response(
-        command.request_id, broker_url=place.broker_url, authoritative=True
+        command.request_id,
+        broker_url=place.broker_url or None,
+        broker_url_tls=place.broker_url_tls or None,
+        authoritative=True,
     )
     session.write(answer)
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 SEND = int(BaseCommand.Type.SEND)
+_TLS_HELLO = b"\x16\x03"
+"""How a TLS handshake begins (RFC 8446, 5.1)."""
 LAST_ANSWERS_S = 1.0
 """How long a connection that is closed by us may take to read its last answers."""
 
@@ -71,6 +73,8 @@ async def _read(session: Session) -> None:
                 frames = reader.feed(data)
             except FramingError as error:
                 serve_frames(session, error.frames)
+                if not session.connected and data.startswith(_TLS_HELLO):
+                    raise SessionClosed("it speaks TLS on the port without") from error
                 raise SessionClosed(str(error)) from error
             serve_frames(session, frames)
             if session.overloaded:

@@ -53,6 +53,7 @@ class Session:
         self.service = service
         self.nursery = nursery
         self.address = stream.name
+        self.tls_peer_certificate = stream.peer_certificate
         self.connected = False
         self.client_version = ""
         self.protocol_version = 0
