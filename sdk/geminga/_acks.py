@@ -53,11 +53,10 @@ class AckTracker:
         self._partial: dict[Position, BatchAcks] = {}
         self._individual: dict[Position, BatchAcks | None] = {}
         self._cumulative: tuple[int, int, AckSet] | None = None
-        self._cumulative_pending = False
 
     def __len__(self) -> int:
         """Positions waiting to be sent."""
-        return len(self._individual) + self._cumulative_pending
+        return len(self._individual) + (self._cumulative is not None)
 
     def add(self, ledger_id: int, entry_id: int) -> None:
         """A whole entry."""
@@ -94,7 +93,9 @@ class AckTracker:
     def add_cumulative(
         self, ledger_id: int, entry_id: int, index: int = -1, batch_size: int = 0
     ) -> None:
-        """Everything up to and including that message. Going back changes nothing."""
+        """Everything up to and including that message. Going back behind what waits to be sent
+        changes nothing.
+        """
         left: AckSet = ()
         if 0 <= index < batch_size - 1:
             if self._batch_index_ack:
@@ -105,7 +106,6 @@ class AckTracker:
         reached = self._cumulative
         if reached is None or self._is_after((ledger_id, entry_id, left), reached):
             self._cumulative = ledger_id, entry_id, left
-            self._cumulative_pending = True
             done = ledger_id, entry_id if not left else entry_id - 1
             for position in [p for p in self._partial if p <= done]:
                 del self._partial[position]
@@ -124,7 +124,7 @@ class AckTracker:
         if position in self._individual:
             return self._individual[position] is None
         reached = self._cumulative
-        if reached is None or not self._cumulative_pending:
+        if reached is None:
             return False
         return position < reached[:2] or (position == reached[:2] and not reached[2])
 
@@ -136,9 +136,10 @@ class AckTracker:
     def take(self, ids_max: int = 1000) -> list[AckGroup]:
         """Everything that waits, in commands of at most `ids_max` positions; it waits no more."""
         groups: list[AckGroup] = []
-        if self._cumulative_pending and self._cumulative is not None:
+        if self._cumulative is not None:
+            # Forgotten once sent: a broker that loses it delivers again, and must hear it again.
             groups.append(AckGroup(True, [self._cumulative]))
-            self._cumulative_pending = False
+            self._cumulative = None
         if self._individual:
             ids = [
                 (ledger_id, entry_id, () if state is None else state.ack_set())
@@ -155,4 +156,3 @@ class AckTracker:
         self._partial.clear()
         self._individual = {}
         self._cumulative = None
-        self._cumulative_pending = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from geminga_broker._tests.wire import (
     SubType,
     Type,
+    message,
     open_broker,
     open_client,
 )
@@ -15,6 +16,7 @@ from geminga_protocol.commands import (
     schemas,
     transactions,
 )
+from geminga_protocol.message_id import MessageId
 from geminga_protocol.pb.pulsar_api_pb2 import (
     CommandGetTopicsOfNamespace,
     Schema,
@@ -142,3 +144,21 @@ async def test_requests_for_bad_topics_are_refused() -> None:
         ]
         for request, code in bad:
             assert (await client.ask(request, Type.ERROR)).error.error == code
+
+
+async def test_what_is_before_a_ledger_acknowledges_nothing_of_it() -> None:
+    """Clients acknowledge -1 cumulatively when a part of the first batch is done (spec BR-05)."""
+    async with open_broker() as broker:
+        client = broker.client()
+        await client.connect()
+        await client.subscribe(TOPIC)
+        await client.open_producer(TOPIC)
+        for number in range(3):
+            await client.ask(message(number), Type.SEND_RECEIPT)
+        topic = broker.service.topics[TOPIC]
+        subscription = topic.subscriptions["sub"]
+        ledger_id = topic.log.last_position.ledger_id
+        for each in (MessageId(ledger_id, -1), MessageId(-1, -1)):
+            request = consuming.ack(1, [each], cumulative=True, request_id=7)
+            await client.ask(request, Type.ACK_RESPONSE)
+            assert subscription.backlog_entries() == 3

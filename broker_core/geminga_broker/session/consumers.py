@@ -146,7 +146,9 @@ def ack(session: Session, command: CommandAck) -> None:
 
 
 def _ack_of(data: MessageIdData) -> Ack:
-    position = Position(LedgerId(data.ledgerId), EntryId(data.entryId))
+    # Signed: what is before the first entry of a ledger has entry id -1. Clients acknowledge it
+    # cumulatively when they are done with a part of that entry's batch.
+    position = Position(LedgerId(signed(data.ledgerId)), EntryId(signed(data.entryId)))
     return Ack(position, tuple(data.ack_set), data.batch_size or 1)
 
 

@@ -81,14 +81,23 @@ def test_cumulative_within_a_batch() -> None:
     plain = AckTracker(batch_index_ack=False)
     plain.add_cumulative(1, 5, 1, SIZE)
     assert plain.take() == [AckGroup(True, [(1, 4, ())])]
-    plain.add_cumulative(1, 5, 2, SIZE)
-    assert plain.take() == []
     plain.add_cumulative(1, 5, 3, SIZE)
+    plain.add_cumulative(1, 5, 2, SIZE)
     assert plain.take() == [AckGroup(True, [(1, 5, ())])]
     by_index = AckTracker(batch_index_ack=True)
     by_index.add_cumulative(1, 5, 1, SIZE)
     assert by_index.take() == [AckGroup(True, [(1, 5, from_bits(0b1100))])]
     assert not by_index.is_acked(1, 5)
+
+
+def test_a_cumulative_acknowledgement_that_was_lost_can_be_made_again() -> None:
+    tracker = AckTracker(batch_index_ack=False)
+    tracker.add_cumulative(1, 5)
+    sent = tracker.take()
+    assert not tracker.is_acked(1, 5)
+    tracker.add_cumulative(1, 5)
+    assert tracker.take() == sent == [AckGroup(True, [(1, 5, ())])]
+    assert tracker.take() == []
 
 
 def test_groups_are_bounded_and_reset_forgets() -> None:

@@ -1,0 +1,52 @@
+"""`python -m compat_tests.sim --seeds 2000`: run seeds, print those that fail."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from .chance import Chances
+from .plan import make_plan
+from .run import Outcome, run_seed
+
+
+def main() -> int:
+    """Exit code 1 if a seed failed."""
+    parser = argparse.ArgumentParser(prog="python -m compat_tests.sim", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=200, help="how many")
+    parser.add_argument("--first", type=int, default=0, help="the first one")
+    parser.add_argument("--seed", type=int, help="only this one")
+    parser.add_argument("--verbose", action="store_true", help="print every event")
+    chosen = parser.parse_args()
+    seeds = range(chosen.first, chosen.first + chosen.seeds)
+    if chosen.seed is not None:
+        seeds = range(chosen.seed, chosen.seed + 1)
+    failed = [seed for seed in seeds if not _run(seed, seeds, verbose=chosen.verbose)]
+    cpu_s = time.process_time()
+    print(f"{len(seeds)} seeds, {len(failed)} failed, {cpu_s / len(seeds):.3f} s of CPU a seed")
+    return 1 if failed else 0
+
+
+def _run(seed: int, seeds: range, *, verbose: bool) -> bool:
+    if verbose:
+        print(make_plan(seed, Chances(seed).of("plan")))
+    outcome = run_seed(seed, verbose=verbose)
+    for line in outcome.lines or ():
+        print(line)
+    if outcome.violations:
+        _print_failure(outcome)
+    elif len(seeds) == 1:
+        print(f"seed {seed}: {outcome.events} events, hash {outcome.digest}")
+    return not outcome.violations
+
+
+def _print_failure(outcome: Outcome) -> None:
+    print(f"\nseed {outcome.seed} FAILED after {outcome.virtual_s:.1f} virtual seconds")
+    for text in outcome.violations[:10]:
+        print(f"  {text}")
+    print(f"repeat: .venv/bin/python -m compat_tests.sim --seed {outcome.seed} --verbose", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

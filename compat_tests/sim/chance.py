@@ -1,0 +1,69 @@
+"""Where all chance and all time of a run come from: one seed."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
+
+import trio
+
+EPOCH_NS = 1_700_000_000_000_000_000
+"""The wall clock's time at the run's beginning."""
+
+
+class EventLog:
+    """What happened, in order, with virtual times. Two runs of one seed have the same hash."""
+
+    def __init__(self, *, keep: bool) -> None:
+        self.lines: list[str] | None = [] if keep else None
+        self.count = 0
+        self._hash = hashlib.blake2b(digest_size=16)
+
+    def add(self, text: str) -> None:
+        line = f"{trio.current_time():.9f} {text}"
+        self.count += 1
+        self._hash.update(line.encode())
+        if self.lines is not None:
+            self.lines.append(line)
+
+    @property
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+
+class Chances:
+    """A stream of chance for each part, so that a change in one does not shift the others."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def of(self, part: str) -> Random:
+        return Random(f"{self._seed} {part}")
+
+
+@contextmanager
+def seeded(chances: Chances) -> Iterator[None]:
+    """Trio's scheduler goes by the seed, and `time` by Trio's clock."""
+    from trio._core import _run
+
+    order = _run._r
+    allowed = _run._ALLOW_DETERMINISTIC_SCHEDULING
+    clocks = time.time_ns, time.time, time.perf_counter
+    _run._r = chances.of("scheduler")
+    _run._ALLOW_DETERMINISTIC_SCHEDULING = True
+    time.time_ns = _time_ns
+    time.time = lambda: _time_ns() / 1e9
+    time.perf_counter = trio.current_time
+    try:
+        yield
+    finally:
+        time.time_ns, time.time, time.perf_counter = clocks
+        _run._r = order
+        _run._ALLOW_DETERMINISTIC_SCHEDULING = allowed
+
+
+def _time_ns() -> int:
+    return EPOCH_NS + int(trio.current_time() * 1e9)
