@@ -71,6 +71,7 @@ class FakeCursor:
         self.cursor_properties: dict[str, str] = {}
         self.wakes: Callable[[], None] | None = None
         self.fail_reads: list[LogError] = []
+        self.fetched = (0, 0)
 
     @property
     def mark_delete(self) -> Position:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import trio
 
 from geminga_broker.consumer import Consumer
+from geminga_broker.dispatch.catch_up import ROUND_BYTES, ROUND_ENTRIES
 from geminga_broker.entry_filters import FilterContext, FilterCounts, judge
 from geminga_broker.log.api import Ack, Cursor, Entry, LogClosed, LogError, LogFenced
 from geminga_broker.throttle import Rate, RateLimit, limit_of, take_all
@@ -58,11 +59,11 @@ class Dispatcher(ABC):
         """Entries read that found nobody with permits. At most one read's."""
         self.allowance: int | None = None
         """How many messages rate limits let go out in the next round; None: any number."""
-
         self.out_of_order = False
         """Whether consumers said that the order of a key doesn't matter."""
         self.gentle = False
         """Whether the next round is to be short: it reads old entries beside tail work."""
+
     @property
     def key_shared_mode(self) -> str | None:
         """For stats; None where keys don't matter."""
@@ -187,7 +188,19 @@ class Dispatcher(ABC):
         """How many entries to read so that permits, or the allowance, are about used up."""
         if self.allowance is not None:
             permits = min(permits, self.allowance)
-        return max(1, min(self.options.dispatch_entries_max, int(permits / max(average, 1.0))))
+        return max(1, min(self.entries_max, int(permits / max(average, 1.0))))
+
+    @property
+    def entries_max(self) -> int:
+        """Most entries that a round reads."""
+        most = self.options.dispatch_entries_max
+        return min(most, ROUND_ENTRIES) if self.gentle else most
+
+    @property
+    def bytes_max(self) -> int:
+        """Most bytes that a round reads, but for one entry."""
+        most = self.options.dispatch_bytes_max
+        return min(most, ROUND_BYTES) if self.gentle else most
 
     def ack_sets_of(self, entries: Sequence[Entry]) -> Mapping[Position, tuple[int, ...]]:
         """Ack sets of the batches that are acknowledged in part."""
@@ -228,6 +241,7 @@ class Pump:
                 if self._limits and (wait_s := self._allow(dispatcher)):
                     await trio.sleep(min(wait_s, LIMIT_CHECK_S))
                     continue
+                fetched = dispatcher.cursor.fetched
                 try:
                     async with dispatcher.lock:
                         more = await self._round(dispatcher)
@@ -237,6 +251,10 @@ class Pump:
                     _log.warning("%s: reading failed, trying again: %s", self._name, error)
                     await trio.sleep(RETRY_S)
                     continue
+                if dispatcher.cursor.fetched != fetched:
+                    await self._give_way(dispatcher, fetched)
+                    continue
+                dispatcher.gentle = False
                 if not more:
                     await self._wait(event, dispatcher.next_due_ms)
         except Exception:
@@ -247,6 +265,17 @@ class Pump:
                     consumer.disconnect()
         finally:
             self._running = False
+
+    async def _give_way(self, dispatcher: Dispatcher, before: tuple[int, int]) -> None:
+        """After a round that read old entries: let tail work have the loop (BR-40)."""
+        catch_up = self._environment.catch_up
+        entries, size = dispatcher.cursor.fetched
+        now_s = trio.current_time()
+        pause_s = catch_up.pause_s(entries - before[0], size - before[1], now_s)
+        dispatcher.gentle = catch_up.busy(now_s)
+        if pause_s:
+            await trio.sleep(pause_s)
+            catch_up.paused(trio.current_time() - now_s - pause_s)
 
     async def _round(self, dispatcher: Dispatcher) -> bool:
         """One round, what it sends counted at the limits."""

@@ -224,7 +224,9 @@ class SharedDispatcher(Dispatcher):
             delayed.skip_tracked()
         if not self.cursor.available():
             return []
-        return await self.cursor.read(entries_max=wanted, bytes_max=self.options.dispatch_bytes_max)
+        return await self.cursor.read(
+            entries_max=min(wanted, self.entries_max), bytes_max=self.bytes_max
+        )
 
     async def _round_of_replays(self, wanted: int) -> bool:
         positions = self._again.first(wanted)
@@ -238,7 +240,7 @@ class SharedDispatcher(Dispatcher):
         put_back = self.put_back_count
         entries: list[Entry] = []
         size = upto = 0
-        while upto < len(positions) and size < self.options.dispatch_bytes_max:
+        while upto < len(positions) and size < self.bytes_max:
             few = await self.cursor.read_at(positions[upto : upto + REPLAY_READ_ENTRIES])
             upto += REPLAY_READ_ENTRIES
             entries += few

@@ -118,7 +118,7 @@ class SingleActiveDispatcher(Dispatcher):
                 return False
             entries = await self.cursor.read(
                 entries_max=self.entries_wanted(consumer.permits, consumer.average),
-                bytes_max=self.options.dispatch_bytes_max,
+                bytes_max=self.bytes_max,
             )
             if not entries or self.stale:
                 return self.stale

@@ -138,6 +138,8 @@ class Cursor(Protocol):
     name: str
     durable: bool
     read_position: Position
+    fetched: tuple[int, int]
+    """Entries and bytes that its reads took from ledgers, past the cache."""
 
     @property
     def properties(self) -> Mapping[str, int]:

@@ -42,6 +42,7 @@ class LogCursor:
         self.durable = store is not None
         self.properties = dict(properties)
         self.active = False
+        self.fetched = (0, 0)
         self.state = state
         self.read_position = state.first_unacked(state.mark_delete)
         self._access = access
@@ -115,6 +116,7 @@ class LogCursor:
                     continue  # seek or rewind came in between
                 if not entries:
                     return []
+                self._count_fetched(entries)
             end = entries[-1].position
             self.read_position = Position(end[0], EntryId(end[1] + 1))
             if state.holes or entries[0].position <= state.mark_delete:
@@ -139,14 +141,20 @@ class LogCursor:
             if self._chain.at_or_after(positions[index]) != positions[index]:
                 index += 1
                 continue
-            entries = reads.cached(ledger_id, first, first + run - 1) or await reads.entries(
-                positions[index], entries_max=run, bytes_max=1 << 62
-            )
+            entries = reads.cached(ledger_id, first, first + run - 1)
+            if not entries:
+                entries = await reads.entries(positions[index], entries_max=run, bytes_max=1 << 62)
+                self._count_fetched(entries)
             wanted = [entry for entry in entries if entry.position[0] == ledger_id]
             found += wanted
             index += max(len(wanted), 1)
         deleted = self.state.is_deleted
         return [entry for entry in found if not deleted(entry.position)]
+
+    def _count_fetched(self, entries: list[LogEntry]) -> None:
+        count, size_bytes = self.fetched
+        size_bytes += sum([entry.size for entry in entries])
+        self.fetched = (count + len(entries), size_bytes)
 
     def rewind(self) -> None:
         """See `Cursor.rewind`."""

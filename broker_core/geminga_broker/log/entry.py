@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import struct
+
 from geminga_protocol import payload
 from geminga_protocol.encode import varint
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.ids import Position
 from geminga_protocol.pb.pulsar_api_pb2 import BrokerEntryMetadata, MessageMetadata
+
+_FRONT = struct.Struct(">HII")
+_unpack_front = _FRONT.unpack_from
+_BATCH_SIZE_TAG = b"\x58"
 
 _CONTINUED = [bytes((low | 0x80,)) for low in range(128)]
 
@@ -38,6 +44,8 @@ class LogEntry:
     @property
     def messages(self) -> int:
         """Messages in its batch, 1 when it is none, or no metadata can be read."""
+        if not self._messages and _is_single(self.data):
+            self._messages = 1
         if not self._messages:
             try:
                 self._messages = max(1, self.metadata.num_messages_in_batch)
@@ -62,6 +70,18 @@ class LogEntry:
             return self.metadata.publish_time
         except RemoteProtocolError:
             return 0
+
+
+def _is_single(data: memoryview) -> bool:
+    """Whether the metadata can't hold the size of a batch, since the byte of its tag is not in
+    them. False may also mean that they must be parsed to know: that byte occurs in names, too.
+    """
+    if len(data) <= _FRONT.size:
+        return False
+    magic, _, size = _unpack_front(data)
+    if magic != payload.MAGIC_CRC32C:
+        return False
+    return _BATCH_SIZE_TAG not in bytes(data[_FRONT.size : _FRONT.size + size])
 
 
 class PrefixMaker:
