@@ -64,6 +64,9 @@ class TopicConfig:
     delete_inactive_mode: str = setting(
         "brokerDeleteInactiveTopicsMode", "delete_when_no_subscriptions"
     )
+    delete_inactive_after_s: int = setting(
+        "brokerDeleteInactiveTopicsMaxInactiveDurationSeconds", 0
+    )
     pattern_filtering: bool = setting("enableBrokerSideSubscriptionPatternEvaluation", True)
     pattern_length_max: int = setting("subscriptionPatternMaxLength", 50, at_least=1)
 
@@ -80,16 +83,13 @@ class ClientLimits:
     unacked_per_subscription_max: int = setting("maxUnackedMessagesPerSubscription", 200_000)
     allow_auto_subscription: bool = setting("allowAutoSubscriptionCreation", True)
     encryption_required: bool = setting("encryptionRequireOnProducer", False)
+    delayed_delivery: bool = setting("delayedDeliveryEnabled", True)
     batch_index_ack: bool = setting("acknowledgmentAtBatchIndexLevelEnabled", False)
     dispatch_entries_max: int = setting("dispatcherMaxReadBatchSize", 100, at_least=1)
     dispatch_bytes_max: int = setting("dispatcherMaxReadSizeBytes", 5 * MIB, at_least=1)
     subscription_types: str = setting(
         "subscriptionTypesEnabled", "Exclusive,Shared,Failover,Key_Shared"
     )
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyConfig:
     consistent_hashing: bool = setting("subscriptionKeySharedUseConsistentHashing", True)
     hash_points: int = setting(
         "subscriptionKeySharedConsistentHashingReplicaPoints", 100, at_least=1, at_most=65_535
@@ -100,6 +100,10 @@ class PolicyConfig:
     look_ahead_entries_max: int = setting(
         "keySharedLookAheadMsgInReplayThresholdPerSubscription", 20_000
     )
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyConfig:
     """What holds for topics whose namespace says nothing else."""
 
     deduplication: bool = setting("brokerDeduplicationEnabled", False)
@@ -114,6 +118,17 @@ class PolicyConfig:
         "brokerDeduplicationProducerInactivityTimeoutMinutes", 360, at_least=1
     )
     message_ttl_s: int = setting("ttlDurationDefaultInSeconds", 0)
+    quota_gb: float = setting("backlogQuotaDefaultLimitGB", -1.0, at_least=-1)
+    quota_bytes: int = setting("backlogQuotaDefaultLimitBytes", -1, at_least=-1)
+    quota_age_s: int = setting("backlogQuotaDefaultLimitSecond", -1, at_least=-1)
+    quota_policy: str = setting("backlogQuotaDefaultRetentionPolicy", "producer_request_hold")
+    quota_check: bool = setting("backlogQuotaCheckEnabled", True)
+    quota_check_s: int = setting("backlogQuotaCheckIntervalInSeconds", 60, at_least=1)
+    quota_precise_age: bool = setting("preciseTimeBasedBacklogQuotaCheck", False)
+    delivery_delay_ms_max: int = setting("delayedDeliveryMaxDelayInMillis", 0)
+    subscribe_rate: int = setting("subscribeThrottlingRatePerConsumer", 0)
+    subscribe_rate_period_s: int = setting("subscribeRatePeriodPerConsumerInSecond", 30, at_least=1)
+    override_entry_filters: bool = setting("allowOverrideEntryFilters", False)
     publish_rate_messages: int = setting("maxPublishRatePerTopicInMessages", 0)
     publish_rate_bytes: int = setting("maxPublishRatePerTopicInBytes", 0)
     broker_publish_rate_messages: int = setting("brokerPublisherThrottlingMaxMessageRate", 0)
@@ -226,6 +241,11 @@ _CHOICES = {
     "brokerDeleteInactiveTopicsMode": (
         "delete_when_no_subscriptions",
         "delete_when_subscriptions_caught_up",
+    ),
+    "backlogQuotaDefaultRetentionPolicy": (
+        "producer_request_hold",
+        "producer_exception",
+        "consumer_backlog_eviction",
     ),
     "managedLedgerDigestType": ("CRC32", "MAC", "CRC32C", "DUMMY"),
 }

@@ -141,8 +141,8 @@ class Consumer:
         self.acked = Rates(now_s)
         self.connected_since = utc_now()
         self.last_flow_ms = self.last_acked_ms = self.last_consumed_ms = 0
-        individual = request.sub_type in INDIVIDUAL_ACK and request.durable
-        self._limit = options.unacked_per_consumer_max if individual else 0
+        self._limit = 0
+        self.obey(options)
         self._owner = owner
         self._header = MessageHeader(request.consumer_id, owner.partition)
         self._expose = (
@@ -173,6 +173,17 @@ class Consumer:
         if self._limit:
             return min(self.permits, self._limit - self.unacked)
         return self.permits
+
+    def obey(self, options: TopicOptions) -> None:
+        """The limit of unacknowledged messages may be another now."""
+        request = self.request
+        individual = request.sub_type in INDIVIDUAL_ACK and request.durable
+        limit = self._limit = options.unacked_per_consumer_max if individual else 0
+        if not limit or self.unacked < limit:
+            if self.blocked:
+                self.unblock()
+        else:
+            self.blocked = True
 
     def _on_writable(self) -> None:
         self._waits_writable = False

@@ -17,14 +17,14 @@ from geminga_broker.log.options import Retention
 from geminga_broker.log.topic_log import TopicLog
 from geminga_broker.namespaces import Namespaces
 from geminga_broker.nonpersistent import NonPersistentTopic
-from geminga_broker.obedience import broker_limits, obey
-from geminga_broker.policies import retention_of, topic_policies
-from geminga_broker.resources import JsonObject
+from geminga_broker.obedience import broker_limits, obey, obey_in_common
 from geminga_broker.topic import PersistentTopic
 from geminga_broker.topic_api import Topic, TopicEnvironment, TopicOptions
+from geminga_broker.topic_policies import PolicyResolver
 from geminga_broker.topics import TopicCatalog
 from geminga_protocol.pb.pulsar_api_pb2 import CommandSubscribe, ServerError
 from geminga_protocol.topic_name import TopicName
+from geminga_runtime.settings import ConfigError
 from geminga_runtime.waiters import Promise
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ class TopicLoader:
         namespaces: Namespaces,
         logs: Logs,
         environment: TopicEnvironment,
+        policies: PolicyResolver,
     ) -> None:
         self.topics: dict[str, Topic] = {}
         self.closed = False
@@ -74,7 +75,9 @@ class TopicLoader:
         self._namespaces = namespaces
         self._logs = logs
         self._environment = environment
-        self._options = topic_options(config)
+        self.policies = policies
+        log = config.log
+        self._retention = Retention(log.retention_minutes * 60, log.retention_mb * MIB)
         self._limits = broker_limits(config.policies)
         self._loads: dict[str, _Load] = {}
         self._leaving: dict[str, Promise[None]] = {}
@@ -144,43 +147,41 @@ class TopicLoader:
 
     async def _load(self, name: TopicName, create: bool) -> Topic:
         await self._check(name, create)
+        effective = await self.policies.resolve(name)
         if not name.is_persistent:
-            passing = NonPersistentTopic(name, self._environment, self._options)
-            passing.publish_limits = self._limits.publish
+            passing = NonPersistentTopic(name, self._environment, effective.options)
+            obey_in_common(passing, effective.policies, self._limits)
             return passing
         log = await self._logs.open(name.persistence_naming_encoding)
-        policies = await self._namespaces.tenants.get(name.namespace)
-        if self._retention(policies) != self._retention(None):
+        if isinstance(log, TopicLog) and effective.policies.retention != self._retention:
             # Setting it trims, which merely loading a topic must not do.
-            self._retain(log, policies)
-        topic = PersistentTopic(name, log, self._environment, self._options)
-        await self._obey(topic, policies)
+            log.set_retention(effective.policies.retention)
+        topic = PersistentTopic(name, log, self._environment, effective.options)
+        await obey(topic, effective.policies, self._limits)
         topic.on_fenced = partial(self._environment.nursery.start_soon, self._give_up, str(name))
         return topic
 
-    async def apply_policies(self, namespace: str) -> None:
-        """Let the loaded topics of a namespace take its policies as they are now."""
-        policies = await self._namespaces.tenants.get(namespace)
+    async def apply_policies(self, concerns: Callable[[TopicName], bool]) -> None:
+        """Let those of the loaded topics take their policies as they are now."""
         for key, topic in list(self.topics.items()):
-            if isinstance(topic, PersistentTopic) and TopicName.parse(key).namespace == namespace:
-                self._retain(topic.log, policies)
-                try:
-                    await self._obey(topic, policies)
-                except LogError as error:
-                    _log.warning("topic=%s can't take its policies: %s", key, error)
+            name = TopicName.parse(key)
+            if not concerns(name):
+                continue
+            try:
+                await self._apply(name, topic)
+            except (LogError, ConfigError) as error:
+                _log.warning("topic=%s can't take its policies: %s", key, error)
 
-    async def _obey(self, topic: PersistentTopic, policies: JsonObject | None) -> None:
-        config = self._config
-        cluster = config.network.cluster_name
-        await obey(topic, topic_policies(policies, config.policies, cluster), self._limits)
-
-    def _retain(self, log: ManagedLedger, policies: JsonObject | None) -> None:
-        if isinstance(log, TopicLog):
-            log.set_retention(self._retention(policies))
-
-    def _retention(self, policies: JsonObject | None) -> Retention:
-        log = self._config.log
-        return retention_of(policies, Retention(log.retention_minutes * 60, log.retention_mb * MIB))
+    async def _apply(self, name: TopicName, topic: Topic) -> None:
+        policies, options = await self.policies.resolve(name)
+        if isinstance(topic, PersistentTopic):
+            if isinstance(topic.log, TopicLog):
+                topic.log.set_retention(policies.retention)
+            topic.set_options(options)
+            await obey(topic, policies, self._limits)
+        elif isinstance(topic, NonPersistentTopic):
+            topic.set_options(options)
+            obey_in_common(topic, policies, self._limits)
 
     async def _give_up(self, key: str) -> None:
         """Another broker took the topic's log: close it here."""
@@ -264,7 +265,7 @@ async def close_topic(topic: Topic) -> None:
     await topic.close()
 
 
-def topic_options(config: BrokerConfig) -> TopicOptions:
+def broker_options(config: BrokerConfig) -> TopicOptions:
     """The limits of topics without policies of their own. Raises ConfigError."""
     clients = config.clients
     types = [part.strip() for part in clients.subscription_types.split(",")]
@@ -276,6 +277,7 @@ def topic_options(config: BrokerConfig) -> TopicOptions:
         unacked_per_consumer_max=clients.unacked_per_consumer_max,
         unacked_per_subscription_max=clients.unacked_per_subscription_max,
         encryption_required=clients.encryption_required,
+        delayed_delivery=clients.delayed_delivery,
         batch_index_ack=clients.batch_index_ack,
         expose_broker_entry_metadata=config.log.expose_entry_metadata,
         subscription_types=frozenset(

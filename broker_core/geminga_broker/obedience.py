@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import NamedTuple
 
 import trio
@@ -11,8 +12,13 @@ from geminga_broker import deduplication
 from geminga_broker.config import PolicyConfig
 from geminga_broker.deduplication import DeduplicationOptions
 from geminga_broker.policies import TopicPolicies
-from geminga_broker.throttle import Rate, RateLimit, limit_of
+from geminga_broker.producer import Admission
+from geminga_broker.throttle import Rate, RateLimit, SubscribeLimit, limit_of
 from geminga_broker.topic import PersistentTopic
+from geminga_broker.topic_api import PublishItem
+from geminga_broker.topic_base import TopicBase
+from geminga_protocol.errors import RemoteProtocolError
+from geminga_protocol.payload import parse_metadata
 
 _log = logging.getLogger(__name__)
 
@@ -32,22 +38,56 @@ def broker_limits(config: PolicyConfig) -> BrokerLimits:
     return BrokerLimits(limit_of((), publish, now_s), limit_of((), dispatch, now_s))
 
 
-async def obey(
-    topic: PersistentTopic, policies: TopicPolicies, limits: BrokerLimits = BrokerLimits()
+def obey_in_common(
+    topic: TopicBase, policies: TopicPolicies, limits: BrokerLimits = BrokerLimits()
 ) -> None:
-    """Let the topic follow these, and the broker's limits, from now on. Raises LogError."""
+    """Let any topic follow what persistent and non-persistent ones have in common."""
     topic.policies = policies
     now_s = trio.current_time()
     topic.publish_limits = limits.publish + limit_of(
         topic.publish_limits, policies.publish_rate, now_s
     )
+    rate, known = policies.subscribe_rate, topic.subscribe_limit
+    if rate.messages <= 0:
+        topic.subscribe_limit = None
+    elif known is None or known.rate != rate:
+        topic.subscribe_limit = SubscribeLimit(rate, now_s)
+    topic.admission = admission(policies, topic.environment.now_ms)
+
+
+async def obey(
+    topic: PersistentTopic, policies: TopicPolicies, limits: BrokerLimits = BrokerLimits()
+) -> None:
+    """Let the topic follow these, and the broker's limits, from now on. Raises LogError."""
+    obey_in_common(topic, policies, limits)
     topic.dispatch_limits = limits.dispatch + limit_of(
-        topic.dispatch_limits, policies.dispatch_rate, now_s
+        topic.dispatch_limits, policies.dispatch_rate, trio.current_time()
     )
     for subscription in topic.subscriptions.values():
-        subscription.pump.limit(policies.subscription_dispatch_rate, topic.dispatch_limits)
+        subscription.obey()
     async with topic.policies_lock:
         await _deduplicate(topic, topic.policies.deduplication)
+
+
+def admission(policies: TopicPolicies, now_ms: Callable[[], int]) -> Admission | None:
+    """What messages must pass: not too large, not to be delivered too late."""
+    size_max, delay_max = policies.message_bytes_max, policies.delivery_delay_ms_max
+    if size_max <= 0 and delay_max <= 0:
+        return None
+
+    def admit(item: PublishItem) -> str | None:
+        if 0 < size_max < len(item.payload) and not item.is_chunk:
+            return "Exceed maximum message size"
+        if delay_max > 0:
+            try:
+                deliver_at_ms = parse_metadata(item.payload).deliver_at_time
+            except RemoteProtocolError:
+                return None
+            if deliver_at_ms - now_ms() > delay_max:
+                return f"Exceeds max allowed delivery delay of {delay_max} milliseconds"
+        return None
+
+    return admit
 
 
 async def _deduplicate(topic: PersistentTopic, options: DeduplicationOptions | None) -> None:

@@ -1,91 +1,281 @@
-"""Namespace policies that topics obey (spec BR-60; Apache's `Policies`)."""
+"""What topics obey: policies of the broker, the namespace and the topic itself, the nearest one
+first (spec BR-22, BR-23, BR-37, BR-60).
+
+Records are JSON with the field names of Apache's `Policies` (namespaces) and `TopicPolicies`
+(topics), so that either side reads what the other wrote. A field of another type than it should be
+counts as not set.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, TypeVar
 
-from geminga_broker.config import PolicyConfig
+from geminga_broker.backlog_quota import BacklogQuota, QuotaPolicy, Quotas, QuotaType
+from geminga_broker.config import BrokerConfig, PolicyConfig
 from geminga_broker.deduplication import DeduplicationOptions
 from geminga_broker.log.options import MIB, Retention
 from geminga_broker.resources import JsonObject
 from geminga_broker.throttle import Rate
+from geminga_broker.topic_api import SubType, TopicOptions
 
 T = TypeVar("T", bool, int)
+GIB = 1 << 30
+
+
+class Inactivity(NamedTuple):
+    """When a topic that nobody uses is deleted (Apache's `InactiveTopicPolicies`)."""
+
+    delete: bool = True
+    after_s: int = 60
+    mode: str = "delete_when_no_subscriptions"
 
 
 @dataclass(frozen=True, slots=True)
 class TopicPolicies:
-    """What a persistent topic obeys beside its limits and its retention."""
+    """What a topic obeys beside its options; zero is no limit."""
 
     deduplication: DeduplicationOptions | None = None
     message_ttl_s: int = 0
     """What nobody acknowledged for so long counts as acknowledged; 0: never."""
     subscription_expiration_s: int = 0
     """A durable subscription without consumers for so long is deleted; 0: never."""
+    retention: Retention = Retention()
+    quotas: Quotas = Quotas()
+    inactivity: Inactivity = Inactivity()
     publish_rate: Rate = Rate()
     dispatch_rate: Rate = Rate()
     """Of all subscriptions together."""
     subscription_dispatch_rate: Rate = Rate()
-    """Of each subscription."""
+    """Of each subscription that has none of its own."""
+    dispatch_rates: Mapping[str, Rate] = field(default_factory=dict)
+    """Of single subscriptions, by name."""
+    subscribe_rate: Rate = Rate(0, 0, 30)
+    """How often one consumer may subscribe."""
+    message_bytes_max: int = 0
+    """Of a message or batch, with its metadata; chunks don't count."""
+    delivery_delay_ms_max: int = 0
+    auto_subscription: bool = True
+    """Whether a consumer that comes makes its subscription."""
 
 
-def topic_policies(
-    policies: JsonObject | None, config: PolicyConfig, cluster: str
-) -> TopicPolicies:
-    """A namespace's policies, and the broker's where it has none."""
-    record = policies or {}
-    deduplication = None
-    if _of_type(record.get("deduplicationEnabled"), config.deduplication):
-        deduplication = DeduplicationOptions(
-            config.deduplication_entries,
-            config.deduplication_producers_max,
-            config.deduplication_inactivity_minutes * 60,
-        )
+class Levels:
+    """The records that hold for one topic, the nearest first."""
+
+    def __init__(
+        self, topic: JsonObject | None, namespace: JsonObject | None, cluster: str
+    ) -> None:
+        self._topic = topic or {}
+        self._namespace = namespace or {}
+        self._cluster = cluster
+
+    def value(self, topic_field: str, namespace_field: str, default: T) -> T:
+        """The nearest value of the default's type, else the default."""
+        found = _of_type(self._namespace.get(namespace_field), default)
+        return _of_type(self._topic.get(topic_field), found)
+
+    def record(self, topic_field: str, namespace_field: str) -> JsonObject | None:
+        """The nearest object of that name."""
+        for found in (self._topic.get(topic_field), self._namespace.get(namespace_field)):
+            if isinstance(found, dict):
+                return found
+        return None
+
+    def rate(self, topic_field: str, namespace_field: str) -> JsonObject | None:
+        """The nearest rate; namespaces have one for each cluster."""
+        found = self._topic.get(topic_field)
+        if not isinstance(found, dict):
+            clusters = self._namespace.get(namespace_field)
+            found = clusters.get(self._cluster) if isinstance(clusters, dict) else None
+        return found if isinstance(found, dict) else None
+
+    def quota(self, kind: QuotaType, default: BacklogQuota) -> BacklogQuota:
+        """The nearest backlog quota of that kind."""
+        for quotas in (
+            self._topic.get("backLogQuotaMap"),
+            self._namespace.get("backlog_quota_map"),
+        ):
+            record = quotas.get(kind.value) if isinstance(quotas, dict) else None
+            if isinstance(record, dict):
+                try:
+                    return BacklogQuota.from_json(record)
+                except ValueError:
+                    continue
+        return default
+
+    def names(self, topic_field: str, namespace_field: str) -> list[str]:
+        """The nearest list that has something in it."""
+        for found in (self._topic.get(topic_field), self._namespace.get(namespace_field)):
+            if isinstance(found, list) and found:
+                return [str(each) for each in found]
+        return []
+
+    def dispatch_rates(self) -> dict[str, Rate]:
+        """Rates of single subscriptions."""
+        found = self._topic.get("subscriptionPolicies")
+        if not isinstance(found, dict):
+            return {}
+        return {
+            str(name): dispatch_rate(record.get("dispatchRate"), Rate())
+            for name, record in found.items()
+            if isinstance(record, dict) and isinstance(record.get("dispatchRate"), dict)
+        }
+
+
+def topic_policies(levels: Levels, config: BrokerConfig) -> TopicPolicies:
+    """What the levels say, and the broker's configuration where they say nothing."""
+    broker = config.policies
+    delayed = levels.record("", "delayed_delivery_policies") or {}
     return TopicPolicies(
-        deduplication=deduplication,
-        message_ttl_s=_of_type(record.get("message_ttl_in_seconds"), config.message_ttl_s),
+        deduplication=_deduplication(levels, broker),
+        message_ttl_s=levels.value(
+            "messageTTLInSeconds", "message_ttl_in_seconds", broker.message_ttl_s
+        ),
         subscription_expiration_s=60
-        * _of_type(
-            record.get("subscription_expiration_time_minutes"),
-            config.subscription_expiration_minutes,
+        * levels.value(
+            "", "subscription_expiration_time_minutes", broker.subscription_expiration_minutes
         ),
-        publish_rate=_publish_rate(
-            _of_cluster(record, "publishMaxMessageRate", cluster),
-            Rate(config.publish_rate_messages, config.publish_rate_bytes),
+        retention=_retention(levels, config),
+        quotas=Quotas(
+            levels.quota(QuotaType.SIZE, default_quota(broker)),
+            levels.quota(QuotaType.AGE, default_quota(broker)),
+            broker.quota_precise_age,
         ),
-        dispatch_rate=_dispatch_rate(
-            _of_cluster(record, "topicDispatchRate", cluster),
-            Rate(config.topic_dispatch_rate_messages, config.topic_dispatch_rate_bytes),
+        inactivity=_inactivity(levels, config),
+        publish_rate=_publish_rate(levels, broker),
+        dispatch_rate=dispatch_rate(
+            levels.rate("dispatchRate", "topicDispatchRate"),
+            Rate(broker.topic_dispatch_rate_messages, broker.topic_dispatch_rate_bytes),
         ),
-        subscription_dispatch_rate=_dispatch_rate(
-            _of_cluster(record, "subscriptionDispatchRate", cluster),
+        subscription_dispatch_rate=dispatch_rate(
+            levels.rate("subscriptionDispatchRate", "subscriptionDispatchRate"),
             Rate(
-                config.subscription_dispatch_rate_messages,
-                config.subscription_dispatch_rate_bytes,
+                broker.subscription_dispatch_rate_messages,
+                broker.subscription_dispatch_rate_bytes,
             ),
+        ),
+        dispatch_rates=levels.dispatch_rates(),
+        subscribe_rate=_subscribe_rate(levels, broker),
+        message_bytes_max=levels.value("maxMessageSize", "", 0),
+        delivery_delay_ms_max=levels.value(
+            "delayedDeliveryMaxDelayInMillis",
+            "",
+            _of_type(delayed.get("maxDeliveryDelayInMillis"), broker.delivery_delay_ms_max),
+        ),
+        auto_subscription=_of_type(
+            (
+                levels.record(
+                    "autoSubscriptionCreationOverride", "autoSubscriptionCreationOverride"
+                )
+                or {}
+            ).get("allowAutoSubscriptionCreation"),
+            config.clients.allow_auto_subscription,
         ),
     )
 
 
-def _of_cluster(record: JsonObject, field: str, cluster: str) -> JsonObject | None:
-    """What a policy says for this cluster."""
-    clusters = record.get(field)
-    found = clusters.get(cluster) if isinstance(clusters, dict) else None
-    return found if isinstance(found, dict) else None
+def topic_options(levels: Levels, broker: TopicOptions) -> TopicOptions:
+    """The broker's options with what the levels say; entry filters are left to the caller."""
+    value = levels.value
+    types = levels.names("subscriptionTypesEnabled", "subscription_types_enabled")
+    known = SubType.keys()
+    delayed = levels.record("", "delayed_delivery_policies") or {}
+    return replace(
+        broker,
+        producers_max=value("maxProducerPerTopic", "max_producers_per_topic", broker.producers_max),
+        consumers_max=value("maxConsumerPerTopic", "max_consumers_per_topic", broker.consumers_max),
+        consumers_per_subscription_max=value(
+            "maxConsumersPerSubscription",
+            "max_consumers_per_subscription",
+            broker.consumers_per_subscription_max,
+        ),
+        subscriptions_max=value(
+            "maxSubscriptionsPerTopic", "max_subscriptions_per_topic", broker.subscriptions_max
+        ),
+        unacked_per_consumer_max=value(
+            "maxUnackedMessagesOnConsumer",
+            "max_unacked_messages_per_consumer",
+            broker.unacked_per_consumer_max,
+        ),
+        unacked_per_subscription_max=value(
+            "maxUnackedMessagesOnSubscription",
+            "max_unacked_messages_per_subscription",
+            broker.unacked_per_subscription_max,
+        ),
+        encryption_required=value("", "encryption_required", False) or broker.encryption_required,
+        delayed_delivery=value(
+            "delayedDeliveryEnabled", "", _of_type(delayed.get("active"), broker.delayed_delivery)
+        ),
+        subscription_types=frozenset(SubType.Value(name) for name in types if name in known)
+        or broker.subscription_types,
+    )
 
 
-def _publish_rate(record: JsonObject | None, default: Rate) -> Rate:
-    if record is None:
+def default_quota(broker: PolicyConfig) -> BacklogQuota:
+    """The quota, of either kind, of whoever sets none."""
+    size = broker.quota_bytes
+    if broker.quota_gb > 0:
+        size = int(broker.quota_gb * GIB)
+    return BacklogQuota(size, broker.quota_age_s, QuotaPolicy(broker.quota_policy))
+
+
+def _deduplication(levels: Levels, broker: PolicyConfig) -> DeduplicationOptions | None:
+    if not levels.value("deduplicationEnabled", "deduplicationEnabled", broker.deduplication):
+        return None
+    return DeduplicationOptions(
+        broker.deduplication_entries,
+        broker.deduplication_producers_max,
+        broker.deduplication_inactivity_minutes * 60,
+    )
+
+
+def _retention(levels: Levels, config: BrokerConfig) -> Retention:
+    """Negative values keep without limit."""
+    default = Retention(config.log.retention_minutes * 60, config.log.retention_mb * MIB)
+    record = levels.record("retentionPolicies", "retention_policies") or {}
+    minutes, size_mb = record.get("retentionTimeInMinutes"), record.get("retentionSizeInMB")
+    if not isinstance(minutes, int) or not isinstance(size_mb, int):
         return default
+    return Retention(minutes * 60, size_mb * MIB)
+
+
+def _inactivity(levels: Levels, config: BrokerConfig) -> Inactivity:
+    topics = config.topics
+    after_s = topics.delete_inactive_after_s or topics.delete_inactive_period_s
+    record = levels.record("inactiveTopicPolicies", "inactive_topic_policies") or {}
+    mode = record.get("inactiveTopicDeleteMode")
+    return Inactivity(
+        _of_type(record.get("deleteWhileInactive"), topics.delete_inactive),
+        _of_type(record.get("maxInactiveDurationSeconds"), after_s),
+        mode if isinstance(mode, str) else topics.delete_inactive_mode,
+    )
+
+
+def _publish_rate(levels: Levels, broker: PolicyConfig) -> Rate:
+    record = levels.rate("publishRate", "publishMaxMessageRate")
+    if record is None:
+        return Rate(broker.publish_rate_messages, broker.publish_rate_bytes)
     return Rate(
         _of_type(record.get("publishThrottlingRateInMsg"), 0),
         _of_type(record.get("publishThrottlingRateInByte"), 0),
     )
 
 
-def _dispatch_rate(record: JsonObject | None, default: Rate) -> Rate:
+def _subscribe_rate(levels: Levels, broker: PolicyConfig) -> Rate:
+    record = levels.rate("subscribeRate", "clusterSubscribeRate")
     if record is None:
+        return Rate(broker.subscribe_rate, 0, broker.subscribe_rate_period_s)
+    return Rate(
+        _of_type(record.get("subscribeThrottlingRatePerConsumer"), 0),
+        0,
+        max(1, _of_type(record.get("ratePeriodInSecond"), 30)),
+    )
+
+
+def dispatch_rate(record: object, default: Rate) -> Rate:
+    """The rate that a record tells."""
+    if not isinstance(record, dict):
         return default
     return Rate(
         _of_type(record.get("dispatchThrottlingRateInMsg"), 0),
@@ -97,14 +287,3 @@ def _dispatch_rate(record: JsonObject | None, default: Rate) -> Rate:
 def _of_type(value: object, default: T) -> T:
     """The value, if it is of the default's type."""
     return value if type(value) is type(default) else default
-
-
-def retention_of(policies: JsonObject | None, default: Retention) -> Retention:
-    """`retention_policies`, where a namespace has them; negative values keep without limit."""
-    record = (policies or {}).get("retention_policies")
-    if not isinstance(record, dict):
-        return default
-    minutes, size_mb = record.get("retentionTimeInMinutes"), record.get("retentionSizeInMB")
-    if not isinstance(minutes, int) or not isinstance(size_mb, int):
-        return default
-    return Retention(minutes * 60, size_mb * MIB)

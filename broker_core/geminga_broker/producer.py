@@ -41,6 +41,10 @@ WARNING_PERIOD_S = 10.0
 """A producer whose publishes keep failing is logged this often."""
 
 
+Admission = Callable[[PublishItem], str | None]
+"""Why an item is not taken; None if it is."""
+
+
 class PublishTarget(Protocol):
     """The topic, as its producers use it."""
 
@@ -50,6 +54,8 @@ class PublishTarget(Protocol):
     """How far the entry ids of consecutive receipts are apart: 1, or 0 where nothing is stored."""
     deduplication: Deduplication | None
     """Sequence ids of what is stored, if the topic stores nothing twice."""
+    admission: Admission | None
+    """What each item must pass; None if all do."""
     publish_limits: tuple[RateLimit, ...]
     publishes_limited: int
     """How often a producer was told to pause."""
@@ -119,6 +125,8 @@ class Producer:
             return
         if self._target.encryption_required:
             items = [item for item in items if self._is_encrypted(item)]
+        if self._target.admission is not None:
+            items = [item for item in items if self._is_admitted(item, self._target.admission)]
         if self._target.deduplication is not None:
             self._publish_once(items, self._target.deduplication)
             return
@@ -197,6 +205,13 @@ class Producer:
             text = "Messages must be encrypted"
             self._send_error(item.sequence_id, ServerError.MetadataError, text)
         return encrypted
+
+    def _is_admitted(self, item: PublishItem, admission: Admission) -> bool:
+        """Whether limits of the topic let it in; if not, it is answered with SEND_ERROR."""
+        text = admission(item)
+        if text is not None:
+            self._send_error(item.sequence_id, ServerError.NotAllowedError, text)
+        return text is None
 
     def _done(self, first: Position, count: int, error: LogError | None) -> None:
         """One run is durable, or failed."""

@@ -12,11 +12,12 @@ import trio
 from geminga_broker.config import BrokerConfig
 from geminga_broker.errors import BrokerError
 from geminga_broker.health import check_health
-from geminga_broker.loader import Logs, TopicLoader, close_topic
+from geminga_broker.loader import Logs, TopicLoader, broker_options, close_topic
 from geminga_broker.lookup import Addresses, Lookup
 from geminga_broker.namespaces import Namespaces
 from geminga_broker.schemas import SchemaStore
 from geminga_broker.topic_api import Topic, TopicEnvironment
+from geminga_broker.topic_policies import MetadataTopicPolicies, PolicyResolver
 from geminga_broker.topics import TopicCatalog
 from geminga_broker.upkeep import Upkeep
 from geminga_protocol.ids import LATEST
@@ -44,8 +45,11 @@ class BrokerService:
         self.catalog = TopicCatalog(store, self.namespaces, config.topics)
         self.lookup = Lookup(self.namespaces, config.topics.lookups_max)
         self.schemas = SchemaStore(store)
+        self.policies = PolicyResolver(
+            MetadataTopicPolicies(store), self.namespaces, config, broker_options(config)
+        )
         self.loader = TopicLoader(
-            config, self.catalog, self.namespaces, logs, TopicEnvironment(nursery)
+            config, self.catalog, self.namespaces, logs, TopicEnvironment(nursery), self.policies
         )
         self.sessions: dict[Session, None] = {}
         self.publish_buffer_full = False
@@ -112,29 +116,42 @@ class BrokerService:
             await topic.delete(force=force)
 
         await self.loader.leave(str(name), delete)
+        await self._forget(name)
+
+    async def _forget(self, name: TopicName) -> None:
+        """Of a topic that was deleted, what does not belong to all partitions together."""
         if not name.is_partition:
+            await self.policies.store.delete(name)
             await self.schemas.delete(name)
 
     async def _delete_inactive(self) -> None:
         """Every period, delete topics that nobody uses (`brokerDeleteInactiveTopics…`)."""
         config = self.config.topics
-        if not config.delete_inactive or self.config.log.retention_minutes:
+        if not config.delete_inactive:
             return
         while True:
             await trio.sleep(config.delete_inactive_period_s)
-            since = trio.current_time() - config.delete_inactive_period_s
             for key, topic in list(self.topics.items()):
-                if topic.idle and topic.idle_since_s <= since and self._may_delete(topic):
+                if self._may_delete(topic):
                     await self._delete_quietly(key)
 
-    def _may_delete(self, topic: Topic) -> bool:
-        if self.config.topics.delete_inactive_mode == "delete_when_no_subscriptions":
+    @staticmethod
+    def _may_delete(topic: Topic) -> bool:
+        """Whether nobody has used it for long enough, and nothing must be kept (checkGC)."""
+        policies = topic.policies
+        inactivity, retention_s = policies.inactivity, policies.retention.time_s
+        idle_s = trio.current_time() - topic.idle_since_s
+        if not (topic.idle and inactivity.delete and idle_s >= inactivity.after_s):
+            return False
+        if topic.persistent and (retention_s < 0 or idle_s < retention_s):
+            return False
+        if inactivity.mode == "delete_when_no_subscriptions":
             return not topic.subscriptions
         return all(not each.backlog_entries() for each in topic.subscriptions.values())
 
     async def _delete_quietly(self, key: str) -> None:
         async def delete(topic: Topic) -> None:
-            if topic.idle and self._may_delete(topic):
+            if self._may_delete(topic):
                 await topic.delete(force=bool(topic.subscriptions))
             else:
                 raise BrokerError(ServerError.NotAllowedError, "in use again")
@@ -142,12 +159,17 @@ class BrokerService:
         try:
             if await self.loader.leave(key, delete):
                 _log.info("topic=%s was inactive, deleted", key)
+                await self._forget(TopicName.parse(key))
         except Exception as error:
             _log.info("topic=%s stays: %s", key, error)
 
     async def policies_changed(self, namespace: str) -> None:
         """A namespace has other policies now: its loaded topics take them."""
-        await self.loader.apply_policies(namespace)
+        await self.loader.apply_policies(lambda name: name.namespace == namespace)
+
+    async def topic_policies_changed(self, topic: TopicName) -> None:
+        """A topic has other policies now: it takes them, or its loaded partitions do."""
+        await self.loader.apply_policies(lambda name: name.partitioned_base == topic)
 
     # ---- clients ----
 

@@ -81,7 +81,7 @@ class Subscription:
         self._fenced = False
         self._end_told = False
         self._seeking = 0
-        self.pump.limit(host.policies.subscription_dispatch_rate, host.dispatch_limits)
+        self.obey()
         cursor.on_available(self.pump.wake)
 
     @property
@@ -106,6 +106,17 @@ class Subscription:
     def backlog_entries(self) -> int:
         """Entries not acknowledged."""
         return self.cursor.backlog_entries()
+
+    def obey(self) -> None:
+        """Follow the topic's policies and options as they are now."""
+        policies, options = self._host.policies, self._host.options
+        rate = policies.dispatch_rates.get(self.name, policies.subscription_dispatch_rate)
+        if self._dispatcher is not None:
+            self._dispatcher.options = options
+            for consumer in self.consumers:
+                consumer.obey(options)
+            self._dispatcher.kick()
+        self.pump.limit(rate, self._host.dispatch_limits)
 
     # ---- consumers come and go ----
 

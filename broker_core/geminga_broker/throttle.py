@@ -75,6 +75,34 @@ class RateLimit:
         return None if self._messages is None else max(1, int(self._messages.tokens))
 
 
+SUBSCRIBERS_MAX = 100_000
+"""Consumers that a subscribe limit knows at once; beyond it all begin anew."""
+
+
+class SubscribeLimit:
+    """How often each consumer may subscribe in a period (Apache's `SubscribeRateLimiter`). All
+    begin anew when a period ends.
+    """
+
+    __slots__ = ("_taken", "_until_s", "rate")
+
+    def __init__(self, rate: Rate, now_s: float) -> None:
+        self.rate = rate
+        self._taken: dict[tuple[str, str, int], int] = {}
+        self._until_s = now_s + rate.period_s
+
+    def take(self, consumer: tuple[str, str, int], now_s: float) -> bool:
+        """Count one; False, and nothing counted, if it was enough."""
+        if now_s >= self._until_s or len(self._taken) >= SUBSCRIBERS_MAX:
+            self._taken.clear()
+            self._until_s = now_s + self.rate.period_s
+        taken = self._taken.get(consumer, 0)
+        if taken >= self.rate.messages:
+            return False
+        self._taken[consumer] = taken + 1
+        return True
+
+
 def take_all(limits: Iterable[RateLimit], messages: int, size_bytes: int, now_s: float) -> float:
     """Count at all of them; the longest wait."""
     return max([limit.take(messages, size_bytes, now_s) for limit in limits], default=0.0)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import trio
 
+from geminga_broker.backlog_keeping import check_producer
+from geminga_broker.backlog_quota import QuotaType, backlog_bytes
 from geminga_broker.consumer import Consumer
 from geminga_broker.deduplication import CURSOR
 from geminga_broker.errors import BrokerError
@@ -20,7 +22,6 @@ from geminga_broker.log.api import (
     LogFenced,
     ManagedLedger,
 )
-from geminga_broker.policies import TopicPolicies
 from geminga_broker.producer import Producer
 from geminga_broker.stats import InternalStats, TopicStats
 from geminga_broker.subscription import Subscription
@@ -62,7 +63,10 @@ class PersistentTopic(TopicBase):
         """Called once if another broker took the log: the service must forget this topic."""
         self.subscriptions: dict[str, Subscription] = {}
         self.entries_added = 0
-        self.policies = TopicPolicies()
+        self.oldest_backlog_s = -1
+        """Age of the oldest unacknowledged message as of the last check; -1: not known."""
+        self.evictions = dict.fromkeys(QuotaType, 0)
+        """How often a backlog was cut because a quota was exceeded."""
         self.policies_lock = trio.Lock()
         self.dispatch_limits: tuple[RateLimit, ...] = ()
         self._creating = trio.Lock()
@@ -75,9 +79,9 @@ class PersistentTopic(TopicBase):
 
     async def add_producer(self, request: ProducerRequest) -> Producer:
         """Raises BrokerError ProducerBusy, ProducerFenced, TopicTerminatedError, ServiceNotReady,
-        MetadataError (encryption), NotAllowedError.
+        MetadataError (encryption), NotAllowedError, ProducerBlockedQuotaExceededError.
         """
-        await trio.lowlevel.checkpoint()
+        await check_producer(self)
         # From here on nothing suspends, so that neither a cancellation nor an unload comes between
         # the producer's entry and its owner's learning of it.
         return self.admit_producer(request, Producer(request, self))
@@ -332,12 +336,15 @@ class PersistentTopic(TopicBase):
         log = self.log.statistics()
         found.storage_size = log.size_bytes
         found.deduplication_status = "Disabled" if self.deduplication is None else "Enabled"
-        found.backlog_quota_limit_size = found.backlog_quota_limit_time = -1
-        found.oldest_backlog_message_age_seconds = -1
-        if log.entries:
-            # By the average entry: exact sizes would need a walk over the backlog.
-            backlog = max((s.msg_backlog for s in found.subscriptions.values()), default=0)
-            found.backlog_size = log.size_bytes * backlog // log.entries
+        quotas = self.policies.quotas
+        found.backlog_quota_limit_size = quotas.size.size_bytes
+        found.backlog_quota_limit_time = quotas.age.age_s
+        found.oldest_backlog_message_age_seconds = self.oldest_backlog_s
+        for name, subscription in found.subscriptions.items():
+            mark_delete = self.subscriptions[name].cursor.mark_delete
+            subscription.backlog_size = backlog_bytes(log.ledgers, mark_delete)
+        marks = [cursor.mark_delete for cursor in self.log.cursors.values() if cursor.durable]
+        found.backlog_size = backlog_bytes(log.ledgers, min(marks)) if marks else 0
         return found
 
     def internal_stats(self) -> InternalStats:

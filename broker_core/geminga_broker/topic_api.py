@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import trio
 
@@ -26,6 +26,9 @@ from geminga_protocol.pb.pulsar_api_pb2 import (
     KeySharedMode,
     ProducerAccessMode,
 )
+
+if TYPE_CHECKING:
+    from geminga_broker.policies import TopicPolicies
 
 SubType = CommandSubscribe.SubType
 InitialPosition = CommandSubscribe.InitialPosition
@@ -52,6 +55,8 @@ class TopicOptions:
     round_robin_entries_max: int = 20
     failover_delay_s: float = 1.0
     delayed_entries_max: int = 100_000
+    delayed_delivery: bool = True
+    """Otherwise what is to be delivered later is delivered at once."""
     look_ahead_per_consumer_entries: int = 2_000
     delayed_delivery: bool = True
     """Otherwise what is to be delivered later is delivered at once."""
@@ -153,7 +158,6 @@ class SubscribeRequest:
     read_compacted: bool = False
     replicate_state: bool = False
     consumer_epoch: int | None = None
-    create_subscription: bool = True
     on_subscribed: Callable[[TopicConsumer], None] = lambda consumer: None
 
 
@@ -269,6 +273,8 @@ class Topic(Protocol):
     persistent: bool
     fenced: bool
     """Whether it is being given up, or was: it takes nobody any more."""
+    policies: TopicPolicies
+    """What it obeys now."""
 
     @property
     def producers(self) -> Mapping[str, TopicProducer]:

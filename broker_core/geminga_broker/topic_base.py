@@ -6,10 +6,11 @@ import trio
 
 from geminga_broker.deduplication import CURSOR, Deduplication
 from geminga_broker.errors import BrokerError
-from geminga_broker.producer import Producer
+from geminga_broker.policies import TopicPolicies
+from geminga_broker.producer import Admission, Producer
 from geminga_broker.rates import Rates
 from geminga_broker.stats import SubscriptionStats, TopicStats
-from geminga_broker.throttle import RateLimit
+from geminga_broker.throttle import RateLimit, SubscribeLimit
 from geminga_broker.topic_api import (
     ProducerRequest,
     SubscribeRequest,
@@ -40,7 +41,10 @@ class TopicBase:
         self.idle_since_s = trio.current_time()
         self.fenced = False
         self.deduplication: Deduplication | None = None
+        self.policies = TopicPolicies()
         self.publish_limits: tuple[RateLimit, ...] = ()
+        self.subscribe_limit: SubscribeLimit | None = None
+        self.admission: Admission | None = None
         self.publishes_limited = 0
         self._registry = ProducerRegistry(self.name, options.producers_max)
 
@@ -74,6 +78,10 @@ class TopicBase:
             self.deduplication.added(producer.name)
         return producer
 
+    def disconnect_producers(self) -> None:
+        """Close all, and those that wait for access; their clients come back, and are checked."""
+        self._registry.disconnect_all()
+
     def remove_producer(self, producer: Producer) -> None:
         """Forget a closed producer."""
         self._registry.remove(producer)
@@ -97,7 +105,12 @@ class TopicBase:
         limit = self.options.consumers_max
         if limit and consumers >= limit:
             raise BrokerError(ServerError.ConsumerBusy, "Topic reached max consumers limit")
-        if not known and request.durable and not request.create_subscription:
+        rate = self.subscribe_limit
+        who = (request.connection.address.partition(":")[0], request.consumer_name)
+        if rate and not rate.take((*who, request.consumer_id), trio.current_time()):
+            text = "Subscribe limited by subscribe rate limit per consumer."
+            raise BrokerError(ServerError.NotAllowedError, text)
+        if not known and request.durable and not self.policies.auto_subscription:
             raise BrokerError(ServerError.SubscriptionNotFound, "Subscription does not exist")
 
     def check_subscription_name(self, name: str) -> None:

@@ -13,10 +13,11 @@ import trio.testing
 from geminga_broker._tests.fake_log import FakeLog
 from geminga_broker.config import BrokerConfig, TopicConfig
 from geminga_broker.errors import BrokerError
-from geminga_broker.loader import TopicLoader
+from geminga_broker.loader import TopicLoader, broker_options
 from geminga_broker.log.api import LogError, ManagedLedger
 from geminga_broker.namespaces import Namespaces
 from geminga_broker.topic_api import Topic, TopicEnvironment
+from geminga_broker.topic_policies import MetadataTopicPolicies, PolicyResolver
 from geminga_broker.topics import TopicCatalog
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import TopicName
@@ -53,7 +54,10 @@ async def loader(**settings: object) -> AsyncIterator[tuple[TopicLoader, SlowLog
     async with trio.open_nursery() as nursery:
         catalog = TopicCatalog(store, namespaces, config.topics)
         environment = TopicEnvironment(nursery)
-        yield TopicLoader(config, catalog, namespaces, logs, environment), logs
+        policies = PolicyResolver(
+            MetadataTopicPolicies(store), namespaces, config, broker_options(config)
+        )
+        yield TopicLoader(config, catalog, namespaces, logs, environment, policies), logs
         nursery.cancel_scope.cancel()
 
 

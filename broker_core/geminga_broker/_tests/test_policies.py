@@ -1,32 +1,122 @@
-"""What namespace policies mean for topics."""
+"""What policies of the broker, a namespace and a topic mean together."""
 
 from __future__ import annotations
 
 import pytest
 
+from geminga_broker.backlog_quota import BacklogQuota, QuotaPolicy
+from geminga_broker.config import BrokerConfig, ClientLimits, LogConfig, PolicyConfig, TopicConfig
 from geminga_broker.log.options import Retention
-from geminga_broker.policies import retention_of
+from geminga_broker.policies import Inactivity, Levels, topic_options, topic_policies
 from geminga_broker.resources import JsonObject
+from geminga_broker.throttle import Rate
+from geminga_broker.topic_api import SubType, TopicOptions
 
-DEFAULT = Retention(5, 7)
+CONFIG = BrokerConfig(
+    log=LogConfig(retention_minutes=5, retention_mb=7),
+    policies=PolicyConfig(
+        message_ttl_s=9,
+        quota_gb=0.5,
+        quota_age_s=8,
+        quota_policy="producer_exception",
+        topic_dispatch_rate_messages=4,
+        publish_rate_bytes=3,
+        subscribe_rate=2,
+    ),
+    topics=TopicConfig(delete_inactive_after_s=11),
+    clients=ClientLimits(allow_auto_subscription=False),
+)
+NAMESPACE: JsonObject = {
+    "message_ttl_in_seconds": 20,
+    "retention_policies": {"retentionTimeInMinutes": 2, "retentionSizeInMB": 3},
+    "backlog_quota_map": {"message_age": {"limitTime": 6, "policy": "consumer_backlog_eviction"}},
+    "topicDispatchRate": {"here": {"dispatchThrottlingRateInMsg": 40}, "there": {}},
+    "publishMaxMessageRate": {"here": {"publishThrottlingRateInMsg": 30}},
+    "clusterSubscribeRate": {"here": {"subscribeThrottlingRatePerConsumer": 20}},
+    "autoSubscriptionCreationOverride": {"allowAutoSubscriptionCreation": True},
+    "inactive_topic_policies": {"maxInactiveDurationSeconds": 12},
+    "deduplicationEnabled": True,
+    "max_producers_per_topic": 50,
+    "max_consumers_per_topic": 60,
+    "subscription_types_enabled": ["Shared"],
+    "encryption_required": True,
+}
+TOPIC: JsonObject = {
+    "messageTTLInSeconds": 0,
+    "retentionPolicies": {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1},
+    "backLogQuotaMap": {"destination_storage": {"limit": 5, "policy": "producer_request_hold"}},
+    "dispatchRate": {"dispatchThrottlingRateInByte": 400, "ratePeriodInSecond": 2},
+    "subscriptionPolicies": {"s": {"dispatchRate": {"dispatchThrottlingRateInMsg": 1}}},
+    "deduplicationEnabled": False,
+    "maxMessageSize": 100,
+    "maxProducerPerTopic": 500,
+    "subscriptionTypesEnabled": ["Failover", "Nonsense"],
+    "inactiveTopicPolicies": {"deleteWhileInactive": False},
+}
+
+
+def test_the_broker_s_settings_hold_where_nothing_else_is_said() -> None:
+    found = topic_policies(Levels(None, None, "here"), CONFIG)
+    quota = BacklogQuota(1 << 29, 8, QuotaPolicy.EXCEPTION)
+    assert found.message_ttl_s == 9
+    assert found.retention == Retention(300, 7 << 20)
+    assert (found.quotas.size, found.quotas.age) == (quota, quota)
+    assert found.dispatch_rate == Rate(4, 0)
+    assert found.publish_rate == Rate(0, 3)
+    assert found.subscribe_rate == Rate(2, 0, 30)
+    assert found.inactivity == Inactivity(True, 11)
+    assert found.deduplication is None
+    assert not found.auto_subscription
+
+
+def test_a_namespace_s_policies_come_before_the_broker_s() -> None:
+    found = topic_policies(Levels({}, NAMESPACE, "here"), CONFIG)
+    assert found.message_ttl_s == 20
+    assert found.retention == Retention(120, 3 << 20)
+    assert found.quotas.size.size_bytes == 1 << 29
+    assert found.quotas.age == BacklogQuota(0, 6, QuotaPolicy.EVICTION)
+    assert found.dispatch_rate == Rate(40, 0)
+    assert found.publish_rate == Rate(30, 0)
+    assert found.subscribe_rate == Rate(20, 0, 30)
+    assert found.inactivity == Inactivity(True, 12)
+    assert found.deduplication is not None
+    assert found.auto_subscription
+    assert topic_policies(Levels({}, NAMESPACE, "elsewhere"), CONFIG).dispatch_rate == Rate(4, 0)
+
+
+def test_a_topic_s_policies_come_first() -> None:
+    found = topic_policies(Levels(TOPIC, NAMESPACE, "here"), CONFIG)
+    assert found.message_ttl_s == 0
+    assert found.retention == Retention(-60, -(1 << 20))
+    assert found.quotas.size == BacklogQuota(5, 0, QuotaPolicy.HOLD)
+    assert found.quotas.age == BacklogQuota(0, 6, QuotaPolicy.EVICTION)
+    assert found.dispatch_rate == Rate(0, 400, 2)
+    assert found.dispatch_rates == {"s": Rate(1, 0)}
+    assert found.publish_rate == Rate(30, 0)
+    assert found.inactivity == Inactivity(False, 11)
+    assert found.deduplication is None
+    assert found.message_bytes_max == 100
+
+
+def test_options_follow_the_same_order() -> None:
+    broker = TopicOptions(producers_max=5, consumers_max=6, subscriptions_max=7)
+    found = topic_options(Levels(TOPIC, NAMESPACE, "here"), broker)
+    assert (found.producers_max, found.consumers_max, found.subscriptions_max) == (500, 60, 7)
+    assert found.subscription_types == {SubType.Failover}
+    assert found.encryption_required
+    assert topic_options(Levels({}, {}, "here"), broker) == broker
 
 
 @pytest.mark.parametrize(
-    ("policies", "expected"),
+    "record",
     [
-        (None, DEFAULT),
-        ({}, DEFAULT),
-        ({"retention_policies": None}, DEFAULT),
-        ({"retention_policies": {"retentionTimeInMinutes": "x"}}, DEFAULT),
-        (
-            {"retention_policies": {"retentionTimeInMinutes": 2, "retentionSizeInMB": 3}},
-            Retention(120, 3 << 20),
-        ),
-        (
-            {"retention_policies": {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}},
-            Retention(-60, -(1 << 20)),
-        ),
+        {"retention_policies": {"retentionTimeInMinutes": "x"}},
+        {"message_ttl_in_seconds": "9"},
+        {"backlog_quota_map": {"message_age": {"limitTime": 6}}},
+        {"backlog_quota_map": [], "topicDispatchRate": 3, "inactive_topic_policies": None},
     ],
 )
-def test_retention(policies: JsonObject | None, expected: Retention) -> None:
-    assert retention_of(policies, DEFAULT) == expected
+def test_what_has_another_type_counts_as_not_set(record: JsonObject) -> None:
+    assert topic_policies(Levels({}, record, "here"), CONFIG) == topic_policies(
+        Levels({}, {}, "here"), CONFIG
+    )

@@ -6,6 +6,8 @@ import pytest
 
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import LogWriteFailed
+from geminga_broker.obedience import obey
+from geminga_broker.policies import TopicPolicies
 from geminga_broker.topic_api import InitialPosition, SubType
 from geminga_protocol.ids import EARLIEST
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
@@ -112,7 +114,8 @@ async def test_refusals_of_subscribe(world: World):
             await consumer_of(topic, FakeConnection(), **more)
         assert refused.value.code == ServerError.NotAllowedError
     with pytest.raises(BrokerError) as refused:
-        await consumer_of(topic, FakeConnection(), create_subscription=False)
+        await obey(topic, TopicPolicies(auto_subscription=False))
+        await consumer_of(topic, FakeConnection())
     assert refused.value.code == ServerError.SubscriptionNotFound
 
 

@@ -294,7 +294,7 @@ class SharedDispatcher(Dispatcher):
                 plain.append(entry)
             elif metadata.HasField("marker_type"):
                 markers.append(Ack(entry.position))
-            elif not metadata.deliver_at_time:
+            elif not metadata.deliver_at_time or not self.options.delayed_delivery:
                 plain.append(entry)
             else:
                 now_ms = now_ms or self.environment.now_ms()

@@ -93,7 +93,6 @@ def _request(
         read_compacted=command.read_compacted,
         replicate_state=command.replicate_subscription_state,
         consumer_epoch=command.consumer_epoch if command.HasField("consumer_epoch") else None,
-        create_subscription=session.service.config.clients.allow_auto_subscription,
         on_subscribed=subscribed,
     )
 
