@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import trio
 
+from geminga_runtime.waiters import Wakeup
+
 
 class Alarm:
     """Calls back at the earliest time that was asked for; moving it costs no task switch.
@@ -19,7 +21,7 @@ class Alarm:
         self._callback = callback
         self._at_s = math.inf
         self._scope = trio.CancelScope()
-        self._never = trio.Event()
+        self._now = Wakeup()
 
     def at(self, time_s: float) -> None:
         """Call back at that time, or earlier if that was asked for; the past means at once."""
@@ -27,10 +29,20 @@ class Alarm:
             self._at_s = time_s
             self._scope.deadline = time_s
 
+    def now(self) -> None:
+        """Call back in the scheduler's next turn; cheaper than a time that is past."""
+        self._now.set()
+
     async def run(self) -> None:
         """Keep the time; started once, by the owner."""
         while True:
             with trio.CancelScope(deadline=self._at_s) as self._scope:
-                await self._never.wait()
-            self._at_s = math.inf
-            self.at(self._callback(trio.current_time()))
+                while True:
+                    await self._now.wait()
+                    self._call()
+                    self._scope.deadline = self._at_s
+            self._call()
+
+    def _call(self) -> None:
+        self._at_s = math.inf
+        self.at(self._callback(trio.current_time()))

@@ -89,6 +89,10 @@ class Connection:
         """Send frames, in order; never blocks. What is written to a lost connection is dropped."""
         self._stream.write(*buffers)
 
+    def write_now(self, *buffers: Buffer) -> None:
+        """The same with the kernel at once, if nothing waits before them."""
+        self._stream.write_now(*buffers)
+
     async def flush(self) -> None:
         """Until everything written is with the kernel; returns too if the connection is lost."""
         try:

@@ -169,7 +169,10 @@ class PartitionProducer:
         if batch is not None and batch.count == 1:
             # With nothing in flight, waiting for more would only add latency: the batch goes as
             # soon as the program lets the event loop turn.
-            self._alarm.at(batch.created_s + self._delay_s if outbox.in_flight else 0.0)
+            if outbox.in_flight:
+                self._alarm.at(batch.created_s + self._delay_s)
+            else:
+                self._alarm.now()
         return receipt
 
     def _write_unsent(self) -> None:
@@ -181,8 +184,14 @@ class PartitionProducer:
         partition = self._partition
         for outgoing in unsent:
             outgoing.partition = partition
-            if connection is not None:
-                connection.write(*outgoing.frame)
+        if connection is None:
+            return
+        if len(unsent) == 1 and self.outbox.in_flight == 1:
+            # Nothing else is on its way: whoever waits for it waits for this alone.
+            connection.write_now(*unsent[0].frame)
+            return
+        for outgoing in unsent:
+            connection.write(*outgoing.frame)
 
     def seal(self) -> None:
         """Send the open batch now."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -233,6 +234,41 @@ async def test_partial_sends(monkeypatch: pytest.MonkeyPatch) -> None:
         whole = b"".join(parts)
         assert await read_exactly(theirs, len(whole)) == whole
         assert stream.pending_bytes == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_writing_now_keeps_the_order(kind: str) -> None:
+    async with stream_pair(kind) as (stream, theirs):
+        stream.write_now(b"a", b"bc")
+        if kind == "socket":
+            assert not stream.pending_bytes
+            assert await theirs.receive_some() == b"abc"
+        stream.write(b"d")
+        stream.write_now(b"e" * 5000, b"f")
+        assert await read_exactly(theirs, 5002) if kind == "socket" else True
+        if kind == "memory":
+            assert await read_exactly(theirs, 5005) == b"abcd" + b"e" * 5000 + b"f"
+
+
+async def test_writing_now_sends_the_rest_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    def three_bytes(fd: int, buffers: Sequence[bytes]) -> int:
+        return write(fd, b"".join(buffers)[:3])
+
+    write = os.write
+    async with stream_pair("socket") as (stream, theirs):
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "writev", three_bytes)
+            stream.write_now(b"ab", b"cdef", b"", b"g")
+        assert stream.pending_bytes == 4
+        assert await read_exactly(theirs, 7) == b"abcdefg"
+        await stream.flush()
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "writev", lambda fd, buffers: os.write(-1, b"x"))
+            stream.write_now(b"x")
+        assert await read_exactly(theirs, 1) == b"x"
+        stream.abort()
+        stream.write_now(b"dropped")
+        assert not stream.pending_bytes
 
 
 async def test_repr_tells_state() -> None:
