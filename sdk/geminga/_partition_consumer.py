@@ -70,7 +70,11 @@ class PartitionConsumer:
         self._dead_letters: DeadLetters | None = None
         if letterbox is not None:
             self._dead_letters = DeadLetters(core, letterbox, self.acknowledger)
-        self._start = Start(subscription.start_message_id, options.start_message_id_inclusive)
+        self._start = Start(
+            subscription.start_message_id,
+            options.start_message_id_inclusive,
+            durable=options.durable,
+        )
         self._consumer_epoch = 0
         self._seek_asked: trio.Event | None = None
         self._attached = trio.Event()

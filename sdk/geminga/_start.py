@@ -16,8 +16,9 @@ class Start:
     `first` is None for a durable subscription, which the broker remembers.
     """
 
-    def __init__(self, first: MessageId | None, inclusive: bool) -> None:
+    def __init__(self, first: MessageId | None, inclusive: bool, *, durable: bool = False) -> None:
         self._inclusive = inclusive
+        self._durable = durable
         self._first = None if first is None else self._place(first)
         self._done: tuple[int, int, int] | None = None
         self._current: Entry | None = None
@@ -50,9 +51,10 @@ class Start:
             return 0
         position = entry.ledger_id, entry.entry_id
         size = entry.message_count
-        taken = self._taken
+        taken = None if self._durable else self._taken
         if taken is not None and taken[:2] == position:
-            # Only what follows: a subscription without memory was attached again.
+            # Only what follows: a subscription without memory was attached again. One with memory
+            # is given again what was taken and is not acknowledged.
             return size if taken[2] < 0 else taken[2] + 1
         if position != (first.ledger_id, first.entry_id):
             return 0

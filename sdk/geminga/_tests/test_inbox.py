@@ -139,6 +139,15 @@ def test_start_moves_with_what_is_taken() -> None:
     assert wanted(start, entry_of(5, 4)) == [0, 1, 2, 3]
 
 
+def test_a_durable_subscription_gets_again_what_it_took_after_a_seek() -> None:
+    start = Start(None, False, durable=True)
+    start.moved(MessageId(1, 5, batch_index=0, batch_size=4))
+    batch = entry_of(5, 4)
+    batch.at = 3
+    start.taken(batch)
+    assert wanted(start, entry_of(5, 4)) == [1, 2, 3]
+
+
 def test_is_behind() -> None:
     last = MessageId(1, 5, batch_index=3)
     nothing = MessageId(-1, -1)
