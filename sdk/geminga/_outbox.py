@@ -21,6 +21,9 @@ from geminga.errors import ChecksumFailed, GemingaError, Timeout
 from geminga.options import ProducerOptions
 from geminga_protocol.payload import verify_checksum
 
+_NOWHERE = (1 << 64) - 1
+"""Ledger and entry in the receipt of a message that the broker had already: -1, on the wire."""
+
 
 class ReceiptVerdict(enum.Enum):
     """What a SEND_RECEIPT means (ProducerImpl.ackReceived)."""
@@ -63,6 +66,8 @@ class Outbox:
         self.open_batch: Outgoing | None = None
         """The batch that still takes messages."""
         self._window: deque[Outgoing] = deque()
+        self._early: dict[int, int] = {}
+        """Sequence ids of frames in the window whose receipt came out of turn, and how many did."""
         self.unsent: list[Outgoing] = []
         """Frames sealed since `take_unsent`, in order."""
         self.next_sequence_id = options.initial_sequence_id or 0
@@ -186,24 +191,55 @@ class Outbox:
     def resend(self) -> list[Outgoing]:
         """All frames in flight, in order, for a fresh attachment."""
         self.unsent = []
+        self._early.clear()
         return list(self._window)
 
     def on_receipt(self, sequence_id: int, ledger_id: int, entry_id: int) -> ReceiptVerdict:
         """Settle the oldest frame if the receipt is its own."""
-        if not self._window or sequence_id < self._window[0].sequence_id:
+        if not self._window:
             return ReceiptVerdict.STALE
         head = self._window[0]
-        if sequence_id > head.sequence_id:
-            return ReceiptVerdict.GAP
-        self._window.popleft()
+        if sequence_id != head.sequence_id:
+            return self._out_of_turn(sequence_id, ledger_id)
+        self._settle_head(ledger_id, entry_id)
+        if self._early:
+            self._settle_early()
+        return ReceiptVerdict.DONE
+
+    def _out_of_turn(self, sequence_id: int, ledger_id: int) -> ReceiptVerdict:
+        """Apache's broker answers a duplicate, as one stored nowhere, before what it is still
+        storing: kept until it is that frame's turn.
+        """
+        if ledger_id == _NOWHERE and any(each.sequence_id == sequence_id for each in self._window):
+            self._early[sequence_id] = self._early.get(sequence_id, 0) + 1
+            return ReceiptVerdict.DONE
+        is_stale = sequence_id < self._window[0].sequence_id
+        return ReceiptVerdict.STALE if is_stale else ReceiptVerdict.GAP
+
+    def _settle_early(self) -> None:
+        early = self._early
+        while self._window and (count := early.get(self._window[0].sequence_id)):
+            if count == 1:
+                del early[self._window[0].sequence_id]
+            else:
+                early[self._window[0].sequence_id] = count - 1
+            self._settle_head(_NOWHERE, _NOWHERE)
+
+    def _settle_head(self, ledger_id: int, entry_id: int) -> None:
+        head = self._window.popleft()
+        if isinstance(head, LeadingChunk):
+            whole = head.whole
+            if whole.first_chunk is None or ledger_id == _NOWHERE:
+                whole.first_chunk = ledger_id, entry_id
+        elif head.first_chunk is not None and _NOWHERE in (ledger_id, head.first_chunk[0]):
+            # A duplicate, whichever of its chunks the broker said so of.
+            ledger_id = entry_id = _NOWHERE
+            head.first_chunk = None
         head.ledger_id = ledger_id
         head.entry_id = entry_id
-        if isinstance(head, LeadingChunk) and head.whole is not None:
-            head.whole.first_chunk = head.whole.first_chunk or (ledger_id, entry_id)
         if head.highest_sequence_id > self.last_sequence_id:
             self.last_sequence_id = head.highest_sequence_id
         self._settle(head, None)
-        return ReceiptVerdict.DONE
 
     def begin(self, last_sequence_id: int) -> None:
         """The producer is attached; `last_sequence_id` is what the broker remembers of its name. It
@@ -243,6 +279,7 @@ class Outbox:
             self._settle(head, error)
             head = self._window.popleft()
         self._settle(head, error)
+        self._settle_early()
         return True
 
     def verify(self, sequence_id: int) -> bool:
@@ -273,6 +310,7 @@ class Outbox:
         """Fail every pending message, the oldest first."""
         failed = [*self._window, *self._take_open()]
         self._window.clear()
+        self._early.clear()
         self.unsent = []
         for outgoing in failed:
             self._settle(outgoing, error)

@@ -296,3 +296,62 @@ def test_no_message_is_dropped_with_a_duplicate(
             expected_taken += 1
             expected_last = each
     assert (taken, last) == (expected_taken, expected_last)
+
+
+NOWHERE = (1 << 64) - 1
+
+
+def test_duplicates_that_are_answered_early() -> None:
+    """As Apache's broker does: at once, while what it stores is answered later."""
+    desk = Desk(batching_enabled=False)
+    receipts = [desk.box.add(b"x", None, sequence_id) for sequence_id in (5, 2, 6, 3, 3, 7)]
+    assert desk.box.on_receipt(2, NOWHERE, NOWHERE) is ReceiptVerdict.DONE
+    assert desk.box.on_receipt(3, NOWHERE, NOWHERE) is ReceiptVerdict.DONE
+    assert desk.box.on_receipt(3, NOWHERE, NOWHERE) is ReceiptVerdict.DONE
+    assert desk.settled == []
+    assert desk.box.on_receipt(4, NOWHERE, NOWHERE) is ReceiptVerdict.STALE
+    assert desk.box.on_receipt(8, NOWHERE, NOWHERE) is ReceiptVerdict.GAP
+    assert desk.box.on_receipt(5, 1, 1) is ReceiptVerdict.DONE
+    assert [each.is_done for each in receipts] == [True, True, False, False, False, False]
+    assert desk.box.fail(6, NotAllowed("no"))
+    assert [each.is_done for each in receipts] == [True] * 5 + [False]
+    assert [each.message_id.entry_id for each in receipts[:2]] == [1, -1]
+    # A new attachment is told all of it again.
+    desk.box.add(b"x", None, 4)
+    assert desk.box.on_receipt(4, NOWHERE, NOWHERE) is ReceiptVerdict.DONE
+    assert [each.sequence_id for each in desk.box.resend()] == [7, 4]
+    assert desk.box.on_receipt(7, 1, 2) is ReceiptVerdict.DONE
+    assert desk.box.in_flight == 1
+    assert desk.box.on_receipt(4, NOWHERE, NOWHERE) is ReceiptVerdict.DONE
+    assert desk.box.in_flight == 0
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.booleans()), max_size=12), st.data())
+def test_chunks_of_duplicates_in_any_order(
+    messages: list[tuple[int, bool]], data: st.DataObject
+) -> None:
+    """(chunks, whether the broker has the message): only the last chunk of one is answered early,
+    as one stored nowhere; or each of them, in order.
+    """
+    options = ProducerOptions(
+        batching_enabled=False, chunking_enabled=True, chunk_max_message_size_bytes=10
+    )
+    settled: list[Outgoing] = []
+    encoder = Encoder(3, "persistent://t/n/t", options, lambda: 42)
+    box = Outbox(options, encoder, lambda: 1.0, settled.append)
+    box.begin(-1)
+    receipts = [box.add(b"x" * 10 * chunks, None, None) for chunks, _ in messages]
+    late: deque[tuple[int, int, int]] = deque()
+    for sequence_id, (chunks, has) in enumerate(messages):
+        late += [(sequence_id, 1, n) for n in range(chunks - has)]
+        while late and data.draw(st.booleans()):
+            assert box.on_receipt(*late.popleft()) is ReceiptVerdict.DONE
+        if has:
+            assert box.on_receipt(sequence_id, NOWHERE, NOWHERE) is ReceiptVerdict.DONE
+    for each in late:
+        assert box.on_receipt(*each) is ReceiptVerdict.DONE
+    assert box.in_flight == box.pending_messages == 0
+    assert not box._early
+    for receipt, (_, has) in zip(receipts, messages, strict=True):
+        assert (receipt.message_id.entry_id == -1) == has
+        assert not has or receipt.message_id.first_chunk is None
