@@ -229,7 +229,7 @@ class Outbox:
         head = self._window.popleft()
         if isinstance(head, LeadingChunk):
             whole = head.whole
-            if whole.first_chunk is None or ledger_id == _NOWHERE:
+            if whole is not None and (whole.first_chunk is None or ledger_id == _NOWHERE):
                 whole.first_chunk = ledger_id, entry_id
         elif head.first_chunk is not None and _NOWHERE in (ledger_id, head.first_chunk[0]):
             # A duplicate, whichever of its chunks the broker said so of.
