@@ -7,7 +7,17 @@ CLOSE = """if not self._session.portal.is_forked and self._session.is_running:
 BODIES = {
     "Client.__repr__": "return repr(self._session.client)",
     "Client.create_producer": "return Producer(self._session, await {ask})",
-    "Client.subscribe": "return Consumer(self._session, await {ask})",
+    "Client.subscribe": """if message_listener is not None:
+            self._session.host.check_listener(message_listener)
+        consumer = Consumer(
+            self._session,
+            await self._session.call(
+                lambda: self._session.client.subscribe(topic, subscription_name, **options)
+            ),
+        )
+        if message_listener is not None:
+            consumer._receiver.listen(consumer, message_listener)
+        return consumer""",
     "Client.create_reader": "return Reader(self._session, await {ask})",
     "Client.create_table_view": "return TableView(self._session, await {ask})",
     "Client.aclose": "await self._session.aclose()",
@@ -21,6 +31,10 @@ BODIES = {
     "Consumer.receive_many": (
         "return await self._receiver.receive_many(messages_max, bytes_max, timeout_s)"
     ),
+    "Consumer.batch_receive": "return await self._receiver.batch_receive()",
+    "Consumer.statistics": "return self._inner.statistics()",
+    "Consumer.unsubscribe": """await self._receiver.stop_listening()
+        await {ask}""",
     "Consumer.__anext__": "return await self._receiver.next()",
     "Consumer.pause": "self._session.portal.post(self._inner.pause)",
     "Consumer.resume": "self._session.portal.post(self._inner.resume)",
@@ -103,6 +117,20 @@ DOCS = {
     "Client": """Makes producers, consumers and readers, which share its connections and memory
     limit. Made by `connect`. Any number of {programs} may use it.
     """,
+    "Client.subscribe": """A consumer of a subscription on one topic or several, or on all
+        topics of a namespace whose whole name matches
+        `re.compile("persistent://tenant/namespace/regex")`, as they come and go. See
+        `ConsumerOptions`.
+
+        A `message_listener(consumer, message)` is called with each message instead of `receive`. It
+        is {listener}, and has to acknowledge; what it raises
+        is logged, and the message negatively acknowledged. One call runs at a time, or up to
+        `message_listener_concurrency`: then those for one partition are in order (Key_Shared: those
+        for one key; Shared: none).
+
+        Raises InvalidArgument, ConsumerBusy, TopicNotFound, AuthorizationFailed, Timeout and other
+        GemingaErrors.
+        """,
     "Producer.send_soon": """Hand a message over for sending; wait only while there is no room.
 
         `max_pending_messages` counts over all partitions together. Raises InvalidArgument for what

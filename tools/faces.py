@@ -138,6 +138,10 @@ def method_text(face: Face, owner: str, method: Method) -> str:
 def doc_text(face: Face, doc: str) -> str:
     """A docstring in the words of the face."""
     doc = doc.replace("{programs}", "tasks of the loop" if face.is_async else "threads")
+    listener = "a function that runs in threads of its own"
+    if face.is_async:
+        listener = "a coroutine function, or a function that is short"
+    doc = doc.replace("{listener}", listener)
     interrupted = "cancelling it" if face.is_async else "KeyboardInterrupt"
     return face.spell(doc.replace("{interrupted}", interrupted))
 
@@ -229,7 +233,18 @@ def threads_text() -> str:
     text = text.replace("in the program's event loop once", "in the client's own thread once")
     text = text.replace("Interrupted or cancelled, the", "Interrupted, the")
     text = re.sub(r"\bAsync(Host|Session|Sender|Receiver|Waiter)", r"Thread\1", text)
+    text = text.replace("geminga._listening", "geminga._faces.thread_listening")
     return text.replace("def aclose(", "def close(")
+
+
+def thread_listening_text() -> str:
+    """`_faces/thread_listening.py` from `_listening.py`."""
+    text = BLOCKING.spell((SDK / "_listening.py").read_text())
+    head, _, body = text.partition('"""\n')
+    first = head.partition("\n\n")[0]
+    text = f'{first}\n\nMade by tools/faces.py from `_listening.py`: don\'t edit.\n"""\n{body}'
+    text = text.replace("AbstractAsyncContextManager", "AbstractContextManager")
+    return re.sub(r"Awaitable\[(\w+)\]", r"\1", text)
 
 
 def formatted(text: str) -> str:
@@ -246,7 +261,10 @@ def formatted(text: str) -> str:
 
 def texts() -> dict[Path, str]:
     """All that is made."""
-    made = {SDK / "_faces" / "threads.py": threads_text()}
+    made = {
+        SDK / "_faces" / "threads.py": threads_text(),
+        SDK / "_faces" / "thread_listening.py": thread_listening_text(),
+    }
     for face in (BLOCKING, AIO):
         folder = SDK / face.package
         made[folder / "__init__.py"] = package_text(face)

@@ -18,6 +18,7 @@ import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from geminga._consumer_statistics import ConsumerStatistics
     from geminga._receipt import Receipt
     from geminga._statistics import ProducerStatistics
     from geminga.auth import Authentication, AuthenticationBasic, AuthenticationToken
@@ -121,6 +122,7 @@ __all__ = [
     "ConsumerInterceptor",
     "ConsumerNotFound",
     "ConsumerOptions",
+    "ConsumerStatistics",
     "ConsumerType",
     "CorruptMessage",
     "DeadLetterPolicy",
@@ -181,6 +183,7 @@ _HOMES = {
     "geminga.client": ("Client", "connect"),
     "geminga.auth": ("Authentication", "AuthenticationBasic", "AuthenticationToken"),
     "geminga.failover": ("AutoClusterFailover",),
+    "geminga._consumer_statistics": ("ConsumerStatistics",),
     "geminga._statistics": ("ProducerStatistics",),
     "geminga.producer": ("Producer",),
     "geminga._receipt": ("Receipt",),

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import trio
 
@@ -13,6 +14,7 @@ from geminga._acks import AckGroup, AckTracker, Position
 from geminga._alarm import Alarm
 from geminga._chunks import Chunks
 from geminga._connection import Connection, error_name
+from geminga._consumer_statistics import ConsumerCounts
 from geminga._core import Core, wall_clock_ms
 from geminga._entry import Entry
 from geminga._nacks import NegativeAcks
@@ -25,24 +27,29 @@ from geminga_protocol.message_id import MessageId
 from geminga_runtime.waiters import Promise
 
 
-class Acknowledger:
-    """Acknowledgements wait here while the consumer isn't attached. `redeliver` is called with the
-    entries whose delay after a negative acknowledgement has passed.
+@dataclass(frozen=True)
+class AckTarget:
+    """Whose acknowledgements they are. `redeliver` is called with the entries whose delay after a
+    negative acknowledgement, or whose ack timeout, has passed.
     """
 
-    def __init__(
-        self,
-        core: Core,
-        topic: str,
-        consumer_id: int,
-        options: ConsumerOptions,
-        redeliver: Callable[[list[Position]], None],
-    ) -> None:
+    topic: str
+    partition: int
+    consumer_id: int
+    counts: ConsumerCounts
+    redeliver: Callable[[list[Position]], None]
+
+
+class Acknowledger:
+    """Acknowledgements wait here while the consumer isn't attached."""
+
+    def __init__(self, core: Core, target: AckTarget, options: ConsumerOptions) -> None:
         self._core = core
-        self._topic = topic
-        self._consumer_id = consumer_id
+        self._target = target
+        self._counts = target.counts
+        self._topic = target.topic
+        self._consumer_id = target.consumer_id
         self._options = options
-        self._redeliver = redeliver
         self.acks = AckTracker(batch_index_ack=options.batch_index_ack_enabled)
         self._nacks = NegativeAcks(
             options.negative_ack_redelivery_delay_s, options.negative_ack_backoff
@@ -100,6 +107,7 @@ class Acknowledger:
 
     def acknowledge(self, entry: Entry, index: int) -> None:
         """Note a message as acknowledged."""
+        self._counts.acks += 1
         if entry.bounds is None:
             self.acks.add(entry.ledger_id, entry.entry_id)
             if entry.first_chunk is not None:
@@ -114,6 +122,7 @@ class Acknowledger:
 
     def acknowledge_id(self, message_id: MessageId) -> None:
         """The same by id."""
+        self._counts.acks += 1
         if 0 <= message_id.batch_index < message_id.batch_size:
             self.acks.add_in_batch(
                 message_id.ledger_id,
@@ -145,6 +154,7 @@ class Acknowledger:
 
     def acknowledge_cumulative(self, message_id: MessageId) -> None:
         """Note everything up to and including that message as acknowledged."""
+        self._counts.acks += 1
         self.acks.add_cumulative(
             message_id.ledger_id,
             message_id.entry_id,
@@ -220,12 +230,20 @@ class Acknowledger:
     ) -> None:
         try:
             for group in groups:
-                await self._ask(connection, group)
+                try:
+                    await self._ask(connection, group)
+                except GemingaError as error:
+                    self._failed(group, error)
+                    raise
         except GemingaError as error:
             promise.reject(error)
         finally:
             # Still open only if cancelled: the client is being closed.
             promise.resolve(None)
+
+    def _failed(self, group: AckGroup, error: GemingaError) -> None:
+        """The broker's receipt says that these aren't acknowledged."""
+        self._counts.acks_failed += len(group.ids)
 
     async def _ask(self, connection: Connection, group: AckGroup) -> None:
         answer = await connection.request(
@@ -265,9 +283,13 @@ class Acknowledger:
         if self._due_s <= now_s:
             self._due_s = math.inf
             self.flush()
-        positions = self._nacks.due(now_s) + self._timed_out(now_s)
-        if positions:
-            self._redeliver(positions)
+        refused, timed_out = self._nacks.due(now_s), self._timed_out(now_s)
+        if refused or timed_out:
+            self._before_redelivery(refused, timed_out)
+            self._target.redeliver(refused + timed_out)
         next_expiry_s = self.chunks.expire(now_s)
         self._acknowledge_given_up()
         return min(self._due_s, self._nacks.next_due_s(), next_expiry_s)
+
+    def _before_redelivery(self, refused: list[Position], timed_out: list[Position]) -> None:
+        """Interceptors hear of it."""

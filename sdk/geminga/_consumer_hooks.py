@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -88,3 +89,11 @@ class BatchReceivePolicy:
                 raise InvalidArgument(f"{name} must be above 0, or None")
         if self.max_messages is None and self.max_bytes is None and self.timeout_s is None:
             raise InvalidArgument("one of max_messages, max_bytes and timeout_s is needed")
+
+    def limits(self, queue_size: int) -> tuple[int, float, float]:
+        """Messages, bytes and seconds with that receiver queue; infinity for what has no bound."""
+        return (
+            min(self.max_messages or queue_size, queue_size),
+            math.inf if self.max_bytes is None else self.max_bytes,
+            math.inf if self.timeout_s is None else self.timeout_s,
+        )

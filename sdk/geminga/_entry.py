@@ -55,6 +55,8 @@ class Source(Protocol):
 
     topic: str
     partition: int
+    generation: int
+    """Raised whenever all that was received and not taken is thrown away."""
 
     def taken(self, entry: Entry) -> int:
         """Messages of the entry were handed out: `entry.at` of them. Answers at which count to be
@@ -86,6 +88,8 @@ class Entry(msgspec.Struct, eq=False):
     at_call: int = 1
     released: int = 0
     """How many of those taken the permits know of."""
+    generation: int = 0
+    """That of the source when it came."""
 
     def payload_of(self, index: int) -> bytes:
         """A message's payload."""
@@ -100,6 +104,19 @@ class Entry(msgspec.Struct, eq=False):
         if bounds is None:
             return len(self.payload)
         return bounds[2 * index + 2] - 4 - bounds[2 * index + 1]
+
+    def size_between(self, start: int, stop: int) -> int:
+        """Bytes of the payloads of those of `indexes` from one place to another."""
+        bounds = self.bounds
+        if bounds is None:
+            return len(self.payload) if start < stop else 0
+        indexes = self.indexes
+        if isinstance(indexes, range):
+            # Of a range all are side by side: sums of slices need no step a message.
+            at, end = indexes[0] + start, indexes[0] + stop
+            stops = sum(bounds[2 * at + 2 : 2 * end + 1 : 2])
+            return stops - sum(bounds[2 * at + 1 : 2 * end : 2]) - 4 * (stop - start)
+        return sum(self.size_of(indexes[n]) for n in range(start, stop))
 
     def metadata_of(self, index: int) -> MessageMetadata | SingleMessageMetadata:
         """What describes a message: the entry's metadata, or its own within a batch.

@@ -36,6 +36,12 @@ class Flow:
         if self._connection is not None:
             self._give(self.permits.demand())
 
+    def top_up(self) -> None:
+        """Somebody waits for many messages: ask for all that the queue has room for."""
+        self.demand()
+        if self._connection is not None:
+            self._give(self.permits.all_released())
+
     def _give(self, permits: int) -> None:
         if not permits:
             return

@@ -4,6 +4,7 @@ SDK-21). Pure.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Container
 
@@ -55,6 +56,12 @@ class Permits:
         self.outstanding += given
         return given
 
+    def all_released(self) -> int:
+        """Somebody waits for as many messages as the queue takes; answers what is still to give."""
+        given, self._to_give = self._to_give, 0
+        self.outstanding += given
+        return given
+
     def demand(self) -> int:
         """Somebody waits for a message; answers what to give now: one without a queue, and what a
         scaled queue grows by.
@@ -83,6 +90,8 @@ class Inbox:
         self._entries: deque[Entry] = deque()
         self.messages = 0
         """To be handed out."""
+        self._bytes: int | None = None
+        """Of all entries that are here; reckoned from when somebody asks for the first time."""
         self.on_discard: Callable[[Source, Container[tuple[int, int]] | None], None] | None = None
         """Called with what `discard` is called with: who took messages ahead lets go of them."""
 
@@ -91,6 +100,24 @@ class Inbox:
         assert entry.indexes, "an entry without messages would never be taken"
         self._entries.append(entry)
         self.messages += len(entry.indexes)
+        if self._bytes is not None:
+            self._bytes += entry.size_between(0, len(entry.indexes))
+
+    def has(self, messages: int, size_bytes: float) -> bool:
+        """Whether that many messages wait, or that many bytes of payload."""
+        if self.messages >= messages or size_bytes == math.inf:
+            return self.messages >= messages
+        if self._bytes is None:
+            self._bytes = sum(each.size_between(0, len(each.indexes)) for each in self._entries)
+        if not self._entries:
+            return False
+        # Only the first one can have been taken in part.
+        head = self._entries[0]
+        return self._bytes - head.size_between(0, head.at) >= size_bytes
+
+    def _leave(self, entry: Entry) -> None:
+        if self._bytes is not None:
+            self._bytes -= entry.size_between(0, len(entry.indexes))
 
     def take(self) -> Message | None:
         """The next message, None if there is none."""
@@ -103,12 +130,14 @@ class Inbox:
         entry.at = at = at + 1
         if at == len(entry.indexes):
             self._entries.popleft()
+            if self._bytes is not None:
+                self._leave(entry)
             entry.source.taken(entry)
         elif at == entry.at_call:
             entry.at_call = entry.source.taken(entry)
         return message
 
-    def take_many(self, messages_max: int, bytes_max: int) -> list[Message]:
+    def take_many(self, messages_max: int, bytes_max: float) -> list[Message]:
         """Up to that many messages and bytes, but one in any case if there is one."""
         taken: list[Message] = []
         append = taken.append
@@ -128,6 +157,7 @@ class Inbox:
             entry.at = at
             if at == len(indexes):
                 self._entries.popleft()
+                self._leave(entry)
             entry.at_call = entry.source.taken(entry)
             if at < stop:
                 break
@@ -136,6 +166,19 @@ class Inbox:
     def holds(self, source: Source) -> bool:
         """Whether a message that came by that source waits."""
         return any(entry.source is source for entry in self._entries)
+
+    def waiting_of(self, source: Source) -> tuple[int, int, int]:
+        """Messages that came by that source and wait, and messages and bytes of them that were
+        taken without the source being told yet.
+        """
+        waiting = taken = size_bytes = 0
+        for entry in self._entries:
+            if entry.source is source:
+                waiting += len(entry.indexes) - entry.at
+                taken += entry.at - entry.released
+                if entry.at > entry.released:
+                    size_bytes += entry.size_between(entry.released, entry.at)
+        return waiting, taken, size_bytes
 
     def discard(self, source: Source, positions: Container[tuple[int, int]] | None = None) -> int:
         """Throw away what came by that source, of those entries only if any are named; answers how
@@ -151,7 +194,25 @@ class Inbox:
             ):
                 self.messages -= len(entry.indexes) - entry.at
                 released += len(entry.indexes) - entry.released
+                self._leave(entry)
             else:
                 kept.append(entry)
         self._entries = kept
         return released
+
+
+class InterceptedInbox(Inbox):
+    """One whose messages pass the program's interceptors when they are taken."""
+
+    def __init__(self, before_consume: Callable[[Message], Message]) -> None:
+        super().__init__()
+        self._before_consume = before_consume
+
+    def take(self) -> Message | None:
+        """As Inbox.take."""
+        message = super().take()
+        return None if message is None else self._before_consume(message)
+
+    def take_many(self, messages_max: int, bytes_max: float) -> list[Message]:
+        """As Inbox.take_many."""
+        return [self._before_consume(each) for each in super().take_many(messages_max, bytes_max)]

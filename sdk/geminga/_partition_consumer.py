@@ -6,18 +6,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import trio
 
-from geminga._acknowledger import Acknowledger
+from geminga._acknowledger import Acknowledger, AckTarget
 from geminga._attachment import Attachment
 from geminga._connection import Connection
+from geminga._consumer_interceptors import ConsumerInterceptors
+from geminga._consumer_statistics import ConsumerCounts, ConsumerStatistics
 from geminga._core import Core
 from geminga._dead_letters import DeadLetters
 from geminga._entry import Entry, UndecodableEntry, decode
 from geminga._events import Events
 from geminga._flow import Flow
 from geminga._inbox import Inbox, Permits
+from geminga._intercepted_acks import InterceptedAcknowledger
 from geminga._letterbox import Letterbox
 from geminga._start import Start
 from geminga._subscribe import Subscription
@@ -36,40 +40,46 @@ REDELIVER_IDS_MAX = 1000
 """Ids in one REDELIVER_UNACKNOWLEDGED_MESSAGES."""
 
 
-class PartitionConsumer:
-    """Receives from one topic that is a partition, or has none, into an inbox.
-
-    `notify(messages)` is called when messages were added, and with 0 when it is over.
+@dataclass(frozen=True)
+class ConsumerContext:
+    """What the consumers of all partitions share. `notify(messages)` is called when messages were
+    added to the inbox, and with 0 when one of them is over.
     """
 
-    def __init__(
-        self,
-        core: Core,
-        topic: str,
-        partition: int,
-        subscription: Subscription,
-        inbox: Inbox,
-        notify: Callable[[int], None],
-        letterbox: Letterbox | None = None,
-    ) -> None:
+    core: Core
+    subscription: Subscription
+    inbox: Inbox
+    notify: Callable[[int], None]
+    letterbox: Letterbox | None = None
+    interceptors: ConsumerInterceptors | None = None
+
+
+class PartitionConsumer:
+    """Receives from one topic that is a partition, or has none, into an inbox."""
+
+    def __init__(self, context: ConsumerContext, topic: str, partition: int) -> None:
+        core = context.core
+        subscription = context.subscription
         options = subscription.options
         self.topic = topic
         self.partition = partition
+        self.generation = 0
+        self.counts = ConsumerCounts()
         self.events = Events(topic, options.consumer_event_listener)
         self.error: GemingaError | None = None
         self._core = core
         self._subscription = subscription
         self._id = core.next_consumer_id()
-        self.inbox = inbox
-        self._notify = notify
+        self.inbox = context.inbox
+        self._notify = context.notify
         self._permits = Permits(
             subscription.queue_size, scaled=options.auto_scaled_receiver_queue_size_enabled
         )
         self.flow = Flow(self._id, self._permits)
-        self.acknowledger = Acknowledger(core, topic, self._id, options, self.redeliver)
+        self.acknowledger = self._make_acknowledger(context.interceptors)
         self._dead_letters: DeadLetters | None = None
-        if letterbox is not None:
-            self._dead_letters = DeadLetters(core, letterbox, self.acknowledger)
+        if context.letterbox is not None:
+            self._dead_letters = DeadLetters(core, context.letterbox, self.acknowledger)
         self._start = Start(
             subscription.start_message_id,
             options.start_message_id_inclusive,
@@ -80,6 +90,13 @@ class PartitionConsumer:
         self._attached = trio.Event()
         self._attachment = Attachment(core, self)
         self._connection: Connection | None = None
+
+    def _make_acknowledger(self, interceptors: ConsumerInterceptors | None) -> Acknowledger:
+        options = self._subscription.options
+        target = AckTarget(self.topic, self.partition, self._id, self.counts, self.redeliver)
+        if interceptors is None:
+            return Acknowledger(self._core, target, options)
+        return InterceptedAcknowledger(self._core, target, options, interceptors)
 
     @property
     def is_connected(self) -> bool:
@@ -122,6 +139,7 @@ class PartitionConsumer:
             self.flow.release(counted - wanted)
         if wanted:
             entry.indexes = indexes
+            entry.generation = self.generation
             self.inbox.put(entry)
             self._notify(wanted)
 
@@ -173,6 +191,7 @@ class PartitionConsumer:
 
     def _discard_corrupt(self, ledger_id: int, entry_id: int, error: UndecodableEntry) -> None:
         logger.error("%s: message %d:%d: %s", self.topic, ledger_id, entry_id, error)
+        self.counts.failed += 1
         self._permits.used(1)
         self.flow.release(1)
         connection = self._connection
@@ -183,12 +202,25 @@ class PartitionConsumer:
     def taken(self, entry: Entry) -> int:
         """Messages were handed to the program."""
         at = entry.at
+        counts = self.counts
+        counts.messages += at - entry.released
+        counts.size_bytes += entry.size_between(entry.released, at)
         self._start.taken(entry)
         self.flow.release(at - entry.released)
         entry.released = at
         if self.acknowledger.unacked is not None and self.acknowledger.received(entry):
             return at + 1
         return at + min(self._permits.threshold, TAKEN_BETWEEN_CALLS)
+
+    def statistics(self) -> ConsumerStatistics:
+        """What it did."""
+        waiting, taken, size_bytes = self.inbox.waiting_of(self)
+        return self.counts.statistics(waiting, taken, size_bytes, self.is_connected)
+
+    def _drop_all(self) -> int:
+        """Throw away what was received and not taken; answers as Inbox.discard."""
+        self.generation += 1
+        return self.inbox.discard(self)
 
     # ---- asking and moving ----
 
@@ -211,7 +243,7 @@ class PartitionConsumer:
                 connection.write(commands.redeliver_unacknowledged(self._id, ids))
         else:
             self.acknowledger.forget_refused()
-            dropped = self.inbox.discard(self)
+            dropped = self._drop_all()
             if not shared:
                 self._consumer_epoch += 1
             epoch = None if shared else self._consumer_epoch
@@ -263,7 +295,7 @@ class PartitionConsumer:
         self.acknowledger.reset()
         self._start.moved(to)
         self.events.moved()
-        self.flow.release(self.inbox.discard(self))
+        self.flow.release(self._drop_all())
         with trio.move_on_after(self._core.options.operation_timeout_s):
             while self._connection is None:
                 self.check()
@@ -340,7 +372,7 @@ class PartitionConsumer:
         self.flow.detached()
         self.acknowledger.detached()
         self.events.detached()
-        self.inbox.discard(self)
+        self._drop_all()
 
     def failed(self, error: GemingaError) -> None:
         """No message comes any more."""
@@ -349,7 +381,7 @@ class PartitionConsumer:
         self.flow.detached()
         self.acknowledger.stop()
         self.events.detached()
-        self.inbox.discard(self)
+        self._drop_all()
         self._attached.set()
         self._notify(0)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from re import Pattern
@@ -10,6 +10,7 @@ from typing import Unpack
 
 import trio
 
+from geminga._arguments import function, texts_of
 from geminga._core import Closeable, Core
 from geminga._discovery import Discovery
 from geminga._letterbox import Letterbox
@@ -26,6 +27,7 @@ from geminga.errors import (
     InvalidTopicName,
     TopicNotFound,
 )
+from geminga.message import Message
 from geminga.options import (
     ClientKeywords,
     ClientOptions,
@@ -130,24 +132,33 @@ class Client:
         self,
         topic: str | Sequence[str] | Pattern[str],
         subscription_name: str,
+        *,
+        message_listener: Callable[[Consumer, Message], object] | None = None,
         **options: Unpack[ConsumerKeywords],
     ) -> Consumer:
         """A consumer of a subscription on one topic or several, or on all topics of a namespace
         whose whole name matches `re.compile("persistent://tenant/namespace/regex")`, as they come
         and go. See `ConsumerOptions`.
 
+        A `message_listener(consumer, message)` is called with each message instead of `receive`. It
+        is a coroutine function, or a function that is short, and has to acknowledge; what it raises
+        is logged, and the message negatively acknowledged. One call runs at a time, or up to
+        `message_listener_concurrency`: then those for one partition are in order (Key_Shared: those
+        for one key; Shared: none).
+
         Raises InvalidArgument, ConsumerBusy, TopicNotFound, AuthorizationFailed, Timeout and other
         GemingaErrors.
         """
         made = make(ConsumerOptions, options)
         if not isinstance(subscription_name, str) or not subscription_name:
-            raise InvalidArgument("subscription_name must not be empty")
+            raise InvalidArgument("subscription_name must be a text that isn't empty")
+        if message_listener is not None:
+            function(message_listener, "message_listener")
         if isinstance(topic, Pattern):
-            return await self._subscribe_pattern(topic, subscription_name, made)
-        topics = [topic] if isinstance(topic, str) else list(topic)
-        if not topics:
-            raise InvalidArgument("topic: at least one is needed")
-        names = [self._parse(each) for each in topics]
+            return await self._subscribe_pattern(topic, subscription_name, made, message_listener)
+        names = [self._parse(each) for each in texts_of(topic, "topic")]
+        if made.read_compacted and not all(name.is_persistent for name in names):
+            raise InvalidArgument("read_compacted needs a persistent topic")
         policy = complete(
             made.dead_letter_policy, names[0], subscription_name, retries=made.retry_enabled
         )
@@ -156,8 +167,9 @@ class Client:
             if policy.retry_letter_topic is not None:
                 names.append(self._parse(policy.retry_letter_topic))
         partitions = await self._expand(names)
+        growth = self._growth(names, partitions, made)
         return await self._consume(
-            partitions, subscription_name, made, None, self._growth(names, partitions, made)
+            partitions, subscription_name, made, None, growth, message_listener
         )
 
     def _growth(
@@ -174,7 +186,11 @@ class Client:
         return Discovery(self._core, lambda: self._expand(names), interval_s)
 
     async def _subscribe_pattern(
-        self, compiled: Pattern[str], name: str, options: ConsumerOptions
+        self,
+        compiled: Pattern[str],
+        name: str,
+        options: ConsumerOptions,
+        listener: Callable[[Consumer, Message], object] | None,
     ) -> Consumer:
         if options.retry_enabled:
             raise InvalidArgument("retry_enabled can't be had with a pattern")
@@ -194,7 +210,7 @@ class Client:
             raise AlreadyClosed("the client is closed")
         period_s = options.pattern_auto_discovery_period_s
         discovery = Discovery(self._core, find, period_s, pattern)
-        return await self._consume(await find(), name, options, None, discovery)
+        return await self._consume(await find(), name, options, None, discovery, listener)
 
     async def create_reader(
         self, topic: str, start_message_id: MessageId, **options: Unpack[ReaderKeywords]
@@ -205,6 +221,8 @@ class Client:
         Raises what `subscribe` does.
         """
         made = make(ReaderOptions, options)
+        if made.read_compacted and not self._parse(topic).is_persistent:
+            raise InvalidArgument("read_compacted needs a persistent topic")
         if not isinstance(start_message_id, MessageId):
             raise InvalidArgument(f"start_message_id must be a MessageId, not {start_message_id!r}")
         name = made.subscription_name
@@ -254,6 +272,7 @@ class Client:
         options: ConsumerOptions,
         start_message_id: MessageId | None,
         discovery: Discovery | None,
+        listener: Callable[[Consumer, Message], object] | None = None,
     ) -> Consumer:
         queue_size = options.receiver_queue_size
         if not queue_size and len(partitions) > 1:
@@ -270,7 +289,7 @@ class Client:
         if options.dead_letter_policy is not None:
             letterbox = Letterbox(subscription, options.dead_letter_policy, self._letter_producer)
         consumer = Consumer(self._core, subscription, partitions, letterbox, discovery)
-        await consumer._start()
+        await consumer._start(listener)
         self._core.open[consumer] = None
         return consumer
 

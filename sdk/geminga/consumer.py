@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import logging
-import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import TracebackType
 from typing import TypeAlias
 
-import trio
-
+from geminga._arguments import delay, duration, positive_count, several
+from geminga._checks import texts
+from geminga._consumer_interceptors import ConsumerInterceptors
+from geminga._consumer_parts import ConsumerParts
+from geminga._consumer_statistics import ConsumerStatistics
 from geminga._core import Core
 from geminga._discovery import Discovery
-from geminga._inbox import Inbox
+from geminga._inbox import Inbox, InterceptedInbox
 from geminga._letterbox import Letterbox
-from geminga._partition_consumer import PartitionConsumer
+from geminga._listening import Listening
+from geminga._partition_consumer import ConsumerContext, PartitionConsumer
+from geminga._receiving import RECEIVES_BETWEEN_CHECKPOINTS, Receiving
 from geminga._subscribe import Subscription
-from geminga._together import ABANDON_TIMEOUT_S, together
-from geminga.errors import AlreadyClosed, GemingaError, InvalidArgument, Timeout, TopicNotFound
+from geminga._trio_listening import listen
+from geminga.errors import AlreadyClosed, InvalidArgument
 from geminga.message import Message
 from geminga_protocol.message_id import MessageId
 
-RECEIVES_BETWEEN_CHECKPOINTS = 200
-"""`receive` lets the event loop turn after that many messages that were there already."""
-
-logger = logging.getLogger("geminga")
 MessageOrId: TypeAlias = Message | MessageId
 
 
@@ -49,20 +48,22 @@ class Consumer:
         """`partitions` are full topic names with their partition index, -1 for none."""
         self._core = core
         self._subscription = subscription
-        self._inbox = Inbox()
-        self._lot = trio.lowlevel.ParkingLot()
-        self._is_waited_for = False
+        options = subscription.options
+        self._interceptors = ConsumerInterceptors.of(options.interceptors)
+        before_consume = self._interceptors and self._interceptors.before_consume
+        self._inbox = InterceptedInbox(before_consume) if before_consume else Inbox()
         self._since_checkpoint = 0
-        self._error: GemingaError | None = None
         self._letterbox = letterbox
-        self._discovery = discovery
-        self._receipts = subscription.options.ack_receipt_enabled
-        self._parts = [self._make(subscription, *each) for each in partitions]
-
-    def _make(self, subscription: Subscription, topic: str, index: int) -> PartitionConsumer:
-        return PartitionConsumer(
-            self._core, topic, index, subscription, self._inbox, self._notify, self._letterbox
+        self._receipts = options.ack_receipt_enabled
+        self._listening: Listening | None = None
+        self._is_listened = False
+        self._is_closed = False
+        self._receiving = Receiving(self._inbox)
+        notify = self._receiving.notify
+        context = ConsumerContext(
+            core, subscription, self._inbox, notify, letterbox, self._interceptors
         )
+        self._parts = self._receiving.parts = ConsumerParts(context, partitions, discovery)
 
     def __repr__(self) -> str:
         return f"<Consumer {self.consumer_name!r} of {self.subscription_name} on {self.topics}>"
@@ -70,7 +71,7 @@ class Consumer:
     @property
     def topics(self) -> list[str]:
         """Full names of the topics, each partition by itself."""
-        return [part.topic for part in self._parts]
+        return [part.topic for part in self._parts.each]
 
     @property
     def subscription_name(self) -> str:
@@ -85,95 +86,56 @@ class Consumer:
     @property
     def is_connected(self) -> bool:
         """Whether the brokers of all partitions know the consumer now."""
-        return all(part.is_connected for part in self._parts)
+        return all(part.is_connected for part in self._parts.each)
 
     @property
     def reached_end_of_topic(self) -> bool:
         """Whether all topics are terminated and everything in them was delivered."""
-        return bool(self._parts) and all(part.events.reached_end for part in self._parts)
+        parts = self._parts.each
+        return bool(parts) and all(part.events.reached_end for part in parts)
 
-    async def _start(self) -> None:
+    async def _start(self, listener: Callable[[Consumer, Message], object] | None = None) -> None:
         """Until all partitions know it. Raises the first GemingaError; then none is left over."""
         try:
-            await together(part.start for part in self._parts)
+            await self._parts.start()
         except BaseException:
-            with trio.move_on_after(ABANDON_TIMEOUT_S, shield=True):
-                await self.aclose()
+            await self._parts.abandon()
             raise
-        if self._discovery is not None:
-            self._discovery.start(self._update)
+        if listener is not None:
+            self._begin_listening()
+            calls = partial(listener, self), self.negative_acknowledge
+            self._listening = listen(
+                self._core, self._subscription.options, self._receiving.next, *calls
+            )
 
-    async def _update(self, found: list[tuple[str, int]]) -> None:
-        """Be on these topics and partitions too, and with a pattern no more on others."""
-        if self._discovery is not None and self._discovery.pattern is not None:
-            wanted = dict(found)
-            gone = [part for part in self._parts if part.topic not in wanted]
-            self._parts = [part for part in self._parts if part.topic in wanted]
-            await together(part.aclose for part in gone)
-        known = {part.topic for part in self._parts}
-        new = [each for each in found if each[0] not in known]
-        total_max = self._subscription.options.receiver_queue_total_max
-        share = max(1, total_max // max(1, len(known) + len(new)))
-        subscription = self._subscription.for_later(min(self._subscription.queue_size, share))
-        for topic, index in new:
-            part = self._make(subscription, topic, index)
-            try:
-                await part.start()
-            except GemingaError as error:
-                # It is tried again when topics are looked for the next time.
-                logger.warning("%s: %s", topic, error)
-            else:
-                self._parts.append(part)
-
-    def _notify(self, messages: int) -> None:
-        if messages:
-            if self._is_waited_for:
-                self._lot.unpark(count=messages)
-                self._is_waited_for = bool(self._lot)
-            return
-        if self._discovery is not None and self._discovery.pattern is not None:
-            # A topic that was deleted.
-            self._parts = [p for p in self._parts if not isinstance(p.error, TopicNotFound)]
-        for part in self._parts:
-            self._error = self._error or part.error
-        self._lot.unpark_all()
+    def _begin_listening(self) -> None:
+        """From now on only workers receive."""
+        self._is_listened = True
+        self._since_checkpoint = RECEIVES_BETWEEN_CHECKPOINTS
 
     # ---- receiving ----
 
     async def receive(self, timeout_s: float | None = None) -> Message:
         """The next message.
 
-        Raises Timeout after `timeout_s` seconds, AlreadyClosed, and what ended the subscription. It
-        suspends when there is no message and after every 200, not at each call.
+        Raises Timeout after `timeout_s` seconds, AlreadyClosed, InvalidArgument if there is a
+        `message_listener`, and what ended the subscription. It suspends when there is no message
+        and after every 200, not at each call.
         """
+        if timeout_s is not None:
+            duration(timeout_s, "timeout_s")
         if self._since_checkpoint < RECEIVES_BETWEEN_CHECKPOINTS:
             message = self._inbox.take()
             if message is not None:
                 self._since_checkpoint += 1
                 return message
+        self._refuse_beside_listener()
         self._since_checkpoint = 0
-        await trio.lowlevel.checkpoint()
-        with trio.move_on_after(math.inf if timeout_s is None else timeout_s):
-            await self._wait_for_message()
-        # Taken only now, with no checkpoint behind it: cancellation can't lose it.
-        message = self._inbox.take()
-        if message is None:
-            self._check()
-            raise Timeout(f"no message within {timeout_s} s")
-        return message
+        return await self._receiving.wait_and_take(timeout_s)
 
-    async def _wait_for_message(self) -> None:
-        while not self._inbox.messages:
-            self._check()
-            for part in self._parts:
-                part.flow.demand()
-            self._is_waited_for = True
-            await self._lot.park()
-
-    def _check(self) -> None:
-        if self._error is not None:
-            error = self._error
-            raise type(error)(str(error), code=error.code, topic=error.topic)
+    def _refuse_beside_listener(self) -> None:
+        if self._is_listened:
+            raise InvalidArgument("message_listener gets the messages: none can be received")
 
     async def receive_many(
         self,
@@ -183,18 +145,29 @@ class Consumer:
         timeout_s: float | None = None,
     ) -> list[Message]:
         """Wait for a message, then take what is there, up to both limits (at least one message).
+        It never waits for more: that is `batch_receive`.
 
         An empty list after `timeout_s` seconds without any. Raises what `receive` does otherwise.
         """
-        if messages_max < 1 or bytes_max < 1:
-            raise InvalidArgument("messages_max and bytes_max must be above 0")
-        self._since_checkpoint = 0
-        await trio.lowlevel.checkpoint()
-        with trio.move_on_after(math.inf if timeout_s is None else timeout_s):
-            await self._wait_for_message()
-        if not self._inbox.messages:
-            self._check()
-        return self._inbox.take_many(messages_max, bytes_max)
+        positive_count(messages_max, "messages_max")
+        positive_count(bytes_max, "bytes_max")
+        if timeout_s is not None:
+            duration(timeout_s, "timeout_s")
+        self._refuse_beside_listener()
+        return await self._receiving.receive_some(messages_max, bytes_max, timeout_s)
+
+    async def batch_receive(self) -> list[Message]:
+        """As many messages as `batch_receive_policy` says, or those that came before its time was
+        over: maybe none. Raises what `receive` does, and InvalidArgument without a receiver queue.
+        """
+        return await self._receiving.receive_batch(*self._batch_limits())
+
+    def _batch_limits(self) -> tuple[int, float, float]:
+        self._refuse_beside_listener()
+        queue_size = self._subscription.queue_size
+        if not queue_size:
+            raise InvalidArgument("batch_receive needs a receiver_queue_size above 0")
+        return self._subscription.options.batch_receive_policy.limits(queue_size)
 
     def __aiter__(self) -> Consumer:
         return self
@@ -213,13 +186,11 @@ class Consumer:
 
     def pause(self) -> None:
         """Ask the broker for no more messages; what was asked for may still come."""
-        for part in self._parts:
-            part.flow.pause()
+        self._parts.pause()
 
     def resume(self) -> None:
         """Ask for messages again."""
-        for part in self._parts:
-            part.flow.resume()
+        self._parts.resume()
 
     # ---- acknowledging ----
 
@@ -237,16 +208,16 @@ class Consumer:
 
     async def acknowledge_many(self, messages: Iterable[MessageOrId]) -> None:
         """The messages are done: `acknowledge` for each, with one wait for receipts."""
-        parts: dict[PartitionConsumer, None] = {}
-        for message in messages:
-            part = self._part_of(message)
-            parts[part] = None
+        several(messages, "messages")
+        # All are looked at first, so that a wrong one leaves nothing half done.
+        found = [(self._part_of(message), message) for message in messages]
+        for part, message in found:
             if isinstance(message, Message):
                 part.acknowledger.acknowledge(message._entry, message._index)
             else:
                 part.acknowledger.acknowledge_id(message)
         if self._receipts:
-            for part in parts:
+            for part in dict(found):
                 await part.acknowledger.wait_for_receipt()
 
     async def acknowledge_cumulative(self, message: MessageOrId) -> None:
@@ -282,8 +253,8 @@ class Consumer:
         """
         if not isinstance(message, Message):
             raise InvalidArgument(f"message must be a Message, not {message!r}")
-        if not isinstance(delay_s, int | float) or not 0 <= delay_s < math.inf:
-            raise InvalidArgument(f"delay_s must be a number from 0 on, not {delay_s!r}")
+        delay(delay_s, "delay_s")
+        texts({} if properties is None else properties, "properties")
         self._part_of(message)
         if self._letterbox is None:
             raise InvalidArgument("reconsume_later needs retry_enabled")
@@ -292,7 +263,7 @@ class Consumer:
 
     def redeliver_unacknowledged_messages(self) -> None:
         """Have everything redelivered that was received and not acknowledged."""
-        for part in self._parts:
+        for part in self._parts.each:
             part.redeliver(None)
 
     def _part_of(self, message: MessageOrId) -> PartitionConsumer:
@@ -300,17 +271,8 @@ class Consumer:
             source = message._entry.source
             if isinstance(source, PartitionConsumer) and source.inbox is self._inbox:
                 return source
-            raise InvalidArgument("the message was received by another consumer")
-        if not isinstance(message, MessageId):
-            raise InvalidArgument(f"a Message or MessageId is needed, not {message!r}")
-        if len(self._parts) == 1:
-            return self._parts[0]
-        found = [part for part in self._parts if part.partition == message.partition]
-        if len(found) != 1:
-            raise InvalidArgument(
-                f"{message!r} doesn't tell which topic it is of: give the message itself"
-            )
-        return found[0]
+            raise InvalidArgument("message: it was received by another consumer")
+        return self._parts.of_id(message)
 
     # ---- asking and moving ----
 
@@ -322,48 +284,44 @@ class Consumer:
         With an id the next message is the one after it, or itself if `start_message_id_inclusive`.
         Everything received and not taken is dropped. Raises GemingaError.
         """
-        if callable(to):
-            places = [(part, to(part.topic)) for part in self._parts]
-            moves = [(part, _checked(place)) for part, place in places if place is not None]
-            await together(partial(part.seek, place) for part, place in moves)
-            return
-        _checked(to)
-        parts = self._parts
-        if isinstance(to, MessageId) and to.entry_id >= 0 and to.entry_id < (1 << 63) - 1:
-            parts = [self._part_of(to)]
-        await together(partial(part.seek, to) for part in parts)
+        await self._parts.seek(to)
 
     async def last_message_ids(self) -> list[MessageId]:
         """Id of the last message of each partition; -1:-1 for one without messages."""
-        return [(await part.last_message_id())[0] for part in self._parts]
+        return await self._parts.last_message_ids()
 
     async def has_message_available(self) -> bool:
         """Whether there is a message after those that were received."""
-        for part in self._parts:
-            if await part.has_message_available():
-                return True
-        return False
+        return await self._parts.has_message_available()
 
     async def unsubscribe(self, *, force: bool = False) -> None:
         """Delete the subscription in all partitions, with `force` while others use it too, and
         close the consumer. Raises GemingaError.
         """
-        for part in self._parts:
-            await part.unsubscribe(force)
+        await self._parts.unsubscribe(force)
         await self.aclose()
+
+    def statistics(self) -> ConsumerStatistics:
+        """What the consumer did."""
+        return self._parts.statistics()
 
     async def aclose(self) -> None:
         """Send the acknowledgements that wait, and leave. Idempotent. What was received and not
-        acknowledged goes to other consumers, or comes again.
+        acknowledged goes to other consumers, or comes again. Calls of a `message_listener` that run
+        are waited for, unless it is the listener that closes.
         """
+        if self._listening is not None:
+            await self._listening.stop()
         self._core.open.pop(self, None)
-        self._error = self._error or AlreadyClosed("the consumer is closed")
-        if self._discovery is not None:
-            await self._discovery.stop()
-        await together(part.aclose for part in self._parts)
+        parts = self._parts
+        parts.error = parts.error or AlreadyClosed("the consumer is closed")
+        await parts.aclose()
         if self._letterbox is not None:
             await self._letterbox.aclose()
-        self._lot.unpark_all()
+        self._receiving.wake_all()
+        if self._interceptors is not None and not self._is_closed:
+            self._interceptors.close()
+        self._is_closed = True
 
     async def __aenter__(self) -> Consumer:
         return self
@@ -375,15 +333,6 @@ class Consumer:
         traceback: TracebackType | None,
     ) -> None:
         await self.aclose()
-
-
-def _checked(to: MessageId | int) -> MessageId | int:
-    """A place to seek to. Raises InvalidArgument."""
-    if isinstance(to, bool) or not isinstance(to, MessageId | int):
-        raise InvalidArgument(f"seek needs a MessageId or ms since 1970, not {to!r}")
-    if isinstance(to, int) and to < 0:
-        raise InvalidArgument("seek needs a time from 0 on")
-    return to
 
 
 def _id_of(message: MessageOrId) -> MessageId:

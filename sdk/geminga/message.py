@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from geminga._entry import Entry
@@ -18,6 +20,19 @@ class Message(msgspec.Struct, eq=False):
 
     def __repr__(self) -> str:
         return f"<Message {self.message_id!r} of {self.topic_name}, {len(self.data)} bytes>"
+
+    def replace(
+        self, *, data: bytes | None = None, properties: Mapping[str, str] | None = None
+    ) -> Message:
+        """The same message with another payload or other properties, for interceptors to hand on.
+        All else stays, acknowledging too.
+        """
+        return ChangedMessage(
+            self._entry,
+            self._index,
+            self.data if data is None else data,
+            self.properties if properties is None else dict(properties),
+        )
 
     @property
     def data(self) -> bytes:
@@ -132,3 +147,20 @@ class Message(msgspec.Struct, eq=False):
     def _described(self) -> MessageMetadata | SingleMessageMetadata:
         """What describes this very message: the entry's metadata, or its own within a batch."""
         return self._entry.metadata_of(self._index)
+
+
+class ChangedMessage(Message, eq=False):
+    """A message as an interceptor would have it."""
+
+    _data: bytes
+    _properties: dict[str, str]
+
+    @property
+    def data(self) -> bytes:
+        """The payload."""
+        return self._data
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The program's own properties."""
+        return dict(self._properties)

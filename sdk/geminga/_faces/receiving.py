@@ -14,10 +14,11 @@ from typing import TypeVar
 
 import trio
 
+from geminga._arguments import duration, positive_count
 from geminga._entry import Source
 from geminga._faces.calls import Session
 from geminga.consumer import Consumer, MessageOrId
-from geminga.errors import GemingaError, InvalidArgument
+from geminga.errors import GemingaError
 from geminga.message import Message
 
 T = TypeVar("T")
@@ -25,6 +26,8 @@ logger = logging.getLogger("geminga")
 
 AHEAD_MAX = 1000
 """Most messages that are taken ahead in one go."""
+BYTES_AHEAD_MAX = 10 * 1024 * 1024
+"""And most bytes of them."""
 
 Discarded = tuple[Source, Container[tuple[int, int]] | None]
 
@@ -34,9 +37,11 @@ class Receiver:
     their way back (bounded by the messages that were received).
     """
 
-    def __init__(self, session: Session, consumer: Consumer) -> None:
+    def __init__(self, session: Session, consumer: Consumer, *, for_listener: bool = False) -> None:
+        """Beside a message listener only its own workers may receive."""
         self.session = session
         self.consumer = consumer
+        self._for_listener = for_listener
         self._portal = session.portal
         self._local: deque[Message] = deque()
         self._pops: Iterator[Message] = iter(self._local.popleft, None)
@@ -69,7 +74,7 @@ class Receiver:
             pass
         return None
 
-    def take_many(self, messages_max: int, bytes_max: int) -> list[Message]:
+    def take_many(self, messages_max: int, bytes_max: float) -> list[Message]:
         """Those taken ahead, up to both limits, but one in any case if there is one."""
         taken: list[Message] = []
         if self._is_stale or self._portal.is_forked:
@@ -187,13 +192,32 @@ class Receiver:
         if self._local:
             await trio.lowlevel.checkpoint()
             return
-        messages = await self.consumer.receive_many(
-            max(messages_max, self._ahead_max), timeout_s=timeout_s
+        if not self._for_listener:
+            self.consumer._refuse_beside_listener()
+        messages = await self.consumer._receiving.receive_some(
+            max(messages_max, self._ahead_max), BYTES_AHEAD_MAX, timeout_s
         )
         # No checkpoint since they were taken: cancellation loses none. What was thrown away while
         # waiting was received before them.
         self._forget_discarded()
         self._local.extend(messages)
+
+    async def fill_batch(self) -> None:
+        """Wait for as many messages as `batch_receive_policy` says, together with those that were
+        taken ahead. Raises what Consumer.batch_receive raises.
+        """
+        messages_max, bytes_max, timeout_s = self.consumer._batch_limits()
+        await self.send_acks()
+        self._forget_discarded()
+        ahead = list(self._local)
+        messages_max -= len(ahead)
+        bytes_max -= sum(message._entry.size_of(message._index) for message in ahead)
+        if messages_max > 0 and bytes_max > 0:
+            messages = await self.consumer._receiving.receive_batch(
+                messages_max, bytes_max, timeout_s
+            )
+            self._forget_discarded()
+            self._local.extend(messages)
 
     async def ask(self, function: Callable[[], Awaitable[T]]) -> T:
         """Call a function once all acknowledgements are with the Trio consumer."""
@@ -220,7 +244,9 @@ class Receiver:
         await self.consumer.aclose()
 
 
-def check_limits(messages_max: int, bytes_max: int) -> None:
+def check_limits(messages_max: int, bytes_max: int, timeout_s: float | None) -> None:
     """Raises InvalidArgument."""
-    if messages_max < 1 or bytes_max < 1:
-        raise InvalidArgument("messages_max and bytes_max must be above 0")
+    positive_count(messages_max, "messages_max")
+    positive_count(bytes_max, "bytes_max")
+    if timeout_s is not None:
+        duration(timeout_s, "timeout_s")

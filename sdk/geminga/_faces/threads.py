@@ -12,12 +12,15 @@ from contextlib import AbstractAsyncContextManager
 from typing import TypeVar
 
 import geminga.client
+from geminga._arguments import duration
 from geminga._described import extras_of, payload_of
 from geminga._faces.calls import Call, Session
 from geminga._faces.portal import portal
 from geminga._faces.receiving import Receiver, check_limits
 from geminga._faces.sending import Handed, Sender
+from geminga._faces.thread_listening import Listening
 from geminga._faces.waiting import ThreadHost
+from geminga._trio_listening import lanes_for
 from geminga.consumer import MessageOrId
 from geminga.errors import AlreadyClosed, Timeout
 from geminga.message import Message
@@ -25,6 +28,7 @@ from geminga.producer import MessageKeywords, Producer
 from geminga_protocol.message_id import MessageId
 
 T = TypeVar("T")
+C = TypeVar("C")
 
 BYTES_BETWEEN_TURNS = 128 * 1024
 """`send_soon` lets the program's other tasks run after that much; a message is 1 KiB at least."""
@@ -36,6 +40,8 @@ class ThreadSession(Session):
     def __init__(self, opening: AbstractAsyncContextManager[geminga.client.Client]) -> None:
         self.host = ThreadHost()
         self._open_waiter = self.host.waiter()
+        self.listenings: dict[Listening, None] = {}
+        """What calls the message listeners of the client's consumers."""
         super().__init__(portal(), opening, self._open_waiter.notify)
 
     def open(self) -> None:
@@ -71,6 +77,8 @@ class ThreadSession(Session):
         if self.portal.is_forked or not self.is_running:
             return
         self.portal.check_may_wait()
+        for listening in list(self.listenings):
+            listening.stop()
         waiter = self.host.waiter()
         self.portal.post(self.begin_closing)
         self.portal.post(self.on_end, waiter.notify)
@@ -176,11 +184,14 @@ class ThreadReceiver(Receiver):
     """What the methods of a consumer and of a reader do."""
 
     session: ThreadSession
+    _listening: Listening | None = None
 
     def receive(self, timeout_s: float | None) -> Message:
         """As Consumer.receive. It waits when nothing was taken ahead, so after AHEAD_MAX messages
         at the latest.
         """
+        if timeout_s is not None:
+            duration(timeout_s, "timeout_s")
         if not self._is_stale and not self._portal.is_forked:
             try:
                 for message in self._pops:
@@ -207,7 +218,7 @@ class ThreadReceiver(Receiver):
         self, messages_max: int, bytes_max: int, timeout_s: float | None
     ) -> list[Message]:
         """As Consumer.receive_many."""
-        check_limits(messages_max, bytes_max)
+        check_limits(messages_max, bytes_max, timeout_s)
         self.session.host.turn()
         until_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
         taken = self.take_many(messages_max, bytes_max)
@@ -217,6 +228,37 @@ class ThreadReceiver(Receiver):
             if time.monotonic() >= until_s:
                 break
         return taken
+
+    def batch_receive(self) -> list[Message]:
+        """As Consumer.batch_receive."""
+        messages_max, bytes_max, _ = self.consumer._batch_limits()
+        self.session.call(self.fill_batch)
+        return self.take_many(messages_max, bytes_max)
+
+    def listen(self, consumer: C, listener: Callable[[C, Message], object]) -> None:
+        """Call that with each message from now on."""
+        host = self.session.host
+        inner = self.consumer
+        inner._begin_listening()
+        options = inner._subscription.options
+        source = ThreadReceiver(self.session, inner, for_listener=True)
+        self._listening = Listening(
+            host,
+            lambda: source.receive(None),
+            lambda message: host.run(listener, consumer, message),
+            self.refuse,
+            lanes_for(options),
+            options.message_listener_concurrency,
+        )
+        self.session.listenings[self._listening] = None
+        for _ in range(options.message_listener_concurrency):
+            host.start(self._listening.work)
+
+    def stop_listening(self) -> None:
+        """Call it no more, once the calls that run have ended."""
+        if self._listening is not None:
+            self._listening.stop()
+            self.session.listenings.pop(self._listening, None)
 
     def next(self) -> Message:
         """As Consumer.__anext__."""
@@ -273,4 +315,5 @@ class ThreadReceiver(Receiver):
     def close(self) -> None:
         """As Consumer.aclose."""
         if not self.session.portal.is_forked and self.session.is_running:
+            self.stop_listening()
             self.session.call(self.aclose)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import threading
-from _thread import allocate_lock
+from _thread import allocate_lock, get_ident
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TypeVar, TypeVarTuple
 
+from geminga._arguments import function as check_function
 from geminga._faces.portal import acquire
+from geminga.errors import InvalidArgument
 
 Ts = TypeVarTuple("Ts")
 T = TypeVar("T")
@@ -53,6 +56,28 @@ class ThreadHost:
     def turn(self) -> None:
         """Threads take turns by themselves."""
 
+    def event(self) -> threading.Event:
+        """Something to wait for that happens once."""
+        return threading.Event()
+
+    def worker(self) -> int:
+        """The thread that runs now."""
+        return get_ident()
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Run a listener's worker, in a thread of its own."""
+        threading.Thread(target=work, name="geminga-listener", daemon=True).start()
+
+    def run(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
+        """Call a listener."""
+        function(*args)
+
+    def check_listener(self, listener: object) -> None:
+        """Raises InvalidArgument for what can't be called in a thread."""
+        check_function(listener, "message_listener")
+        if inspect.iscoroutinefunction(listener):
+            raise InvalidArgument("message_listener must not be a coroutine function here")
+
 
 class AsyncWaiter:
     """Waited for once by one asyncio task; `notify` is called once in the Trio loop."""
@@ -83,6 +108,7 @@ class AsyncHost:
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._posts: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
         self._is_awake = False
 
@@ -101,6 +127,30 @@ class AsyncHost:
     async def turn(self) -> None:
         """Let the program's other tasks run."""
         await asyncio.sleep(0)
+
+    def event(self) -> asyncio.Event:
+        """Something to wait for that happens once."""
+        return asyncio.Event()
+
+    def worker(self) -> asyncio.Task[object] | None:
+        """The task that runs now."""
+        return asyncio.current_task()
+
+    def start(self, work: Callable[[], Coroutine[object, object, None]]) -> None:
+        """Run a listener's worker, in a task of its own."""
+        task = self.loop.create_task(work(), name="geminga-listener")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def run(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
+        """Call a listener, whether it is a coroutine function or not."""
+        answer = function(*args)
+        if isinstance(answer, Awaitable):
+            await answer
+
+    def check_listener(self, listener: object) -> None:
+        """Raises InvalidArgument for what can't be called."""
+        check_function(listener, "message_listener")
 
     def post(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
         """Have the asyncio loop call a function. Called in the Trio loop."""

@@ -33,6 +33,7 @@ GOLDEN = [
     "ConsumerInterceptor",
     "ConsumerNotFound",
     "ConsumerOptions",
+    "ConsumerStatistics",
     "ConsumerType",
     "CorruptMessage",
     "DeadLetterPolicy",

@@ -25,6 +25,7 @@ class Counter:
 
     topic = "topic"
     partition = -1
+    generation = 0
 
     def __init__(self, queue_size: int) -> None:
         self.permits = Permits(queue_size)

@@ -81,6 +81,6 @@ async def test_a_scaled_queue_delivers_everything(autojump_clock: MockClock) -> 
                 seen += [int(each.data) for each in await consumer.receive_many(timeout_s=0.1)]
         assert seen == list(range(300))
         await trio.sleep(1)
-        permits = consumer._parts[0].flow.permits
+        permits = consumer._parts.each[0].flow.permits
         assert 4 <= permits.queue_size <= 100
         assert permits.outstanding == fake.permits

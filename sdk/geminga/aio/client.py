@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from re import Pattern
 from typing import Unpack
@@ -13,6 +13,7 @@ from geminga.aio.consumer import Consumer
 from geminga.aio.producer import Producer
 from geminga.aio.reader import Reader
 from geminga.aio.table_view import TableView
+from geminga.message import Message
 from geminga.options import ClientKeywords, ConsumerKeywords, ProducerKeywords, ReaderKeywords
 from geminga_protocol.message_id import MessageId
 
@@ -68,21 +69,35 @@ class Client:
         self,
         topic: str | Sequence[str] | Pattern[str],
         subscription_name: str,
+        *,
+        message_listener: Callable[[Consumer, Message], object] | None = None,
         **options: Unpack[ConsumerKeywords],
     ) -> Consumer:
-        """A consumer of a subscription on one topic or several, or on all topics of a namespace
-        whose whole name matches `re.compile("persistent://tenant/namespace/regex")`, as they come
-        and go. See `ConsumerOptions`.
+        """A consumer of a subscription on one topic or several, or on all
+        topics of a namespace whose whole name matches
+        `re.compile("persistent://tenant/namespace/regex")`, as they come and go. See
+        `ConsumerOptions`.
+
+        A `message_listener(consumer, message)` is called with each message instead of `receive`. It
+        is a coroutine function, or a function that is short, and has to acknowledge; what it raises
+        is logged, and the message negatively acknowledged. One call runs at a time, or up to
+        `message_listener_concurrency`: then those for one partition are in order (Key_Shared: those
+        for one key; Shared: none).
 
         Raises InvalidArgument, ConsumerBusy, TopicNotFound, AuthorizationFailed, Timeout and other
         GemingaErrors.
         """
-        return Consumer(
+        if message_listener is not None:
+            self._session.host.check_listener(message_listener)
+        consumer = Consumer(
             self._session,
             await self._session.call(
                 lambda: self._session.client.subscribe(topic, subscription_name, **options)
             ),
         )
+        if message_listener is not None:
+            consumer._receiver.listen(consumer, message_listener)
+        return consumer
 
     async def create_reader(
         self, topic: str, start_message_id: MessageId, **options: Unpack[ReaderKeywords]

@@ -16,6 +16,7 @@ Made by tools/faces.py: don't edit.
 
 from __future__ import annotations
 
+from geminga._consumer_statistics import ConsumerStatistics as ConsumerStatistics
 from geminga._faces.threads import Receipt as Receipt
 from geminga._statistics import ProducerStatistics as ProducerStatistics
 from geminga.auth import Authentication as Authentication
@@ -116,6 +117,7 @@ __all__ = [
     "ConsumerInterceptor",
     "ConsumerNotFound",
     "ConsumerOptions",
+    "ConsumerStatistics",
     "ConsumerType",
     "CorruptMessage",
     "DeadLetterPolicy",

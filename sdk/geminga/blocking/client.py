@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from re import Pattern
 from types import TracebackType
 from typing import Unpack
@@ -13,6 +13,7 @@ from geminga.blocking.consumer import Consumer
 from geminga.blocking.producer import Producer
 from geminga.blocking.reader import Reader
 from geminga.blocking.table_view import TableView
+from geminga.message import Message
 from geminga.options import ClientKeywords, ConsumerKeywords, ProducerKeywords, ReaderKeywords
 from geminga_protocol.message_id import MessageId
 
@@ -55,21 +56,35 @@ class Client:
         self,
         topic: str | Sequence[str] | Pattern[str],
         subscription_name: str,
+        *,
+        message_listener: Callable[[Consumer, Message], object] | None = None,
         **options: Unpack[ConsumerKeywords],
     ) -> Consumer:
-        """A consumer of a subscription on one topic or several, or on all topics of a namespace
-        whose whole name matches `re.compile("persistent://tenant/namespace/regex")`, as they come
-        and go. See `ConsumerOptions`.
+        """A consumer of a subscription on one topic or several, or on all
+        topics of a namespace whose whole name matches
+        `re.compile("persistent://tenant/namespace/regex")`, as they come and go. See
+        `ConsumerOptions`.
+
+        A `message_listener(consumer, message)` is called with each message instead of `receive`. It
+        is a function that runs in threads of its own, and has to acknowledge; what it raises
+        is logged, and the message negatively acknowledged. One call runs at a time, or up to
+        `message_listener_concurrency`: then those for one partition are in order (Key_Shared: those
+        for one key; Shared: none).
 
         Raises InvalidArgument, ConsumerBusy, TopicNotFound, AuthorizationFailed, Timeout and other
         GemingaErrors.
         """
-        return Consumer(
+        if message_listener is not None:
+            self._session.host.check_listener(message_listener)
+        consumer = Consumer(
             self._session,
             self._session.call(
                 lambda: self._session.client.subscribe(topic, subscription_name, **options)
             ),
         )
+        if message_listener is not None:
+            consumer._receiver.listen(consumer, message_listener)
+        return consumer
 
     def create_reader(
         self, topic: str, start_message_id: MessageId, **options: Unpack[ReaderKeywords]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 
 import geminga.consumer
+from geminga._consumer_statistics import ConsumerStatistics as ConsumerStatistics
 from geminga._faces.threads import ThreadReceiver, ThreadSession
 from geminga.consumer import MessageOrId
 from geminga.message import Message
@@ -71,10 +72,17 @@ class Consumer:
         timeout_s: float | None = None,
     ) -> list[Message]:
         """Wait for a message, then take what is there, up to both limits (at least one message).
+        It never waits for more: that is `batch_receive`.
 
         An empty list after `timeout_s` seconds without any. Raises what `receive` does otherwise.
         """
         return self._receiver.receive_many(messages_max, bytes_max, timeout_s)
+
+    def batch_receive(self) -> list[Message]:
+        """As many messages as `batch_receive_policy` says, or those that came before its time was
+        over: maybe none. Raises what `receive` does, and InvalidArgument without a receiver queue.
+        """
+        return self._receiver.batch_receive()
 
     def __iter__(self) -> Consumer:
         return self
@@ -154,11 +162,17 @@ class Consumer:
         """Delete the subscription in all partitions, with `force` while others use it too, and
         close the consumer. Raises GemingaError.
         """
+        self._receiver.stop_listening()
         self._receiver.call(lambda: self._inner.unsubscribe(force=force))
+
+    def statistics(self) -> ConsumerStatistics:
+        """What the consumer did."""
+        return self._inner.statistics()
 
     def close(self) -> None:
         """Send the acknowledgements that wait, and leave. Idempotent. What was received and not
-        acknowledged goes to other consumers, or comes again.
+        acknowledged goes to other consumers, or comes again. Calls of a `message_listener` that run
+        are waited for, unless it is the listener that closes.
         """
         self._receiver.close()
 

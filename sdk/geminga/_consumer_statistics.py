@@ -1,0 +1,156 @@
+"""What a consumer did, in numbers (spec SDK-11; ConsumerStats and ConsumerStatsRecorderImpl of the
+Java client).
+
+Totals are always kept, by entry. Rates are of the last whole interval of the client's
+`stats_interval_s`, and cost nothing while it is 0.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+logger = logging.getLogger("geminga")
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerStatistics:
+    """A consumer's numbers, over all partitions. Bytes are those of payloads, uncompressed; a
+    message is received when the program takes it (of `geminga.blocking` and `geminga.aio`: when it
+    is taken ahead for it).
+
+    Those that begin with `num_` and `rate_` are of the last whole interval of `stats_interval_s`, 0
+    before the first one has passed.
+    """
+
+    num_msgs_received: int = 0
+    num_bytes_received: int = 0
+    num_receive_failed: int = 0
+    """Entries that were damaged or could not be opened."""
+    num_acks_sent: int = 0
+    """Acknowledged messages; a cumulative acknowledgement counts once."""
+    num_acks_failed: int = 0
+    """Entries whose receipts say so; only with `ack_receipt_enabled`."""
+    rate_msgs_received: float = 0.0
+    """Messages a second."""
+    rate_bytes_received: float = 0.0
+    total_msgs_received: int = 0
+    """Since the consumer was made, like all totals."""
+    total_bytes_received: int = 0
+    total_receive_failed: int = 0
+    total_acks_sent: int = 0
+    total_acks_failed: int = 0
+    msg_num_in_receiver_queue: int = 0
+    """Messages that wait for the program."""
+    partitions_connected: int = 0
+    partition_stats: Mapping[str, ConsumerStatistics] = field(default_factory=dict)
+    """The same of each topic or partition, by its full name; empty if there is only one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Counts at a moment, or between two of them."""
+
+    messages: int = 0
+    size_bytes: int = 0
+    failed: int = 0
+    acks: int = 0
+    acks_failed: int = 0
+
+    def since(self, earlier: Snapshot) -> Snapshot:
+        """What was added."""
+        return Snapshot(
+            self.messages - earlier.messages,
+            self.size_bytes - earlier.size_bytes,
+            self.failed - earlier.failed,
+            self.acks - earlier.acks,
+            self.acks_failed - earlier.acks_failed,
+        )
+
+
+class ConsumerCounts:
+    """What the consumer of one partition counts as it goes."""
+
+    __slots__ = ("_began", "_last", "_length_s", "acks", "acks_failed", "failed", "messages",
+                 "size_bytes")  # fmt: skip
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self.size_bytes = 0
+        self.failed = 0
+        self.acks = 0
+        self.acks_failed = 0
+        self._began = Snapshot()
+        self._last = Snapshot()
+        self._length_s = 0.0
+
+    def _now(self) -> Snapshot:
+        return Snapshot(self.messages, self.size_bytes, self.failed, self.acks, self.acks_failed)
+
+    def roll(self, length_s: float) -> None:
+        """An interval is over, and the next one begins."""
+        now = self._now()
+        self._last, self._began, self._length_s = now.since(self._began), now, length_s
+
+    def statistics(
+        self, queued: int, taken: int, taken_bytes: int, connected: bool
+    ) -> ConsumerStatistics:
+        """The numbers of this partition alone; `taken` were taken and not counted yet."""
+        last = self._last
+        return ConsumerStatistics(
+            num_msgs_received=last.messages,
+            num_bytes_received=last.size_bytes,
+            num_receive_failed=last.failed,
+            num_acks_sent=last.acks,
+            num_acks_failed=last.acks_failed,
+            rate_msgs_received=last.messages / self._length_s if self._length_s else 0.0,
+            rate_bytes_received=last.size_bytes / self._length_s if self._length_s else 0.0,
+            total_msgs_received=self.messages + taken,
+            total_bytes_received=self.size_bytes + taken_bytes,
+            total_receive_failed=self.failed,
+            total_acks_sent=self.acks,
+            total_acks_failed=self.acks_failed,
+            msg_num_in_receiver_queue=queued,
+            partitions_connected=int(connected),
+        )
+
+
+def summed(partitions: Mapping[str, ConsumerStatistics]) -> ConsumerStatistics:
+    """The numbers of a consumer from those of its partitions."""
+    if len(partitions) == 1:
+        return next(iter(partitions.values()))
+    each = partitions.values()
+    return ConsumerStatistics(
+        num_msgs_received=sum(part.num_msgs_received for part in each),
+        num_bytes_received=sum(part.num_bytes_received for part in each),
+        num_receive_failed=sum(part.num_receive_failed for part in each),
+        num_acks_sent=sum(part.num_acks_sent for part in each),
+        num_acks_failed=sum(part.num_acks_failed for part in each),
+        rate_msgs_received=sum(part.rate_msgs_received for part in each),
+        rate_bytes_received=sum(part.rate_bytes_received for part in each),
+        total_msgs_received=sum(part.total_msgs_received for part in each),
+        total_bytes_received=sum(part.total_bytes_received for part in each),
+        total_receive_failed=sum(part.total_receive_failed for part in each),
+        total_acks_sent=sum(part.total_acks_sent for part in each),
+        total_acks_failed=sum(part.total_acks_failed for part in each),
+        msg_num_in_receiver_queue=sum(part.msg_num_in_receiver_queue for part in each),
+        partitions_connected=sum(part.partitions_connected for part in each),
+        partition_stats=partitions,
+    )
+
+
+def log_interval(subscription: str, name: str, found: ConsumerStatistics) -> None:
+    """Log the last interval, if anything was done in it."""
+    if not found.num_msgs_received and not found.num_acks_sent and not found.num_receive_failed:
+        return
+    logger.info(
+        "%s: consumer %s: %.1f msg/s, %.3f Mbit/s, %d acknowledged, %d failed, %d in the queue",
+        subscription,
+        name,
+        found.rate_msgs_received,
+        found.rate_bytes_received * 8e-6,
+        found.num_acks_sent,
+        found.num_receive_failed,
+        found.msg_num_in_receiver_queue,
+    )

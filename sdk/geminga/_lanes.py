@@ -1,0 +1,84 @@
+"""Which received message a listener may be called with next (spec SDK-20). Pure.
+
+Messages of one lane are handled one after the other, in the order in which they came: on Exclusive
+and Failover subscriptions a partition is a lane, on Key_Shared a key. Shared ones have no order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable
+
+from geminga.message import Message
+from geminga.options import ConsumerType
+
+LaneOf = Callable[[Message], Hashable | None]
+
+
+def lanes_of(kind: ConsumerType) -> LaneOf:
+    """The lane of a message on a subscription of that type; None: it waits for no other."""
+    if kind is ConsumerType.KEY_SHARED:
+        return _key_of
+    return _no_lane if kind is ConsumerType.SHARED else _topic_of
+
+
+def _key_of(message: Message) -> Hashable | None:
+    # What the broker orders by (ConsumerBase.peekMessageKey).
+    ordering_key = message.ordering_key
+    return message.partition_key_bytes if ordering_key is None else ordering_key
+
+
+def _topic_of(message: Message) -> Hashable | None:
+    return message.topic_name
+
+
+def _no_lane(message: Message) -> Hashable | None:
+    return None
+
+
+class Lanes:
+    """Messages that were received and wait for their lane, and which lanes are in use.
+
+    Whoever calls `put` or `done` calls `take` next: then no message that could be handled is left.
+    """
+
+    def __init__(self, lane_of: LaneOf, is_wanted: Callable[[Message], bool]) -> None:
+        """What isn't wanted any more when its turn comes is left out."""
+        self._lane_of = lane_of
+        self._is_wanted = is_wanted
+        self._busy: dict[Hashable, deque[Message]] = {}
+        self._ready: deque[tuple[Hashable | None, Message]] = deque()
+        self.waiting = 0
+        """Messages that were put and not taken."""
+
+    def put(self, message: Message) -> None:
+        """A message came."""
+        lane = self._lane_of(message)
+        self.waiting += 1
+        if lane is None:
+            self._ready.append((lane, message))
+        elif lane in self._busy:
+            self._busy[lane].append(message)
+        else:
+            self._busy[lane] = deque()
+            self._ready.append((lane, message))
+
+    def take(self) -> tuple[Hashable | None, Message] | None:
+        """A message that may be handled now, with its lane, which is in use until `done`."""
+        while self._ready:
+            lane, message = self._ready.popleft()
+            self.waiting -= 1
+            if self._is_wanted(message):
+                return lane, message
+            self.done(lane)
+        return None
+
+    def done(self, lane: Hashable | None) -> None:
+        """What was taken is handled."""
+        if lane is None:
+            return
+        behind = self._busy[lane]
+        if behind:
+            self._ready.append((lane, behind.popleft()))
+        else:
+            del self._busy[lane]
