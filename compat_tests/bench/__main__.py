@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compat_tests.apache.jars import PeerMissing, jars
-from compat_tests.bench import profile, report
+from compat_tests.bench import profile, report, sdk_report
 from compat_tests.bench.model import APACHE, GEMINGA, Outcome
 from compat_tests.bench.rows import ROWS
+from compat_tests.bench.sdk_rows import CLIENT_ROWS, ClientOutcome
 from compat_tests.bench.side import Side
 from compat_tests.processes import ROOT
 
@@ -28,25 +29,30 @@ def main() -> int:
     except PeerMissing as reason:
         sys.exit(f"The load programs need Apache's Java client: {reason}")
     outcomes = [Outcome(row) for row in rows]
+    clients = [
+        ClientOutcome(row) for row in CLIENT_ROWS if not options.only or row.name in options.only
+    ]
     profiles: list[profile.Profile] = []
     work_dir = Path(tempfile.mkdtemp(prefix="bench-", dir=options.work_dir))
     try:
         for kind in kinds:
-            _measure(Side(kind, work_dir, quick=options.quick), outcomes)
+            _measure(Side(kind, work_dir, quick=options.quick), outcomes, clients)
         if GEMINGA in kinds and not options.no_profile:
             profiles = profile.profiles(Side(GEMINGA, work_dir, quick=options.quick))
     finally:
         shutil.rmtree(work_dir, ignore_errors=True)
     report.show(outcomes, kinds)
+    sdk_report.show(clients)
     whole = not (options.only or options.quick or options.side or options.no_profile)
     target = options.write or (ROOT / "docs" / "BENCHMARKS.md" if whole else None)
     if target:
-        report.write(target, outcomes, profiles)
+        report.write(target, outcomes, profiles, sdk_report.document(clients))
         print(f"written to {target}")
-    return 1 if any(outcome.failures for outcome in outcomes) else 0
+    failures = [outcome.failures for outcome in outcomes] + [each.failures for each in clients]
+    return 1 if any(failures) else 0
 
 
-def _measure(side: Side, outcomes: Sequence[Outcome]) -> None:
+def _measure(side: Side, outcomes: Sequence[Outcome], clients: Sequence[ClientOutcome]) -> None:
     try:
         for outcome in outcomes:
             if outcome.row.geminga_only and side.kind != GEMINGA:
@@ -58,6 +64,13 @@ def _measure(side: Side, outcomes: Sequence[Outcome]) -> None:
                 traceback.print_exc()
                 outcome.failures[side.kind] = f"{type(error).__name__}: {error}"
                 side.stop()
+        for client in clients:
+            print(f"{side.kind}: {client.row.name} ...", file=sys.stderr, flush=True)
+            try:
+                client.figures[side.kind] = client.row.run(side)
+            except Exception as error:
+                traceback.print_exc()
+                client.failures[side.kind] = f"{type(error).__name__}: {error}"
     finally:
         side.stop()
 
@@ -66,7 +79,10 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m compat_tests.bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="short loads: shows that all works")
     parser.add_argument(
-        "--only", action="append", choices=[row.name for row in ROWS], help="this row; repeatable"
+        "--only",
+        action="append",
+        choices=[row.name for row in ROWS] + [each.name for each in CLIENT_ROWS],
+        help="this row; repeatable",
     )
     sides = parser.add_mutually_exclusive_group()
     for kind in (GEMINGA, APACHE):

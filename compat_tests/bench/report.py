@@ -7,7 +7,7 @@ import platform
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -34,15 +34,26 @@ def show(outcomes: Sequence[Outcome], kinds: Sequence[str]) -> None:
                 console.print(f"{outcome.row.name} on {kind}: {outcome.failures[kind]}")
 
 
-def write(path: Path, outcomes: Sequence[Outcome], profiles: Sequence[Profile]) -> None:
-    """Write the table and the profiles; hand-written notes at the end of the file are kept."""
+def write(
+    path: Path,
+    outcomes: Sequence[Outcome],
+    profiles: Sequence[Profile],
+    sections: Iterable[str] = (),
+) -> None:
+    """Write the table, other sections and the profiles; hand-written notes at the end of the file
+    are kept.
+    """
     notes = ""
     if path.exists() and NOTES_MARK in path.read_text():
         notes = path.read_text().partition(NOTES_MARK)[2]
-    path.write_text("\n".join(_document(outcomes, profiles)) + "\n" + NOTES_MARK + (notes or "\n"))
+    path.write_text(
+        "\n".join(_document(outcomes, profiles, sections)) + "\n" + NOTES_MARK + (notes or "\n")
+    )
 
 
-def _document(outcomes: Sequence[Outcome], profiles: Sequence[Profile]) -> Iterator[str]:
+def _document(
+    outcomes: Sequence[Outcome], profiles: Sequence[Profile], sections: Iterable[str]
+) -> Iterator[str]:
     yield "# Benchmarks\n"
     yield (
         "Written by `make bench`, which runs both servers one after the other on one machine, "
@@ -61,6 +72,7 @@ def _document(outcomes: Sequence[Outcome], profiles: Sequence[Profile]) -> Itera
     missed = list(_missed(outcomes))
     yield "\n## Missed targets\n"
     yield "\n".join(missed) if missed else "None."
+    yield from sections
     if profiles:
         yield "\n## Where the time goes\n"
         yield "Shares of py-spy's samples of whichever thread holds the interpreter."
@@ -77,8 +89,8 @@ def _lines(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, ...]]:
             yield (
                 measure.title,
                 measure.unit,
-                _number(ours),
-                _number(theirs),
+                number(ours),
+                number(theirs),
                 f"{ours / theirs:.2f}×" if ours is not None and theirs else "",
                 measure.target(),
                 "" if held is None else "yes" if held else "NO",
@@ -94,7 +106,7 @@ def _missed(outcomes: Sequence[Outcome]) -> Iterator[str]:
 
 
 def _miss(measure: Measure, ours: float, theirs: float | None) -> str:
-    text = f"{_number(ours)} {measure.unit}"
+    text = f"{number(ours)} {measure.unit}"
     if theirs and (measure.ratio_min or measure.ratio_max):
         text += f", {ours / theirs:.2f}× Apache's"
     return f"{text}; target {measure.target()}"
@@ -140,7 +152,8 @@ def _fdatasync_ms() -> float:
     return sorted(times)[len(times) // 2] * 1000
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
+    """Three digits or more, thousands apart; nothing for what wasn't measured."""
     if value is None:
         return ""
     if abs(value) >= 1000:

@@ -7,9 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.bench import profile, report
+from compat_tests.bench import profile, report, sdk_report
 from compat_tests.bench.model import APACHE, GEMINGA, Measure, Outcome, Row
 from compat_tests.bench.rows import ROWS
+from compat_tests.bench.sdk_rows import (
+    BLOCKING,
+    CLIENT_ROWS,
+    OFFICIAL,
+    TRIO,
+    ClientOutcome,
+    ClientRow,
+    Figure,
+    Target,
+)
 from compat_tests.bench.side import LoadFailed, MemoryWatch, run_program
 
 FASTER = Measure("rate", "publishes", "msg/s", ratio_min=1.5, ratio_aim=2.0)
@@ -48,11 +58,49 @@ def test_targets(
 
 
 def test_every_row_has_its_own_name_and_measures() -> None:
-    assert len({row.name for row in ROWS}) == len(ROWS)
+    names = [row.name for row in ROWS] + [row.name for row in CLIENT_ROWS]
+    assert len(set(names)) == len(names)
     for row in ROWS:
         keys = [measure.key for measure in row.measures]
         assert keys
         assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize(
+    ("target", "ours", "official", "trio", "held"),
+    [
+        (Target(ratio_min=2.0), 200.0, 100.0, 200.0, True),
+        (Target(ratio_min=2.0), 199.0, 100.0, 199.0, False),
+        (Target(ratio_min=2.0), None, 100.0, None, None),
+        (Target(ratio_min=1.0, of_trio_min=0.7), 110.0, 100.0, 150.0, True),
+        (Target(ratio_min=1.0, of_trio_min=0.7), 110.0, 100.0, 160.0, False),
+        (Target(ratio_max=1.1), 1.2, 1.0, 1.2, False),
+        (Target(value_max=40), 39.0, None, None, True),
+        (Target(), 1.0, 1.0, 1.0, None),
+    ],
+)
+def test_targets_of_faces(
+    target: Target,
+    ours: float | None,
+    official: float | None,
+    trio: float | None,
+    held: bool | None,
+) -> None:
+    assert target.held(ours, official, trio) is held
+
+
+def test_section_of_the_sdk() -> None:
+    figure = Figure("per_s", "sends", "msg/s", {TRIO: Target(ratio_min=2.0), BLOCKING: Target()})
+    outcome = ClientOutcome(ClientRow("row", "produce", (figure,)))
+    assert outcome.row.clients == (TRIO, BLOCKING, OFFICIAL)
+    rates = {TRIO: 3000.0, BLOCKING: 1500.0, OFFICIAL: 1000.0}
+    outcome.figures[GEMINGA] = {client: {"per_s": rate} for client, rate in rates.items()}
+    outcome.failures[APACHE] = "LoadFailed: no result"
+    text = "\n".join(sdk_report.document([outcome]))
+    assert "| sends | msg/s | geminga | trio | 3 000 | 1 000 | 3.00× |  | ≥ 2× | yes |" in text
+    assert "| blocking | 1 500 | 1 000 | 1.50× | 0.50 | none |  |" in text
+    assert "row did not run on apache: LoadFailed: no result" in text
+    assert not list(sdk_report.document([]))
 
 
 def test_profiles_count_own_time_and_time_within() -> None:
