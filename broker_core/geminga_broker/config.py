@@ -37,6 +37,7 @@ class NetworkConfig:
     web_service_port: int = setting("webServicePort", 8080, at_least=NO_PORT, at_most=65535)
     max_message_size_bytes: int = setting("maxMessageSize", 5 * MIB, at_least=1, at_most=1 << 30)
     keep_alive_interval_s: int = setting("keepAliveIntervalSeconds", 30, at_least=1)
+    liveness_timeout_ms: int = setting("connectionLivenessCheckTimeoutMillis", 5000)
     connections_max: int = setting("brokerMaxConnections", 0)
     publish_buffer_mb_max: int = setting("maxMessagePublishBufferSizeInMB", 64, at_least=-1)
     shutdown_timeout_ms: int = setting("brokerShutdownTimeoutMs", 60_000)

@@ -43,6 +43,9 @@ class ClientConnection(Protocol):
         closed.
         """
 
+    async def is_alive(self) -> bool:
+        """Ask the peer, and wait for its answer for a while; a peer that gives none is given up."""
+
     def drop_producer(self, producer_id: int) -> None:
         """The broker closed this producer: send CLOSE_PRODUCER and forget it."""
 

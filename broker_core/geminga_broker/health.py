@@ -49,6 +49,10 @@ class _Probe:
     def on_writable(self, callback: Callable[[], None]) -> None:
         callback()
 
+    async def is_alive(self) -> bool:
+        await trio.lowlevel.checkpoint()
+        return True
+
     def drop_producer(self, producer_id: int) -> None:
         self.answered.set()
 

@@ -17,6 +17,7 @@ from geminga_broker.log.api import Ack, AppendDone, Buffer, Entry, LogError
 from geminga_broker.producer import Producer
 from geminga_broker.rates import Rates
 from geminga_broker.stats import InternalStats, SubscriptionStats, TopicStats
+from geminga_broker.takeover import make_way
 from geminga_broker.topic_api import (
     KeySharedPolicy,
     LastMessage,
@@ -241,10 +242,11 @@ class NonPersistentTopic(TopicBase):
 
     async def add_producer(self, request: ProducerRequest) -> Producer:
         """Raises BrokerError as PersistentTopic.add_producer."""
-        await trio.lowlevel.checkpoint()
+        producer = Producer(request, self)
+        await make_way(self._registry, producer)
         # From here on nothing suspends, so that neither a cancellation nor an unload comes between
         # the producer's entry and its owner's learning of it.
-        return self.admit_producer(request, Producer(request, self))
+        return self.admit_producer(request, producer)
 
     def append(self, entries: Sequence[tuple[Buffer, int]], done: AppendDone) -> None:
         """Copy once, hand to every subscription, answer at once."""

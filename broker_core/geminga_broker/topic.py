@@ -25,6 +25,13 @@ from geminga_broker.log.api import (
 from geminga_broker.producer import Producer
 from geminga_broker.stats import InternalStats, TopicStats
 from geminga_broker.subscription import Subscription
+from geminga_broker.takeover import (
+    announce,
+    make_way,
+    make_way_for_consumer,
+    store_epoch,
+    stored_epoch,
+)
 from geminga_broker.throttle import RateLimit
 from geminga_broker.topic_api import (
     InitialPosition,
@@ -71,6 +78,10 @@ class PersistentTopic(TopicBase):
         self.dispatch_limits: tuple[RateLimit, ...] = ()
         self._creating = trio.Lock()
         self._closed = False
+        self._registry.epoch = stored_epoch(log.properties)
+        self._registry.announce = lambda producer: environment.nursery.start_soon(
+            announce, self, producer
+        )
         for cursor in log.cursors.values():
             if cursor.durable and cursor.name != CURSOR:
                 self._adopt(cursor)
@@ -82,9 +93,14 @@ class PersistentTopic(TopicBase):
         MetadataError (encryption), NotAllowedError, ProducerBlockedQuotaExceededError.
         """
         await check_producer(self)
+        producer = Producer(request, self)
+        await make_way(self._registry, producer)
         # From here on nothing suspends, so that neither a cancellation nor an unload comes between
         # the producer's entry and its owner's learning of it.
-        return self.admit_producer(request, Producer(request, self))
+        self.admit_producer(request, producer)
+        if producer.ready:
+            await store_epoch(self, producer)
+        return producer
 
     def append(self, entries: Sequence[tuple[Buffer, int]], done: AppendDone) -> None:
         """Take entries of a producer; `done` is called in order."""
@@ -125,6 +141,7 @@ class PersistentTopic(TopicBase):
         with trio.CancelScope(shield=True):
             async with self._creating:
                 subscription = await self._subscription_for(request)
+        await make_way_for_consumer(subscription, request)
         self.check_open()
         try:
             return subscription.add(request)

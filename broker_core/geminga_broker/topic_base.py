@@ -59,6 +59,10 @@ class TopicBase:
         """Registered producers by name, waiting ones left out."""
         return self._registry.by_name
 
+    def is_registered(self, producer: Producer) -> bool:
+        """Whether it is here still, and has its turn."""
+        return self._registry.by_name.get(producer.name) is producer
+
     def check_open(self) -> None:
         """Raises BrokerError ServiceNotReady while the topic is being given up."""
         if self.fenced:

@@ -1,12 +1,13 @@
 """Who may publish to a topic: access modes, epochs, fencing (spec BR-20, PIP-68).
 
-Follows AbstractTopic.addProducer and incrementTopicEpochIfNeeded. The topic epoch lives as long as
-the topic is loaded.
+Follows AbstractTopic.addProducer and incrementTopicEpochIfNeeded. Keeping the topic epoch is the
+topic's work (`takeover`).
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 from geminga_broker.errors import BrokerError
 from geminga_broker.producer import Producer
@@ -26,6 +27,8 @@ class ProducerRegistry:
         self.producers_max = producers_max
         self._exclusive: Producer | None = None
         self._waiting: deque[Producer] = deque()
+        self.announce: Callable[[Producer], None] = _announce
+        """Called for a producer that waited and has the topic now."""
 
     @property
     def waiting(self) -> int:
@@ -77,8 +80,14 @@ class ProducerRegistry:
             except BrokerError:
                 following.disconnect()
                 continue
-            following.ready = True
-            following.request.on_ready(following)
+            self.announce(following)
+
+    def in_the_way_of(self, producer: Producer) -> Producer | None:
+        """Who has that name on another connection, unless the new one replaces it anyway."""
+        old = self.by_name.get(producer.name)
+        if old is None or old.connection is producer.connection:
+            return None
+        return None if self._is_successor(old, producer) else old
 
     def disconnect_all(self) -> None:
         """Close all from the broker's side."""
@@ -152,3 +161,8 @@ class ProducerRegistry:
             and not old.request.user_provided_name
             and request.epoch > old.epoch
         ) or (old.connection is new.connection and old.producer_id == new.producer_id)
+
+
+def _announce(producer: Producer) -> None:
+    producer.ready = True
+    producer.request.on_ready(producer)

@@ -6,6 +6,7 @@ import pytest
 import trio
 import trio.testing
 
+from geminga_broker.nonpersistent import NonPersistentTopic
 from geminga_broker.topic import PersistentTopic
 from geminga_broker.topic_api import TopicEnvironment, TopicOptions
 from geminga_protocol.topic_name import TopicName
@@ -26,6 +27,12 @@ class World:
     ) -> PersistentTopic:
         made = TopicOptions(**options)
         return PersistentTopic(TopicName.parse(name), self.log, self.environment, made)
+
+    def passing(
+        self, name: str = "non-persistent://public/default/t", **options: object
+    ) -> NonPersistentTopic:
+        made = TopicOptions(**options)
+        return NonPersistentTopic(TopicName.parse(name), self.environment, made)
 
     async def settle(self) -> None:
         await trio.testing.wait_all_tasks_blocked()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import trio
+
 from geminga_broker.topic_api import ProducerRequest, PublishItem, SubscribeRequest
 from geminga_protocol.frames import FrameReader
 from geminga_protocol.ids import EntryId, LedgerId, Position
@@ -21,6 +23,7 @@ class FakeConnection:
         self.supports_broker_entry_metadata = False
         self.principal = None
         self.writable = True
+        self.alive = True
         self.writes = 0
         self.dropped_producers: list[int] = []
         self.dropped_consumers: list[int] = []
@@ -46,6 +49,10 @@ class FakeConnection:
             waiting, self._waiting = self._waiting, []
             for callback in waiting:
                 callback()
+
+    async def is_alive(self) -> bool:
+        await trio.lowlevel.checkpoint()
+        return self.alive
 
     def drop_producer(self, producer_id: int) -> None:
         self.dropped_producers.append(producer_id)

@@ -191,10 +191,18 @@ class FakeLog:
         self.terminated = False
         self.closed = self.deleted = False
         self.slow_s = 0.0
+        self.properties: dict[str, str] = {}
 
     async def pause(self) -> None:
         if self.slow_s:
             await trio.sleep(self.slow_s)
+
+    async def set_property(self, key: str, value: str) -> None:
+        await trio.lowlevel.checkpoint()
+        await self.pause()
+        if self.fail is not None:
+            raise self.fail
+        self.properties[key] = value
 
     @property
     def last_position(self) -> Position:

@@ -97,11 +97,13 @@ async def test_waiting_producers_get_their_turn_in_order(world: World) -> None:
     assert world.log.entries == []
     waiting[1].close()
     first.close()
+    await world.settle()
     assert ready == ["b"]
     assert waiting[0].topic_epoch == 0
     waiting[0].publish([item(1)])
     assert len(world.log.entries) == 1
     waiting[0].close()
+    await world.settle()
     assert ready == ["b", "d"]
     assert waiting[2].topic_epoch == 1
 

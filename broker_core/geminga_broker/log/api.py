@@ -228,6 +228,13 @@ class ManagedLedger(Protocol):
         """Open cursors by name, readers' too."""
 
     @property
+    def properties(self) -> Mapping[str, str]:
+        """What is kept with the log's metadata."""
+
+    async def set_property(self, key: str, value: str) -> None:
+        """Keep it with the log's metadata; durable on return. Raises LogError."""
+
+    @property
     def last_position(self) -> Position:
         """The last durable entry; (ledger, -1) if there was none yet."""
 

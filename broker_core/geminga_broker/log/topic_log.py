@@ -61,6 +61,27 @@ class TopicLog:
         return self._cursors.by_name
 
     @property
+    def properties(self) -> Mapping[str, str]:
+        """See `ManagedLedger.properties`."""
+        return self._parts.catalog.properties
+
+    async def set_property(self, key: str, value: str) -> None:
+        """See `ManagedLedger.set_property`. Raises LogFenced, LogWriteFailed, LogClosed."""
+        catalog = self._parts.catalog
+        async with self._parts.mutex:
+            self._parts.check_open()
+            before = dict(catalog.properties)
+            catalog.properties[key] = value
+            try:
+                await catalog.save(self._chain)
+            except MetadataError as error:
+                catalog.properties = before
+                raise LogWriteFailed(f"{self.name}: {key} can't be kept: {error}") from error
+            except LogFenced as error:
+                self._appender.fence(str(error))
+                raise
+
+    @property
     def last_position(self) -> Position:
         """See `ManagedLedger.last_position`."""
         return self._parts.last_position

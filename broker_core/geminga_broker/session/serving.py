@@ -68,7 +68,7 @@ async def _read(session: Session) -> None:
     receive = session.stream.receive
     try:
         while data := await receive():
-            session.heard_s = trio.current_time()
+            session.heard()
             try:
                 frames = reader.feed(data)
             except FramingError as error:

@@ -37,6 +37,11 @@ PENDING_ENTRY_BYTES = 512
 REQUESTS_MAX = 5000
 """Commands of one connection that run at once; above it the socket isn't read until half ended."""
 
+PONGS_PER_INTERVAL = 3
+"""A client that isn't read gets so many PONGs in a keep-alive interval: its PINGs can't be
+answered, and it would give the connection up.
+"""
+
 NO_REQUEST = (1 << 64) - 1
 """Request id -1 of commands that the broker starts."""
 
@@ -72,6 +77,8 @@ class Session:
         self._pending_publish_bytes = 0
         self._paused_until_s = 0.0
         self._resume: trio.Event | None = None
+        self._listening: trio.Event | None = None
+        self._held_back = False
 
     def __repr__(self) -> str:
         return (
@@ -140,6 +147,7 @@ class Session:
     async def wait_ready(self) -> None:
         """Return when the client's work has gone down to half of the bounds."""
         self.reading = False
+        self._held_back = True
         while self.overloaded:
             if self._paused_until_s > trio.current_time():
                 await trio.sleep_until(self._paused_until_s)
@@ -150,7 +158,7 @@ class Session:
             await self._resume.wait()
         self._resume = None
         self.reading = True
-        self.heard_s = trio.current_time()
+        self.heard()
 
     async def until_writable(self) -> None:
         """Return when the client has read enough for a large answer to be written."""
@@ -176,16 +184,44 @@ class Session:
         """Ping every interval; return when the peer was silent for two of them (PR-12), or has
         not sent CONNECT within the first (PulsarHandler.handleKeepAliveTimeout).
 
-        A peer that isn't read, because it is at its bounds, can't be heard and is kept.
+        A peer that isn't read, because it is at its bounds, can't be heard and is kept. Nor is its
+        own PING: it gets PONGs unasked.
         """
         limit_s = 2 * interval_s
         while True:
-            await trio.sleep(interval_s)
+            for _ in range(PONGS_PER_INTERVAL):
+                await trio.sleep(interval_s / PONGS_PER_INTERVAL)
+                if self._held_back and self.stream.writable:
+                    self._held_back = not self.reading
+                    self.write(connection.PONG)
             silent = trio.current_time() - self.heard_s >= limit_s
             if not self.connected or (self.reading and silent):
                 break
             self.write(connection.PING)
         _log.info("address=%s silent for %g s or without CONNECT, dropped", self.address, limit_s)
+
+    def heard(self) -> None:
+        """The peer sent something."""
+        self.heard_s = trio.current_time()
+        if self._listening is not None:
+            self._listening.set()
+            self._listening = None
+
+    async def is_alive(self) -> bool:
+        """Ask the peer; one that is silent for `connectionLivenessCheckTimeoutMillis` is given up
+        (ServerCnx.checkConnectionLiveness). A peer that isn't read counts as alive.
+        """
+        timeout_s = self.service.config.network.liveness_timeout_ms / 1000
+        if not self.stream.lost and self.reading and timeout_s > 0:
+            if self._listening is None:
+                self._listening = trio.Event()
+            self.write(connection.PING)
+            with trio.move_on_after(timeout_s) as scope:
+                await self._listening.wait()
+            if scope.cancelled_caught and self.reading:
+                _log.info("address=%s does not answer, dropped", self.address)
+                self.stream.abort("the peer does not answer")
+        return not self.stream.lost
 
     def stop(self) -> None:
         """The broker ends the connection: nothing more is read, what was written is still sent."""
@@ -193,6 +229,7 @@ class Session:
 
     def release(self) -> None:
         """Close all that the connection holds; topics go on without it."""
+        self.heard()
         for consumer in self.consumers:
             consumer.close()
         for producer in self.producers:

@@ -367,3 +367,31 @@ async def test_opening_is_single_flight(world: World, autojump_clock: MockClock)
                 nursery.start_soon(open_it)
         assert len(set(map(id, opened))) == 1
         assert len([ledger_id async for ledger_id in broker._client.ledgers()]) == 1
+
+
+async def test_properties_outlive_the_broker(world: World, autojump_clock: MockClock) -> None:
+    async with world.broker() as broker:
+        log = await broker.open(NAME)
+        await publish(log, numbered(2))
+        await log.set_property("pulsar.topic.epoch", "3")
+        await log.set_property("pulsar.topic.epoch", "4")
+        await log.roll()
+        assert log.properties["pulsar.topic.epoch"] == "4"
+    async with world.broker() as broker:
+        log = await broker.open(NAME)
+        assert log.properties["pulsar.topic.epoch"] == "4"
+        cursor = await log.open_cursor("s", initial=EARLIEST)
+        assert await drain(cursor) == numbered(2)
+
+
+async def test_a_property_is_refused_where_another_broker_has_the_log(
+    world: World, autojump_clock: MockClock
+) -> None:
+    async with world.broker() as first, world.broker() as second:
+        log = await first.open(NAME)
+        await (await second.open(NAME)).set_property("a", "2")
+        with pytest.raises(LogFenced):
+            await log.set_property("a", "1")
+        await log.close()
+        with pytest.raises(LogClosed):
+            await log.set_property("a", "1")
