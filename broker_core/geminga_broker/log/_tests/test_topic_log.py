@@ -372,6 +372,7 @@ async def test_opening_is_single_flight(world: World, autojump_clock: MockClock)
 async def test_properties_outlive_the_broker(world: World, autojump_clock: MockClock) -> None:
     async with world.broker() as broker:
         log = await broker.open(NAME)
+        await log.open_cursor("s", initial=EARLIEST)
         await publish(log, numbered(2))
         await log.set_property("pulsar.topic.epoch", "3")
         await log.set_property("pulsar.topic.epoch", "4")
