@@ -14,6 +14,7 @@ from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import Ack
 from geminga_broker.topic import PersistentTopic
 from geminga_broker.topic_api import InitialPosition, KeySharedPolicy, SubType
+from geminga_protocol.keys import key_slot
 from geminga_protocol.pb.pulsar_api_pb2 import KeySharedMode, ServerError
 
 from .conftest import World
@@ -205,6 +206,24 @@ async def test_sticky_ranges(world: World) -> None:
     await world.settle()
     assert len(connection.entries()) == nobody
     assert topic.stats().subscriptions["sub"].key_shared_mode == "STICKY"
+
+
+async def test_entries_that_nobody_takes_give_way_when_they_are_acknowledged(world: World) -> None:
+    topic = world.topic(look_ahead_entries_max=10)
+    low = KeySharedPolicy(KeySharedMode.STICKY, ((0, 30_000),))
+    one, connection = await join(topic, 1, low)
+    one.flow(1000)
+    mine = next(f"k{n}" for n in range(99) if key_slot(f"k{n}".encode()) <= 30_000)
+    other = next(f"k{n}" for n in range(99) if key_slot(f"k{n}".encode()) > 30_000)
+    await publish_keys(topic, [other] * 10 + [mine] + [other] * 9 + [mine])
+    await world.settle()
+    assert connection.entries() == []
+    one.ack([Ack(position(3))])
+    await world.settle()
+    assert connection.entries() == [10]
+    await topic.subscriptions["sub"].skip(19)
+    await world.settle()
+    assert connection.entries() == [10, 20]
 
 
 async def test_out_of_order_does_not_wait(world: World) -> None:

@@ -24,7 +24,7 @@ from geminga_broker.dispatch.pump import DispatchContext
 from geminga_broker.dispatch.replay import KeyedReplayQueue
 from geminga_broker.dispatch.shared import SharedDispatcher
 from geminga_broker.errors import BrokerError
-from geminga_broker.log.api import Entry
+from geminga_broker.log.api import Ack, Entry
 from geminga_broker.stats import ConsumerStats, DrainingHashStats
 from geminga_broker.topic_api import KeySharedPolicy, SubType, TopicOptions
 from geminga_protocol.errors import RemoteProtocolError
@@ -91,8 +91,9 @@ def assign_by_hash(
     """Give out entries, each with its hash, in order: (those of each consumer, those that wait).
 
     `claimant` says who may get a hash, None if nobody; `held_back` are hashes of which earlier
-    entries wait elsewhere. Once an entry of a hash waits, all later ones of it do. Each taker is
-    asked once what it may get; an entry goes out whole as long as there is room for one message.
+    entries wait elsewhere. Each taker is asked once what it may get; an entry goes out whole as
+    long as there is room for one message. Once an entry of a hash waits, all later ones of it do,
+    for its taker stays the same and gets no more room.
     """
     room: dict[T, int] = {}
     given: dict[T, list[tuple[E, int]]] = {}
@@ -115,7 +116,6 @@ def assign_by_hash(
             room[taker] -= entry.messages
             given[taker].append(item)
         else:
-            takers[key_hash] = None
             waiting.append(item)
     return {taker: entries for taker, entries in given.items() if entries}, waiting
 
@@ -211,6 +211,19 @@ class KeySharedDispatcher(SharedDispatcher):
     def forget_in_flight(self) -> None:
         """Nobody holds anything any more."""
         self._holders.clear()
+
+    def acknowledge(self, consumer: Consumer, acks: Sequence[Ack], cumulative: bool) -> None:
+        """Individual only; one that waited makes room for look-ahead."""
+        waiting = len(self._keyed)
+        super().acknowledge(consumer, acks, cumulative)
+        if len(self._keyed) < waiting:
+            self._wake()
+
+    def forget_deleted(self) -> None:
+        """What waits for somebody who may never come is of no use any more either."""
+        super().forget_deleted()
+        self._keyed.discard_where(self.cursor.is_deleted)
+        self._wake()
 
     @property
     def draining(self) -> int:

@@ -136,6 +136,11 @@ class KeyedReplayQueue(Replays, Generic[C]):
         elif not at:
             self.offer(key_hash)
 
+    def discard_where(self, gone: Callable[[Position], bool]) -> None:
+        """Those were acknowledged from outside."""
+        for position in [each for each in self._hashes if gone(each)]:
+            self.discard(position)
+
     def offer(self, key_hash: int) -> None:
         """Who may get entries of that hash may have changed, or which is the first of them."""
         line = self._lines.get(key_hash)
