@@ -34,10 +34,12 @@ class Extras:
     __slots__ = (
         "deliver_at_ms",
         "event_time_ms",
+        "key_is_base64",
         "ordering_key",
         "partition_key",
         "properties",
         "replication_clusters",
+        "schema_version",
     )
 
     def __init__(
@@ -48,6 +50,9 @@ class Extras:
         event_time_ms: int | None = None,
         deliver_at_ms: int | None = None,
         replication_clusters: Sequence[str] = (),
+        *,
+        key_is_base64: bool = False,
+        schema_version: bytes | None = None,
     ) -> None:
         self.properties = properties
         self.partition_key = partition_key
@@ -55,6 +60,8 @@ class Extras:
         self.event_time_ms = event_time_ms
         self.deliver_at_ms = deliver_at_ms
         self.replication_clusters = replication_clusters
+        self.key_is_base64 = key_is_base64
+        self.schema_version = schema_version
 
     @property
     def batchable(self) -> bool:
@@ -151,6 +158,8 @@ class Encoder:
             if extras.deliver_at_ms is not None:
                 metadata.deliver_at_time = extras.deliver_at_ms
             metadata.replicate_to.extend(extras.replication_clusters)
+            if extras.schema_version is not None:
+                metadata.schema_version = extras.schema_version
         return metadata, data
 
     def _chunks(self, outgoing: Encodable) -> list[Frame]:
@@ -264,6 +273,8 @@ def _describe(metadata: MessageMetadata | SingleMessageMetadata, extras: Extras)
         )
     if extras.partition_key is not None:
         metadata.partition_key = extras.partition_key
+        if extras.key_is_base64:
+            metadata.partition_key_b64_encoded = True
     if extras.ordering_key is not None:
         metadata.ordering_key = extras.ordering_key
     if extras.event_time_ms is not None:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-import datetime
 import logging
+import string
 from collections.abc import Awaitable, Callable, Mapping
 
 import trio
 
-from geminga._letters import dead_letter_topic, letter_properties, retry_letter
+from geminga._core import Core, wall_clock_ms
+from geminga._letter_schemas import LetterSchemas
+from geminga._letters import (
+    dead_letter_topic,
+    letter_extras,
+    letter_properties,
+    producer_name,
+    retry_letter,
+)
 from geminga._subscribe import Subscription
 from geminga.errors import InvalidArgument
 from geminga.message import Message
@@ -17,17 +25,24 @@ from geminga.producer import Producer
 
 logger = logging.getLogger("geminga")
 
-OpenProducer = Callable[[str, str, str | None], Awaitable[Producer]]
+OpenProducer = Callable[[str, str | None, str | None], Awaitable[Producer]]
 """(topic, producer name, initial subscription) -> a producer without batching."""
+_ALPHANUMERIC = string.ascii_letters + string.digits
 
 
 class Letterbox:
     """Where a consumer puts letters; each topic's producer is made when its first letter goes."""
 
     def __init__(
-        self, subscription: Subscription, policy: DeadLetterPolicy, open_producer: OpenProducer
+        self,
+        core: Core,
+        subscription: Subscription,
+        policy: DeadLetterPolicy,
+        open_producer: OpenProducer,
     ) -> None:
         self.policy = policy
+        self._core = core
+        self._schemas = LetterSchemas(core)
         self._subscription = subscription
         self._open_producer = open_producer
         self._producers: dict[str, Producer] = {}
@@ -62,23 +77,26 @@ class Letterbox:
         self, topic: str, kind: str, message: Message, properties: dict[str, str], delay_ms: int
     ) -> None:
         producer = await self._producer_of(topic, kind, message.topic_name)
-        await producer.send(
-            message.data,
-            properties=properties,
-            partition_key=message.partition_key,
-            ordering_key=message.ordering_key,
-            event_timestamp=message.event_timestamp,
-            deliver_after=datetime.timedelta(milliseconds=delay_ms) if delay_ms else None,
-        )
+        version = await self._schemas.version_of(message, producer._partitions.parts[0].topic)
+        deliver_at_ms = wall_clock_ms() + delay_ms if delay_ms else None
+        extras = letter_extras(message, properties, deliver_at_ms, version)
+        # Full, it fails as Java's does: the message comes again, and nothing waits for ever.
+        receipt = producer._send_checked(message.data, extras, None)
+        await receipt.wait()
 
     async def _producer_of(self, topic: str, kind: str, source: str) -> Producer:
         async with self._opening:
             producer = self._producers.get(topic)
             if producer is None:
-                subscription = self._subscription
-                name = f"{source}-{subscription.name}-{subscription.consumer_name}-{kind}"
-                # Only dead letters may have a subscription made for them (PIP-124).
-                initial = self.policy.initial_subscription_name if kind == "DLQ" else None
+                name = initial = None
+                if kind == "DLQ":
+                    subscription = self._subscription
+                    chance = "".join(self._core.chance.choices(_ALPHANUMERIC, k=5))
+                    name = producer_name(
+                        source, subscription.name, subscription.consumer_name, chance
+                    )
+                    # Only dead letters may have a subscription made for them (PIP-124).
+                    initial = self.policy.initial_subscription_name
                 producer = await self._open_producer(topic, name, initial)
                 self._producers[topic] = producer
             return producer

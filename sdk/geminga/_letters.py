@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from geminga._encode import Extras
 from geminga.message import Message
 from geminga.options import DeadLetterPolicy
 from geminga_protocol.topic_name import TopicName
@@ -76,3 +77,30 @@ def retry_letter(
     properties[RECONSUME_TIMES] = str(times)
     properties[DELAY_TIME] = str(delay_ms)
     return RetryLetter(properties, times)
+
+
+def letter_extras(
+    message: Message,
+    properties: Mapping[str, str],
+    deliver_at_ms: int | None,
+    schema_version: bytes | None,
+) -> Extras:
+    """What describes a letter: keys and event time are the message's own (a key that was given as
+    bytes goes on as such), the schema's version is that of the letter's topic.
+    """
+    return Extras(
+        properties,
+        message.partition_key,
+        message.ordering_key,
+        message.event_timestamp,
+        deliver_at_ms,
+        key_is_base64=message.has_base64_key,
+        schema_version=schema_version,
+    )
+
+
+def producer_name(topic: str, subscription: str, consumer: str, chance: str) -> str:
+    """Name of the producer of dead letters of a topic or partition (that of retry letters has none:
+    the broker makes one up). `chance` is five characters.
+    """
+    return f"{topic}-{subscription}-{consumer}-{chance}-DLQ"

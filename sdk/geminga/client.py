@@ -73,7 +73,11 @@ async def open_client(
     body_error: BaseException | None = None
     try:
         async with trio.open_nursery() as nursery:
-            client = Client(Core(addresses, options, nursery, connector))
+            try:
+                client = Client(Core(addresses, options, nursery, connector))
+            except InvalidArgument as error:
+                body_error = error
+                raise
             try:
                 yield client
             except BaseException as error:
@@ -287,18 +291,19 @@ class Client:
         )
         letterbox = None
         if options.dead_letter_policy is not None:
-            letterbox = Letterbox(subscription, options.dead_letter_policy, self._letter_producer)
+            policy = options.dead_letter_policy
+            letterbox = Letterbox(self._core, subscription, policy, self._letter_producer)
         consumer = Consumer(self._core, subscription, partitions, letterbox, discovery)
         await consumer._start(listener)
         self._core.open[consumer] = None
         return consumer
 
     async def _letter_producer(
-        self, topic: str, name: str, initial_subscription_name: str | None
+        self, topic: str, name: str | None, initial_subscription_name: str | None
     ) -> Producer:
         return await self.create_producer(
             topic,
-            producer_name=f"{name}-{self._core.chance.randbytes(3).hex()}",
+            producer_name=name,
             batching_enabled=False,
             chunking_enabled=True,
             initial_subscription_name=initial_subscription_name,

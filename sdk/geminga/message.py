@@ -82,6 +82,11 @@ class Message(msgspec.Struct, eq=False):
         return metadata.partition_key.encode()
 
     @property
+    def has_base64_key(self) -> bool:
+        """Whether the key was given as bytes: `partition_key` is their Base64 text then."""
+        return self._described().partition_key_b64_encoded
+
+    @property
     def ordering_key(self) -> bytes | None:
         """The key that Key_Shared orders by, where it isn't the partition key."""
         metadata = self._described()

@@ -14,7 +14,15 @@ from geminga._tests.fake_topics import LEDGER, FakeConsumer, FakeSubscription, F
 from geminga.client import Client, open_client
 from geminga.options import ClientOptions
 from geminga_protocol.ack_set import to_bits
-from geminga_protocol.commands import SUBMESSAGE, answers, connection, consuming, lookup, producing
+from geminga_protocol.commands import (
+    SUBMESSAGE,
+    answers,
+    connection,
+    consuming,
+    lookup,
+    producing,
+    schemas,
+)
 from geminga_protocol.frames import Frame, FrameReader
 from geminga_protocol.message_id import MessageId, signed
 from geminga_protocol.payload import parse_metadata, verify_checksum
@@ -294,6 +302,18 @@ class FakeSession:
         self.stream.write(
             consuming.get_last_message_id_response(body.request_id, last, mark_delete=mark)
         )
+
+    def on_getSchema(self, body: Any, frame: Frame) -> None:
+        known = self.broker.topic(body.topic).schemas
+        found = known[int.from_bytes(body.schema_version, "big")]
+        self.stream.write(schemas.get_schema_response(body.request_id, found, body.schema_version))
+
+    def on_getOrCreateSchema(self, body: Any, frame: Frame) -> None:
+        known = self.broker.topic(body.topic).schemas
+        if body.schema not in known:
+            known.append(body.schema)
+        version = known.index(body.schema).to_bytes(8, "big")
+        self.stream.write(schemas.get_or_create_schema_response(body.request_id, version))
 
     def on_unsubscribe(self, body: Any, frame: Frame) -> None:
         consumer = self.consumers[body.consumer_id]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from geminga_protocol.encode import MessageHeader
 from geminga_protocol.payload import parse_metadata
-from geminga_protocol.pb.pulsar_api_pb2 import CommandSubscribe
+from geminga_protocol.pb.pulsar_api_pb2 import CommandSubscribe, Schema
 
 if TYPE_CHECKING:
     from geminga._tests.fake_broker import FakeSession
@@ -129,3 +129,4 @@ class FakeTopic:
         self.subscriptions: dict[str, FakeSubscription] = {}
         self.producers: dict[str, FakeSession] = {}
         self.last_sequence_ids: dict[str, int] = {}
+        self.schemas: list[Schema] = []

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -10,10 +11,11 @@ from trio.testing import MockClock
 
 import geminga
 from geminga import ConsumerType, DeadLetterPolicy, InitialPosition
+from geminga._encode import Extras
 from geminga._letters import complete, dead_letter_topic
 from geminga._tests.fake_broker import FakeBroker, fake_broker
 from geminga_protocol.payload import parse_metadata
-from geminga_protocol.pb.pulsar_api_pb2 import ServerError
+from geminga_protocol.pb.pulsar_api_pb2 import Schema, ServerError
 from geminga_protocol.topic_name import TopicName
 
 BASE = "persistent://public/default/"
@@ -182,3 +184,62 @@ async def test_wrong_arguments(autojump_clock: MockClock) -> None:
         DeadLetterPolicy(max_redeliver_count=0)
     with pytest.raises(geminga.InvalidArgument, match="dead_letter_topic"):
         DeadLetterPolicy(dead_letter_topic="")
+
+
+async def send_described(client: geminga.Client, extras: Extras) -> None:
+    async with await client.create_producer("t", batching_enabled=False) as producer:
+        await producer._send_checked(b"m", extras, None).wait()
+
+
+@pytest.mark.parametrize("retry", [False, True])
+async def test_keys_of_bytes_and_schemas_go_on(retry: bool, autojump_clock: MockClock) -> None:
+    policy = DeadLetterPolicy(max_redeliver_count=1)
+    async with consuming(0, retry_enabled=retry, dead_letter_policy=policy) as (
+        broker,
+        client,
+        consumer,
+    ):
+        text = Schema(name="text", schema_data=b"", type=Schema.String)
+        json = Schema(name="json", schema_data=b"{}", type=Schema.Json)
+        broker.topic("t").schemas += [text, json]
+        kind = "RETRY" if retry else "DLQ"
+        broker.topic(f"t-s-{kind}").schemas += [json, text] if retry else [json]
+        sent = Extras(
+            {"own": "1"},
+            "AP8=",
+            b"order",
+            123,
+            key_is_base64=True,
+            schema_version=(0).to_bytes(8, "big"),
+        )
+        for _ in range(2):
+            await send_described(client, sent)
+            message = await consumer.receive(5)
+            if retry:
+                await consumer.reconsume_later(message, 0)
+                await consumer.acknowledge(await consumer.receive(5))
+            else:
+                consumer.negative_acknowledge(message)
+                consumer.negative_acknowledge(await consumer.receive(5))
+        await trio.sleep(3)
+        for letter in await letters(client, f"t-s-{kind}", 2):
+            assert letter.has_base64_key
+            assert letter.partition_key_bytes == bytes((0, 255))
+            assert letter.ordering_key == b"order"
+            assert letter.event_timestamp == 123
+            assert letter.schema_version == (1).to_bytes(8, "big")
+        assert broker.topic(f"t-s-{kind}").schemas == [json, text]
+        assert broker.seen.count("getSchema") == 1
+
+
+async def test_producers_of_letters_have_javas_names(autojump_clock: MockClock) -> None:
+    policy = DeadLetterPolicy(max_redeliver_count=1, initial_subscription_name="kept")
+    options = {"retry_enabled": True, "dead_letter_policy": policy, "consumer_name": "me"}
+    async with consuming(2, **options) as (_, client, consumer):
+        for _ in range(4):
+            await consumer.reconsume_later(await consumer.receive(5), 0)
+        (letter, _) = await letters(client, "t-s-DLQ", 2)
+        source = re.escape(f"{BASE}t-s-RETRY")
+        assert re.fullmatch(rf"{source}-s-me-\w{{5}}-DLQ", letter.producer_name)
+        (again, _) = await letters(client, "t-s-RETRY", 2)
+        assert again.producer_name.startswith("fake-")
