@@ -1,12 +1,12 @@
 """Key_Shared under joins, leaves, redelivery and stuck consumers (BR-31): a part of the steps that
-`key_shared_model` takes by hand.
+`key_shared_steps` takes by hand.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from . import key_shared_model
+from . import key_shared_steps
 
 STEPS = 10_000
 
@@ -14,6 +14,6 @@ STEPS = 10_000
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [*range(1, 15), 24])
 async def test_random_steps(seed: int) -> None:
-    model = await key_shared_model.run(seed, STEPS)
+    model = await key_shared_steps.run(seed, STEPS)
     assert model.sends > STEPS / 20
     assert len(model.acked) == len(model.entries)
