@@ -212,7 +212,7 @@ class TopicLoader:
         if await self._catalog.auto_partitions(name) is None:
             text = f"Topic {name} does not exist and auto creation is disabled"
             raise BrokerError(ServerError.TopicNotFound, text)
-        limit = topics.topics_per_namespace_max
+        limit = await self._namespaces.topics_max(name.namespace, topics.topics_per_namespace_max)
         if limit and len(await self._catalog.persistent(name.namespace)) >= limit:
             text = f"Exceed maximum number of topics in namespace {name.namespace}"
             raise BrokerError(ServerError.NotAllowedError, text)

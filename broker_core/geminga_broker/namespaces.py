@@ -183,6 +183,12 @@ class Namespaces:
             record = await self.policies(namespace)
         return Bundles.from_json(record)
 
+    async def topics_max(self, namespace: str, default: int) -> int:
+        """How many topics the namespace may have: its own limit, or else the default."""
+        record = await self.tenants.get(namespace)
+        found = record.get("max_topics_per_namespace") if record else None
+        return found if isinstance(found, int) else default
+
     async def auto_creation(self, namespace: str) -> JsonObject | None:
         """The namespace's `autoTopicCreationOverride`, or None."""
         record = await self.tenants.get(namespace)

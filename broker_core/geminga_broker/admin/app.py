@@ -14,9 +14,11 @@ from geminga_broker.admin import (
     namespace_routes,
     partitioned_routes,
     policy_routes,
+    quota_routes,
     stats_routes,
     subscription_routes,
     tenants,
+    topic_policy_routes,
     topic_routes,
 )
 from geminga_broker.admin.rest import EXCEPTION_HANDLERS
@@ -31,12 +33,13 @@ def create_app(service: BrokerService) -> ASGIApp:
     """All routes of a broker."""
     routes = [*clusters.routes(service), *tenants.routes(service)]
     routes += [*namespace_routes.routes(service), *broker_routes.routes(service)]
-    routes += policy_routes.routes(service)
+    routes += [*policy_routes.routes(service), *quota_routes.routes(service, DOMAINS)]
     for domain in DOMAINS:
         routes += partitioned_routes.routes(service, domain)
         routes += stats_routes.routes(service, domain)
         routes += subscription_routes.routes(service, domain)
         routes += topic_routes.routes(service, domain)
+        routes += topic_policy_routes.routes(service, domain)
     routes += _plain_routes(service)
     app = Starlette(routes=routes, exception_handlers=EXCEPTION_HANDLERS)
     app.router.redirect_slashes = False

@@ -4,7 +4,6 @@ unload.
 
 from __future__ import annotations
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -147,51 +146,4 @@ def routes(service: BrokerService) -> list[Route]:
         route("GET", one + "/topics", topics),
         route("GET", one + "/bundles", bundles),
         route("PUT", one + "/unload", unload),
-        *_retention_routes(service),
     ]
-
-
-class Retention(msgspec.Struct, rename="camel"):
-    """How long and how much is kept after everybody acknowledged it; -1 is without limit."""
-
-    retention_time_in_minutes: int
-    retention_size_in_m_b: int = msgspec.field(name="retentionSizeInMB")
-
-
-def _retention_routes(service: BrokerService) -> list[Route]:
-    namespaces = service.namespaces
-
-    async def get(request: Request) -> Response:
-        namespace = namespace_of(request)
-        await require_namespace(service, namespace)
-        return ok((await namespaces.policies(namespace)).get("retention_policies"))
-
-    async def put(request: Request) -> Response:
-        namespace = namespace_of(request)
-        await require_namespace(service, namespace)
-        retention = await read_body(request, Retention)
-        if retention is None:
-            raise RestError(412, "RetentionPolicies is null")
-        time, size = retention.retention_time_in_minutes, retention.retention_size_in_m_b
-        if time < -1 or size < -1 or (time == 0) != (size == 0):
-            raise RestError(
-                412,
-                "Invalid retention policy: size limit and time limit must both be zero, or both "
-                "be -1 or positive",
-            )
-        record = msgspec.to_builtins(retention)
-        await namespaces.tenants.update(namespace, lambda old: old | {"retention_policies": record})
-        await service.policies_changed(namespace)
-        return no_content()
-
-    async def remove(request: Request) -> Response:
-        namespace = namespace_of(request)
-        await require_namespace(service, namespace)
-        await namespaces.tenants.update(
-            namespace, lambda old: {k: v for k, v in old.items() if k != "retention_policies"}
-        )
-        await service.policies_changed(namespace)
-        return no_content()
-
-    path = "/admin/v2/namespaces/{tenant}/{namespace}/retention"
-    return [route("GET", path, get), route("POST", path, put), route("DELETE", path, remove)]

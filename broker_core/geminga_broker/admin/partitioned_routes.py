@@ -125,6 +125,7 @@ def _routes_of_existing(service: BrokerService, domain: str, base: str) -> list[
                 await service.delete_topic(partition, force=force)
         try:
             await catalog.delete_partitioned(name)
+            await service.policies.store.delete(name)
         except ResourceMissing:
             raise RestError(404, f"Topic {name} not found.") from None
         return no_content()

@@ -5,15 +5,31 @@ Paths, field names and answers are Apache's (`NamespacesBase`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import cast
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from geminga_broker.admin.namespace_routes import require_namespace
+from geminga_broker.admin.policy_values import (
+    AutoSubscriptionCreation,
+    AutoTopicCreation,
+    Check,
+    DelayedDelivery,
+    DispatchRate,
+    EntryFilters,
+    InactiveTopicPolicies,
+    PublishRate,
+    SubscribeRate,
+    SubscriptionType,
+    anything,
+    as_record,
+    check_auto_topic_creation,
+    not_negative,
+)
 from geminga_broker.admin.rest import (
     RestError,
     bad_body,
@@ -25,12 +41,11 @@ from geminga_broker.admin.rest import (
 )
 from geminga_broker.resources import JsonObject
 from geminga_broker.service import BrokerService
+from geminga_runtime.settings import ConfigError
 
 EMPTY_BODY = "The request entity cannot be empty."
-
-
-def _any(value: object) -> None:
-    del value
+NO_NAMESPACE = "Namespace does not exist"
+NO_POLICIES = "Namespace policies does not exist"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,38 +53,24 @@ class Policy:
     """A policy at `path` that stands under `field` as a value of `kind`.
 
     `check` raises RestError for values that Apache refuses. One with `of_cluster` stands there
-    under the cluster's name.
+    under the cluster's name. `optional` ones are removed by a request without a body. `unset` is
+    told where there is none.
     """
 
     path: str
     field: str
     kind: type
-    check: Callable[[object], None] = _any
+    check: Check = anything
     of_cluster: bool = False
+    optional: bool = False
+    removable: bool = True
+    unset: object = None
+    missing: str = NO_NAMESPACE
 
 
-def _not_negative(reason: str) -> Callable[[object], None]:
-    def check(value: object) -> None:
-        if isinstance(value, int) and value < 0:
-            raise RestError(412, reason)
-
-    return check
-
-
-class PublishRate(msgspec.Struct):
-    """`publishMaxMessageRate` of a cluster."""
-
-    messages: int = msgspec.field(default=-1, name="publishThrottlingRateInMsg")
-    bytes: int = msgspec.field(default=-1, name="publishThrottlingRateInByte")
-
-
-class DispatchRate(msgspec.Struct):
-    """`topicDispatchRate` and `subscriptionDispatchRate` of a cluster."""
-
-    messages: int = msgspec.field(default=0, name="dispatchThrottlingRateInMsg")
-    bytes: int = msgspec.field(default=0, name="dispatchThrottlingRateInByte")
-    relative: bool = msgspec.field(default=False, name="relativeToPublishRate")
-    period_s: int = msgspec.field(default=0, name="ratePeriodInSecond")
+def _limit(path: str, field: str, unset: object = None, missing: str = NO_NAMESPACE) -> Policy:
+    check = not_negative(f"{path} must be 0 or more")
+    return Policy(path, field, int, check, unset=unset, missing=missing)
 
 
 POLICIES = (
@@ -78,23 +79,91 @@ POLICIES = (
         "messageTTL",
         "message_ttl_in_seconds",
         int,
-        _not_negative("Invalid value for message TTL, message TTL must >= 0"),
+        not_negative("Invalid value for message TTL, message TTL must >= 0"),
     ),
     Policy(
         "subscriptionExpirationTime",
         "subscription_expiration_time_minutes",
         int,
-        _not_negative("Invalid value for subscription expiration time"),
+        not_negative("Invalid value for subscription expiration time"),
     ),
-    Policy("publishRate", "publishMaxMessageRate", PublishRate, of_cluster=True),
-    Policy("dispatchRate", "topicDispatchRate", DispatchRate, of_cluster=True),
-    Policy("subscriptionDispatchRate", "subscriptionDispatchRate", DispatchRate, of_cluster=True),
+    Policy("publishRate", "publishMaxMessageRate", PublishRate, of_cluster=True, optional=True),
+    Policy("dispatchRate", "topicDispatchRate", DispatchRate, of_cluster=True, optional=True),
+    Policy(
+        "subscriptionDispatchRate",
+        "subscriptionDispatchRate",
+        DispatchRate,
+        of_cluster=True,
+        optional=True,
+    ),
+    Policy("subscribeRate", "clusterSubscribeRate", SubscribeRate, of_cluster=True, optional=True),
+    _limit("maxProducersPerTopic", "max_producers_per_topic"),
+    _limit("maxConsumersPerTopic", "max_consumers_per_topic"),
+    _limit("maxConsumersPerSubscription", "max_consumers_per_subscription"),
+    _limit("maxSubscriptionsPerTopic", "max_subscriptions_per_topic", missing=NO_POLICIES),
+    _limit("maxUnackedMessagesPerConsumer", "max_unacked_messages_per_consumer"),
+    _limit("maxUnackedMessagesPerSubscription", "max_unacked_messages_per_subscription"),
+    _limit("maxTopicsPerNamespace", "max_topics_per_namespace", 0, NO_POLICIES),
+    Policy(
+        "delayedDelivery",
+        "delayed_delivery_policies",
+        DelayedDelivery,
+        optional=True,
+        missing=NO_POLICIES,
+    ),
+    Policy(
+        "inactiveTopicPolicies",
+        "inactive_topic_policies",
+        InactiveTopicPolicies,
+        optional=True,
+        missing=NO_POLICIES,
+    ),
+    Policy(
+        "subscriptionTypesEnabled",
+        "subscription_types_enabled",
+        cast(type, list[SubscriptionType]),
+        unset=[],
+    ),
+    Policy(
+        "autoTopicCreation",
+        "autoTopicCreationOverride",
+        AutoTopicCreation,
+        check_auto_topic_creation,
+    ),
+    Policy(
+        "autoSubscriptionCreation",
+        "autoSubscriptionCreationOverride",
+        AutoSubscriptionCreation,
+        optional=True,
+    ),
+    Policy("encryptionRequired", "encryption_required", bool, removable=False, unset=False),
 )
 
 
 def routes(service: BrokerService) -> list[Route]:
     """All routes of the family."""
-    return [each for policy in POLICIES for each in _routes_of(service, policy)]
+    filters = Policy(
+        "entryFilters",
+        "entryFilters",
+        EntryFilters,
+        partial(check_entry_filters, service),
+        optional=True,
+    )
+    return [each for policy in (*POLICIES, filters) for each in _routes_of(service, policy)]
+
+
+def check_entry_filters(service: BrokerService, value: object) -> None:
+    """Raises RestError 400 for filters that are not installed."""
+    assert isinstance(value, EntryFilters)
+    names = [name.strip() for name in value.entry_filter_names.split(",")]
+    if not any(names):
+        text = "entryFilterNames can't be empty. To remove entry filters use the remove method."
+        raise RestError(400, text)
+    for name in names:
+        try:
+            service.policies.filters(name)
+        except ConfigError:
+            raise RestError(400, f"Entry filter '{name}' not found") from None
 
 
 def _routes_of(service: BrokerService, policy: Policy) -> list[Route]:
@@ -106,21 +175,24 @@ def _routes_of(service: BrokerService, policy: Policy) -> list[Route]:
         found = (await service.namespaces.policies(namespace)).get(policy.field)
         if policy.of_cluster:
             found = found.get(cluster) if isinstance(found, dict) else None
-        return ok_or_empty(found)
+        return ok_or_empty(policy.unset if found is None else found)
 
     async def post(request: Request) -> Response:
         value: object = await read_body(request, policy.kind)
-        if value is None and not policy.of_cluster:
-            raise bad_body(EMPTY_BODY)
-        policy.check(value)
-        return await change(request, msgspec.to_builtins(value))
+        if value is None:
+            if not policy.optional:
+                raise bad_body(EMPTY_BODY)
+        else:
+            policy.check(value)
+        return await change(request, as_record(value))
 
     async def delete(request: Request) -> Response:
         return await change(request, None)
 
     async def change(request: Request, value: object) -> Response:
         namespace = namespace_of(request)
-        await require_namespace(service, namespace)
+        if not await service.namespaces.exists(namespace):
+            raise RestError(404, policy.missing)
         await service.namespaces.tenants.update(
             namespace, lambda old: _changed(old, policy, cluster, value)
         )
@@ -128,7 +200,8 @@ def _routes_of(service: BrokerService, policy: Policy) -> list[Route]:
         return no_content()
 
     path = f"/admin/v2/namespaces/{{tenant}}/{{namespace}}/{policy.path}"
-    return [route("GET", path, get), route("POST", path, post), route("DELETE", path, delete)]
+    found = [route("GET", path, get), route("POST", path, post)]
+    return [*found, route("DELETE", path, delete)] if policy.removable else found
 
 
 def _changed(old: JsonObject, policy: Policy, cluster: str, value: object) -> JsonObject:

@@ -102,6 +102,15 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
     async def stop_writes(request: Request) -> Response:
         return ok(await terminate(service, topic_of(request, domain)))
 
+    async def truncate(request: Request) -> Response:
+        name = topic_of(request, domain)
+        if not name.is_persistent:
+            raise RestError(412, "unsupport truncate")
+        partitions = await service.catalog.partitions(name)
+        for one in [name.partition(i) for i in range(partitions)] or [name]:
+            await (await require_topic(service, one)).truncate()
+        return no_content()
+
     async def last_message_id(request: Request) -> Response:
         name = topic_of(request, domain)
         if await service.catalog.partitions(name):
@@ -117,5 +126,6 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
         route("DELETE", one, delete),
         route("PUT", one + "/unload", unload),
         route("POST", one + "/terminate", stop_writes),
+        route("DELETE", one + "/truncate", truncate),
         route("GET", one + "/lastMessageId", last_message_id),
     ]

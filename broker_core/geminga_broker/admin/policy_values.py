@@ -1,0 +1,187 @@
+"""Values of policies as the admin API takes and tells them, with what it refuses (spec OP-03).
+
+Names and sentences are Apache's (`NamespacesBase`, `PersistentTopicsBase`, `PolicyName`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, cast
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType, field
+
+from geminga_broker.admin.rest import RestError
+from geminga_broker.backlog_quota import BacklogQuota, QuotaType
+from geminga_broker.log.options import MIB
+from geminga_broker.resources import JsonObject
+
+Check = Callable[[object], None]
+
+
+class PublishRate(Struct):
+    """`publishMaxMessageRate` of a cluster, `publishRate` of a topic."""
+
+    messages: int = field(default=-1, name="publishThrottlingRateInMsg")
+    bytes: int = field(default=-1, name="publishThrottlingRateInByte")
+
+
+class DispatchRate(Struct):
+    """`topicDispatchRate` and `subscriptionDispatchRate` of a cluster; of topics too."""
+
+    messages: int = field(default=0, name="dispatchThrottlingRateInMsg")
+    bytes: int = field(default=0, name="dispatchThrottlingRateInByte")
+    relative: bool = field(default=False, name="relativeToPublishRate")
+    period_s: int = field(default=0, name="ratePeriodInSecond")
+
+
+class SubscribeRate(Struct):
+    """`clusterSubscribeRate` of a cluster, `subscribeRate` of a topic."""
+
+    subscribes: int = field(default=-1, name="subscribeThrottlingRatePerConsumer")
+    period_s: int = field(default=30, name="ratePeriodInSecond")
+
+
+class RetentionPolicies(Struct, rename="camel"):
+    """How long and how much is kept after everybody acknowledged it; -1 is without limit."""
+
+    retention_time_in_minutes: int
+    retention_size_in_m_b: int = field(name="retentionSizeInMB")
+
+
+class DelayedDelivery(Struct, rename="camel"):
+    """Whether, and how long, delivery may be delayed. Delivery is exact to the millisecond, which
+    is as fine as any `tickTime` asks for.
+    """
+
+    tick_time: int = 1000
+    active: bool = False
+    max_delivery_delay_in_millis: int = 0
+
+
+DeleteMode = Literal["delete_when_no_subscriptions", "delete_when_subscriptions_caught_up"]
+
+
+class InactiveTopicPolicies(Struct, rename="camel"):
+    """When a topic that nobody uses is deleted."""
+
+    inactive_topic_delete_mode: DeleteMode = "delete_when_no_subscriptions"
+    max_inactive_duration_seconds: int = 0
+    delete_while_inactive: bool = False
+
+
+class EntryFilters(Struct, rename="camel"):
+    """Filters by name, separated by commas."""
+
+    entry_filter_names: str = ""
+
+
+class AutoTopicCreation(Struct, rename="camel"):
+    """How unknown topics are made on first use; fields that are not given are not stored."""
+
+    allow_auto_topic_creation: bool
+    topic_type: Literal["partitioned", "non-partitioned"] | UnsetType | None = UNSET
+    default_num_partitions: int | UnsetType | None = UNSET
+
+
+class AutoSubscriptionCreation(Struct, rename="camel"):
+    """Whether a consumer that comes makes its subscription."""
+
+    allow_auto_subscription_creation: bool
+
+
+SubscriptionType = Literal["Exclusive", "Shared", "Failover", "Key_Shared"]
+
+
+class QuotaBody(Struct, rename="camel"):
+    """A backlog quota; `limit` is an old name of `limitSize`."""
+
+    limit: int | None = None
+    limit_size: int | None = None
+    limit_time: int = 0
+    policy: object = None
+
+
+def anything(value: object) -> None:
+    """Every value of its type will do."""
+    del value
+
+
+def not_negative(reason: str) -> Check:
+    """Raises RestError 412 for numbers below zero."""
+
+    def check(value: object) -> None:
+        if isinstance(value, int) and value < 0:
+            raise RestError(412, reason)
+
+    return check
+
+
+def check_auto_topic_creation(value: object) -> None:
+    """Raises RestError 412 for a number of partitions that doesn't go with the type."""
+    assert isinstance(value, AutoTopicCreation)
+    count, text = value.default_num_partitions, None
+    if value.topic_type == "partitioned":
+        if not isinstance(count, int):
+            text = "[defaultNumPartitions] cannot be null when the type is partitioned."
+        elif count <= 0:
+            text = "[defaultNumPartitions] cannot be less than 1 for partition type."
+    elif isinstance(count, int):
+        text = "[defaultNumPartitions] is not allowed to be set when the type is non-partition."
+    if text is not None:
+        reason = f"Invalid configuration for autoTopicCreationOverride. the detail is {text}"
+        raise RestError(412, reason)
+
+
+def as_record(value: object) -> object:
+    """What is stored of a value."""
+    if isinstance(value, set | frozenset | list):
+        return list(dict.fromkeys(cast("list[str]", value)))
+    return msgspec.to_builtins(value)
+
+
+def quota_of(body: QuotaBody | None, owner: str) -> BacklogQuota:
+    """Raises RestError 400 for one without a policy."""
+    try:
+        return BacklogQuota.from_json(msgspec.to_builtins(body) if body is not None else {})
+    except ValueError:
+        raise RestError(
+            400,
+            f"Set namespace[{owner}] backlog quota failed because the data validation failed. "
+            "the attribute policy cannot be null",
+        ) from None
+
+
+def within_retention(quota: BacklogQuota, retention: object) -> bool:
+    """Whether what retention keeps is more than the quota allows; retention without limits, and
+    none, is enough for every quota (AdminResource.checkBacklogQuota).
+    """
+    record = retention if isinstance(retention, dict) else {}
+    minutes, size_mb = record.get("retentionTimeInMinutes"), record.get("retentionSizeInMB")
+    if not isinstance(minutes, int) or not isinstance(size_mb, int) or minutes <= 0 or size_mb <= 0:
+        return True
+    return quota.size_bytes < size_mb * MIB and quota.age_s < minutes * 60
+
+
+def stored_quota(quotas: object, kind: QuotaType) -> BacklogQuota | None:
+    """One of a stored map of quotas; None if it isn't there."""
+    record = quotas.get(kind.value) if isinstance(quotas, dict) else None
+    try:
+        return BacklogQuota.from_json(record) if isinstance(record, dict) else None
+    except ValueError:
+        return None
+
+
+def quotas_told(quotas: object) -> JsonObject:
+    """A stored map of quotas as it is told."""
+    found = {kind: stored_quota(quotas, kind) for kind in QuotaType}
+    return {kind.value: quota.to_json() for kind, quota in found.items() if quota is not None}
+
+
+def with_quota(quotas: object, kind: QuotaType, quota: BacklogQuota | None) -> JsonObject:
+    """A stored map of quotas with one set, or (None) without it."""
+    changed: JsonObject = dict(quotas) if isinstance(quotas, dict) else {}
+    changed.pop(kind.value, None)
+    if quota is not None:
+        changed[kind.value] = quota.to_json()
+    return changed

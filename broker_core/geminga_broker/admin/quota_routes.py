@@ -1,0 +1,204 @@
+"""Backlog quotas of namespaces and topics, and the retention that must be more than they allow
+(spec BR-23).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from geminga_broker.admin.namespace_routes import require_namespace
+from geminga_broker.admin.policy_values import (
+    QuotaBody,
+    RetentionPolicies,
+    quota_of,
+    quotas_told,
+    stored_quota,
+    with_quota,
+    within_retention,
+)
+from geminga_broker.admin.rest import (
+    RestError,
+    flag,
+    namespace_of,
+    no_content,
+    ok,
+    ok_or_empty,
+    read_body,
+    route,
+)
+from geminga_broker.admin.topic_policy_routes import change_topic, topic_record
+from geminga_broker.backlog_quota import BacklogQuota, QuotaType
+from geminga_broker.policies import default_quota
+from geminga_broker.resources import JsonObject
+from geminga_broker.service import BrokerService
+
+RETENTION_TOO_SMALL = "Retention Quota must exceed configured backlog quota for "
+QUOTA_TOO_LARGE = (
+    "Backlog Quota exceeds configured retention quota for {}. Please increase retention quota and "
+    "retry"
+)
+INVALID_RETENTION = (
+    "Invalid retention policy: Setting a single time or size limit to 0 is invalid when one of the "
+    "limits has a non-zero value. Use the value of -1 instead of 0 to ignore a specific limit. To "
+    "disable retention both limits must be set to 0."
+)
+
+Change = Callable[[JsonObject], JsonObject]
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Where quotas and retention stand: in records of namespaces or of topics."""
+
+    word: str
+    quotas: str
+    retention: str
+    read: Callable[[Request], Awaitable[JsonObject]]
+    """Raises RestError when there is no such namespace or topic."""
+    change: Callable[[Request, Change], Awaitable[Response]]
+
+
+def routes(service: BrokerService, domains: tuple[str, ...]) -> list[Route]:
+    """All routes of the family."""
+    one = "/admin/v2/namespaces/{tenant}/{namespace}"
+    namespaces = _namespace_level(service)
+    found = [*_quota_routes(namespaces, one), *_retention_routes(namespaces, one)]
+
+    async def told(request: Request) -> Response:
+        record = await namespaces.read(request)
+        return ok(quotas_told(record.get(namespaces.quotas)))
+
+    found.append(route("GET", one + "/backlogQuotaMap", told))
+    for domain in domains:
+        level = _topic_level(service, domain)
+        one = f"/admin/v2/{domain}/{{tenant}}/{{namespace}}/{{topic}}"
+        found += [*_quota_routes(level, one), *_retention_routes(level, one)]
+        found.append(_topic_quotas(service, level, one))
+    return found
+
+
+def _topic_quotas(service: BrokerService, level: Level, one: str) -> Route:
+    default = default_quota(service.config.policies).to_json()
+
+    async def told(request: Request) -> Response:
+        record = await level.read(request)
+        found = quotas_told(record.get(level.quotas))
+        if not found and flag(request, "applied"):
+            namespace = await service.namespaces.policies(namespace_of(request))
+            found = quotas_told(namespace.get("backlog_quota_map"))
+            found = found or {kind.value: default for kind in QuotaType}
+        return ok(found)
+
+    return route("GET", one + "/backlogQuotaMap", told)
+
+
+def _namespace_level(service: BrokerService) -> Level:
+    async def read(request: Request) -> JsonObject:
+        namespace = namespace_of(request)
+        await require_namespace(service, namespace)
+        return await service.namespaces.policies(namespace)
+
+    async def change(request: Request, how: Change) -> Response:
+        namespace = namespace_of(request)
+        await service.namespaces.tenants.update(namespace, how)
+        await service.policies_changed(namespace)
+        return no_content()
+
+    return Level("namespace", "backlog_quota_map", "retention_policies", read, change)
+
+
+def _topic_level(service: BrokerService, domain: str) -> Level:
+    async def read(request: Request) -> JsonObject:
+        return await topic_record(service, request, domain)
+
+    async def change(request: Request, how: Change) -> Response:
+        return await change_topic(service, request, domain, how)
+
+    return Level("topic", "backLogQuotaMap", "retentionPolicies", read, change)
+
+
+def _kind(request: Request) -> QuotaType:
+    text = request.query_params.get("backlogQuotaType", QuotaType.SIZE.value)
+    try:
+        return QuotaType(text)
+    except ValueError:
+        raise RestError(404, f"No such backlog quota type: {text}") from None
+
+
+def _quota_routes(level: Level, one: str) -> list[Route]:
+    async def post(request: Request) -> Response:
+        kind = _kind(request)
+        body = await read_body(request, QuotaBody)
+        if body is None and level.word == "topic":
+            return await set_to(request, kind, None)
+        quota = quota_of(body, namespace_of(request))
+        record = await level.read(request)
+        checked = quota
+        if level.word == "namespace" and kind is not QuotaType.SIZE:
+            # As Apache: a namespace's retention is compared with its quota by size only.
+            checked = stored_quota(record.get(level.quotas), QuotaType.SIZE) or BacklogQuota()
+        if not within_retention(checked, record.get(level.retention)):
+            raise RestError(412, QUOTA_TOO_LARGE.format(level.word))
+        return await set_to(request, kind, quota)
+
+    async def delete(request: Request) -> Response:
+        kind = _kind(request)
+        await level.read(request)
+        return await set_to(request, kind, None)
+
+    async def set_to(request: Request, kind: QuotaType, quota: BacklogQuota | None) -> Response:
+        return await level.change(
+            request,
+            lambda old: old | {level.quotas: with_quota(old.get(level.quotas), kind, quota)},
+        )
+
+    path = one + "/backlogQuota"
+    return [route("POST", path, post), route("DELETE", path, delete)]
+
+
+def _retention_routes(level: Level, one: str) -> list[Route]:
+    """GET of topics stands with their other policies, for what is told of the levels above."""
+
+    async def get(request: Request) -> Response:
+        return ok_or_empty((await level.read(request)).get(level.retention))
+
+    async def post(request: Request) -> Response:
+        record = await level.read(request)
+        retention = await read_body(request, RetentionPolicies)
+        if retention is None:
+            if level.word == "topic":
+                return no_content()
+            raise RestError(412, "RetentionPolicies is null")
+        time, size = retention.retention_time_in_minutes, retention.retention_size_in_m_b
+        if time < -1 or size < -1 or (time == 0) != (size == 0):
+            raise RestError(400, INVALID_RETENTION)
+        told = msgspec.to_builtins(retention)
+        _check_quotas(level, record, told)
+        return await level.change(request, lambda old: old | {level.retention: told})
+
+    async def delete(request: Request) -> Response:
+        await level.read(request)
+        return await level.change(
+            request, lambda old: {k: v for k, v in old.items() if k != level.retention}
+        )
+
+    path = one + "/retention"
+    found = [route("POST", path, post), route("DELETE", path, delete)]
+    return [route("GET", path, get), *found] if level.word == "namespace" else found
+
+
+def _check_quotas(level: Level, record: JsonObject, retention: object) -> None:
+    """Raises RestError 412 for retention that is less than a quota allows."""
+    kinds = (QuotaType.SIZE,) if level.word == "namespace" else tuple(QuotaType)
+    for kind in kinds:
+        quota = stored_quota(record.get(level.quotas), kind)
+        if quota is not None and not within_retention(quota, retention):
+            end = "namespace." if level.word == "namespace" else "topic. "
+            more = "" if level.word == "namespace" else "Please increase retention quota and retry"
+            raise RestError(412, RETENTION_TOO_SMALL + end + more)

@@ -1,0 +1,163 @@
+"""Policies of single topics: GET (of the topic, or `applied=true`: of all levels), POST and DELETE
+(spec BR-22, BR-37, BR-60).
+
+Paths, fields and answers are Apache's (`PersistentTopics`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from geminga_broker.admin.policy_routes import EMPTY_BODY
+from geminga_broker.admin.policy_values import DispatchRate, as_record
+from geminga_broker.admin.rest import (
+    RestError,
+    bad_body,
+    flag,
+    no_content,
+    ok,
+    parameter,
+    read_body,
+    route,
+    topic_of,
+)
+from geminga_broker.admin.topic_policy_table import RETENTION, TTL, TopicPolicy, policies, rate_told
+from geminga_broker.resources import JsonObject
+from geminga_broker.service import BrokerService
+from geminga_protocol.topic_name import TopicName
+
+
+async def _require(service: BrokerService, request: Request, domain: str) -> TopicName:
+    """The topic whose policies are asked for. Raises RestError 404 and, for partitions, 412."""
+    name = topic_of(request, domain)
+    if not await service.namespaces.exists(name.namespace):
+        raise RestError(404, "Namespace not found")
+    if name.is_partition:
+        raise RestError(412, "Not allowed to set/get topic policy for a partition")
+    if not await service.catalog.partitions(name) and not await service.topic_exists(name):
+        raise RestError(404, f"Topic {name} not found")
+    return name
+
+
+async def topic_record(service: BrokerService, request: Request, domain: str) -> JsonObject:
+    """The policies of the request's topic. Raises RestError 404, 412."""
+    return await service.policies.store.get(await _require(service, request, domain))
+
+
+async def change_topic(
+    service: BrokerService,
+    request: Request,
+    domain: str,
+    how: Callable[[JsonObject], JsonObject],
+) -> Response:
+    """Change the policies of the request's topic, which takes them at once. Raises RestError 404,
+    412.
+    """
+    name = await _require(service, request, domain)
+    await service.policies.store.update(name, how)
+    await service.topic_policies_changed(name)
+    return no_content()
+
+
+def routes(service: BrokerService, domain: str) -> list[Route]:
+    """All routes of the family for one domain."""
+    found = [each for policy in policies(service) for each in _routes_of(service, domain, policy)]
+    found.append(_routes_of(service, domain, RETENTION)[0])
+    return [*found, *_ttl_routes(service, domain), *_subscription_routes(service, domain)]
+
+
+def _path(domain: str, rest: str) -> str:
+    return f"/admin/v2/{domain}/{{tenant}}/{{namespace}}/{{topic}}/{rest}"
+
+
+def _routes_of(service: BrokerService, domain: str, policy: TopicPolicy) -> list[Route]:
+    async def get(request: Request) -> Response:
+        name = await _require(service, request, domain)
+        record = await service.policies.store.get(name)
+        found = policy.of(record)
+        if found is None and policy.applied is not None and flag(request, "applied"):
+            found = policy.applied(await service.policies.effective(name, record))
+        found = policy.unset if found is None else found
+        return Response(status_code=policy.absent) if found is None else ok(found)
+
+    async def post(request: Request) -> Response:
+        value: object = await read_body(request, policy.kind)
+        if value is None:
+            if policy.empty == "refuse":
+                raise bad_body(EMPTY_BODY)
+            if policy.empty == "keep":
+                await _require(service, request, domain)
+                return no_content()
+        else:
+            policy.check(value)
+        stored = as_record(value)
+        return await change_topic(service, request, domain, lambda old: policy.put(old, stored))
+
+    async def delete(request: Request) -> Response:
+        return await change_topic(service, request, domain, lambda old: policy.put(old, None))
+
+    path = _path(domain, policy.path)
+    return [route("GET", path, get), route("POST", path, post), route("DELETE", path, delete)]
+
+
+def _ttl_routes(service: BrokerService, domain: str) -> list[Route]:
+    """The value comes as a parameter of the query."""
+    get, _post, delete = _routes_of(service, domain, TTL)
+
+    async def post(request: Request) -> Response:
+        text = request.query_params.get("messageTTL")
+        try:
+            value = None if text is None else int(text)
+        except ValueError:
+            raise RestError(404, f"messageTTL is not a number: {text}") from None
+        if value is not None and value < 0:
+            raise RestError(412, "Invalid value for message TTL")
+        return await change_topic(service, request, domain, lambda old: TTL.put(old, value))
+
+    return [get, route("POST", _path(domain, "messageTTL"), post), delete]
+
+
+def _subscription_routes(service: BrokerService, domain: str) -> list[Route]:
+    """The dispatch rate of one subscription, which needs not be there."""
+    field = "subscriptionPolicies"
+
+    def of(record: JsonObject, name: str) -> object:
+        every = record.get(field)
+        own = every.get(name) if isinstance(every, dict) else None
+        return own.get("dispatchRate") if isinstance(own, dict) else None
+
+    def put(record: JsonObject, name: str, value: object) -> JsonObject:
+        known = record.get(field)
+        every = dict(known) if isinstance(known, dict) else {}
+        every[name] = {"dispatchRate": value}
+        return record | {field: {k: v for k, v in every.items() if v != {"dispatchRate": None}}}
+
+    async def get(request: Request) -> Response:
+        record = await topic_record(service, request, domain)
+        name = parameter(request, "subscription")
+        found = of(record, name)
+        if found is None and flag(request, "applied"):
+            effective = await service.policies.effective(topic_of(request, domain), record)
+            found = rate_told(effective.policies.subscription_dispatch_rate)
+        return Response() if found is None else ok(found)
+
+    async def post(request: Request) -> Response:
+        value = await read_body(request, DispatchRate)
+        name = parameter(request, "subscription")
+        if value is None:
+            await _require(service, request, domain)
+            return no_content()
+        told = msgspec.to_builtins(value)
+        return await change_topic(service, request, domain, lambda old: put(old, name, told))
+
+    async def delete(request: Request) -> Response:
+        name = parameter(request, "subscription")
+        return await change_topic(service, request, domain, lambda old: put(old, name, None))
+
+    path = _path(domain, "{subscription}/dispatchRate")
+    return [route("GET", path, get), route("POST", path, post), route("DELETE", path, delete)]

@@ -1,0 +1,277 @@
+"""What topics may be told to obey, as rows: path, field, type, checks, answers (spec BR-60).
+
+Paths, fields and answers are Apache's (`PersistentTopics`, `TopicPolicies`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import cast
+
+import msgspec
+
+from geminga_broker.admin.policy_routes import check_entry_filters
+from geminga_broker.admin.policy_values import (
+    AutoSubscriptionCreation,
+    Check,
+    DelayedDelivery,
+    DispatchRate,
+    EntryFilters,
+    InactiveTopicPolicies,
+    PublishRate,
+    RetentionPolicies,
+    SubscribeRate,
+    SubscriptionType,
+    anything,
+    not_negative,
+)
+from geminga_broker.admin.rest import RestError
+from geminga_broker.resources import JsonObject
+from geminga_broker.service import BrokerService
+from geminga_broker.throttle import Rate
+from geminga_broker.topic_api import SubType
+from geminga_broker.topic_policies import Effective
+
+Told = Callable[[Effective], object]
+Read = Callable[[JsonObject], object]
+Write = Callable[[JsonObject, object], JsonObject]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPolicy:
+    """A policy at `path` that stands under `field` of the topic's record, as `read` and `write`
+    say.
+
+    `applied` tells what holds in the end, None: only what the topic says is told. `empty` is what a
+    request without a body does: "refuse", "unset" or "keep". Where nothing is told, the status is
+    `absent` and the body `unset`.
+    """
+
+    path: str
+    field: str
+    kind: type
+    check: Check = anything
+    applied: Told | None = None
+    empty: str = "refuse"
+    absent: int = 200
+    unset: object = None
+    read: Read | None = None
+    write: Write | None = None
+
+    def of(self, record: JsonObject) -> object:
+        """What the record says."""
+        return record.get(self.field) if self.read is None else self.read(record)
+
+    def put(self, record: JsonObject, value: object) -> JsonObject:
+        """The record with the value, or (None) without."""
+        if self.write is not None:
+            return self.write(record, value)
+        return _with(record, {self.field: value})
+
+
+def _with(record: JsonObject, fields: Mapping[str, object]) -> JsonObject:
+    """With these fields; those that are None are left out."""
+    return {key: value for key, value in {**record, **fields}.items() if value is not None}
+
+
+def rate_told(rate: Rate) -> object:
+    """A dispatch rate as it is told."""
+    return msgspec.to_builtins(DispatchRate(rate.messages, rate.bytes, False, rate.period_s))
+
+
+def _retention_told(effective: Effective) -> object:
+    kept = effective.policies.retention
+    return {
+        "retentionTimeInMinutes": int(kept.time_s) // 60,
+        "retentionSizeInMB": kept.size_bytes >> 20,
+    }
+
+
+def _inactivity_told(effective: Effective) -> object:
+    inactivity = effective.policies.inactivity
+    return {
+        "inactiveTopicDeleteMode": inactivity.mode,
+        "maxInactiveDurationSeconds": inactivity.after_s,
+        "deleteWhileInactive": inactivity.delete,
+    }
+
+
+def _delayed_told(effective: Effective) -> object:
+    active = effective.options.delayed_delivery
+    delay_ms_max = effective.policies.delivery_delay_ms_max
+    return msgspec.to_builtins(
+        DelayedDelivery(active=active, max_delivery_delay_in_millis=delay_ms_max)
+    )
+
+
+_DELAYED = {
+    "tickTime": "delayedDeliveryTickTimeMillis",
+    "active": "delayedDeliveryEnabled",
+    "maxDeliveryDelayInMillis": "delayedDeliveryMaxDelayInMillis",
+}
+
+
+def _read_delayed(record: JsonObject) -> object:
+    found = {name: record[field] for name, field in _DELAYED.items() if field in record}
+    return found or None
+
+
+def _write_delayed(record: JsonObject, value: object) -> JsonObject:
+    given = value if isinstance(value, dict) else {}
+    return _with(record, {field: given.get(name) for name, field in _DELAYED.items()})
+
+
+def _limit(
+    path: str, field: str, reason: str, applied: Told | None = None, absent: int = 200
+) -> TopicPolicy:
+    # As Apache: of the limits, a request without a body removes those of unacknowledged messages.
+    empty = "unset" if "Unacked" in path else "refuse"
+    return TopicPolicy(path, field, int, not_negative(reason), applied, empty, absent)
+
+
+def policies(service: BrokerService) -> tuple[TopicPolicy, ...]:
+    """All whose value is the body of a POST."""
+    largest = service.config.network.max_message_size_bytes
+
+    def check_size(value: object) -> None:
+        if not isinstance(value, int) or not 0 <= value <= largest:
+            raise RestError(
+                412,
+                "topic-level maxMessageSize must be greater than or equal to 0 and must be smaller "
+                "than that in the broker-level",
+            )
+
+    return (
+        *_limits(),
+        TopicPolicy("maxMessageSize", "maxMessageSize", int, check_size, absent=204),
+        TopicPolicy(
+            "deduplicationEnabled",
+            "deduplicationEnabled",
+            bool,
+            applied=lambda e: e.policies.deduplication is not None,
+            empty="unset",
+        ),
+        TopicPolicy("publishRate", "publishRate", PublishRate, empty="keep", absent=204),
+        TopicPolicy(
+            "dispatchRate",
+            "dispatchRate",
+            DispatchRate,
+            applied=lambda e: rate_told(e.policies.dispatch_rate),
+            empty="keep",
+        ),
+        TopicPolicy(
+            "subscriptionDispatchRate",
+            "subscriptionDispatchRate",
+            DispatchRate,
+            applied=lambda e: rate_told(e.policies.subscription_dispatch_rate),
+            empty="keep",
+        ),
+        TopicPolicy(
+            "subscribeRate",
+            "subscribeRate",
+            SubscribeRate,
+            applied=lambda e: {
+                "subscribeThrottlingRatePerConsumer": e.policies.subscribe_rate.messages,
+                "ratePeriodInSecond": e.policies.subscribe_rate.period_s,
+            },
+            empty="keep",
+        ),
+        TopicPolicy(
+            "delayedDelivery",
+            "",
+            DelayedDelivery,
+            applied=_delayed_told,
+            empty="keep",
+            read=_read_delayed,
+            write=_write_delayed,
+        ),
+        TopicPolicy(
+            "inactiveTopicPolicies",
+            "inactiveTopicPolicies",
+            InactiveTopicPolicies,
+            applied=_inactivity_told,
+            empty="unset",
+        ),
+        TopicPolicy(
+            "subscriptionTypesEnabled",
+            "subscriptionTypesEnabled",
+            cast(type, list[SubscriptionType]),
+            applied=partial(_types_told, service),
+            unset=[],
+        ),
+        TopicPolicy(
+            "entryFilters",
+            "entryFilters",
+            EntryFilters,
+            partial(check_entry_filters, service),
+            applied=lambda e: {"entryFilterNames": service.config.policies.entry_filters},
+            empty="unset",
+        ),
+        TopicPolicy(
+            "autoSubscriptionCreation",
+            "autoSubscriptionCreationOverride",
+            AutoSubscriptionCreation,
+            applied=lambda e: {"allowAutoSubscriptionCreation": e.policies.auto_subscription},
+            empty="unset",
+        ),
+    )
+
+
+def _types_told(service: BrokerService, effective: Effective) -> object:
+    """Those that a level above the topic allows; Apache tells none where all are."""
+    types = effective.options.subscription_types
+    if types == service.policies.options.subscription_types:
+        return []
+    return sorted(SubType.Name(SubType.ValueType(each)) for each in types)
+
+
+def _limits() -> tuple[TopicPolicy, ...]:
+    unacked = "maxUnackedNum must be 0 or more"
+    return (
+        _limit(
+            "maxProducers",
+            "maxProducerPerTopic",
+            "maxProducers must be 0 or more",
+            lambda e: e.options.producers_max,
+        ),
+        _limit(
+            "maxConsumers",
+            "maxConsumerPerTopic",
+            "maxConsumers must be 0 or more",
+            lambda e: e.options.consumers_max,
+        ),
+        _limit(
+            "maxConsumersPerSubscription",
+            "maxConsumersPerSubscription",
+            "Invalid value for maxConsumersPerSubscription",
+            absent=204,
+        ),
+        _limit(
+            "maxSubscriptionsPerTopic",
+            "maxSubscriptionsPerTopic",
+            "maxSubscriptionsPerTopic must be 0 or more",
+            absent=204,
+        ),
+        _limit(
+            "maxUnackedMessagesOnConsumer",
+            "maxUnackedMessagesOnConsumer",
+            unacked,
+            lambda e: e.options.unacked_per_consumer_max,
+        ),
+        _limit(
+            "maxUnackedMessagesOnSubscription",
+            "maxUnackedMessagesOnSubscription",
+            unacked,
+            lambda e: e.options.unacked_per_subscription_max,
+        ),
+    )
+
+
+RETENTION = TopicPolicy(
+    "retention", "retentionPolicies", RetentionPolicies, applied=_retention_told
+)
+TTL = TopicPolicy(
+    "messageTTL", "messageTTLInSeconds", int, applied=lambda e: e.policies.message_ttl_s
+)
