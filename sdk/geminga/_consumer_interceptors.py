@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
+from geminga._entry import Entry
 from geminga.errors import GemingaError
 from geminga.message import Message
 from geminga.options import ConsumerInterceptor
@@ -34,7 +35,7 @@ class ConsumerInterceptors:
         for each in self._interceptors:
             try:
                 answer: object = each.before_consume(topic, message)
-                if not isinstance(answer, Message) or answer._entry is not message._entry:
+                if not isinstance(answer, Message) or _which(answer) != _which(message):
                     raise TypeError(f"before_consume must answer the message, not {answer!r}")
             except Exception:
                 logger.exception("%s: an interceptor failed", topic)
@@ -82,3 +83,7 @@ class ConsumerInterceptors:
 
 def _ids(positions: Iterable[Position], partition: int) -> frozenset[MessageId]:
     return frozenset(MessageId(ledger_id, entry_id, partition) for ledger_id, entry_id in positions)
+
+
+def _which(message: Message) -> tuple[Entry, int]:
+    return message._entry, message._index
