@@ -301,17 +301,10 @@ class Subscription:
 
     # ---- stats ----
 
-    def _consumer_stats(self) -> list[ConsumerStats]:
-        """With what only the dispatcher knows."""
-        found = [(consumer, consumer.stats()) for consumer in self.consumers]
-        if isinstance(self._dispatcher, KeySharedDispatcher):
-            self._dispatcher.describe(found)
-        return [stats for _, stats in found]
-
     def stats(self) -> SubscriptionStats:
         """As in `/stats`."""
         dispatcher = self._dispatcher
-        consumers = self._consumer_stats()
+        consumers = _consumer_stats(dispatcher)
         backlog = self.cursor.backlog_entries()
         delayed = dispatcher.delayed if dispatcher is not None else 0
         filtered = dispatcher.filtered if dispatcher is not None else FilterCounts()
@@ -356,3 +349,13 @@ class Subscription:
             key_shared_mode=dispatcher.key_shared_mode if dispatcher is not None else None,
             subscription_properties=dict(self.properties),
         )
+
+
+def _consumer_stats(dispatcher: Dispatcher | None) -> list[ConsumerStats]:
+    """With what only the dispatcher knows."""
+    if dispatcher is None:
+        return []
+    found = [(consumer, consumer.stats()) for consumer in dispatcher.consumers]
+    if isinstance(dispatcher, KeySharedDispatcher):
+        dispatcher.describe(found)
+    return [stats for _, stats in found]

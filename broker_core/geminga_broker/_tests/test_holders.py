@@ -21,6 +21,14 @@ steps = st.lists(
 )
 
 
+def table_of(holders: HashHolders[str]) -> dict[int, tuple[str, int, int]]:
+    return {
+        each: (consumer, count, blocked)
+        for consumer, hashes in holders.draining_hashes().items()
+        for each, count, blocked in hashes
+    }
+
+
 @given(steps)
 def test_counts_against_a_table(script: list[tuple[str, int, int]]) -> None:
     holders: HashHolders[str] = HashHolders()
@@ -64,12 +72,7 @@ def test_counts_against_a_table(script: list[tuple[str, int, int]]) -> None:
                 attempts[key_hash] += 1
         assert len(holders) == len(held)
         assert holders.draining == len(attempts)
-        found = {
-            each: (consumer, count, blocked)
-            for consumer, hashes in holders.draining_hashes().items()
-            for each, count, blocked in hashes
-        }
-        expected = {
+        assert table_of(holders) == {
             h: (
                 next(c for c, other in held.values() if other == h),
                 sum(other == h for _, other in held.values()),
@@ -77,7 +80,6 @@ def test_counts_against_a_table(script: list[tuple[str, int, int]]) -> None:
             )
             for h, blocked in attempts.items()
         }
-        assert found == expected
         assert {c: holders.cleared_by(c) for c in NAMES} == cleared
     holders.gone(NAMES[0])
     assert holders.cleared_by(NAMES[0]) == 0
