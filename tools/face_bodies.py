@@ -27,7 +27,17 @@ BODIES = {
     "Producer.send_soon": "return await self._sender.send_soon(data, sequence_id, described)",
     "Producer.send_nowait": "return self._sender.send_nowait(data, sequence_id, described)",
     "Producer.aclose": "await self._sender.close()",
-    "Consumer.receive": "return await self._receiver.receive(timeout_s)",
+    "Consumer.receive": """receiver = self._receiver
+        if timeout_s is not None:
+            duration(timeout_s, "timeout_s")
+        if not receiver.is_stale:
+            try:
+                # By iteration: KeyboardInterrupt can't come between taking and returning.
+                for message in receiver.pops:
+                    return message
+            except IndexError:
+                pass
+        return await receiver.receive_slowly(timeout_s)""",
     "Consumer.receive_many": (
         "return await self._receiver.receive_many(messages_max, bytes_max, timeout_s)"
     ),
@@ -38,7 +48,11 @@ BODIES = {
     "Consumer.__anext__": "return await self._receiver.next()",
     "Consumer.pause": "self._session.portal.post(self._inner.pause)",
     "Consumer.resume": "self._session.portal.post(self._inner.resume)",
-    "Consumer.acknowledge": "await self._receiver.acknowledge_now(message)",
+    "Consumer.acknowledge": """receiver = self._receiver
+        if receiver.waits_for_receipts:
+            await receiver.acknowledge_now(message)
+        else:
+            receiver.acknowledge(message)""",
     "Consumer.acknowledge_many": "await self._receiver.acknowledge_all(messages)",
     "Consumer.negative_acknowledge": "self._receiver.refuse(message)",
     "Consumer.redeliver_unacknowledged_messages": "self._receiver.redeliver_all()",
@@ -150,6 +164,7 @@ DOCS = {
 
 IMPORTS = {
     "Callable": "collections.abc",
+    "duration": "geminga._arguments",
     "Iterable": "collections.abc",
     "Sequence": "collections.abc",
     "Mapping": "collections.abc",

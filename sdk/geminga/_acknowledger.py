@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import trio
@@ -119,6 +119,18 @@ class Acknowledger:
         if self.unacked is not None:
             self._forget(entry.ledger_id, entry.entry_id)
         self._after_ack()
+
+    def acknowledge_run(self, entry: Entry, indexes: Sequence[int]) -> None:
+        """The same for some messages of one entry."""
+        if entry.bounds is None or len(indexes) == 1:
+            self.acknowledge(entry, indexes[0])
+            return
+        self._counts.acks += len(indexes)
+        position = entry.ledger_id, entry.entry_id
+        if self.acks.add_run_in_batch(position, indexes, entry.message_count, entry.ack_set):
+            if self.unacked is not None:
+                self._forget(*position)
+            self._after_ack()
 
     def acknowledge_id(self, message_id: MessageId) -> None:
         """The same by id."""

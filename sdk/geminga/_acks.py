@@ -7,6 +7,7 @@ is, or, with batch-index acknowledgement, each group tells the broker which are 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from geminga_protocol.ack_set import AckSet, from_bits, full, to_bits
@@ -70,25 +71,52 @@ class AckTracker:
     ) -> bool:
         """One message of a batch. Answers whether there is something new to send."""
         position = ledger_id, entry_id
-        state = self._partial.get(position)
+        state = self._partial.get(position) or self._begin(position, batch_size, ack_set)
         if state is None:
-            if position in self._individual:
-                # Acknowledged whole before: without a state of its own it can be nothing else.
-                return False
-            if len(self._partial) >= UNACKED_BATCHES_MAX:
-                del self._partial[next(iter(self._partial))]
-            state = self._partial[position] = BatchAcks(batch_size, ack_set)
+            return False
         if state.flags[index]:
             state.flags[index] = 0
             state.left -= 1
-        if not state.left:
+        if state.left and not self._batch_index_ack:
+            return False
+        self._is_new(position, state)
+        return True
+
+    def add_run_in_batch(
+        self,
+        position: Position,
+        indexes: Iterable[int],
+        batch_size: int,
+        ack_set: AckSet = (),
+    ) -> bool:
+        """Some messages of a batch. Answers whether there is something new to send."""
+        state = self._partial.get(position) or self._begin(position, batch_size, ack_set)
+        if state is None:
+            return False
+        flags = state.flags
+        for index in indexes:
+            flags[index] = 0
+        state.left = flags.count(1)
+        if state.left and not self._batch_index_ack:
+            return False
+        self._is_new(position, state)
+        return True
+
+    def _begin(self, position: Position, batch_size: int, ack_set: AckSet) -> BatchAcks | None:
+        if position in self._individual:
+            # Acknowledged whole before: without a state of its own it can be nothing else.
+            return None
+        if len(self._partial) >= UNACKED_BATCHES_MAX:
+            del self._partial[next(iter(self._partial))]
+        state = self._partial[position] = BatchAcks(batch_size, ack_set)
+        return state
+
+    def _is_new(self, position: Position, state: BatchAcks) -> None:
+        if state.left:
+            self._individual[position] = state
+        else:
             del self._partial[position]
             self._individual[position] = None
-            return True
-        if self._batch_index_ack:
-            self._individual[position] = state
-            return True
-        return False
 
     def add_cumulative(
         self, ledger_id: int, entry_id: int, index: int = -1, batch_size: int = 0

@@ -11,6 +11,9 @@ from geminga_protocol.message_id import MessageId
 
 def duration(value: float, name: str) -> None:
     """Raises InvalidArgument unless it is a number of seconds from 0 on."""
+    kind = value.__class__
+    if (kind is float or kind is int) and value >= 0:
+        return
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
         raise InvalidArgument(f"{name} must be a number of seconds from 0 on, not {value!r}")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from geminga._acknowledger import Acknowledger, AckTarget
 from geminga._acks import AckGroup, Position
 from geminga._consumer_interceptors import ConsumerInterceptors
@@ -30,6 +32,11 @@ class InterceptedAcknowledger(Acknowledger):
         """As Acknowledger.acknowledge."""
         super().acknowledge(entry, index)
         self._interceptors.acknowledged(self._topic, Message(entry, index).message_id)
+
+    def acknowledge_run(self, entry: Entry, indexes: Sequence[int]) -> None:
+        """As Acknowledger.acknowledge_run."""
+        for index in indexes:
+            self.acknowledge(entry, index)
 
     def acknowledge_id(self, message_id: MessageId) -> None:
         """As Acknowledger.acknowledge_id."""

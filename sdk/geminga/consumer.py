@@ -14,6 +14,7 @@ from geminga._consumer_parts import ConsumerParts
 from geminga._consumer_statistics import ConsumerStatistics
 from geminga._core import Core
 from geminga._discovery import Discovery
+from geminga._entry import Entry
 from geminga._inbox import Inbox, InterceptedInbox
 from geminga._letterbox import Letterbox
 from geminga._listening import Listening
@@ -210,15 +211,35 @@ class Consumer:
         """The messages are done: `acknowledge` for each, with one wait for receipts."""
         several(messages, "messages")
         # All are looked at first, so that a wrong one leaves nothing half done.
-        found = [(self._part_of(message), message) for message in messages]
-        for part, message in found:
+        runs = self._runs(messages)
+        for part, message, indexes in runs:
             if isinstance(message, Message):
-                part.acknowledger.acknowledge(message._entry, message._index)
+                part.acknowledger.acknowledge_run(message._entry, indexes)
             else:
                 part.acknowledger.acknowledge_id(message)
         if self._receipts:
-            for part in dict(found):
+            for part in dict.fromkeys(part for part, _, _ in runs):
                 await part.acknowledger.wait_for_receipt()
+
+    def _runs(
+        self, messages: Iterable[MessageOrId]
+    ) -> list[tuple[PartitionConsumer, MessageOrId, list[int]]]:
+        """Messages of one entry that follow one another, as one of them and all their indexes."""
+        runs: list[tuple[PartitionConsumer, MessageOrId, list[int]]] = []
+        entry: Entry | None = None
+        indexes: list[int] = []
+        for message in messages:
+            if isinstance(message, Message):
+                if message._entry is entry:
+                    indexes.append(message._index)
+                    continue
+                entry = message._entry
+                indexes = [message._index]
+            else:
+                entry = None
+                indexes = []
+            runs.append((self._part_of(message), message, indexes))
+        return runs
 
     async def acknowledge_cumulative(self, message: MessageOrId) -> None:
         """The message and everything before it in its partition is done.

@@ -42,6 +42,8 @@ class Portal:
         self._is_over = False
         self._ended = threading.Event()
         self._closers: weakref.WeakSet[Closer] = weakref.WeakSet()
+        self.forkables: weakref.WeakSet[Forkable] = weakref.WeakSet()
+        """Who is told in the child after a fork."""
         started = allocate_lock()
         started.acquire()
         self._thread = threading.Thread(
@@ -125,6 +127,13 @@ class Portal:
         self._nursery.cancel_scope.cancel()
 
 
+class Forkable(Protocol):
+    """Something that a child process has a copy of, which it can't use."""
+
+    def after_fork(self) -> None:
+        """In the child: have the next call raise ForkedClient."""
+
+
 class Closer(Protocol):
     """Ends one of the portal's long-lived tasks; its methods are called in the loop."""
 
@@ -159,6 +168,8 @@ class _Current:
         """In the child: nobody runs the loop there, and the lock may be held by nobody."""
         if self._portal is not None:
             self._portal.is_forked = True
+            for each in list(self._portal.forkables):
+                each.after_fork()
         self._portal = None
         self._lock = threading.Lock()
 

@@ -15,7 +15,7 @@ from typing import TypeVar
 import trio
 
 from geminga._arguments import duration, positive_count
-from geminga._entry import Source
+from geminga._entry import Entry, Source
 from geminga._faces.calls import Session
 from geminga.consumer import Consumer, MessageOrId
 from geminga.errors import GemingaError
@@ -44,10 +44,15 @@ class Receiver:
         self._for_listener = for_listener
         self._portal = session.portal
         self._local: deque[Message] = deque()
-        self._pops: Iterator[Message] = iter(self._local.popleft, None)
+        self.pops: Iterator[Message] = iter(self._local.popleft, None)
         """Taking by iteration: no signal handler can run between taking and returning, so that
         KeyboardInterrupt loses nothing. Raises IndexError when there is nothing."""
-        self._is_stale = False
+        self.is_stale = False
+        """Whether what was taken ahead must be looked at first, or this is a copy in a child
+        process.
+        """
+        self._checked: Entry | None = None
+        """The entry whose message was acknowledged last, which is known to be this consumer's."""
         self._discarded: list[Discarded] = []
         self._acks: deque[MessageOrId] = deque()
         self._read: Message | None = None
@@ -59,16 +64,22 @@ class Receiver:
             # The time to acknowledge a message runs from when it is taken.
             self._ahead_max = 1
         consumer._inbox.on_discard = self._on_discard
+        session.portal.forkables.add(self)
+
+    def after_fork(self) -> None:
+        """In the child: nothing is taken from here any more, and the next call tells why."""
+        self.is_stale = True
+        self._is_signalled = False
 
     # ---- in the program's threads ----
 
     def take(self) -> Message | None:
         """The next message if one was taken ahead. Raises ForkedClient."""
-        if self._is_stale or self._portal.is_forked:
+        if self.is_stale:
             self._check_fork()
             return None
         try:
-            for message in self._pops:
+            for message in self.pops:
                 return message
         except IndexError:
             pass
@@ -77,12 +88,12 @@ class Receiver:
     def take_many(self, messages_max: int, bytes_max: float) -> list[Message]:
         """Those taken ahead, up to both limits, but one in any case if there is one."""
         taken: list[Message] = []
-        if self._is_stale or self._portal.is_forked:
+        if self.is_stale:
             self._check_fork()
             return taken
         append = taken.append
         try:
-            for message in self._pops:
+            for message in self.pops:
                 append(message)
                 bytes_max -= message._entry.size_of(message._index)
                 if bytes_max < 0 and len(taken) > 1:
@@ -105,7 +116,7 @@ class Receiver:
         """Everything received is to come again: what was taken ahead is looked at before any of it
         is handed out.
         """
-        self._is_stale = True
+        self.is_stale = True
 
     def check(self, message: MessageOrId) -> None:
         """Raises InvalidArgument if the message isn't of this consumer."""
@@ -113,10 +124,16 @@ class Receiver:
 
     def acknowledge(self, message: MessageOrId) -> None:
         """Hand an acknowledgement over. Raises InvalidArgument and ForkedClient."""
-        self.consumer._part_of(message)
+        if message.__class__ is not Message or message._entry is not self._checked:
+            self._check_once(message)
         self._acks.append(message)
-        if not self._is_signalled or self._portal.is_forked:
+        if not self._is_signalled:
             self._signal()
+
+    def _check_once(self, message: MessageOrId) -> None:
+        self.check(message)
+        if isinstance(message, Message):
+            self._checked = message._entry
 
     def acknowledge_read(self, message: Message) -> None:
         """A reader has come to that message; only the newest counts."""
@@ -139,11 +156,11 @@ class Receiver:
 
     def _on_discard(self, source: Source, positions: Container[tuple[int, int]] | None) -> None:
         self._discarded.append((source, positions))
-        self._is_stale = True
+        self.is_stale = True
 
     def _forget_discarded(self) -> None:
         """Leave out of what was taken ahead what the loop has thrown away since."""
-        self._is_stale = False
+        self.is_stale = False
         discarded, self._discarded = self._discarded, []
         if not discarded:
             return

@@ -192,15 +192,11 @@ class ThreadReceiver(Receiver):
         """
         if timeout_s is not None:
             duration(timeout_s, "timeout_s")
-        if not self._is_stale and not self._portal.is_forked:
-            try:
-                for message in self._pops:
-                    return message
-            except IndexError:
-                pass
-        return self._receive_slowly(timeout_s)
+        message = self.take()
+        return message if message is not None else self.receive_slowly(timeout_s)
 
-    def _receive_slowly(self, timeout_s: float | None) -> Message:
+    def receive_slowly(self, timeout_s: float | None) -> Message:
+        """The same with nothing taken ahead."""
         until_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
         while True:
             self._fill(1, until_s)

@@ -9,7 +9,7 @@ from geminga_protocol.ack_set import from_bits, full, to_bits
 SIZE = 4
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("one"), st.integers(0, 4), st.integers(0, SIZE - 1)),
+        st.tuples(st.sampled_from(["one", "run"]), st.integers(0, 4), st.integers(0, SIZE - 1)),
         st.tuples(st.just("whole"), st.integers(0, 4), st.just(0)),
         st.tuples(st.just("up to"), st.integers(0, 4), st.integers(-1, SIZE - 1)),
         st.tuples(st.just("take"), st.just(0), st.just(0)),
@@ -44,6 +44,9 @@ def test_the_broker_learns_what_it_may_and_no_more(
         if kind == "one":
             tracker.add_in_batch(7, entry, index, SIZE)
             acked.add((entry, index))
+        elif kind == "run":
+            tracker.add_run_in_batch((7, entry), range(index, SIZE), SIZE)
+            acked |= {(entry, n) for n in range(index, SIZE)}
         elif kind == "whole":
             tracker.add(7, entry)
             acked |= {(entry, n) for n in range(SIZE)}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 
 import geminga.consumer
+from geminga._arguments import duration
 from geminga._consumer_statistics import ConsumerStatistics as ConsumerStatistics
 from geminga._faces.threads import ThreadReceiver, ThreadSession
 from geminga.consumer import MessageOrId
@@ -62,7 +63,17 @@ class Consumer:
         Messages are taken ahead of the program, up to half the receiver queue;
         KeyboardInterrupt loses none of them.
         """
-        return self._receiver.receive(timeout_s)
+        receiver = self._receiver
+        if timeout_s is not None:
+            duration(timeout_s, "timeout_s")
+        if not receiver.is_stale:
+            try:
+                # By iteration: KeyboardInterrupt can't come between taking and returning.
+                for message in receiver.pops:
+                    return message
+            except IndexError:
+                pass
+        return receiver.receive_slowly(timeout_s)
 
     def receive_many(
         self,
@@ -103,7 +114,11 @@ class Consumer:
         """The message is done. Sent in groups; waits for the broker's receipt only if
         `ack_receipt_enabled`, and raises then what it says.
         """
-        self._receiver.acknowledge_now(message)
+        receiver = self._receiver
+        if receiver.waits_for_receipts:
+            receiver.acknowledge_now(message)
+        else:
+            receiver.acknowledge(message)
 
     def acknowledge_many(self, messages: Iterable[MessageOrId]) -> None:
         """The messages are done: `acknowledge` for each, with one wait for receipts."""
