@@ -294,9 +294,10 @@ class Producer:
         # would only confuse them.
         silent = self._closed or isinstance(error, LogFenced | LogClosed)
         known = self._target.deduplication
-        if known is not None and isinstance(error, LogWriteFailed):
-            # What the client has sent meanwhile must not be stored without these: it would make
-            # duplicates of them.
+        if isinstance(error, LogWriteFailed):
+            # What the client has sent meanwhile must not be stored before these, which it sends
+            # again; with deduplication it would make duplicates of them. (PersistentTopic.addFailed
+            # disconnects producers too.)
             silent = self._broken = True
             self.disconnect()
         size = answered = 0

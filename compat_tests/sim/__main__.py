@@ -22,7 +22,12 @@ def main() -> int:
     seeds = range(chosen.first, chosen.first + chosen.seeds)
     if chosen.seed is not None:
         seeds = range(chosen.seed, chosen.seed + 1)
-    failed = [seed for seed in seeds if not _run(seed, seeds, verbose=chosen.verbose)]
+    failed: list[int] = []
+    for seed in seeds:
+        if not _run(seed, seeds, verbose=chosen.verbose):
+            failed.append(seed)
+        if (done := seed - seeds[0] + 1) % 100 == 0:
+            print(f"{done} seeds, {len(failed)} failed", flush=True)
     cpu_s = time.process_time()
     print(f"{len(seeds)} seeds, {len(failed)} failed, {cpu_s / len(seeds):.3f} s of CPU a seed")
     return 1 if failed else 0

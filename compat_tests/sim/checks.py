@@ -45,7 +45,7 @@ def check_permits(service: BrokerService, takers: list[Taker], books: Books) -> 
                 audited(lambda each=subscription: check_subscription(each), books, subscription)
     for taker in takers:
         consumer = taker.consumer
-        for part in consumer._parts if consumer is not None else ():
+        for part in consumer._parts.each if consumer is not None else ():
             topic = service.topics.get(part.topic)
             known = topic.subscriptions[taker.subscription.name].consumers if topic else ()
             found = [each for each in known if each.name == taker.plan.label]

@@ -49,7 +49,7 @@ class Taker:
                 raise
             except GemingaError as error:
                 self._note(f"failed: {type(error).__name__}")
-                if consumer._error is not None:
+                if consumer._parts.error is not None:
                     self._books.violate(f"{self.plan.label} ended: {error!r}")
             self.consumer = None
             await consumer.aclose()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from random import Random
 
 from geminga.options import BatchingType, ConsumerType, ProducerAccessMode
@@ -109,7 +109,6 @@ class SubscriptionPlan:
             "receiver_queue_size": consumer.queue_size,
             "auto_scaled_receiver_queue_size_enabled": consumer.scaled,
             "ack_grouping_time_s": consumer.grouping_s,
-            "expire_time_of_incomplete_chunked_message_s": 5.0,
         }
 
 
@@ -133,7 +132,6 @@ class Plan:
     fault_count: int
     connections: int
     keep_alive_s: int
-    weights: dict[str, float] = field(default_factory=dict)
 
     def config(self) -> BrokerConfig:
         """The broker's configuration."""
@@ -253,6 +251,8 @@ def _subscription(rng: Random, number: int, topic: TopicPlan, clients: int) -> S
     consumers = 1 if kind is ConsumerType.EXCLUSIVE else rng.randint(1, 3)
     if kind is ConsumerType.EXCLUSIVE and rng.random() < 0.3:
         consumers = 2
+    if kind is ConsumerType.SHARED and topic.chunked:
+        consumers = 1  # several would get chunks of one message each
     nacks = rng.choice((0.0, 0.0, 0.1, 0.3))
     return SubscriptionPlan(
         name=f"s{number}",

@@ -48,19 +48,20 @@ async def test_receipts_come_in_order_in_one_write_per_run(world: World):
     assert sum(size for _, size in pending) == 0
 
 
-async def test_failed_writes_are_answered_with_errors_in_order(world: World):
+async def test_a_failed_write_closes_its_producer_so_that_nothing_overtakes_it(world: World):
     topic = world.topic()
     connection = FakeConnection()
     producer = await topic.add_producer(producer_request(connection))
     world.log.fail = LogWriteFailed("disk")
     producer.publish([item(1), item(2)])
-    assert connection.errors == [
-        (1, ServerError.PersistenceError),
-        (2, ServerError.PersistenceError),
-    ]
+    assert connection.dropped_producers == [producer.producer_id]
     world.log.fail = None
     producer.publish([item(3)])
-    assert connection.receipts == [(3, 0)]
+    assert connection.errors == connection.receipts == []
+    assert producer.pending_entries == 0
+    again = await topic.add_producer(producer_request(connection))
+    again.publish([item(1), item(2), item(3)])
+    assert connection.receipts == [(1, 0), (2, 1), (3, 2)]
 
 
 async def test_lost_log_closes_everybody_without_errors(world: World):
