@@ -111,7 +111,7 @@ class Acknowledger:
         if entry.bounds is None:
             self.acks.add(entry.ledger_id, entry.entry_id)
             if entry.first_chunk is not None:
-                self._add_earlier((entry.ledger_id, entry.entry_id))
+                self.acks.add_all(self.chunks.take_earlier((entry.ledger_id, entry.entry_id)))
         elif not self.acks.add_in_batch(
             entry.ledger_id, entry.entry_id, index, entry.message_count, entry.ack_set
         ):
@@ -144,13 +144,10 @@ class Acknowledger:
             )
         else:
             self.acks.add(message_id.ledger_id, message_id.entry_id)
-            self._add_earlier((message_id.ledger_id, message_id.entry_id))
+            position = message_id.ledger_id, message_id.entry_id
+            self.acks.add_all(self.chunks.take_earlier(position))
         self._forget(message_id.ledger_id, message_id.entry_id)
         self._after_ack()
-
-    def _add_earlier(self, position: Position) -> None:
-        for chunk in self.chunks.take_earlier(position):
-            self.acks.add(*chunk)
 
     def took_chunk(self) -> None:
         """A chunk came whose message isn't whole: acknowledge what was given up for it."""
@@ -159,8 +156,7 @@ class Acknowledger:
 
     def _acknowledge_given_up(self) -> None:
         given_up, self.chunks.to_acknowledge = self.chunks.to_acknowledge, []
-        for position in given_up:
-            self.acks.add(*position)
+        self.acks.add_all(given_up)
         if given_up:
             self._after_ack()
 

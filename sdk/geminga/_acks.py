@@ -66,6 +66,11 @@ class AckTracker:
         if self._partial:
             self._partial.pop(position, None)
 
+    def add_all(self, positions: Iterable[Position]) -> None:
+        """Whole entries."""
+        for position in positions:
+            self.add(*position)
+
     def add_in_batch(
         self, ledger_id: int, entry_id: int, index: int, batch_size: int, ack_set: AckSet = ()
     ) -> bool:

@@ -115,6 +115,7 @@ class Encoder:
 
     @producer_name.setter
     def producer_name(self, name: str) -> None:
+        """Set when the producer is attached."""
         self._name = name
         encoded = name.encode()
         self._header = None
