@@ -20,7 +20,7 @@ import trio
 from geminga_protocol.buffers import Buffer
 from geminga_runtime.errors import ConnectionLost, TlsFailed
 from geminga_runtime.tls import PeerCertificate
-from geminga_runtime.tls_stream import TlsStream
+from geminga_runtime.tls_stream import TlsStream, large_sends
 from geminga_runtime.waiters import Wakeup
 
 RECEIVE_BYTES = 256 * 1024
@@ -33,9 +33,6 @@ SMALL_BUFFER_BYTES = 4096
 JOIN_BUFFERS_MAX = 256
 IOV_MAX = 1024
 """The kernel's limit of buffers a call (UIO_MAXIOV)."""
-
-NOT_SENT_LOW_BYTES = 256 * 1024
-"""Trio asks the kernel for 16 KiB, good for fair HTTP; a broker wants fewer, larger sends."""
 
 _FOREIGN = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
 
@@ -354,19 +351,10 @@ def coalesce(buffers: Sequence[Buffer]) -> list[Buffer]:
 
 def _vectored_socket(stream: trio.abc.Stream) -> trio.socket.SocketType | None:
     """The socket to send through directly, or None where only the stream itself may be used."""
-    if isinstance(stream, TlsStream):
-        stream = stream.transport_stream
     if not isinstance(stream, trio.SocketStream) or not hasattr(os, "writev"):
         return None
-    sock = stream.socket
-    if hasattr(trio.socket, "TCP_NOTSENT_LOWAT"):
-        try:
-            sock.setsockopt(
-                trio.socket.IPPROTO_TCP, trio.socket.TCP_NOTSENT_LOWAT, NOT_SENT_LOW_BYTES
-            )
-        except OSError:  # a Unix socket
-            pass
-    return sock
+    large_sends(stream.socket)
+    return stream.socket
 
 
 def _reason(error: BaseException) -> str:

@@ -21,7 +21,13 @@ if TYPE_CHECKING:
     from geminga._consumer_statistics import ConsumerStatistics
     from geminga._receipt import Receipt
     from geminga._statistics import ProducerStatistics
-    from geminga.auth import Authentication, AuthenticationBasic, AuthenticationToken
+    from geminga.auth import (
+        Authentication,
+        AuthenticationBasic,
+        AuthenticationOAuth2,
+        AuthenticationTls,
+        AuthenticationToken,
+    )
     from geminga.client import Client, connect
     from geminga.consumer import Consumer
     from geminga.errors import (
@@ -54,6 +60,7 @@ if TYPE_CHECKING:
         ServiceNotReady,
         SubscriptionNotFound,
         Timeout,
+        TlsFailed,
         TooManyRequests,
         TopicNotFound,
         TopicTerminated,
@@ -64,7 +71,7 @@ if TYPE_CHECKING:
         UnknownBrokerError,
         UnsupportedVersion,
     )
-    from geminga.failover import AutoClusterFailover
+    from geminga.failover import AutoClusterFailover, FailoverCluster
     from geminga.message import Message
     from geminga.options import (
         BatchingType,
@@ -104,6 +111,8 @@ __all__ = [
     "Authentication",
     "AuthenticationBasic",
     "AuthenticationFailed",
+    "AuthenticationOAuth2",
+    "AuthenticationTls",
     "AuthenticationToken",
     "AuthorizationFailed",
     "AutoClusterFailover",
@@ -127,6 +136,7 @@ __all__ = [
     "CorruptMessage",
     "DeadLetterPolicy",
     "EARLIEST",
+    "FailoverCluster",
     "ForkedClient",
     "GemingaError",
     "HashingScheme",
@@ -167,6 +177,7 @@ __all__ = [
     "TableChanges",
     "TableView",
     "Timeout",
+    "TlsFailed",
     "TooManyRequests",
     "TopicNotFound",
     "TopicTerminated",
@@ -181,8 +192,14 @@ __all__ = [
 
 _HOMES = {
     "geminga.client": ("Client", "connect"),
-    "geminga.auth": ("Authentication", "AuthenticationBasic", "AuthenticationToken"),
-    "geminga.failover": ("AutoClusterFailover",),
+    "geminga.auth": (
+        "Authentication",
+        "AuthenticationBasic",
+        "AuthenticationOAuth2",
+        "AuthenticationTls",
+        "AuthenticationToken",
+    ),
+    "geminga.failover": ("AutoClusterFailover", "FailoverCluster"),
     "geminga._consumer_statistics": ("ConsumerStatistics",),
     "geminga._statistics": ("ProducerStatistics",),
     "geminga.producer": ("Producer",),

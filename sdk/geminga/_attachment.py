@@ -11,9 +11,7 @@ import trio
 
 from geminga._connection import Connection
 from geminga._core import Core
-from geminga._pool import Endpoint
 from geminga._retry import AttachAction, attach_action
-from geminga._service_url import parse_one
 from geminga.errors import AlreadyClosed, ConnectionFailed, GemingaError
 from geminga_runtime.backoff import Backoff
 from geminga_runtime.waiters import Promise, Wakeup
@@ -135,7 +133,7 @@ class Attachment:
     async def _attach(self) -> None:
         hint, self._hint = self._hint, None
         if hint is not None:
-            endpoint = Endpoint(parse_one(hint))
+            endpoint = self._core.lookup.endpoint(hint)
         else:
             endpoint = await self._core.lookup.broker_of(self._target.topic)
         connection = await self._core.pool.get(endpoint)

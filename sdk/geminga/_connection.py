@@ -22,6 +22,8 @@ from geminga_protocol.frames import BROKEN, SUBMESSAGE, Frame, FrameReader, Fram
 from geminga_protocol.ids import RequestId
 from geminga_protocol.pb.pulsar_api_pb2 import (
     BaseCommand,
+    CommandCloseConsumer,
+    CommandCloseProducer,
     FeatureFlags,
     ServerError,
 )
@@ -51,6 +53,8 @@ class Connection:
         stream: FramedStream,
         keep_alive_interval_s: float,
         authentication: Authentication | None = None,
+        *,
+        prefers_tls: bool = False,
     ) -> None:
         self.name = stream.name
         self.max_message_size_bytes = 0
@@ -66,6 +70,8 @@ class Connection:
         self._watchers: dict[int, TopicListSink] = {}
         self._connected: Promise[None] = Promise()
         self._authentication = authentication
+        self._prefers_tls = prefers_tls
+        self._is_proxied = False
         self._challenged = Wakeup()
         self._heard = True
         self.read_at_s = 0.0
@@ -175,6 +181,7 @@ class Connection:
             supports_topic_watchers=True,
             supports_get_partitioned_metadata_without_auto_creation=True,
         )
+        self._is_proxied = proxy_to_broker_url is not None
         who = self._authentication
         with trio.move_on_after(timeout_s) as scope:
             try:
@@ -245,7 +252,7 @@ class Connection:
                 self._lose("the broker asks for authentication, and there is none")
                 return
             try:
-                data = await who.data()
+                data = await who.renewed()
             except GemingaError as error:
                 self._connected.reject(error)
                 self._lose(str(error))
@@ -307,12 +314,12 @@ class Connection:
             closed = command.close_producer
             producer = self._producers.pop(closed.producer_id, None)
             if producer is not None:
-                producer.on_lost(closed.assignedBrokerServiceUrl or None)
+                producer.on_lost(self._assigned(closed))
         elif kind == BaseCommand.CLOSE_CONSUMER:
             gone = command.close_consumer
             consumer = self._consumers.pop(gone.consumer_id, None)
             if consumer is not None:
-                consumer.on_lost(gone.assignedBrokerServiceUrl or None)
+                consumer.on_lost(self._assigned(gone))
         elif kind == BaseCommand.ACTIVE_CONSUMER_CHANGE:
             change = command.active_consumer_change
             consumer = self._consumers.get(change.consumer_id)
@@ -322,6 +329,13 @@ class Connection:
             consumer = self._consumers.get(command.reachedEndOfTopic.consumer_id)
             if consumer is not None:
                 consumer.on_end_of_topic()
+
+    def _assigned(self, notice: CommandCloseProducer | CommandCloseConsumer) -> str | None:
+        """Where the topic goes (PIP-307); behind a proxy brokers can't be gone to."""
+        if self._is_proxied:
+            return None
+        secure, plain = notice.assignedBrokerServiceUrlTls, notice.assignedBrokerServiceUrl
+        return (secure if self._prefers_tls else plain) or None
 
     def _on_connected(self, command: BaseCommand) -> None:
         connected = command.connected

@@ -11,13 +11,14 @@ from typing import Protocol, TypeVar
 
 import trio
 
+from geminga._access import Access
 from geminga._http_lookup import HttpLookup
 from geminga._lookup import Lookup
 from geminga._pool import ConnectionPool, Connector
 from geminga._service_url import Address, parse
 from geminga._statistics import Intervals
 from geminga.errors import GemingaError
-from geminga.failover import watch
+from geminga.failover import FailoverCluster, watch
 from geminga.options import ClientOptions
 from geminga_runtime.backoff import Backoff
 
@@ -77,28 +78,36 @@ class Core:
         self.nursery = nursery
         self.chance = random.Random()
         self.memory = MemoryLimit(options.memory_limit_bytes)
-        self.pool = ConnectionPool(options, nursery, connector)
+        self._clusters = [Access(addresses, options.authentication, options)]
+        if options.failover is not None:
+            self._clusters += [self._secondary(each) for each in options.failover.secondary]
+        self.pool = ConnectionPool(options, nursery, connector, self._clusters)
         self.intervals = Intervals(options.stats_interval_s, nursery)
         self.open: dict[Closeable, None] = {}
         """Producers, consumers and readers that the client closes at its end."""
         self._producer_ids = itertools.count(0)
         self._consumer_ids = itertools.count(0)
-        self._clusters = [addresses]
-        self.lookup = self._lookup_at(addresses)
+        self.lookup = self._lookup_at(0)
         if options.failover is not None:
-            self._clusters += [parse(url) for url in options.failover.secondary]
             nursery.start_soon(watch, options.failover, self._probe, self._switch)
 
-    def _lookup_at(self, addresses: tuple[Address, ...]) -> Lookup:
-        kind = HttpLookup if addresses[0].http else Lookup
-        return kind(addresses, self.options, self.pool)
+    def _secondary(self, where: str | FailoverCluster) -> Access:
+        """A service URL alone is reached as the primary cluster is."""
+        if isinstance(where, str):
+            return Access(parse(where), self.options.authentication, self.options)
+        return Access(parse(where.service_url), where.authentication, where)
+
+    def _lookup_at(self, cluster: int) -> Lookup:
+        access = self._clusters[cluster]
+        kind = HttpLookup if access.addresses[0].http else Lookup
+        return kind(access, cluster, self.options, self.pool)
 
     async def _probe(self, cluster: int) -> bool:
         """Whether any host of that service URL can be connected to."""
-        for address in self._clusters[cluster]:
+        for address in self._clusters[cluster].addresses:
             deadline = trio.current_time() + self.options.connection_timeout_s
             try:
-                stream = await self.pool.open_stream(address, deadline)
+                stream = await self.pool.open_stream(address, deadline, cluster)
             except GemingaError:
                 continue
             await stream.aclose()
@@ -106,8 +115,8 @@ class Core:
         return False
 
     def _switch(self, cluster: int) -> None:
-        self.lookup = self._lookup_at(self._clusters[cluster])
-        self.pool.drop_all("the client goes over to another cluster")
+        self.lookup = self._lookup_at(cluster)
+        self.pool.go_to(cluster)
 
     async def with_retries(self, ask: Callable[[], Awaitable[T]]) -> T:
         """The answer to a question that may be asked again: retryable errors are met with back-off

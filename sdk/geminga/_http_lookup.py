@@ -1,4 +1,4 @@
-"""Lookups over HTTP, for `http://` service URLs (spec SDK-40; HttpLookupService)."""
+"""Lookups over HTTP, for `http://` and `https://` service URLs (spec SDK-40; HttpLookupService)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import trio
 from geminga._connection import Connection
 from geminga._lookup import Lookup
 from geminga._pool import Endpoint
-from geminga._service_url import PORT_HTTP, Address, parse_one
+from geminga._service_url import PORT_HTTP, PORT_HTTPS, Address
 from geminga._topic_pattern import TopicPattern
 from geminga.errors import (
     AuthenticationFailed,
@@ -66,10 +66,11 @@ class HttpLookup(Lookup):
         if self._options.listener_name is not None:
             path += f"?{urlencode({'listenerName': self._options.listener_name})}"
         found = await self._fetch(path, topic)
-        url = found.get("brokerUrl") if isinstance(found, dict) else None
+        name = "brokerUrlTls" if self.service_address.tls else "brokerUrl"
+        url = found.get(name) if isinstance(found, dict) else None
         if not isinstance(url, str) or not url:
             raise ServiceNotReady("the lookup names no broker", topic=topic)
-        return Endpoint(parse_one(url))
+        return self.endpoint(url)
 
     async def partitions_of(self, topic: str, *, auto_create: bool = True) -> int:
         """Number of partitions, 0 for a topic without partitions."""
@@ -113,10 +114,10 @@ class HttpLookup(Lookup):
         raise Timeout(f"{address.url}: no answer in time", topic=topic)
 
     async def _get(self, address: Address, target: str) -> HttpAnswer:
-        who = self._options.authentication
+        who = self._access.authentication
         headers = {} if who is None else await who.http_headers()
         deadline = trio.current_time() + self._options.connection_timeout_s
-        stream = await self._pool.open_stream(address, deadline)
+        stream = await self._pool.open_stream(address, deadline, self._cluster)
         try:
             return await get(stream, address.authority, target, headers)
         except (BadHttpAnswer, ConnectionLost) as error:
@@ -129,12 +130,16 @@ def _redirected(answer: HttpAnswer, address: Address) -> tuple[Address, str]:
         host, port = parts.hostname, parts.port
     except ValueError as error:
         raise ServiceNotReady(f"{address.url}: a redirect to nowhere") from error
-    if not parts.path.startswith("/") or parts.scheme not in ("", "http"):
+    scheme = parts.scheme or ("https" if address.tls else "http")
+    if not parts.path.startswith("/") or scheme not in ("http", "https"):
         raise ServiceNotReady(f"{address.url}: a redirect to where we can't go")
+    if address.tls and scheme == "http":
+        raise ServiceNotReady(f"{address.url}: a redirect from https to http, which is refused")
     target = parts.path + (f"?{parts.query}" if parts.query else "")
     if host is None:
         return address, target
-    return Address(host, port or PORT_HTTP, http=True), target
+    tls = scheme == "https"
+    return Address(host, port or (PORT_HTTPS if tls else PORT_HTTP), tls, http=True), target
 
 
 def _decoded(answer: HttpAnswer, address: Address, topic: str | None) -> object:

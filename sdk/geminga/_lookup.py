@@ -4,6 +4,7 @@ BinaryProtoLookupService).
 
 from __future__ import annotations
 
+from geminga._access import Access
 from geminga._connection import Connection, error_name
 from geminga._pool import ConnectionPool, Endpoint
 from geminga._service_url import Address, parse_one
@@ -29,11 +30,14 @@ class Lookup:
 
     def __init__(
         self,
-        addresses: tuple[Address, ...],
+        access: Access,
+        cluster: int,
         options: ClientOptions,
         pool: ConnectionPool,
     ) -> None:
-        self._addresses = addresses
+        self._access = access
+        self._addresses = access.addresses
+        self._cluster = cluster
         self._options = options
         self._pool = pool
         self._at = 0
@@ -43,12 +47,16 @@ class Lookup:
         """The broker that is asked."""
         return self._addresses[self._at]
 
+    def endpoint(self, broker_url: str) -> Endpoint:
+        """That broker of the cluster. Raises InvalidServiceUrl."""
+        return Endpoint(parse_one(broker_url), cluster=self._cluster)
+
     async def service_connection(self) -> Connection:
         """A connection to any broker of the service URL. Raises ConnectionFailed or Timeout."""
         failure: GemingaError | None = None
         for _ in self._addresses:
             try:
-                return await self._pool.get(Endpoint(self.service_address))
+                return await self._pool.get(Endpoint(self.service_address, None, self._cluster))
             except (ConnectionFailed, TimeoutError) as error:
                 failure = failure or error  # type: ignore[assignment]
                 self._at = (self._at + 1) % len(self._addresses)
@@ -68,9 +76,9 @@ class Lookup:
             if not url:
                 raise ServiceNotReady("the lookup names no broker", topic=topic)
             if answer.proxy_through_service_url:
-                found = Endpoint(service, url.partition("://")[2])
+                found = Endpoint(service, url.partition("://")[2], self._cluster)
             else:
-                found = Endpoint(parse_one(url))
+                found = self.endpoint(url)
             if answer.response == CommandLookupTopicResponse.Connect:
                 return found
             authoritative = answer.authoritative

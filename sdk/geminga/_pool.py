@@ -4,42 +4,62 @@ client).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import trio
 
+from geminga._access import Access
 from geminga._connection import Connection
 from geminga._service_url import Address
-from geminga.errors import AlreadyClosed, ConnectionFailed, GemingaError, InvalidServiceUrl
+from geminga.errors import AlreadyClosed, ConnectionFailed, GemingaError, TlsFailed
 from geminga.options import ClientOptions
 from geminga_runtime.connect import connect
-from geminga_runtime.errors import ConnectFailed
+from geminga_runtime.errors import ConnectFailed, TlsRefused
 from geminga_runtime.stream import FramedStream
+from geminga_runtime.tls import TlsContexts
 from geminga_runtime.waiters import Promise
 
 
 class Endpoint(NamedTuple):
-    """A broker, and where to connect for it: another place if a proxy stands between."""
+    """A broker, and where to connect for it: another place if a proxy stands between. It belongs to
+    one of the clusters that the client may go over to.
+    """
 
     address: Address
     proxy_to_broker_url: str | None = None
+    cluster: int = 0
 
 
-Connector = Callable[[str, int, float], Awaitable[FramedStream]]
-"""(host, port, deadline of Trio's clock) -> a stream. Raises geminga_runtime's ConnectFailed."""
+class Connector(Protocol):
+    """Opens streams; asked with `tls` only for addresses with TLS."""
+
+    async def __call__(
+        self, host: str, port: int, deadline: float, tls: TlsContexts | None = None
+    ) -> FramedStream:
+        """`deadline` is of Trio's clock. Raises geminga_runtime's ConnectFailed."""
+        ...
 
 
-async def connect_tcp(host: str, port: int, deadline: float) -> FramedStream:
+async def connect_tcp(
+    host: str, port: int, deadline: float, tls: TlsContexts | None = None
+) -> FramedStream:
     """The connector for real networks."""
-    return await connect(host, port, deadline=deadline)
+    return await connect(host, port, deadline=deadline, tls=tls)
 
 
 class ConnectionPool:
     """Opens a connection when one is first wanted, and again after it was lost."""
 
-    def __init__(self, options: ClientOptions, nursery: trio.Nursery, connector: Connector) -> None:
+    def __init__(
+        self,
+        options: ClientOptions,
+        nursery: trio.Nursery,
+        connector: Connector,
+        clusters: list[Access],
+    ) -> None:
         self._options = options
+        self._clusters = clusters
+        self._cluster = 0
         self._connector = connector
         self._nursery = nursery
         self._connections: dict[tuple[Endpoint, int], Connection] = {}
@@ -56,6 +76,9 @@ class ConnectionPool:
         """A ready connection. Raises ConnectionFailed, Timeout, AlreadyClosed, or what the broker
         answers to CONNECT.
         """
+        if endpoint.cluster != self._cluster:
+            # What was learnt of one cluster, and who we are there, is nothing to another.
+            raise ConnectionFailed(f"{endpoint.address.url}: the client left this cluster")
         self._turn += 1
         key = endpoint, self._turn % self._options.connections_per_broker
         known = self._connections.get(key)
@@ -79,17 +102,25 @@ class ConnectionPool:
         except GemingaError as error:
             promise.reject(error)
         else:
-            self._connections[key] = connection
-            promise.resolve(connection)
+            if key[0].cluster == self._cluster:
+                self._connections[key] = connection
+                promise.resolve(connection)
+            else:
+                connection.close("the client left this cluster")
+                promise.reject(ConnectionFailed(f"{connection.name}: left while connecting"))
         finally:
             self._opening.pop(key, None)
             promise.reject(AlreadyClosed("the client is closed"))
 
     async def _connect(self, endpoint: Endpoint) -> Connection:
         deadline = trio.current_time() + self._options.connection_timeout_s
-        stream = await self.open_stream(endpoint.address, deadline)
+        access = self._clusters[endpoint.cluster]
+        stream = await self.open_stream(endpoint.address, deadline, endpoint.cluster)
         connection = Connection(
-            stream, self._options.keep_alive_interval_s, self._options.authentication
+            stream,
+            self._options.keep_alive_interval_s,
+            access.authentication,
+            prefers_tls=endpoint.address.tls,
         )
         self._nursery.start_soon(connection.run)
         await connection.handshake(
@@ -97,12 +128,18 @@ class ConnectionPool:
         )
         return connection
 
-    async def open_stream(self, address: Address, deadline: float) -> FramedStream:
-        """A stream that isn't kept here; `deadline` is of Trio's clock. Raises ConnectionFailed."""
-        if address.tls:
-            raise InvalidServiceUrl(f"{address.url}: TLS is not available in this version")
+    async def open_stream(self, address: Address, deadline: float, cluster: int) -> FramedStream:
+        """A stream that isn't kept here; `deadline` is of Trio's clock. Raises ConnectionFailed,
+        of which TlsFailed is one.
+        """
+        host, port = address.host, address.port
         try:
-            return await self._connector(address.host, address.port, deadline)
+            if address.tls:
+                tls = self._clusters[cluster].tls
+                return await self._connector(host, port, deadline, tls=tls)
+            return await self._connector(host, port, deadline)
+        except TlsRefused as error:
+            raise TlsFailed(str(error)) from error
         except ConnectFailed as error:
             raise ConnectionFailed(str(error)) from error
 
@@ -110,6 +147,11 @@ class ConnectionPool:
         """Close all connections; none is opened any more."""
         self._closed = True
         self.drop_all("the client was closed")
+
+    def go_to(self, cluster: int) -> None:
+        """Close all connections; new ones are to that cluster."""
+        self._cluster = cluster
+        self.drop_all("the client goes over to another cluster")
 
     def drop_all(self, reason: str) -> None:
         """Close all connections; they are opened anew when they are wanted."""

@@ -1,5 +1,5 @@
-"""Service URLs: `pulsar://host:6650,host2:6650`, `http://host:8080` (ServiceURI of the Java
-client).
+"""Service URLs: `pulsar://host:6650,host2:6650`, `pulsar+ssl://host:6651`, `http://host:8080`,
+`https://host:8443` (ServiceURI of the Java client).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from geminga.errors import InvalidServiceUrl
 PORT_PLAIN = 6650
 PORT_TLS = 6651
 PORT_HTTP = 8080
+PORT_HTTPS = 8443
 
 
 class Address(NamedTuple):
@@ -30,8 +31,7 @@ class Address(NamedTuple):
     @property
     def url(self) -> str:
         """As a URL of one broker."""
-        scheme = "http" if self.http else "pulsar+ssl" if self.tls else "pulsar"
-        return f"{scheme}://{self.authority}"
+        return f"{_NAMES[self.tls, self.http]}://{self.authority}"
 
 
 def parse(service_url: str) -> tuple[Address, ...]:
@@ -39,10 +39,9 @@ def parse(service_url: str) -> tuple[Address, ...]:
     if not isinstance(service_url, str):
         raise InvalidServiceUrl(f"service_url must be a text, not {service_url!r}")
     scheme, separator, rest = service_url.partition("://")
-    if not separator or scheme not in ("pulsar", "pulsar+ssl", "http"):
-        raise InvalidServiceUrl(
-            f"service_url must begin with pulsar:// or http://, not {service_url!r}"
-        )
+    if not separator or scheme not in _SCHEMES:
+        schemes = ", ".join(f"{each}://" for each in _SCHEMES)
+        raise InvalidServiceUrl(f"service_url must begin with {schemes}, not {service_url!r}")
     hosts = rest.split("/", 1)[0]
     addresses = tuple(_address(part, scheme, service_url) for part in hosts.split(",") if part)
     if not addresses:
@@ -55,7 +54,14 @@ def parse_one(url: str) -> Address:
     return parse(url)[0]
 
 
-_PORTS = {"pulsar": PORT_PLAIN, "pulsar+ssl": PORT_TLS, "http": PORT_HTTP}
+_SCHEMES = {
+    "pulsar": (PORT_PLAIN, False, False),
+    "pulsar+ssl": (PORT_TLS, True, False),
+    "http": (PORT_HTTP, False, True),
+    "https": (PORT_HTTPS, True, True),
+}
+"""Scheme -> default port, with TLS, web service."""
+_NAMES = {(tls, http): scheme for scheme, (_, tls, http) in _SCHEMES.items()}
 
 
 def _address(text: str, scheme: str, url: str) -> Address:
@@ -68,5 +74,5 @@ def _address(text: str, scheme: str, url: str) -> Address:
         host, _, port = text.partition(":")
     if not host or (port and not port.isdecimal()) or (port and not 0 < int(port) < 65536):
         raise InvalidServiceUrl(f"service_url has a bad host or port: {url!r}")
-    number = int(port) if port else _PORTS[scheme]
-    return Address(host, number, scheme == "pulsar+ssl", scheme == "http")
+    default, tls, http = _SCHEMES[scheme]
+    return Address(host, int(port) if port else default, tls, http)

@@ -1,4 +1,4 @@
-"""How a client proves who it is (spec SDK-43; AuthenticationToken and AuthenticationBasic of the
+"""How a client proves who it is (spec SDK-43; AuthenticationToken, -Basic, -Tls and -OAuth2 of the
 official clients).
 
 Secrets are asked for at each connection and at each of the broker's challenges (PIP-30), so tokens
@@ -14,53 +14,36 @@ from pathlib import Path
 
 import trio
 
+from geminga._authentication import Authentication as Authentication
+from geminga._authentication import check_authentication as check_authentication
+from geminga._oauth2 import AuthenticationOAuth2 as AuthenticationOAuth2
 from geminga.errors import AuthenticationFailed, InvalidArgument
 
 TOKEN_BYTES_MAX = 256 * 1024
 """More than that isn't read of a token's file."""
 
 
-class Authentication:
-    """Base of all kinds; a kind of the program's own overrides `data` and `http_headers`.
-
-    `method_name` is the name by which the broker knows the kind.
-    """
-
-    def __init__(self, method_name: str) -> None:
-        self.method_name = method_name
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}>"
-
-    async def data(self) -> bytes:
-        """What CONNECT and AUTH_RESPONSE carry. Raises AuthenticationFailed."""
-        await trio.lowlevel.checkpoint()
-        return b""
-
-    async def http_headers(self) -> dict[str, str]:
-        """The same for lookups over HTTP. Raises AuthenticationFailed."""
-        await trio.lowlevel.checkpoint()
-        return {}
-
-
 class AuthenticationToken(Authentication):
     """A token, for example a JSON web token.
 
     `token` is the token itself, also written `token:...`; the path of a file that has it, as a Path
-    or written `file:///...`; or a function that returns it. Files are read and functions called in
-    a worker thread, each time that the token is needed.
+    or written `file:///...`; `env:NAME`, a variable of the environment; or a function that returns
+    it. Files are read and functions called in a worker thread, each time that the token is needed.
     """
 
     def __init__(self, token: str | os.PathLike[str] | Callable[[], str]) -> None:
         super().__init__("token")
         self._read: Callable[[], str]
-        if isinstance(token, str) and not token.startswith("file:"):
+        if isinstance(token, str) and not token.startswith(("file:", "env:")):
             text = _clean(token.removeprefix("token:"))
             self._read = lambda: text
             self._is_quick = True
             return
         self._is_quick = False
-        if isinstance(token, str):
+        if isinstance(token, str) and token.startswith("env:"):
+            variable = token.removeprefix("env:")
+            self._read = lambda: _read_variable(variable)
+        elif isinstance(token, str):
             path = Path(token.removeprefix("file:").removeprefix("//"))
             self._read = lambda: _read_file(path)
         elif isinstance(token, os.PathLike):
@@ -126,6 +109,30 @@ class AuthenticationBasic(Authentication):
         return {"Authorization": f"Basic {base64.b64encode(self._joined).decode()}"}
 
 
+class AuthenticationTls(Authentication):
+    """A certificate of the client's own, shown in TLS: brokers with AuthenticationProviderTls take
+    its common name as the role. Both files are PEM, the key without a password; they are read anew
+    when they change.
+    """
+
+    def __init__(
+        self, certificate_path: str | os.PathLike[str], private_key_path: str | os.PathLike[str]
+    ) -> None:
+        super().__init__("tls")
+        for name, value in (
+            ("certificate_path", certificate_path),
+            ("private_key_path", private_key_path),
+        ):
+            if not isinstance(value, str | os.PathLike) or not os.fspath(value):
+                raise InvalidArgument(f"{name} must be the path of a file, not {value!r}")
+        self._files = os.fspath(certificate_path), os.fspath(private_key_path)
+
+    @property
+    def tls_certificate(self) -> tuple[str, str]:
+        """The files."""
+        return self._files
+
+
 def _clean(token: str) -> str:
     """The token without the white space around it. Raises InvalidArgument, telling nothing of
     it.
@@ -144,3 +151,10 @@ def _read_file(path: Path) -> str:
             return file.read(TOKEN_BYTES_MAX)
     except OSError as error:
         raise AuthenticationFailed(f"the token can't be read: {error}") from error
+
+
+def _read_variable(name: str) -> str:
+    found = os.environ.get(name)
+    if found is None:
+        raise AuthenticationFailed(f"the token can't be read: no variable {name}")
+    return found

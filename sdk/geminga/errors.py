@@ -9,6 +9,7 @@
       AlreadyClosed                                 client, producer, consumer or reader was closed
       Timeout                    (TimeoutError)     the operation's own deadline passed
       ConnectionFailed           (ConnectionError)  no connection to the broker, or it was lost
+        TlsFailed                                   it answers, but TLS with it can't be had
       CorruptMessage                                a received message can't be decoded
       ProducerQueueFull                             max_pending_messages are pending (send_nowait)
       MemoryLimitExceeded                           memory_limit_bytes are in use (send_nowait)
@@ -109,6 +110,14 @@ class ConnectionFailed(GemingaError, ConnectionError):
     """The broker can't be reached, or the connection was lost before it answered."""
 
     retryable = True
+
+
+class TlsFailed(ConnectionFailed):
+    """The broker answers, but it speaks no TLS, its certificate isn't trusted or is another host's,
+    or it refuses ours. Producers and consumers that were attached before go on trying.
+    """
+
+    retryable = False
 
 
 class CorruptMessage(GemingaError):

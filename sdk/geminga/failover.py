@@ -12,9 +12,26 @@ import trio
 
 from geminga._checks import not_negative, positive
 from geminga._service_url import parse
+from geminga._tls_options import TlsOptions
+from geminga.auth import Authentication, check_authentication
 from geminga.errors import InvalidArgument
 
 logger = logging.getLogger("geminga")
+
+
+@dataclass(frozen=True)
+class FailoverCluster(TlsOptions):
+    """A cluster to fail over to, with its own authentication and options of TLS: none of the
+    client's hold for it. Raises InvalidServiceUrl and InvalidArgument.
+    """
+
+    service_url: str
+    authentication: Authentication | None = None
+
+    def __post_init__(self) -> None:
+        parse(self.service_url)
+        check_authentication(self.authentication)
+        self.check_tls()
 
 
 @dataclass(frozen=True)
@@ -23,11 +40,13 @@ class AutoClusterFailover:
     unreachable for `failover_delay_s`. Once the primary has been reachable for
     `switch_back_delay_s`, the client goes back. It looks every `check_interval_s`.
 
-    Producers and consumers are attached anew there; what is pending is sent there. The clusters
-    have to replicate each other. Raises InvalidServiceUrl and InvalidArgument.
+    One that is given as a URL is reached with the client's own authentication and TLS options; a
+    FailoverCluster has its own. Producers and consumers are attached anew there; what is pending is
+    sent there. The clusters have to replicate each other. Raises InvalidServiceUrl and
+    InvalidArgument.
     """
 
-    secondary: Sequence[str]
+    secondary: Sequence[str | FailoverCluster]
     failover_delay_s: float = 30.0
     switch_back_delay_s: float = 60.0
     check_interval_s: float = 30.0
@@ -35,8 +54,9 @@ class AutoClusterFailover:
     def __post_init__(self) -> None:
         if isinstance(self.secondary, str) or not self.secondary:
             raise InvalidArgument("secondary must be a list with at least one service URL")
-        for url in self.secondary:
-            parse(url)
+        for each in self.secondary:
+            if not isinstance(each, FailoverCluster):
+                parse(each)
         not_negative(self, "failover_delay_s", "switch_back_delay_s")
         positive(self, "check_interval_s")
 

@@ -38,7 +38,9 @@ from geminga._consumer_options import ReaderOptions as ReaderOptions
 from geminga._consumer_options import RegexSubscriptionMode as RegexSubscriptionMode
 from geminga._producer_interceptors import ProducerInterceptor as ProducerInterceptor
 from geminga._producer_interceptors import ProducerMessage as ProducerMessage
-from geminga.auth import Authentication
+from geminga._tls_options import TlsKeywords
+from geminga._tls_options import TlsOptions as TlsOptions
+from geminga.auth import Authentication, check_authentication
 from geminga.errors import InvalidArgument
 from geminga.failover import AutoClusterFailover
 
@@ -98,8 +100,8 @@ class RoutedMessage:
 
 
 @dataclass(frozen=True)
-class ClientOptions:
-    """Options of `connect`.
+class ClientOptions(TlsOptions):
+    """Options of `connect`; those of TLS are explained at TlsOptions.
 
     Every `stats_interval_s` (0: never) producers reckon their rates and latencies anew.
     """
@@ -118,11 +120,8 @@ class ClientOptions:
     stats_interval_s: float = 60.0
 
     def __post_init__(self) -> None:
-        who: object = self.authentication
-        if who is not None and not isinstance(who, Authentication):
-            # Not shown as it is: it may well be the secret itself.
-            kind = type(who).__name__
-            raise InvalidArgument(f"authentication must be an Authentication, not {kind}")
+        check_authentication(self.authentication)
+        self.check_tls()
         policy: object = self.failover
         if policy is not None and not isinstance(policy, AutoClusterFailover):
             raise InvalidArgument(f"failover must be an AutoClusterFailover, not {policy!r}")
@@ -134,7 +133,7 @@ class ClientOptions:
         text_or_none(self, "listener_name")
 
 
-class ClientKeywords(TypedDict, total=False):
+class ClientKeywords(TlsKeywords, total=False):
     """Keywords of `connect`."""
 
     operation_timeout_s: float

@@ -84,7 +84,7 @@ async def test_nobody_there(autojump_clock: MockClock) -> None:
         with pytest.raises(geminga.ConnectionFailed):
             await client.create_producer("t")
     with pytest.raises(geminga.InvalidServiceUrl):
-        geminga.connect("https://localhost")
+        geminga.connect("ftp://localhost")
     with pytest.raises(geminga.InvalidArgument, match="colour"):
         geminga.connect("pulsar://localhost", colour="red")
 

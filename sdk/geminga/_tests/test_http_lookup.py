@@ -101,7 +101,7 @@ async def test_redirects_and_hosts_that_are_down(autojump_clock: MockClock) -> N
         (500, {}, geminga.UnknownBrokerError),
         (503, {}, geminga.ServiceNotReady),
         (200, [], geminga.ServiceNotReady),
-        (307, "https://web/x", geminga.ServiceNotReady),
+        (307, "ftp://web/x", geminga.ServiceNotReady),
         (307, "http://web:nan/", geminga.ServiceNotReady),
         (0, {}, geminga.Timeout),
     ],

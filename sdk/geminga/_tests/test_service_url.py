@@ -20,7 +20,7 @@ def test_addresses() -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["", "h:1", "https://h", "http://", "pulsar://", "pulsar://:1", "pulsar://h:x", "pulsar://h:70000",
+    ["", "h:1", "ftp://h", "https://", "http://", "pulsar://", "pulsar://:1", "pulsar://h:x", "pulsar://h:70000",
      "pulsar://[::1", "pulsar://[::1]x", "pulsar://h:0"],
 )  # fmt: skip
 def test_bad_urls(url: str) -> None:

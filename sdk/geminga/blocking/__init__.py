@@ -21,6 +21,8 @@ from geminga._faces.threads import Receipt as Receipt
 from geminga._statistics import ProducerStatistics as ProducerStatistics
 from geminga.auth import Authentication as Authentication
 from geminga.auth import AuthenticationBasic as AuthenticationBasic
+from geminga.auth import AuthenticationOAuth2 as AuthenticationOAuth2
+from geminga.auth import AuthenticationTls as AuthenticationTls
 from geminga.auth import AuthenticationToken as AuthenticationToken
 from geminga.blocking.client import Client as Client
 from geminga.blocking.client import connect as connect
@@ -58,6 +60,7 @@ from geminga.errors import QuotaExceeded as QuotaExceeded
 from geminga.errors import ServiceNotReady as ServiceNotReady
 from geminga.errors import SubscriptionNotFound as SubscriptionNotFound
 from geminga.errors import Timeout as Timeout
+from geminga.errors import TlsFailed as TlsFailed
 from geminga.errors import TooManyRequests as TooManyRequests
 from geminga.errors import TopicNotFound as TopicNotFound
 from geminga.errors import TopicTerminated as TopicTerminated
@@ -68,6 +71,7 @@ from geminga.errors import TransactionNotFound as TransactionNotFound
 from geminga.errors import UnknownBrokerError as UnknownBrokerError
 from geminga.errors import UnsupportedVersion as UnsupportedVersion
 from geminga.failover import AutoClusterFailover as AutoClusterFailover
+from geminga.failover import FailoverCluster as FailoverCluster
 from geminga.message import Message as Message
 from geminga.options import BatchingType as BatchingType
 from geminga.options import BatchReceivePolicy as BatchReceivePolicy
@@ -99,6 +103,8 @@ __all__ = [
     "Authentication",
     "AuthenticationBasic",
     "AuthenticationFailed",
+    "AuthenticationOAuth2",
+    "AuthenticationTls",
     "AuthenticationToken",
     "AuthorizationFailed",
     "AutoClusterFailover",
@@ -122,6 +128,7 @@ __all__ = [
     "CorruptMessage",
     "DeadLetterPolicy",
     "EARLIEST",
+    "FailoverCluster",
     "ForkedClient",
     "GemingaError",
     "HashingScheme",
@@ -162,6 +169,7 @@ __all__ = [
     "TableChanges",
     "TableView",
     "Timeout",
+    "TlsFailed",
     "TooManyRequests",
     "TopicNotFound",
     "TopicTerminated",
