@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from geminga_broker.authz.settings import AuthorizationSettings
 from geminga_broker.tls_config import NO_PORT, TlsConfig
+from geminga_runtime.auth.settings import AuthSettings
 from geminga_runtime.settings import (
     ConfigError,
     Origins,
@@ -204,6 +206,8 @@ class BrokerConfig:
 
     network: NetworkConfig = field(default_factory=NetworkConfig)
     tls: TlsConfig = field(default_factory=TlsConfig)
+    auth: AuthSettings = field(default_factory=AuthSettings)
+    authorization: AuthorizationSettings = field(default_factory=AuthorizationSettings)
     topics: TopicConfig = field(default_factory=TopicConfig)
     clients: ClientLimits = field(default_factory=ClientLimits)
     policies: PolicyConfig = field(default_factory=PolicyConfig)

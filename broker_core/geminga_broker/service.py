@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from geminga_broker.authz.authorizer import Authorizer
+from geminga_broker.authz.settings import check_settings
 from geminga_broker.config import BrokerConfig
 from geminga_broker.errors import BrokerError
 from geminga_broker.health import check_health
@@ -16,6 +18,7 @@ from geminga_broker.loader import Logs, TopicLoader, broker_options, close_topic
 from geminga_broker.lookup import Addresses, Lookup
 from geminga_broker.namespaces import Namespaces
 from geminga_broker.schemas import SchemaStore
+from geminga_broker.session.authorization import recheck
 from geminga_broker.topic_api import Topic, TopicEnvironment
 from geminga_broker.topic_policies import MetadataTopicPolicies, PolicyResolver
 from geminga_broker.topics import TopicCatalog
@@ -23,6 +26,7 @@ from geminga_broker.upkeep import Upkeep
 from geminga_protocol.ids import LATEST
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import TopicName
+from geminga_runtime.auth.service import load_authenticator
 from geminga_runtime.metadata.api import MetadataStore
 
 if TYPE_CHECKING:
@@ -39,9 +43,13 @@ class BrokerService:
     def __init__(
         self, config: BrokerConfig, store: MetadataStore, logs: Logs, nursery: trio.Nursery
     ) -> None:
+        """Raises ConfigError when authentication or authorization can't be set up so."""
+        check_settings(config.authorization, authenticates=config.auth.enabled)
+        self.authenticator = load_authenticator(config.auth)
         self.config = config
         self.store = store
         self.namespaces = Namespaces(store)
+        self.authorizer = Authorizer(config.authorization, self.namespaces)
         self.catalog = TopicCatalog(store, self.namespaces, config.topics)
         self.lookup = Lookup(self.namespaces, config.topics.lookups_max)
         self.schemas = SchemaStore(store)
@@ -172,6 +180,12 @@ class BrokerService:
         await self.loader.apply_policies(lambda name: name.partitioned_base == topic)
 
     # ---- clients ----
+
+    async def permissions_changed(self, tenant: str, namespace: str | None = None) -> None:
+        """Grants were revoked: producers and consumers that may no longer be are closed."""
+        if self.authorizer.enabled:
+            for session in list(self.sessions):
+                await recheck(session, tenant, namespace)
 
     @property
     def broker_service_url(self) -> str:

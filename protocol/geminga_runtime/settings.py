@@ -29,9 +29,23 @@ class ConfigError(Exception):
     """A setting can't be used. The text is one sentence that names the key and where it stands."""
 
 
-def setting(key: str, default: Any, *, at_least: float = 0, at_most: float = math.inf) -> Any:
-    """A field that is read from `key`; numbers are checked against the bounds."""
-    return field(default=default, metadata={"key": key, "min": at_least, "max": at_most})
+SECRET = "*****"
+"""What stands for a secret's value wherever settings are shown."""
+
+
+def setting(
+    key: str,
+    default: Any,
+    *,
+    at_least: float = 0,
+    at_most: float = math.inf,
+    secret: bool = False,
+) -> Any:
+    """A field that is read from `key`; numbers are checked against the bounds, secrets are never
+    shown.
+    """
+    metadata = {"key": key, "min": at_least, "max": at_most, "secret": secret}
+    return field(default=default, metadata=metadata, repr=not secret)
 
 
 def gather(
@@ -77,9 +91,9 @@ def build(config_type: type[Config], values: Origins) -> Config:
 
 
 def written(config: object) -> dict[str, str]:
-    """Every setting under its key, as it would stand in a file."""
+    """Every setting under its key, as it would stand in a file, but for secrets."""
     return {
-        one.metadata["key"]: _written(getattr(group, one.name))
+        one.metadata["key"]: _shown(one, getattr(group, one.name))
         for group in (getattr(config, part.name) for part in fields(config))  # type: ignore[arg-type]
         for one in fields(group)
     }
@@ -145,6 +159,10 @@ _PARSERS: Mapping[type, Callable[[str], object]] = {
     float: _parse_float,
     str: str,
 }
+
+
+def _shown(one: Field[Any], value: object) -> str:
+    return SECRET if one.metadata["secret"] and value else _written(value)
 
 
 def _written(value: object) -> str:

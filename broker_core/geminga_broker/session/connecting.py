@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.metadata import version
 
+from geminga_broker.session.authentication import Authentication
 from geminga_broker.session.session import Session, SessionClosed
 from geminga_protocol.commands import connection
 from geminga_protocol.pb.pulsar_api_pb2 import (
@@ -27,16 +29,27 @@ FEATURES = FeatureFlags(
 
 
 def handle_connect(session: Session, command: CommandConnect) -> None:
-    """Agree on a version. Raises SessionClosed on a second CONNECT.
+    """Agree on a version, and let the client in once it has shown who it is.
 
-    Every client is let in: authentication is off, whatever method and data it brings.
+    Without authentication everybody is let in. Raises SessionClosed on a second CONNECT.
     """
-    if session.connected:
+    if session.connected or session.authentication is not None:
         raise SessionClosed("a second CONNECT")
-    session.connected = True
+    session.server_version = SERVER_VERSION
     session.client_version = command.client_version
     session.protocol_version = min(command.protocol_version, connection.PROTOCOL_VERSION)
     session.features = command.feature_flags
+    authenticator = session.service.authenticator
+    if authenticator is None:
+        _accept(session, command)
+        return
+    accept = partial(_accept, session, command)
+    session.authentication = Authentication(session, authenticator, accept)
+    session.authentication.begin(command)
+
+
+def _accept(session: Session, command: CommandConnect) -> None:
+    session.connected = True
     tell_size = command.protocol_version >= MAX_MESSAGE_SIZE_VERSION
     size = session.service.config.network.max_message_size_bytes
     session.write(
@@ -50,9 +63,16 @@ def handle_connect(session: Session, command: CommandConnect) -> None:
 
 
 def handle_auth_response(session: Session, command: CommandAuthResponse) -> None:
-    """Nothing was asked, so there is nothing to check; the client's version is learnt again."""
+    """The client's next step, or a fresh proof; without authentication there is nothing to check.
+    Raises SessionClosed before CONNECT.
+    """
     if command.client_version:
         session.client_version = command.client_version
+    if session.authentication is not None:
+        response = command.response
+        session.authentication.respond(response.auth_method_name, response.auth_data)
+    elif not session.connected:
+        raise SessionClosed("AUTH_RESPONSE before CONNECT")
 
 
 def handle_ping(session: Session, command: CommandPing) -> None:

@@ -7,6 +7,7 @@ from functools import partial
 
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import Ack
+from geminga_broker.session.authorization import authorize
 from geminga_broker.session.producers import NO_SCHEMA
 from geminga_broker.session.registry import Opening
 from geminga_broker.session.session import Session
@@ -15,6 +16,7 @@ from geminga_protocol.commands import answers, consuming
 from geminga_protocol.ids import EARLIEST, LATEST, EntryId, LedgerId, Position
 from geminga_protocol.message_id import MessageId, signed
 from geminga_protocol.pb.pulsar_api_pb2 import (
+    BaseCommand,
     CommandAck,
     CommandCloseConsumer,
     CommandConsumerStats,
@@ -56,6 +58,7 @@ async def _open(session: Session, command: CommandSubscribe, opening: Opening) -
             session.write(answers.success(command.request_id))
 
     try:
+        opening.place = await authorize(session, BaseCommand.Type.SUBSCRIBE, command)
         name = TopicName.parse(command.topic)
         topic = await service.get_topic(name, create=command.force_topic_creation)
         if command.HasField("schema") and command.schema.type not in NO_SCHEMA:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
+from geminga_broker.session.authorization import authorize
 from geminga_broker.session.registry import Opening
 from geminga_broker.session.session import Session
 from geminga_broker.topic_api import ProducerRequest, TopicProducer
 from geminga_protocol.commands import answers, producing
 from geminga_protocol.pb.pulsar_api_pb2 import (
+    BaseCommand,
     CommandCloseProducer,
     CommandProducer,
     Schema,
@@ -57,6 +59,7 @@ async def _join_topic(
     have asked anew, and this late one must not take the place of its successor.
     """
     service = session.service
+    opening.place = await authorize(session, BaseCommand.Type.PRODUCER, command)
     name = TopicName.parse(command.topic)
     topic = await service.get_topic(name, create=True)
     version = b""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
+from geminga_broker.authz.needs import Place
+
 T = TypeVar("T")
 
 CLOSED_IDS_MAX = 10_000
@@ -14,10 +16,12 @@ CLOSED_IDS_MAX = 10_000
 class Opening:
     """An id whose producer or consumer is being made."""
 
-    __slots__ = ("_dropped",)
+    __slots__ = ("_dropped", "place")
 
     def __init__(self) -> None:
         self._dropped = False
+        self.place: Place | None = None
+        """What the client was allowed to open it on."""
 
     def drop(self) -> None:
         """The client gave it up."""
@@ -31,10 +35,11 @@ class Opening:
 class Registry(Generic[T]):
     """What is open, what is being opened, and which ids were open once."""
 
-    __slots__ = ("_closed", "_opening", "opened")
+    __slots__ = ("_closed", "_opening", "_places", "opened")
 
     def __init__(self) -> None:
         self.opened: dict[int, T] = {}
+        self._places: dict[int, Place] = {}
         self._opening: dict[int, Opening] = {}
         self._closed: dict[int, None] = {}
 
@@ -62,7 +67,17 @@ class Registry(Generic[T]):
         del self._opening[key]
         self._closed.pop(key, None)
         self.opened[key] = value
+        if opening.place is not None:
+            self._places[key] = opening.place
         return True
+
+    def places(self, tenant: str, namespace: str | None) -> list[tuple[int, Place]]:
+        """Ids and places of what is open in a tenant, or in one of its namespaces."""
+        return [
+            (key, place)
+            for key, place in self._places.items()
+            if place.tenant == tenant and namespace in (None, place.namespace)
+        ]
 
     def fail(self, key: int, opening: Opening) -> None:
         """Opening failed; harmless when it was finished or dropped."""
@@ -80,6 +95,7 @@ class Registry(Generic[T]):
     def forget(self, key: int) -> T | None:
         """Take it out; answers what was open."""
         value = self.opened.pop(key, None)
+        self._places.pop(key, None)
         if value is not None:
             if len(self._closed) >= CLOSED_IDS_MAX:
                 del self._closed[next(iter(self._closed))]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from geminga_broker.authz.authorizer import Caller
 from geminga_broker.session.registry import Registry
 from geminga_broker.session.requests import Refuse, run_request
 from geminga_protocol.commands import connection, consuming, producing
@@ -20,6 +21,7 @@ from geminga_protocol.pb.pulsar_api_pb2 import FeatureFlags
 
 if TYPE_CHECKING:
     from geminga_broker.service import BrokerService
+    from geminga_broker.session.authentication import Authentication
     from geminga_broker.topic_api import TopicConsumer, TopicProducer
     from geminga_runtime.stream import FramedStream
 
@@ -62,7 +64,10 @@ class Session:
         self.connected = False
         self.client_version = ""
         self.protocol_version = 0
+        self.server_version = ""
         self.principal: str | None = None
+        self.original_principal: str | None = None
+        self.authentication: Authentication | None = None
         self.features = FeatureFlags()
         self.producers: Registry[TopicProducer] = Registry()
         self.consumers: Registry[TopicConsumer] = Registry()
@@ -104,6 +109,11 @@ class Session:
         self.service.publish_pending(size_bytes)
         if self._resume is not None:
             self.check_resume()
+
+    @property
+    def caller(self) -> Caller:
+        """Who asks, for decisions."""
+        return Caller(self.principal, self.original_principal)
 
     def throttle(self, pause_s: float) -> None:
         """A rate limit is reached (BR-22): read nothing for so long."""

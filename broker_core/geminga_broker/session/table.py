@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+from geminga_broker.authz.commands import COMMANDS
 from geminga_broker.session import (
     connecting,
     consumers,
@@ -14,6 +15,7 @@ from geminga_broker.session import (
     schema_commands,
     txn_commands,
 )
+from geminga_broker.session.authorization import authorize
 from geminga_broker.session.session import Session
 from geminga_protocol.commands import answers, lookup, schemas
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, ServerError
@@ -29,28 +31,36 @@ class Route(NamedTuple):
     before_connect: bool = False
 
 
-def _spawned(run: Callable[[Session, Any], Awaitable[None]], refusal: Refusal) -> Route:
-    """Run in a task; failures are told by `refusal` with the command's request id."""
+def _spawned(kind: int, run: Callable[[Session, Any], Awaitable[None]], refusal: Refusal) -> Route:
+    """Run in a task if the client may; failures are told by `refusal` with the command's request
+    id.
+    """
+
+    async def run_allowed(session: Session, command: Any) -> None:
+        await authorize(session, kind, command)
+        await run(session, command)
 
     def start(session: Session, command: Any) -> None:
-        session.spawn(partial(refusal, command.request_id), run, session, command)
+        session.spawn(partial(refusal, command.request_id), run_allowed, session, command)
 
     return Route(start)
 
 
 _C = BaseCommand.Type
 
-ROUTES: dict[int, Route] = {
+_HANDLED: dict[int, Route] = {
     _C.CONNECT: Route(connecting.handle_connect, before_connect=True),
-    _C.AUTH_RESPONSE: Route(connecting.handle_auth_response),
+    _C.AUTH_RESPONSE: Route(connecting.handle_auth_response, before_connect=True),
     _C.PING: Route(connecting.handle_ping, before_connect=True),
     _C.PONG: Route(connecting.handle_pong, before_connect=True),
     _C.PARTITIONED_METADATA: _spawned(
-        lookups.partitioned_metadata, lookup.partitioned_metadata_error
+        _C.PARTITIONED_METADATA, lookups.partitioned_metadata, lookup.partitioned_metadata_error
     ),
-    _C.LOOKUP: _spawned(lookups.lookup_topic, lookup.lookup_error),
-    _C.GET_TOPICS_OF_NAMESPACE: _spawned(lookups.topics_of_namespace, answers.error),
-    _C.WATCH_TOPIC_LIST: _spawned(lookups.watch_topic_list, answers.error),
+    _C.LOOKUP: _spawned(_C.LOOKUP, lookups.lookup_topic, lookup.lookup_error),
+    _C.GET_TOPICS_OF_NAMESPACE: _spawned(
+        _C.GET_TOPICS_OF_NAMESPACE, lookups.topics_of_namespace, answers.error
+    ),
+    _C.WATCH_TOPIC_LIST: _spawned(_C.WATCH_TOPIC_LIST, lookups.watch_topic_list, answers.error),
     _C.WATCH_TOPIC_LIST_CLOSE: Route(lookups.close_watcher),
     _C.PRODUCER: Route(producers.open_producer),
     _C.CLOSE_PRODUCER: Route(producers.close_producer),
@@ -58,14 +68,18 @@ ROUTES: dict[int, Route] = {
     _C.FLOW: Route(consumers.flow),
     _C.ACK: Route(consumers.ack),
     _C.REDELIVER_UNACKNOWLEDGED_MESSAGES: Route(consumers.redeliver),
-    _C.SEEK: _spawned(consumers.seek, answers.error),
-    _C.UNSUBSCRIBE: _spawned(consumers.unsubscribe, answers.error),
+    _C.SEEK: _spawned(_C.SEEK, consumers.seek, answers.error),
+    _C.UNSUBSCRIBE: _spawned(_C.UNSUBSCRIBE, consumers.unsubscribe, answers.error),
     _C.CLOSE_CONSUMER: Route(consumers.close_consumer),
-    _C.GET_LAST_MESSAGE_ID: _spawned(consumers.last_message_id, answers.error),
+    _C.GET_LAST_MESSAGE_ID: _spawned(
+        _C.GET_LAST_MESSAGE_ID, consumers.last_message_id, answers.error
+    ),
     _C.CONSUMER_STATS: Route(consumers.consumer_stats),
-    _C.GET_SCHEMA: _spawned(schema_commands.get_schema, schemas.get_schema_error),
+    _C.GET_SCHEMA: _spawned(_C.GET_SCHEMA, schema_commands.get_schema, schemas.get_schema_error),
     _C.GET_OR_CREATE_SCHEMA: _spawned(
-        schema_commands.get_or_create_schema, schemas.get_or_create_schema_error
+        _C.GET_OR_CREATE_SCHEMA,
+        schema_commands.get_or_create_schema,
+        schemas.get_or_create_schema_error,
     ),
     _C.TC_CLIENT_CONNECT_REQUEST: Route(txn_commands.tc_client_connect),
     _C.NEW_TXN: Route(txn_commands.new_txn),
@@ -75,3 +89,6 @@ ROUTES: dict[int, Route] = {
     _C.END_TXN_ON_PARTITION: Route(txn_commands.end_on_partition),
     _C.END_TXN_ON_SUBSCRIPTION: Route(txn_commands.end_on_subscription),
 }
+
+ROUTES: dict[int, Route] = {kind: route for kind, route in _HANDLED.items() if kind in COMMANDS}
+"""What is served: only commands of which it is known who may send them."""

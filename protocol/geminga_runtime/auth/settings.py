@@ -16,7 +16,7 @@ class AuthSettings:
     anonymous_role: str = setting("anonymousUserRole", "")
     refresh_check_s: int = setting("authenticationRefreshCheckSeconds", 60, at_least=1)
 
-    token_secret_key: str = setting("tokenSecretKey", "")
+    token_secret_key: str = setting("tokenSecretKey", "", secret=True)
     token_public_key: str = setting("tokenPublicKey", "")
     token_public_alg: str = setting("tokenPublicAlg", "RS256")
     token_auth_claim: str = setting("tokenAuthClaim", "sub")
@@ -24,7 +24,7 @@ class AuthSettings:
     token_audience: str = setting("tokenAudience", "")
     token_clock_skew_s: int = setting("tokenAllowedClockSkewSeconds", 0)
 
-    basic_file: str = setting("basicAuthConf", "")
+    basic_file: str = setting("basicAuthConf", "", secret=True)
 
     openid_issuers: str = setting("openIDAllowedTokenIssuers", "")
     openid_audiences: str = setting("openIDAllowedAudiences", "")
@@ -38,6 +38,3 @@ class AuthSettings:
     openid_require_https: bool = setting("openIDRequireIssuersUseHttps", True)
     openid_jwks_file: str = setting("openIDJwksFile", "")
     """Ours: a key set in a file, for issuers that can't be asked."""
-
-    def __repr__(self) -> str:
-        return f"AuthSettings(enabled={self.enabled}, providers={self.providers!r})"

@@ -1,0 +1,106 @@
+"""Decides whether a caller may do something (spec PX-22; Apache's `AuthorizationService` and
+`PulsarAuthorizationProvider`).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from geminga_broker.authz.grants import check_subscription, namespace_allows, topic_allows
+from geminga_broker.authz.needs import NAMESPACE_ACTIONS, TOPIC_ACTIONS, Need, Place, Scope
+from geminga_broker.authz.settings import AuthorizationSettings
+from geminga_broker.namespaces import Namespaces
+from geminga_protocol.topic_name import TopicName
+
+
+class Caller(NamedTuple):
+    """Who asks: the role that was authenticated, and whom it speaks for if it is a proxy's."""
+
+    role: str | None
+    original: str | None = None
+
+
+class Authorizer:
+    """The rules over the policies in the metadata store. Disabled, it allows everything."""
+
+    def __init__(self, settings: AuthorizationSettings, namespaces: Namespaces) -> None:
+        self.settings = settings
+        self.enabled = settings.enabled
+        self._namespaces = namespaces
+        self._super_users = settings.super_users
+        self._proxies = settings.proxies
+
+    def is_proxy(self, role: str | None) -> bool:
+        """Whether the role may speak for others."""
+        return role is not None and role in self._proxies
+
+    def original_is_valid(self, role: str | None, original: str | None, *, http: bool) -> bool:
+        """A proxy's role must name whom it speaks for, who is no proxy; others must name nobody,
+        or, over HTTP only, themselves (`AuthorizationService.isValidOriginalPrincipal`).
+        """
+        if self.is_proxy(role):
+            return bool(original) and original not in self._proxies
+        return not original or (http and original == role)
+
+    async def allows(self, caller: Caller, need: Need, place: Place = Place()) -> bool:
+        """Whether the caller may. A proxy and whom it speaks for must both be allowed.
+
+        Raises SubscriptionRefused.
+        """
+        if not self.enabled or need.scope in (Scope.PUBLIC, Scope.HELD):
+            return True
+        if not await self._role_allowed(caller.role, need, place):
+            return False
+        if not self.is_proxy(caller.role):
+            return True
+        return await self._role_allowed(caller.original, need, place)
+
+    async def _role_allowed(self, role: str | None, need: Need, place: Place) -> bool:
+        if not role:
+            return False
+        if role in self._super_users or need.scope is Scope.ROLE:
+            return True
+        if need.scope in (Scope.SUPER_USER, Scope.CLUSTER, Scope.BROKER):
+            return False
+        if await self._is_tenant_admin(role, place.tenant):
+            return True
+        if need.scope is Scope.NAMESPACE:
+            return await self._namespace_allowed(role, need, place)
+        if need.scope is Scope.TOPIC:
+            return await self._topic_allowed(role, need, place)
+        return False
+
+    async def _is_tenant_admin(self, role: str, tenant: str) -> bool:
+        record = await self._namespaces.tenants.get(tenant) if tenant else None
+        roles = record.get("adminRoles") if record else None
+        return isinstance(roles, list) and role in roles
+
+    async def _namespace_allowed(self, role: str, need: Need, place: Place) -> bool:
+        actions = NAMESPACE_ACTIONS.get(need.operation, ())
+        policies = await self._namespaces.tenants.get(place.namespace) if actions else None
+        wildcards = self.settings.wildcards
+        return policies is not None and any(
+            namespace_allows(policies, role, action, wildcards=wildcards) for action in actions
+        )
+
+    async def _topic_allowed(self, role: str, need: Need, place: Place) -> bool:
+        actions = TOPIC_ACTIONS.get(need.operation, ())
+        policies = await self._namespaces.tenants.get(place.namespace) if actions else None
+        if policies is None:
+            return False
+        if (
+            place.subscription
+            and "produce" not in actions
+            and not check_subscription(policies, place.topic, role, place.subscription)
+        ):
+            return False
+        topic = TopicName.parse(place.topic)
+        wildcards = self.settings.wildcards
+        return any(
+            topic_allows(policies, topic, role, action, wildcards=wildcards) for action in actions
+        )
+
+
+def place_of(topic: TopicName, subscription: str = "") -> Place:
+    """A topic's place."""
+    return Place(topic.tenant, topic.namespace, str(topic), subscription)

@@ -1,0 +1,68 @@
+"""What each command of the binary protocol needs.
+
+A command that stands not here is not served: `session.table` takes its needs from this table, and a
+test compares the two. GET_SCHEMA and GET_OR_CREATE_SCHEMA are checked here though Apache 4.0 lets
+everybody through who is authenticated.
+"""
+
+from __future__ import annotations
+
+from geminga_broker.authz.needs import Need, Scope
+from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand
+
+_C = BaseCommand.Type
+_HELD = Need(Scope.HELD)
+_OPEN = Need(Scope.PUBLIC)
+
+
+def _topic(operation: str) -> Need:
+    return Need(Scope.TOPIC, operation)
+
+
+COMMANDS: dict[int, Need] = {
+    _C.CONNECT: _OPEN,
+    _C.AUTH_RESPONSE: _OPEN,
+    _C.PING: _OPEN,
+    _C.PONG: _OPEN,
+    _C.PARTITIONED_METADATA: _topic("LOOKUP"),
+    _C.LOOKUP: _topic("LOOKUP"),
+    _C.GET_TOPICS_OF_NAMESPACE: Need(Scope.NAMESPACE, "GET_TOPICS"),
+    _C.WATCH_TOPIC_LIST: Need(Scope.NAMESPACE, "GET_TOPICS"),
+    _C.WATCH_TOPIC_LIST_CLOSE: _HELD,
+    _C.PRODUCER: _topic("PRODUCE"),
+    _C.SEND: _HELD,
+    _C.CLOSE_PRODUCER: _HELD,
+    _C.SUBSCRIBE: _topic("CONSUME"),
+    _C.FLOW: _HELD,
+    _C.ACK: _HELD,
+    _C.REDELIVER_UNACKNOWLEDGED_MESSAGES: _HELD,
+    _C.SEEK: _HELD,
+    _C.UNSUBSCRIBE: _HELD,
+    _C.CLOSE_CONSUMER: _HELD,
+    _C.GET_LAST_MESSAGE_ID: _HELD,
+    _C.CONSUMER_STATS: _HELD,
+    _C.GET_SCHEMA: _topic("LOOKUP"),
+    _C.GET_OR_CREATE_SCHEMA: _topic("PRODUCE"),
+    _C.TC_CLIENT_CONNECT_REQUEST: Need(Scope.ROLE),
+    _C.NEW_TXN: Need(Scope.ROLE),
+    _C.ADD_PARTITION_TO_TXN: Need(Scope.ROLE),
+    _C.ADD_SUBSCRIPTION_TO_TXN: Need(Scope.ROLE),
+    _C.END_TXN: Need(Scope.ROLE),
+    _C.END_TXN_ON_PARTITION: Need(Scope.SUPER_USER),
+    _C.END_TXN_ON_SUBSCRIPTION: Need(Scope.SUPER_USER),
+}
+
+REFUSALS: dict[int, str] = {
+    _C.PARTITIONED_METADATA: "Client is not authorized to Get Partition Metadata",
+    _C.LOOKUP: "Client is not authorized to Lookup",
+    _C.GET_TOPICS_OF_NAMESPACE: "Client is not authorized to GetTopicsOfNamespace",
+    _C.WATCH_TOPIC_LIST: "Client is not authorized to watchTopicList",
+    _C.PRODUCER: "Client is not authorized to Produce",
+    _C.SUBSCRIBE: "Client is not authorized to subscribe",
+    _C.GET_SCHEMA: "Client is not authorized to get the schema",
+    _C.GET_OR_CREATE_SCHEMA: "Client is not authorized to create the schema",
+}
+"""What a client is told that may not; proxies hear the same with "Proxy" before it."""
+
+INVALID_ROLES = "Invalid roles."
+"""What a connection is told whose original principal can't be."""

@@ -1,0 +1,240 @@
+"""What each REST call needs, as an Apache Pulsar 4.0 was seen to ask for it.
+
+`need_of` knows every route of the application, or raises: a route without rule is a defect that
+shows at the start, not a hole.
+"""
+
+from __future__ import annotations
+
+from geminga_broker.authz.needs import Need, Place, Scope
+
+_NAMESPACE = "/admin/v2/namespaces/{tenant}/{namespace}"
+_TOPIC_BASES = tuple(
+    f"/admin/v2/{domain}/{{tenant}}/{{namespace}}" for domain in ("persistent", "non-persistent")
+)
+
+PLAIN: dict[str, Need] = {
+    "GET /metrics": Need(Scope.PUBLIC),
+    "GET /metrics/": Need(Scope.PUBLIC),
+    "GET /status.html": Need(Scope.PUBLIC),
+    "GET /admin/v2/clusters": Need(Scope.ROLE),
+    "GET /admin/v2/clusters/{cluster}": Need(Scope.CLUSTER, "GET_CLUSTER"),
+    "PUT /admin/v2/clusters/{cluster}": Need(Scope.CLUSTER, "CREATE_CLUSTER"),
+    "POST /admin/v2/clusters/{cluster}": Need(Scope.CLUSTER, "UPDATE_CLUSTER"),
+    "DELETE /admin/v2/clusters/{cluster}": Need(Scope.CLUSTER, "DELETE_CLUSTER"),
+    "GET /admin/v2/tenants": Need(Scope.TENANT, "LIST_TENANTS"),
+    "GET /admin/v2/tenants/{tenant}": Need(Scope.TENANT, "GET_TENANT"),
+    "PUT /admin/v2/tenants/{tenant}": Need(Scope.TENANT, "CREATE_TENANT"),
+    "POST /admin/v2/tenants/{tenant}": Need(Scope.TENANT, "UPDATE_TENANT"),
+    "DELETE /admin/v2/tenants/{tenant}": Need(Scope.TENANT, "DELETE_TENANT"),
+    "GET /admin/v2/namespaces/{tenant}": Need(Scope.TENANT, "LIST_NAMESPACES"),
+    "GET /admin/v2/brokers": Need(Scope.BROKER, "LIST_BROKERS"),
+    "GET /admin/v2/brokers/{cluster}": Need(Scope.BROKER, "LIST_BROKERS"),
+    "GET /admin/v2/brokers/health": Need(Scope.BROKER, "HEALTH_CHECK"),
+    "GET /admin/v2/brokers/ready": Need(Scope.ROLE),
+    "GET /admin/v2/brokers/version": Need(Scope.ROLE),
+    "GET /admin/v2/brokers/leaderBroker": Need(Scope.BROKER, "GET_LEADER_BROKER"),
+    "GET /admin/v2/brokers/configuration": Need(Scope.BROKER, "LIST_DYNAMIC_CONFIGURATIONS"),
+    "GET /admin/v2/brokers/configuration/runtime": Need(
+        Scope.BROKER, "LIST_RUNTIME_CONFIGURATIONS"
+    ),
+    "GET /lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}": Need(Scope.TOPIC, "LOOKUP"),
+    "GET /lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}/bundle": Need(
+        Scope.NAMESPACE, "GET_BUNDLE"
+    ),
+}
+
+NAMESPACES: dict[str, Need] = {
+    "GET ": Need(Scope.NAMESPACE_POLICY, "READ", "ALL"),
+    "PUT ": Need(Scope.TENANT, "CREATE_NAMESPACE"),
+    "DELETE ": Need(Scope.TENANT, "DELETE_NAMESPACE"),
+    "GET /topics": Need(Scope.NAMESPACE, "GET_TOPICS"),
+    "GET /bundles": Need(Scope.NAMESPACE, "GET_BUNDLE"),
+    "PUT /unload": Need(Scope.SUPER_USER),
+    "POST /clearBacklog": Need(Scope.NAMESPACE, "CLEAR_BACKLOG"),
+    "POST /clearBacklog/{subscription}": Need(Scope.NAMESPACE, "CLEAR_BACKLOG"),
+    "POST /unsubscribe/{subscription}": Need(Scope.NAMESPACE, "UNSUBSCRIBE"),
+    "GET /permissions": Need(Scope.NAMESPACE, "GET_PERMISSION"),
+    "POST /permissions/{role}": Need(Scope.NAMESPACE, "GRANT_PERMISSION"),
+    "DELETE /permissions/{role}": Need(Scope.NAMESPACE, "REVOKE_PERMISSION"),
+    "GET /permissions/subscription": Need(Scope.NAMESPACE, "GET_PERMISSION"),
+    "POST /permissions/subscription/{subscription}": Need(Scope.NAMESPACE, "GRANT_PERMISSION"),
+    "DELETE /permissions/{subscription}/{role}": Need(Scope.NAMESPACE, "REVOKE_PERMISSION"),
+}
+"""By method and what follows the namespace."""
+
+NAMESPACE_POLICIES: dict[str, str] = {
+    "autoSubscriptionCreation": "AUTO_SUBSCRIPTION_CREATION",
+    "autoTopicCreation": "AUTO_TOPIC_CREATION",
+    "backlogQuota": "BACKLOG",
+    "backlogQuotaMap": "BACKLOG",
+    "deduplication": "DEDUPLICATION",
+    "deduplicationSnapshotInterval": "DEDUPLICATION_SNAPSHOT",
+    "delayedDelivery": "DELAYED_DELIVERY",
+    "dispatchRate": "RATE",
+    "encryptionRequired": "ENCRYPTION",
+    "entryFilters": "ENTRY_FILTERS",
+    "inactiveTopicPolicies": "INACTIVE_TOPIC",
+    "maxConsumersPerSubscription": "MAX_CONSUMERS",
+    "maxConsumersPerTopic": "MAX_CONSUMERS",
+    "maxProducersPerTopic": "MAX_PRODUCERS",
+    "maxSubscriptionsPerTopic": "MAX_SUBSCRIPTIONS",
+    "maxTopicsPerNamespace": "MAX_TOPICS",
+    "maxUnackedMessagesPerConsumer": "MAX_UNACKED",
+    "maxUnackedMessagesPerSubscription": "MAX_UNACKED",
+    "messageTTL": "TTL",
+    "persistence": "PERSISTENCE",
+    "publishRate": "RATE",
+    "retention": "RETENTION",
+    "subscribeRate": "RATE",
+    "subscriptionAuthMode": "SUBSCRIPTION_AUTH_MODE",
+    "subscriptionDispatchRate": "RATE",
+    "subscriptionExpirationTime": "SUBSCRIPTION_EXPIRATION_TIME",
+    "subscriptionTypesEnabled": "SUBSCRIPTION_AUTH_MODE",
+}
+"""Policies of a namespace by their part of the path; reading needs READ, anything else WRITE."""
+
+TOPICS: dict[str, Need] = {
+    "GET ": Need(Scope.NAMESPACE, "GET_TOPICS"),
+    "GET /partitioned": Need(Scope.NAMESPACE, "GET_TOPICS"),
+    "PUT /{topic}": Need(Scope.NAMESPACE, "CREATE_TOPIC"),
+    "DELETE /{topic}": Need(Scope.NAMESPACE, "DELETE_TOPIC"),
+    "GET /{topic}/partitions": Need(Scope.TOPIC, "LOOKUP"),
+    "PUT /{topic}/partitions": Need(Scope.NAMESPACE, "CREATE_TOPIC"),
+    "POST /{topic}/partitions": Need(Scope.TOPIC_POLICY, "WRITE", "PARTITION"),
+    "DELETE /{topic}/partitions": Need(Scope.NAMESPACE, "DELETE_TOPIC"),
+    "POST /{topic}/terminate": Need(Scope.TOPIC, "TERMINATE"),
+    "POST /{topic}/terminate/partitions": Need(Scope.TOPIC, "TERMINATE"),
+    "PUT /{topic}/unload": Need(Scope.TOPIC, "UNLOAD"),
+    "DELETE /{topic}/truncate": Need(Scope.TOPIC, "TRIM_TOPIC"),
+    "GET /{topic}/lastMessageId": Need(Scope.TOPIC, "PEEK_MESSAGES"),
+    "GET /{topic}/stats": Need(Scope.TOPIC, "GET_STATS"),
+    "GET /{topic}/internalStats": Need(Scope.TOPIC, "GET_STATS"),
+    "GET /{topic}/internal-stats": Need(Scope.TOPIC, "GET_STATS"),
+    "GET /{topic}/partitioned-stats": Need(Scope.TOPIC, "GET_STATS"),
+    "GET /{topic}/partitioned-internalStats": Need(Scope.TOPIC, "GET_STATS"),
+    "GET /{topic}/subscriptions": Need(Scope.TOPIC, "GET_SUBSCRIPTIONS"),
+    "GET /{topic}/permissions": Need(Scope.TENANT_ADMIN),
+    "POST /{topic}/permissions/{role}": Need(Scope.TENANT_ADMIN),
+    "DELETE /{topic}/permissions/{role}": Need(Scope.TENANT_ADMIN),
+}
+"""By method and what follows the namespace, for either domain."""
+
+SUBSCRIPTIONS: dict[str, Need] = {
+    "PUT ": Need(Scope.TOPIC, "SUBSCRIBE"),
+    "DELETE ": Need(Scope.TOPIC, "UNSUBSCRIBE"),
+    "GET /properties": Need(Scope.TOPIC, "CONSUME"),
+    "PUT /properties": Need(Scope.TOPIC, "SUBSCRIBE"),
+    "POST /skip_all": Need(Scope.TOPIC, "SKIP"),
+    "POST /skip/{count}": Need(Scope.TOPIC, "SKIP"),
+    "POST /resetcursor": Need(Scope.TOPIC, "RESET_CURSOR"),
+    "POST /resetcursor/{timestamp}": Need(Scope.TOPIC, "RESET_CURSOR"),
+    "POST /expireMessages/{seconds}": Need(Scope.TOPIC, "EXPIRE_MESSAGES"),
+}
+"""By method and what follows a subscription of a topic."""
+
+TOPIC_POLICIES: dict[str, str] = {
+    "backlogQuota": "BACKLOG",
+    "backlogQuotaMap": "BACKLOG",
+    "deduplicationEnabled": "DEDUPLICATION",
+    "deduplicationSnapshotInterval": "DEDUPLICATION_SNAPSHOT",
+    "delayedDelivery": "DELAYED_DELIVERY",
+    "dispatchRate": "RATE",
+    "entryFilters": "ENTRY_FILTERS",
+    "inactiveTopicPolicies": "INACTIVE_TOPIC",
+    "maxConsumers": "MAX_CONSUMERS",
+    "maxConsumersPerSubscription": "MAX_CONSUMERS",
+    "maxMessageSize": "MAX_MESSAGE_SIZE",
+    "maxProducers": "MAX_PRODUCERS",
+    "maxSubscriptionsPerTopic": "MAX_SUBSCRIPTIONS",
+    "maxUnackedMessagesOnConsumer": "MAX_UNACKED",
+    "maxUnackedMessagesOnSubscription": "MAX_UNACKED",
+    "messageTTL": "TTL",
+    "persistence": "PERSISTENCE",
+    "publishRate": "RATE",
+    "retention": "RETENTION",
+    "subscribeRate": "RATE",
+    "subscriptionDispatchRate": "RATE",
+    "subscriptionTypesEnabled": "SUBSCRIPTION_AUTH_MODE",
+}
+"""Policies of a topic by their part of the path."""
+
+
+def need_of(method: str, path: str) -> Need:
+    """What a route needs. Raises LookupError for a route that has no rule."""
+    if (plain := PLAIN.get(f"{method} {path}")) is not None:
+        return plain
+    found = None
+    if path.startswith(_NAMESPACE):
+        rest = path.removeprefix(_NAMESPACE)
+        found = NAMESPACES.get(f"{method} {rest}") or _policy(
+            Scope.NAMESPACE_POLICY, NAMESPACE_POLICIES, method, rest.removeprefix("/")
+        )
+    for base in _TOPIC_BASES:
+        if path.startswith(base):
+            found = _need_of_topic(method, path.removeprefix(base))
+    if found is None:
+        raise LookupError(f"no rule says who may {method} {path}")
+    return found
+
+
+def _need_of_topic(method: str, rest: str) -> Need | None:
+    if (found := TOPICS.get(f"{method} {rest}")) is not None:
+        return found
+    subscription = "/{topic}/subscription/{subscription}"
+    if rest.startswith(subscription):
+        return SUBSCRIPTIONS.get(f"{method} {rest.removeprefix(subscription)}")
+    name = rest.removeprefix("/{topic}/")
+    return _policy(Scope.TOPIC_POLICY, TOPIC_POLICIES, method, name)
+
+
+def _policy(scope: Scope, names: dict[str, str], method: str, name: str) -> Need | None:
+    # What comes after the name is an index into the policy, not another one.
+    policy = names.get(name.partition("/")[0])
+    return Need(scope, "READ" if method == "GET" else "WRITE", policy) if policy else None
+
+
+def refusal(need: Need, place: Place, role: str | None, original: str | None) -> tuple[int, str]:
+    """Status and reason as Apache words them."""
+    who = f"originalPrincipal [{original or 'null'}] and clientAppId [{role or 'null'}]"
+    operation = f"about operation [{need.operation}]"
+    if need.scope is Scope.CLUSTER:
+        kind = "validateBothSuperuserAndClusterOperation"
+        return 401, f"Unauthorized to {kind} for {who} {operation} on cluster [{place.name}]"
+    if need.scope is Scope.BROKER:
+        kind = "validateBothSuperuserAndBrokerOperation"
+        return 401, f"Unauthorized to {kind} for {who} {operation} on broker [{place.name}]"
+    if need.scope is Scope.TENANT:
+        return 401, _tenant_refusal(need, place, who)
+    if need.scope is Scope.NAMESPACE:
+        return 403, (
+            f"Unauthorized to validateNamespaceOperation for operation [{need.operation}] on "
+            f"namespace [{place.namespace}]"
+        )
+    if need.scope is Scope.NAMESPACE_POLICY:
+        return 403, (
+            f"Unauthorized to validateNamespacePolicyOperation for operation [{need.operation}] "
+            f"on namespace [{place.namespace}] on policy [{need.policy}]"
+        )
+    if need.scope is Scope.TOPIC:
+        return 401, (
+            f"Unauthorized to validateTopicOperation for operation [{need.operation}] on topic "
+            f"[{place.topic}]"
+        )
+    if need.scope is Scope.TOPIC_POLICY:
+        return 403, (
+            f"Unauthorized to validateTopicPolicyOperation for operation [{need.operation}] on "
+            f"topic [{place.topic}] on policy [{need.policy}]"
+        )
+    if need.scope is Scope.TENANT_ADMIN:
+        return 401, "Don't have permission to administrate resources on this tenant"
+    return 401, "This operation requires super-user access"
+
+
+def _tenant_refusal(need: Need, place: Place, who: str) -> str:
+    operation = f"about operation [{need.operation}]"
+    if need.operation.endswith(("_TENANT", "_TENANTS")):
+        return f"Unauthorized to validateBothTenantOperationAndSuperUser for {who} {operation} "
+    return (
+        f"Unauthorized to validateTenantOperation for {who} {operation} on tenant [{place.tenant}]"
+    )

@@ -1,0 +1,76 @@
+"""Whether a command's sender may do what it asks for (spec PX-22)."""
+
+from __future__ import annotations
+
+import logging
+from typing import Protocol, cast
+
+from geminga_broker.authz.authorizer import place_of
+from geminga_broker.authz.commands import COMMANDS, REFUSALS
+from geminga_broker.authz.grants import SubscriptionRefused
+from geminga_broker.authz.needs import Place, Scope
+from geminga_broker.errors import BrokerError
+from geminga_broker.session.session import Session
+from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, ServerError
+from geminga_protocol.topic_name import TopicName
+
+_log = logging.getLogger(__name__)
+
+_PRODUCER, _SUBSCRIBE = BaseCommand.Type.PRODUCER, BaseCommand.Type.SUBSCRIBE
+
+
+class _OnTopic(Protocol):
+    topic: str
+    subscription: str
+
+
+class _OnNamespace(Protocol):
+    namespace: str
+
+
+async def authorize(session: Session, kind: int, command: object) -> Place:
+    """Return what the command is on. Raises BrokerError AuthorizationError."""
+    need = COMMANDS[kind]
+    place = _place(need.scope, command)
+    try:
+        allowed = await session.service.authorizer.allows(session.caller, need, place)
+    except SubscriptionRefused as error:
+        raise BrokerError(ServerError.AuthorizationError, str(error)) from None
+    if not allowed:
+        _log.warning("address=%s %s: %s on %s", session.address, session.caller, need, place)
+        through = "Proxy " if session.service.authorizer.is_proxy(session.principal) else ""
+        text = REFUSALS.get(kind, "Client is not authorized")
+        raise BrokerError(ServerError.AuthorizationError, through + text)
+    return place
+
+
+def _place(scope: Scope, command: object) -> Place:
+    if scope is Scope.TOPIC:
+        on_topic = cast(_OnTopic, command)
+        subscription = getattr(command, "subscription", "")
+        return place_of(TopicName.parse(on_topic.topic), subscription)
+    if scope is Scope.NAMESPACE:
+        namespace = cast(_OnNamespace, command).namespace
+        return Place(namespace.partition("/")[0], namespace)
+    return Place()
+
+
+async def recheck(session: Session, tenant: str, namespace: str | None) -> None:
+    """Close what the client may no longer have open in a tenant (or one of its namespaces), after
+    a grant was revoked.
+    """
+    authorizer = session.service.authorizer
+    for kind, registry, drop in (
+        (_PRODUCER, session.producers, session.drop_producer),
+        (_SUBSCRIBE, session.consumers, session.drop_consumer),
+    ):
+        for key, place in registry.places(tenant, namespace):
+            try:
+                allowed = await authorizer.allows(session.caller, COMMANDS[kind], place)
+            except SubscriptionRefused:
+                allowed = False
+            opened = registry.get(key)
+            if not allowed and opened is not None:
+                _log.warning("address=%s may no longer use %s", session.address, place)
+                drop(key)
+                opened.close()
