@@ -34,11 +34,11 @@ QUEUE_SIZE = 1000
 BURST = 5
 """Messages that a paced load hands over at once."""
 SUBSCRIPTION = "sdk-load"
+BATCHING_TYPES = (geminga.BatchingType.DEFAULT, geminga.BatchingType.KEY_BASED)
 
 Producer = geminga.Producer | geminga.aio.Producer
 Consumer = geminga.Consumer | geminga.aio.Consumer
 Client = geminga.Client | geminga.aio.Client
-Receipt = geminga.Receipt | geminga.aio.Receipt | geminga.blocking.Receipt
 Figures = dict[str, float]
 
 
@@ -54,6 +54,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--size", type=int, default=1024)
     parser.add_argument("--batching", type=int, default=1)
     parser.add_argument("--keys", type=int, default=0)
+    parser.add_argument("--keyed", type=int, default=0, help="a batch is of one key")
     parser.add_argument("--rate", type=int, default=5000)
     parser.add_argument("--type", default="Exclusive")
     return parser.parse_args()
@@ -106,6 +107,7 @@ def producer_options(options: argparse.Namespace) -> ProducerKeywords:
         "batching_max_messages": 1000,
         "batching_max_bytes": 128 * 1024,
         "batching_max_publish_delay_s": 0.001,
+        "batching_type": BATCHING_TYPES[bool(options.keyed)],
         "max_pending_messages": PENDING_MAX,
     }
 
@@ -124,9 +126,9 @@ def keys(options: argparse.Namespace) -> list[str]:
     return [f"key-{number}" for number in range(options.keys)]
 
 
-def stored(receipts: Sequence[Receipt]) -> int:
-    """How many of these messages the broker has confirmed."""
-    return sum(receipt.is_done and receipt.error is None for receipt in receipts)
+def stored(statistics: geminga.ProducerStatistics, clock: Clock, count: int) -> Figures:
+    """What the broker has confirmed."""
+    return clock.figures(statistics.total_acks_received, count, statistics.total_send_failed)
 
 
 async def produce(client: Client, options: argparse.Namespace) -> Figures:
@@ -137,18 +139,15 @@ async def produce(client: Client, options: argparse.Namespace) -> Figures:
     count = options.count
     named = keys(options)
     send_soon = producer.send_soon
-    receipts: list[Receipt] = []
-    took = receipts.append
     clock = Clock()
     if named:
         for number in range(count):
-            took(await send_soon(payload, partition_key=named[number % len(named)]))
+            await send_soon(payload, partition_key=named[number % len(named)])
     else:
         for _ in range(count):
-            took(await send_soon(payload))
+            await send_soon(payload)
     await producer.flush()
-    figures = clock.figures(count, count)
-    return figures | {"failed": count - stored(receipts)}
+    return stored(producer.statistics(), clock, count)
 
 
 async def consume(client: Client, options: argparse.Namespace) -> Figures:
@@ -280,18 +279,15 @@ def produce_blocking(client: geminga.blocking.Client, options: argparse.Namespac
     count = options.count
     named = keys(options)
     send_soon = producer.send_soon
-    receipts: list[Receipt] = []
-    took = receipts.append
     clock = Clock()
     if named:
         for number in range(count):
-            took(send_soon(payload, partition_key=named[number % len(named)]))
+            send_soon(payload, partition_key=named[number % len(named)])
     else:
         for _ in range(count):
-            took(send_soon(payload))
+            send_soon(payload)
     producer.flush()
-    figures = clock.figures(count, count)
-    return figures | {"failed": count - stored(receipts)}
+    return stored(producer.statistics(), clock, count)
 
 
 def consume_blocking(client: geminga.blocking.Client, options: argparse.Namespace) -> Figures:

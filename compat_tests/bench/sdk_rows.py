@@ -227,11 +227,11 @@ CLIENT_ROWS: tuple[ClientRow, ...] = (
     ClientRow(
         "sdk-key-shared",
         "consume",
-        _rates("Key_Shared, single entries of 100 keys", _same(Target(ratio_min=1.0), TRIO)),
-        100_000,
-        10_000,
+        _rates("Key_Shared, from key-based batches", _same(Target(ratio_min=1.0), TRIO)),
+        300_000,
+        20_000,
         filled=True,
-        options={"type": "Key_Shared", "batching": 0, "keys": 100},
+        options={"type": "Key_Shared", "keyed": 1, "keys": 100},
     ),
     ClientRow(
         "sdk-ping",

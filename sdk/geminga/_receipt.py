@@ -16,10 +16,11 @@ from geminga_protocol.message_id import MessageId, signed
 logger = logging.getLogger("geminga")
 
 
-class Outgoing(msgspec.Struct, eq=False):
+class Outgoing(msgspec.Struct, eq=False, gc=False):
     """One entry to be: the messages of a batch, or a single one.
 
-    While open it collects; `frame` is what goes on the wire once it is sealed.
+    While open it collects; `frame` is what goes on the wire once it is sealed. Python's collector
+    needn't look at it: what could lead back to it is let go when it is settled, as all are.
     """
 
     created_s: float
@@ -90,7 +91,7 @@ class Outgoing(msgspec.Struct, eq=False):
             self._callbacks.append((index, callback))
 
 
-class LeadingChunk(Outgoing, eq=False):
+class LeadingChunk(Outgoing, eq=False, gc=False):
     """A chunk of a large message, all but the last: `whole` is the last one, which has the receipt.
 
     It counts as no message, and has no bytes of its own. Confirmed is the message with its last
@@ -112,7 +113,7 @@ def leading_chunk(whole: Outgoing, frame: tuple[Buffer, Buffer]) -> LeadingChunk
     )
 
 
-class Receipt(msgspec.Struct, eq=False):
+class Receipt(msgspec.Struct, eq=False, gc=False):
     """A message that was handed over for sending; made by `send_soon` and `send_nowait`."""
 
     _outgoing: Outgoing
