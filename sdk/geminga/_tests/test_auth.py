@@ -14,8 +14,9 @@ from geminga._tests.fake_broker import fake_broker
 SECRET = "s3cret.t0ken"
 
 
-@pytest.mark.parametrize("kind", ["text", "prefixed", "path", "url", "function"])
-async def test_kinds_of_token(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("kind", ["text", "prefixed", "path", "url", "variable", "function"])
+async def test_kinds_of_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    monkeypatch.setenv("GEMINGA_TEST_TOKEN", SECRET)
     file = tmp_path / "token"
     file.write_text(SECRET + "\n")
     given = {
@@ -23,6 +24,7 @@ async def test_kinds_of_token(tmp_path: Path, kind: str) -> None:
         "prefixed": f"token:{SECRET}",
         "path": file,
         "url": file.as_uri(),
+        "variable": "env:GEMINGA_TEST_TOKEN",
         "function": lambda: SECRET,
     }[kind]
     who = AuthenticationToken(given)
@@ -55,7 +57,9 @@ def _raise() -> str:
     raise ValueError(SECRET)
 
 
-@pytest.mark.parametrize("given", [_raise, lambda: 5, lambda: "", Path("/no/such/file")])
+@pytest.mark.parametrize(
+    "given", [_raise, lambda: 5, lambda: "", Path("/no/such/file"), "env:NO_SUCH_VARIABLE"]
+)
 async def test_no_token_to_be_had(given: object) -> None:
     with pytest.raises(geminga.AuthenticationFailed) as caught:
         await AuthenticationToken(given).data()
