@@ -71,10 +71,10 @@ BODIES = {
     "TableView.get": "return self._inner.get(key)",
     "TableView.keys": "return self._inner.keys()",
     "TableView.items": "return self._inner.items()",
-    "TableView.listen": "self._session.portal.post(self._inner.listen, listener)",
-    "TableView.for_each_and_listen": (
-        "self._session.portal.post(self._inner.for_each_and_listen, listener)"
-    ),
+    "TableView.listen": """function(listener, "listener")
+        self._session.portal.post(self._inner.listen, listener)""",
+    "TableView.for_each_and_listen": """function(listener, "listener")
+        self._session.portal.post(self._inner.for_each_and_listen, listener)""",
     "TableView.changes": "return TableChanges(self._session, self._inner.changes())",
     "TableView.aclose": CLOSE,
     "TableChanges.close": "self._session.portal.post(self._inner.close)",
@@ -163,6 +163,7 @@ DOCS = {
 """Docstrings that can't be the Trio face's."""
 
 IMPORTS = {
+    "function": "geminga._arguments",
     "Callable": "collections.abc",
     "duration": "geminga._arguments",
     "Iterable": "collections.abc",

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import trio
 
+from geminga._arguments import function
 from geminga._core import Core
 from geminga._together import ABANDON_TIMEOUT_S
 from geminga.errors import AlreadyClosed, GemingaError
@@ -77,10 +78,12 @@ class TableView:
         """Call `listener(key, value)` at every change from now on, in the thread of the client's
         event loop: it must be short and not wait. What it raises is logged.
         """
+        function(listener, "listener")
         self._listeners.append(listener)
 
     def for_each_and_listen(self, listener: TableListener) -> None:
         """Call it for all that is there, too, and miss no change."""
+        function(listener, "listener")
         for key, value in dict(self._values).items():
             _call(listener, key, value)
         self.listen(listener)

@@ -112,11 +112,16 @@ class Session:
     async def run(self) -> None:
         """Keep the client open until `begin_closing`."""
         try:
-            async with self._opening as self._client, trio.open_nursery() as self.nursery:
-                self._tell_opened()
-                await self._closing.wait()
-                await self._client.aclose()
-                self.nursery.cancel_scope.cancel()
+            async with self._opening as self._client, trio.open_nursery() as nursery:
+                self.nursery = nursery
+                try:
+                    self._tell_opened()
+                    await self._closing.wait()
+                    await self._client.aclose()
+                    nursery.cancel_scope.cancel()
+                finally:
+                    # What is asked from now on is refused: a nursery that ends takes nothing in.
+                    self.nursery = None
         except Exception as error:
             logger.exception("the client failed")
             self.error = error

@@ -135,6 +135,12 @@ class Receiver:
         if isinstance(message, Message):
             self._checked = message._entry
 
+    def acknowledge_checked(self, batch: list[MessageOrId]) -> None:
+        """Hand several over that were looked at. Raises ForkedClient."""
+        self._acks.extend(batch)
+        if batch and (not self._is_signalled or self._portal.is_forked):
+            self._signal()
+
     def acknowledge_read(self, message: Message) -> None:
         """A reader has come to that message; only the newest counts."""
         self._read = message

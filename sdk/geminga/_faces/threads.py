@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TypeVar
 
 import geminga.client
-from geminga._arguments import duration
+from geminga._arguments import duration, several
 from geminga._described import extras_of, payload_of
 from geminga._faces.calls import Call, Session
 from geminga._faces.portal import portal
@@ -285,14 +285,14 @@ class ThreadReceiver(Receiver):
 
     def acknowledge_all(self, messages: Iterable[MessageOrId]) -> None:
         """As Consumer.acknowledge_many."""
+        several(messages, "messages")
+        batch = list(messages)
+        for message in batch:
+            self.check(message)
         if self.waits_for_receipts:
-            batch = list(messages)
-            for message in batch:
-                self.check(message)
             self.session.call(lambda: self.consumer.acknowledge_many(batch))
         else:
-            for message in messages:
-                self.acknowledge(message)
+            self.acknowledge_checked(batch)
 
     def refuse(self, message: MessageOrId) -> None:
         """As Consumer.negative_acknowledge."""

@@ -6,6 +6,7 @@ from collections.abc import ItemsView, KeysView
 from types import TracebackType
 
 import geminga.table_view
+from geminga._arguments import function
 from geminga._faces.asyncs import AsyncSession
 from geminga.aio.table_changes import TableChanges
 from geminga.table_view import TableListener
@@ -48,10 +49,12 @@ class TableView:
         """Call `listener(key, value)` at every change from now on, in the thread of the client's
         event loop: it must be short and not wait. What it raises is logged.
         """
+        function(listener, "listener")
         self._session.portal.post(self._inner.listen, listener)
 
     def for_each_and_listen(self, listener: TableListener) -> None:
         """Call it for all that is there, too, and miss no change."""
+        function(listener, "listener")
         self._session.portal.post(self._inner.for_each_and_listen, listener)
 
     def changes(self) -> TableChanges:
