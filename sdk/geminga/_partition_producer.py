@@ -356,6 +356,10 @@ class PartitionProducer:
         action = send_error_action(code)
         connection = self._connection
         if action is SendErrorAction.TERMINATE:
+            if connection is not None:
+                # Else the broker would count us among the topic's producers.
+                connection.remove_producer(self._id)
+                connection.write(commands.close_producer(self._id, connection.next_request_id()))
             self.failed(failure)
             self._attachment.abandon()
         elif action is SendErrorAction.FAIL:

@@ -185,6 +185,8 @@ async def test_send_errors_that_fail(
         if kind is geminga.TopicTerminated:
             with pytest.raises(kind):
                 await producer.send(b"y")
+            await trio.sleep(1)
+            assert not broker.topic("t").producers
         else:
             await producer.send(b"y")
 
