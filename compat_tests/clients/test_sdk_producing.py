@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 import trio
 
 import geminga
 from compat_tests.clients.conftest import Peer, receive
-from geminga import BatchingType, ConsumerType
+from geminga import (
+    BatchingType,
+    ConsumerType,
+    ProducerAccessMode,
+    ProducerInterceptor,
+    ProducerMessage,
+)
 
 
 @pytest.fixture
@@ -73,3 +80,96 @@ async def test_lookup_over_http(peer: Peer) -> None:
             assert message.data == b"hello"
             with pytest.raises(geminga.TopicNotFound):
                 await client.create_producer("persistent://public/none/t")
+
+
+class Numbers(ProducerInterceptor):
+    """Numbers messages, and notes what became of them."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.stored: list[tuple[str, geminga.MessageId | None]] = []
+        self.partitions: list[int] = []
+
+    def before_send(self, message: ProducerMessage) -> ProducerMessage:
+        """Adds a property."""
+        self.sent += 1
+        return replace(message, properties={**message.properties, "number": str(self.sent)})
+
+    def on_send_acknowledgement(
+        self,
+        message: ProducerMessage,
+        message_id: geminga.MessageId | None,
+        error: geminga.GemingaError | None,
+    ) -> None:
+        """Notes it."""
+        assert error is None
+        self.stored.append((message.properties["number"], message_id))
+
+    def on_partitions_change(self, topic: str, partitions: int) -> None:
+        """Notes it."""
+        self.partitions.append(partitions)
+
+
+async def test_interceptors_and_statistics(peer: Peer) -> None:
+    topic = peer.partitioned("watched", 2)
+    official = peer.consumer(topic)
+    notes = Numbers()
+    async with geminga.connect(peer.server.service_url, stats_interval_s=1) as client:
+        with trio.fail_after(30):
+            producer = await client.create_producer(
+                topic, interceptors=[notes], auto_update_partitions_interval_s=0.2
+            )
+            receipts = [await producer.send_soon(b"%d" % n) for n in range(10)]
+            await producer.flush()
+            path = topic.replace("://", "/") + "/partitions"
+            await trio.to_thread.run_sync(peer.admin, "POST", path, 3)
+            found = producer.statistics()
+            while found.num_msgs_sent < 10 or not notes.partitions:
+                await trio.sleep(0.01)
+                found = producer.statistics()
+    assert found.num_acks_received == found.total_acks_received == 10
+    assert 0 < found.send_latency_50pct_ms <= found.send_latency_max_ms < 5000
+    assert len(found.partition_stats) in {2, 3}
+    assert sorted(notes.stored) == sorted(
+        (str(n + 1), receipt.message_id) for n, receipt in enumerate(receipts)
+    )
+    assert notes.partitions == [3]
+    messages = await trio.to_thread.run_sync(receive, official, 10)
+    assert {message.properties()["number"] for message in messages} == {
+        str(n + 1) for n in range(10)
+    }
+
+
+async def test_refusals_have_their_own_errors(peer: Peer, ours: geminga.Client) -> None:
+    topic = peer.topic("refusing")
+    missing = "persistent://public/no-such-namespace/t"
+    with pytest.raises(geminga.TopicNotFound) as nowhere:
+        await ours.create_producer(missing)
+    assert nowhere.value.topic == missing
+    async with await ours.create_producer(topic, producer_name="taken"):
+        with pytest.raises(geminga.ProducerBusy) as busy:
+            await ours.create_producer(topic, producer_name="taken")
+        assert busy.value.topic == topic
+    fencing = ProducerAccessMode.EXCLUSIVE_WITH_FENCING
+    first = await ours.create_producer(topic, access_mode=fencing)
+    second = await ours.create_producer(topic, access_mode=fencing)
+    with pytest.raises(geminga.ProducerFenced) as fenced:
+        await first.send(b"x")
+    assert fenced.value.topic == topic
+    with pytest.raises(geminga.MessageTooBig) as too_big:
+        await second.send(bytes(6 * 1024 * 1024))
+    assert too_big.value.topic == topic
+
+
+async def test_terminated(peer: Peer, ours: geminga.Client) -> None:
+    topic = peer.topic("terminated")
+    producer = await ours.create_producer(topic)
+    await producer.send(b"last")
+    path = topic.replace("://", "/") + "/terminate"
+    await trio.to_thread.run_sync(peer.admin, "POST", path)
+    with pytest.raises(geminga.TopicTerminated) as sent:
+        await producer.send(b"x")
+    await producer.aclose()
+    with pytest.raises(geminga.TopicTerminated) as made:
+        await ours.create_producer(topic)
+    assert sent.value.topic == made.value.topic == topic
