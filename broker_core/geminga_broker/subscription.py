@@ -323,6 +323,9 @@ class Subscription:
             msg_backlog=backlog,
             msg_backlog_no_delayed=max(0, backlog - delayed),
             msg_delayed=delayed,
+            delayed_message_index_size_in_bytes=(
+                dispatcher.delayed_bytes if dispatcher is not None else 0
+            ),
             blocked_subscription_on_unacked_msgs=dispatcher is not None and dispatcher.blocked,
             unacked_messages=sum(c.unacked_messages for c in consumers),
             msg_in_replay=0 if dispatcher is None else dispatcher.replaying,

@@ -144,6 +144,9 @@ class TopicBase:
             bytes_out_counter=sum(s.bytes_out_counter for s in values),
             msg_out_counter=sum(s.msg_out_counter for s in values),
             average_msg_size=throughput / rate if rate else 0.0,
+            delayed_message_index_size_in_bytes=sum(
+                s.delayed_message_index_size_in_bytes for s in values
+            ),
             publish_rate_limited_times=self.publishes_limited,
             waiting_publishers=self._registry.waiting,
             publishers=[producer.stats() for producer in self.producers.values()],

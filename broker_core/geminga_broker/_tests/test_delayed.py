@@ -131,5 +131,6 @@ def test_many_take_little_memory() -> None:
     whole, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert whole < 2_500_000
+    assert whole / 2 < disk.tracker.size_bytes < whole * 1.5
     disk.save()
     assert disk.tracker.resident < 30_000 // 2

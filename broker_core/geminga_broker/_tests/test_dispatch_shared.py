@@ -229,11 +229,18 @@ async def test_delayed_messages_come_when_due(world: World, kind: int, autojump_
     await publish(topic, 1, deliver_at=real - 5_000)
     await trio.sleep(1)
     assert connection.entries() == [1, 2]
-    assert topic.stats().subscriptions["sub"].msg_delayed == 1
+    stats = topic.stats()
+    assert stats.subscriptions["sub"].msg_delayed == 1
+    assert stats.subscriptions["sub"].msg_backlog_no_delayed == 2
+    size = stats.subscriptions["sub"].delayed_message_index_size_in_bytes
+    assert stats.delayed_message_index_size_in_bytes == size > 0
     await trio.sleep(3.9)
     assert connection.entries() == [1, 2]
     await trio.sleep(0.2)
     assert connection.entries() == [1, 2, 0]
+    stats = topic.stats()
+    assert stats.subscriptions["sub"].msg_delayed == 0
+    assert stats.delayed_message_index_size_in_bytes == 0
 
 
 async def test_failover_follows_name_and_priority_and_tells(world: World, autojump_clock) -> None:

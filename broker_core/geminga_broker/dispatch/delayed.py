@@ -25,6 +25,10 @@ from geminga_protocol.ids import EntryId, LedgerId, Position
 RUN_ENTRIES = 8192
 """Entries of a run: sorting them takes some milliseconds, a snapshot of them 200 KB."""
 
+HEAP_ENTRY_BYTES = 200
+RUN_ENTRY_BYTES = 24
+"""What an entry takes in memory: in the heap it is a tuple with its numbers."""
+
 WINDOW_ENTRIES = 1024
 """So many entries of a saved run stay in memory."""
 
@@ -175,6 +179,13 @@ class DelayedTracker:
         return len(self._heap) + runs + sum(run.resident for run in self._missing)
 
     @property
+    def size_bytes(self) -> int:
+        """About how much memory all this takes."""
+        heap = len(self._heap)
+        bitmaps = sum(bitmap_bytes(bitmap) for bitmap in self._bitmaps.values())
+        return heap * HEAP_ENTRY_BYTES + (self.resident - heap) * RUN_ENTRY_BYTES + bitmaps
+
+    @property
     def next_due_ms(self) -> int | None:
         """Wall clock time of the next, None if there is none in memory."""
         found = [queue[0][0] for queue in (self._heap, self._runs) if queue]
@@ -306,3 +317,9 @@ class DelayedTracker:
             del self._bitmaps[position[0]]
         self._count -= 1
         return True
+
+
+def bitmap_bytes(bitmap: BitMap) -> int:
+    """What its containers take."""
+    counts = bitmap.get_statistics()
+    return sum(counts[f"n_bytes_{kind}_containers"] for kind in ("array", "run", "bitset"))

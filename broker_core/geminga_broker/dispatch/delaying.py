@@ -69,6 +69,11 @@ class DelayedDelivery:
         return position in self._tracker
 
     @property
+    def size_bytes(self) -> int:
+        """About how much memory they take."""
+        return self._tracker.size_bytes
+
+    @property
     def last(self) -> tuple[int, int]:
         """No position beyond it is tracked."""
         return self._tracker.last

@@ -85,6 +85,11 @@ class Dispatcher(ABC):
         return 0
 
     @property
+    def delayed_bytes(self) -> int:
+        """About how much memory it takes to know them."""
+        return 0
+
+    @property
     def replaying(self) -> int:
         """Entries that wait to be sent again."""
         return 0

@@ -68,6 +68,11 @@ class SharedDispatcher(Dispatcher):
         return len(self._delayed)
 
     @property
+    def delayed_bytes(self) -> int:
+        """About how much memory it takes to know them."""
+        return self._delayed.size_bytes
+
+    @property
     def replaying(self) -> int:
         """Entries that wait to be sent again."""
         return len(self.replay)

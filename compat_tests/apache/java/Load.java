@@ -19,6 +19,7 @@ import org.apache.pulsar.client.api.Producer;
 import org.apache.pulsar.client.api.PulsarClient;
 import org.apache.pulsar.client.api.SubscriptionInitialPosition;
 import org.apache.pulsar.client.api.SubscriptionType;
+import org.apache.pulsar.client.api.TypedMessageBuilder;
 
 /**
  * A load on a Pulsar server through Apache's Java client; prints one JSON line at the end.
@@ -27,7 +28,8 @@ import org.apache.pulsar.client.api.SubscriptionType;
  *
  * <ul>
  *   <li>produce: send for warmup-s and then measure for duration-s (or until count messages are
- *       acknowledged and consumed); with --subscriptions N, N consumers of the same topic beside.
+ *       acknowledged and consumed); with --subscriptions N, N consumers of the same topic beside;
+ *       with --deliver-after-s S, messages are delayed and nobody waits for them.
  *   <li>consume: a new subscription reads count messages from the earliest one.
  *   <li>topics: count topics with one subscription each are created, in-flight at a time.
  * </ul>
@@ -107,7 +109,7 @@ public final class Load {
         measuring.set(true);
         long count = number("count", 0);
         if (count > 0) {
-            long all = count * subscriptions;
+            long all = number("deliver-after-s", 0) > 0 ? 0 : count * subscriptions;
             while ((acknowledged.get() < count || received.get() < all) && firstError.isEmpty()) {
                 Thread.sleep(2);
             }
@@ -139,6 +141,7 @@ public final class Load {
         new Random(1).nextBytes(payload);
         double rate = decimal("rate", 0);
         long count = number("count", 0);
+        long delay = number("deliver-after-s", 0);
         long began = System.nanoTime();
         for (long sent = 0; !stopping.get() && (count == 0 || sent < count); sent++) {
             if (rate > 0) {
@@ -148,7 +151,11 @@ public final class Load {
                 }
             }
             long start = System.nanoTime();
-            producer.sendAsync(payload).whenComplete((id, error) -> sendDone(start, error));
+            TypedMessageBuilder<byte[]> message = producer.newMessage().value(payload);
+            if (delay > 0) {
+                message.deliverAfter(delay, TimeUnit.SECONDS);
+            }
+            message.sendAsync().whenComplete((id, error) -> sendDone(start, error));
         }
         if (count > 0) {
             producer.flushAsync();
