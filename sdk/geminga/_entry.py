@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -40,6 +41,12 @@ CHUNKS_MAX = 1 << 20
 ValidationError = CommandAck.ValidationError
 _unpack_front = struct.Struct(">HII").unpack_from
 """Magic, checksum, and size of the metadata."""
+_VARINT = rb"[\x80-\xff]{0,9}[\x00-\x7f]"
+_match_plain = re.compile(
+    rb"\x10" + _VARINT + rb"\x18" + _VARINT + rb"(?:\x48" + _VARINT + rb")?", re.DOTALL
+).fullmatch
+"""What follows the producer's name in the metadata of a message with nothing but a payload:
+sequence id, time, and its size."""
 
 
 class UndecodableEntry(CorruptMessage):
@@ -73,7 +80,7 @@ class Entry(msgspec.Struct, eq=False):
     partition: int
     redelivery_count: int
     ack_set: AckSet
-    metadata: MessageMetadata
+    _metadata: MessageMetadata | bytes
     payload: bytes
     source: Source
     topic: str
@@ -90,6 +97,17 @@ class Entry(msgspec.Struct, eq=False):
     """How many of those taken the permits know of."""
     generation: int = 0
     """That of the source when it came."""
+
+    @property
+    def metadata(self) -> MessageMetadata:
+        """The entry's metadata; those of plain messages are parsed when somebody asks.
+
+        Raises RemoteProtocolError if they can't be.
+        """
+        found = self._metadata
+        if isinstance(found, bytes):
+            found = self._metadata = decode_metadata(found)
+        return found
 
     def payload_of(self, index: int) -> bytes:
         """A message's payload."""
@@ -151,9 +169,11 @@ def decode(
         metadata, view, broker_part = _opened(headers_and_payload)
     except RemoteProtocolError as error:
         raise UndecodableEntry(str(error), CommandAck.BatchDeSerializeError) from error
+    payload = bytes(view)
+    if isinstance(metadata, bytes):
+        return _entry_of(source, command, metadata, payload, broker_part)
     if metadata.encryption_keys:
         raise UndecodableEntry("the message is encrypted, and there is no key reader", None)
-    payload = bytes(view)
     is_chunk = metadata.num_chunks_from_msg > 1
     if is_chunk:
         whole = _put_together(command, metadata, payload, chunks, clock())
@@ -163,19 +183,7 @@ def decode(
     if metadata.compression:
         bytes_max = CHUNKED_MESSAGE_BYTES_MAX if is_chunk else UNCOMPRESSED_BYTES_MAX
         payload = _decompress(metadata, payload, bytes_max)
-    place = command.message_id
-    entry = Entry(
-        place.ledgerId,
-        place.entryId,
-        source.partition,
-        command.redelivery_count,
-        tuple(command.ack_set),
-        metadata,
-        payload,
-        source,
-        source.topic,
-        broker_part,
-    )
+    entry = _entry_of(source, command, metadata, payload, broker_part)
     if is_chunk:
         entry.first_chunk = chunks.first_of((entry.ledger_id, entry.entry_id))
     elif metadata.HasField("num_messages_in_batch"):
@@ -188,16 +196,43 @@ def decode(
     return entry
 
 
-def _opened(data: memoryview) -> tuple[MessageMetadata, memoryview, bytes]:
-    """Metadata, payload and the broker's own part. Raises UndecodableEntry for a checksum that
-    doesn't fit, RemoteProtocolError for lengths that lie.
+def _entry_of(
+    source: Source,
+    command: CommandMessage,
+    metadata: MessageMetadata | bytes,
+    payload: bytes,
+    broker_part: bytes,
+) -> Entry:
+    place = command.message_id
+    return Entry(
+        place.ledgerId,
+        place.entryId,
+        source.partition,
+        command.redelivery_count,
+        tuple(command.ack_set),
+        metadata,
+        payload,
+        source,
+        source.topic,
+        broker_part,
+    )
+
+
+def _opened(data: memoryview) -> tuple[MessageMetadata | bytes, memoryview, bytes]:
+    """Metadata (bytes if they are a plain message's), payload and the broker's own part.
+
+    Raises UndecodableEntry for a checksum that doesn't fit, RemoteProtocolError for lengths that
+    lie.
     """
     if len(data) >= 10:
         # In one look what nearly every entry begins with; the long way below is for all others.
         magic, checksum, size = _unpack_front(data)
         begin = 10 + size
         if magic == MAGIC_CRC32C and begin <= len(data) and crc32.iscsi(data[6:]) == checksum:
-            return decode_metadata(data[10:begin]), data[begin:], b""
+            encoded = bytes(data[10:begin])
+            if size > 2 and encoded[0] == 10 and _match_plain(encoded, 2 + encoded[1]):
+                return encoded, data[begin:], b""
+            return decode_metadata(encoded), data[begin:], b""
     body = strip_broker_entry_metadata(data)
     if not verify_checksum(body):
         raise UndecodableEntry("checksum does not fit", CommandAck.ChecksumMismatch)

@@ -29,7 +29,9 @@ class Flow:
 
     def release(self, messages: int) -> None:
         """That many left the queue."""
-        self._give(self.permits.released(messages))
+        given = self.permits.released(messages)
+        if given:
+            self._give(given)
 
     def demand(self) -> None:
         """Somebody waits for a message: ask for one if there is no queue."""

@@ -12,6 +12,10 @@ from geminga._entry import Entry, Source
 from geminga.message import Message
 
 
+TAKEN_BETWEEN_CALLS = 64
+"""Messages of one entry after which permits are given back at the latest."""
+
+
 class Permits:
     """Exact account of one consumer's permits: given to the broker, used by it, and to give back.
 
@@ -34,6 +38,8 @@ class Permits:
     def _resize(self, queue_size: int) -> None:
         self.queue_size = queue_size
         self.threshold = max(1, queue_size // 2)
+        self.step = min(self.threshold, TAKEN_BETWEEN_CALLS)
+        """Messages of one entry that may be taken before it is told."""
 
     def start(self) -> int:
         """Permits for a fresh attachment: the whole queue."""

@@ -33,8 +33,6 @@ from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, CommandMessage
 
 logger = logging.getLogger("geminga")
 
-TAKEN_BETWEEN_CALLS = 64
-"""Messages of one entry after which permits are given back at the latest."""
 _SINGLE = (-1,)
 REDELIVER_IDS_MAX = 1000
 """Ids in one REDELIVER_UNACKNOWLEDGED_MESSAGES."""
@@ -202,15 +200,19 @@ class PartitionConsumer:
     def taken(self, entry: Entry) -> int:
         """Messages were handed to the program."""
         at = entry.at
+        taken = at - entry.released
         counts = self.counts
-        counts.messages += at - entry.released
-        counts.size_bytes += entry.size_between(entry.released, at)
-        self._start.taken(entry)
-        self.flow.release(at - entry.released)
+        counts.messages += taken
+        if entry.bounds is None:
+            counts.size_bytes += len(entry.payload)
+        else:
+            counts.size_bytes += entry.size_between(entry.released, at)
         entry.released = at
+        self._start.taken(entry)
+        self.flow.release(taken)
         if self.acknowledger.unacked is not None and self.acknowledger.received(entry):
             return at + 1
-        return at + min(self._permits.threshold, TAKEN_BETWEEN_CALLS)
+        return at + self._permits.step
 
     def statistics(self) -> ConsumerStatistics:
         """What it did."""

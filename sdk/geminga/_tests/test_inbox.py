@@ -35,7 +35,7 @@ class Counter:
         at = entry.at
         self.broker += self.permits.released(at - entry.released)
         entry.released = at
-        return at + min(self.permits.threshold, 64)
+        return at + self.permits.step
 
 
 @given(
