@@ -99,7 +99,7 @@ def check_subscription(subscription: Subscription) -> None:
 def check_holders(dispatcher: KeySharedDispatcher, held: dict[Position, Consumer]) -> None:
     holders = dispatcher._holders
     assert held.keys() == holders._hashes.keys()
-    assert sum(holders._counts.values()) == len(held)
+    assert len(holders._holders) + sum(holders._more.values()) == len(held)
     assert all(holders.get(holders.hash_of(p)) is consumer for p, consumer in held.items())
 
 

@@ -29,12 +29,13 @@ class HashHolders(Generic[C]):
     entries of a hash, unless order is said not to matter.
     """
 
-    __slots__ = ("_cleared", "_counts", "_draining", "_hashes", "_holders", "get")
+    __slots__ = ("_cleared", "_draining", "_hashes", "_holders", "_more", "get")
 
     def __init__(self) -> None:
         self._hashes: dict[Position, int] = {}
         self._holders: dict[int, C] = {}
-        self._counts: dict[int, int] = {}
+        self._more: dict[int, int] = {}
+        """How many entries of a hash are held beside the first; most hashes have but one."""
         self._draining: dict[int, int] = {}
         self._cleared: dict[C, int] = {}
         self.get = self._holders.get
@@ -45,11 +46,12 @@ class HashHolders(Generic[C]):
 
     def hold(self, consumer: C, entries: Iterable[tuple[Position, int]]) -> None:
         """Entries, with their hashes, are being sent."""
-        hashes, holders, counts = self._hashes, self._holders, self._counts
+        hashes, holders, more = self._hashes, self._holders, self._more
         for position, key_hash in entries:
             hashes[position] = key_hash
+            if key_hash in holders:
+                more[key_hash] = more.get(key_hash, 0) + 1
             holders[key_hash] = consumer
-            counts[key_hash] = counts.get(key_hash, 0) + 1
 
     def hash_of(self, position: Position) -> int:
         """The hash of an entry that is held."""
@@ -62,11 +64,14 @@ class HashHolders(Generic[C]):
         key_hash = self._hashes.pop(position, None)
         if key_hash is None:
             return None
-        left = self._counts[key_hash] - 1
-        if left:
-            self._counts[key_hash] = left
+        more = self._more
+        if more and key_hash in more:
+            left = more[key_hash] - 1
+            if left:
+                more[key_hash] = left
+            else:
+                del more[key_hash]
             return None
-        del self._counts[key_hash]
         holder = self._holders.pop(key_hash)
         if key_hash not in self._draining:
             return None
@@ -101,7 +106,7 @@ class HashHolders(Generic[C]):
 
     def clear(self) -> None:
         """Nobody holds anything any more, and nobody is there."""
-        for kept in (self._hashes, self._holders, self._counts, self._draining, self._cleared):
+        for kept in (self._hashes, self._holders, self._more, self._draining, self._cleared):
             kept.clear()
 
     @property
@@ -113,7 +118,7 @@ class HashHolders(Generic[C]):
         """Hashes that wait, ascending, by the consumer that they wait for."""
         found: dict[C, list[DrainingHash]] = {}
         for slot, blocked in sorted(self._draining.items()):
-            waits = DrainingHash(slot, self._counts[slot], blocked)
+            waits = DrainingHash(slot, 1 + self._more.get(slot, 0), blocked)
             found.setdefault(self._holders[slot], []).append(waits)
         return found
 

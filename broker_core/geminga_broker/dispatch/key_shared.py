@@ -24,7 +24,7 @@ from geminga_broker.dispatch.pump import DispatchContext
 from geminga_broker.dispatch.replay import KeyedReplayQueue
 from geminga_broker.dispatch.shared import SharedDispatcher
 from geminga_broker.errors import BrokerError
-from geminga_broker.log.api import Ack, Entry
+from geminga_broker.log.api import Ack, Entry, LogError
 from geminga_broker.stats import ConsumerStats, DrainingHashStats
 from geminga_broker.topic_api import KeySharedPolicy, SubType, TopicOptions
 from geminga_protocol.errors import RemoteProtocolError
@@ -55,6 +55,12 @@ class Sized(Protocol):
 
 T = TypeVar("T", bound=Taker)
 E = TypeVar("E", bound=Sized)
+
+CONSUMERS_PER_READ = 30
+ROUND_READS_MAX = 3
+"""A round reads once more for so many consumers, up to so often: each write costs as much as two
+entries, and of a hundred entries a hundred consumers would get one or two each.
+"""
 
 LOOK_AHEAD_ENTRIES = 1 << 20
 """What may wait where neither look-ahead nor unacknowledged messages are limited."""
@@ -134,8 +140,6 @@ class KeySharedDispatcher(SharedDispatcher):
         self._holders: HashHolders[Consumer] = HashHolders()
         self._keyed: KeyedReplayQueue[Consumer] = KeyedReplayQueue(self._claimant)
         self.replay = self._keyed
-        self._noted: dict[Position, int] = {}
-        """Hashes of the entries that this round reads."""
         self.kicked = True
 
     @property
@@ -241,13 +245,7 @@ class KeySharedDispatcher(SharedDispatcher):
     # ---- dispatch ----
 
     def look(self, entry: Entry) -> MessageMetadata | None:
-        """Metadata of an entry that may be a marker or delayed, or whose key is not easily found;
-        the hash of the others is noted.
-        """
-        key = plain_key(entry.data)
-        if key is not None:
-            self._noted[entry.position] = key_slot(key, self._selector.first_slot)
-            return None
+        """The entry's metadata, which the key needs anyway; the entry keeps them parsed."""
         try:
             return entry.metadata
         except RemoteProtocolError:
@@ -255,8 +253,20 @@ class KeySharedDispatcher(SharedDispatcher):
 
     def hash_of(self, entry: Entry) -> int:
         """The entry's hash, as the selector reckons it."""
-        noted = self._noted.get(entry.position)
-        return slot_of(entry, self._selector.first_slot) if noted is None else noted
+        return slot_of(entry, self._selector.first_slot)
+
+    def _with_hashes(self, entries: Sequence[Entry]) -> Sequence[tuple[Entry, int]]:
+        """New entries that may go out now, with their hashes; parsed only if one needs it."""
+        if not (self._delayed or self.options.entry_filters):
+            first = self._selector.first_slot
+            items = [
+                (entry, key_slot(key, first))
+                for entry in entries
+                if (key := plain_key(entry.data)) is not None
+            ]
+            if len(items) == len(entries):
+                return items
+        return [(entry, self.hash_of(entry)) for entry in self._plain(entries)]
 
     @property
     def delay_room(self) -> int:
@@ -269,22 +279,39 @@ class KeySharedDispatcher(SharedDispatcher):
         await self._collect_due()
         if self.blocked or not any(consumer.ready for consumer in self.consumers):
             return False
-        entries_max = self.options.dispatch_entries_max
         if self.kicked:
-            if found := self._replays(entries_max):
+            if found := self._replays(self.entries_max):
                 return await self._replay_round(found)
             self.kicked = False
         room = self._look_ahead - len(self._keyed)
         if room <= 0:
             return False
-        entries = await self.read_on(min(entries_max, room))
+        entries = await self._read_new(room)
         if not entries or self.stale:
             return self.stale
-        self._noted.clear()
-        entries = self._plain(entries)
         held_back = () if self.out_of_order else self._keyed.hashes
-        self._give_by_hash(zip(entries, map(self.hash_of, entries), strict=True), held_back)
+        self._give_by_hash(self._with_hashes(entries), held_back)
         return True
+
+    async def _read_new(self, room: int) -> Sequence[Entry]:
+        """New entries for all consumers, up to `room`."""
+        reads = 1 if self.gentle else 1 + len(self.consumers) // CONSUMERS_PER_READ
+        wanted = min(room, min(reads, ROUND_READS_MAX) * self.entries_max)
+        if self.allowance is not None:
+            average = sum(consumer.average for consumer in self.consumers) / len(self.consumers)
+            wanted = min(wanted, self.entries_wanted(wanted, average))
+        entries = await self.read_on(wanted)
+        size = sum([entry.size for entry in entries])
+        while entries and len(entries) < wanted and size < self.bytes_max and not self.stale:
+            try:
+                more = await self.read_on(wanted - len(entries))
+            except LogError:
+                break  # the next round will meet it again
+            if not more:
+                break
+            entries = [*entries, *more]
+            size += sum([entry.size for entry in more])
+        return entries
 
     @property
     def _look_ahead(self) -> int:
