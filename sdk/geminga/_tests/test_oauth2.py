@@ -196,7 +196,7 @@ async def test_a_broker_that_asks_again(server: Server, authority: Authority) ->
         who.now_s = 50.0
         broker.sessions[0].challenge()
         with trio.fail_after(5):
-            while len(broker.auth) < 2:
+            while len(broker.auth) < 2:  # noqa: ASYNC110
                 await trio.sleep(0.01)
         await producer.send(b"still here")
         assert broker.auth == [("token", b"t0k3n-1"), ("token", b"t0k3n-2")]
