@@ -84,6 +84,10 @@ class ClientLimits:
     subscriptions_per_topic_max: int = setting("maxSubscriptionsPerTopic", 0)
     unacked_per_consumer_max: int = setting("maxUnackedMessagesPerConsumer", 50_000)
     unacked_per_subscription_max: int = setting("maxUnackedMessagesPerSubscription", 200_000)
+    unacked_per_broker_max: int = setting("maxUnackedMessagesPerBroker", 0)
+    unacked_share_when_full: float = setting(
+        "maxUnackedMessagesPerSubscriptionOnBrokerBlocked", 0.16, at_most=1
+    )
     allow_auto_subscription: bool = setting("allowAutoSubscriptionCreation", True)
     encryption_required: bool = setting("encryptionRequireOnProducer", False)
     delayed_delivery: bool = setting("delayedDeliveryEnabled", True)

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import trio
 
 from geminga_broker import deduplication
-from geminga_broker.config import PolicyConfig
+from geminga_broker.config import ClientLimits, PolicyConfig
 from geminga_broker.deduplication import DeduplicationOptions
+from geminga_broker.dispatch.broker_limit import BrokerUnackedLimit
 from geminga_broker.policies import TopicPolicies
 from geminga_broker.producer import Admission
 from geminga_broker.throttle import Rate, RateLimit, SubscribeLimit, limit_of
@@ -53,6 +54,13 @@ def obey_in_common(
     elif known is None or known.rate != rate:
         topic.subscribe_limit = SubscribeLimit(rate, now_s)
     topic.admission = admission(policies, topic.environment.now_ms)
+
+
+def broker_unacked_limit(clients: ClientLimits) -> BrokerUnackedLimit | None:
+    """The limit of unacknowledged messages that all topics of a broker share."""
+    if clients.unacked_per_broker_max <= 0 or clients.unacked_share_when_full <= 0:
+        return None
+    return BrokerUnackedLimit(clients.unacked_per_broker_max, clients.unacked_share_when_full)
 
 
 async def obey(

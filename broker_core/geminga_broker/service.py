@@ -17,6 +17,7 @@ from geminga_broker.health import check_health
 from geminga_broker.loader import Logs, TopicLoader, broker_options, close_topic
 from geminga_broker.lookup import Addresses, Lookup
 from geminga_broker.namespaces import Namespaces
+from geminga_broker.obedience import broker_unacked_limit
 from geminga_broker.schemas import SchemaStore
 from geminga_broker.session.authorization import recheck
 from geminga_broker.topic_api import Topic, TopicEnvironment
@@ -56,8 +57,9 @@ class BrokerService:
         self.policies = PolicyResolver(
             MetadataTopicPolicies(store), self.namespaces, config, broker_options(config)
         )
+        environment = TopicEnvironment(nursery, unacked_limit=broker_unacked_limit(config.clients))
         self.loader = TopicLoader(
-            config, self.catalog, self.namespaces, logs, TopicEnvironment(nursery), self.policies
+            config, self.catalog, self.namespaces, logs, environment, self.policies
         )
         self.sessions: dict[Session, None] = {}
         self.publish_buffer_full = False

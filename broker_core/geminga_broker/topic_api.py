@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import trio
 
 from geminga_broker.connection import ClientConnection
+from geminga_broker.dispatch.broker_limit import BrokerUnackedLimit
 from geminga_broker.dispatch.catch_up import CatchUp
 from geminga_broker.entry_filters import EntryFilter
 from geminga_broker.log.api import Ack
@@ -75,6 +76,8 @@ class TopicEnvironment:
 
     nursery: trio.Nursery
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    unacked_limit: BrokerUnackedLimit | None = None
+    """Shared by all topics of a broker."""
     catch_up: CatchUp = field(default_factory=CatchUp)
     """Shared by all topics of a broker."""
 

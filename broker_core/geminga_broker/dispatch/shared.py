@@ -53,6 +53,9 @@ class SharedDispatcher(Dispatcher):
     @property
     def blocked(self) -> bool:
         """Whether the subscription's unacked limit is reached; ends at half of it."""
+        broker = self.environment.unacked_limit
+        if broker is not None and broker.pauses(self):
+            return True
         limit = self.options.unacked_per_subscription_max
         if limit:
             unacked = self.unacked
@@ -116,6 +119,7 @@ class SharedDispatcher(Dispatcher):
             self.counts.clear()
             self.reset()
         consumer.unacked = 0
+        self._count_unacked()
         self._wake()
 
     def put_back(self, consumer: Consumer, position: Position) -> None:
@@ -140,7 +144,14 @@ class SharedDispatcher(Dispatcher):
             self.put_back(consumer, position)
         consumer.redelivered.add(messages, 0)
         consumer.release(messages)
+        self._count_unacked()
         self._wake()
+
+    def _count_unacked(self) -> None:
+        """Tell the broker's limit, if there is one."""
+        limit = self.environment.unacked_limit
+        if limit is not None:
+            limit.count(self, self.unacked, self._wake)
 
     # ---- acknowledgements ----
 
@@ -160,6 +171,7 @@ class SharedDispatcher(Dispatcher):
         if self.options.batch_index_ack:
             for position in parts:
                 self._acknowledged_part(consumer, position)
+        self._count_unacked()
         if was_blocked and not self.blocked:
             self._wake()
 
@@ -282,6 +294,7 @@ class SharedDispatcher(Dispatcher):
             redelivery_counts=self.counts,
             acknowledged=self.ack_sets_of(entries),
         )
+        self._count_unacked()
 
     def _plain(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         """Take out markers (acknowledged) and what is to be delivered later (kept)."""
