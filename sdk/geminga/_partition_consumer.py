@@ -168,6 +168,9 @@ class PartitionConsumer:
         if acks and acks.is_acked(entry.ledger_id, entry.entry_id):
             return ()
         first = self._start.first_of(entry)
+        if first and self._subscription.options.durable:
+            # Passed by a seek: the program never gets them, so nobody else would acknowledge them.
+            self.acknowledger.acknowledge_run(entry, range(first) if entry.bounds else _SINGLE)
         if entry.bounds is None:
             return () if first else _SINGLE
         left = acks.left_of(entry.ledger_id, entry.entry_id)

@@ -43,6 +43,24 @@ async def test_seek_by_function(autojump_clock: MockClock) -> None:
             await consumer.seek(lambda topic: topic)
 
 
+async def test_what_a_seek_passes_is_acknowledged(autojump_clock: MockClock) -> None:
+    """The broker begins at the entry that was named; it must not stay in the backlog."""
+    async with fake_broker() as broker, broker.client() as client:
+        producer = await client.create_producer("t", batching_max_messages=2)
+        receipts = [await producer.send_soon(b"%d" % n) for n in range(4)]
+        ids = [await receipt.wait() for receipt in receipts]
+        last = await producer.send(b"single")
+        assert len({(each.ledger_id, each.entry_id) for each in (*ids, last)}) == 3
+        consumer = await client.subscribe("t", "s", initial_position=InitialPosition.EARLIEST)
+        await consumer.seek(ids[2])
+        for _ in range(2):
+            await consumer.acknowledge(await consumer.receive(1))
+        await consumer.seek(last)
+        with pytest.raises(geminga.Timeout):
+            await consumer.receive(1)
+        assert broker.topic("t").subscriptions["s"].acked == {0, 1, 2}
+
+
 def test_a_scaled_queue_doubles_while_the_program_waits() -> None:
     permits = Permits(6, scaled=True)
     assert permits.start() == 1
