@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Mapping
 
+from compat_tests.bench.broker_rows import BROKER_ROWS
 from compat_tests.bench.model import Measure, Row
 from compat_tests.bench.side import MB, Side, settle
 from compat_tests.bench.startup import seconds_to_first_receipt
@@ -268,4 +269,5 @@ ROWS: tuple[Row, ...] = (
             Measure("restart_s", "restart to ready", "s", geminga_max=2.0),
         ),
     ),
+    *BROKER_ROWS,
 )

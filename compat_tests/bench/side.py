@@ -84,8 +84,12 @@ class Side:
 
     def python(self, mode: str, **options: object) -> dict[str, float]:
         """Run the load program for the official Python client."""
+        return self.module("python_load", mode, **options)
+
+    def module(self, module: str, mode: str, **options: object) -> dict[str, float]:
+        """Run a load program of this package."""
         arguments = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
-        program = [sys.executable, "-m", "compat_tests.bench.python_load"]
+        program = [sys.executable, "-m", f"compat_tests.bench.{module}"]
         return self._watched([*program, mode, f"--url={self.server.service_url}", *arguments])
 
     def _watched(self, command: Sequence[str]) -> dict[str, float]:
