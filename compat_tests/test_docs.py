@@ -1,31 +1,49 @@
-"""Every example in the documents that is marked `<!-- test: NAME -->` is run as it stands, against
-a server of ours.
+"""Every example in the documents that is marked is run as it stands, against a server of ours:
+`<!-- test: NAME -->` by Python or the shell, `<!-- pytest: NAME -->` by pytest and
+`<!-- app: NAME -->` by a web server.
 
 Only the addresses are replaced, since the server of the tests takes free ports.
 """
 
 from __future__ import annotations
 
+import ast
+import builtins
+import contextlib
+import dataclasses
+import enum
+import json
 import os
 import re
+import signal
+import socket
 import subprocess
 import sys
+import time
+import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from compat_tests.processes import ROOT, ServerProcess
+import geminga
+from compat_tests.processes import ROOT, ServerProcess, free_port, spawn, wait_until
 
 BLOCK = re.compile(
-    r"<!-- test: (?P<name>[\w-]+) -->\n```(?P<kind>\w+)\n(?P<code>.*?)```", re.DOTALL
+    r"<!-- (?P<how>test|pytest|app): (?P<name>[\w-]+) -->\n```(?P<kind>\w+)\n(?P<code>.*?)```",
+    re.DOTALL,
 )
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def blocks() -> list[tuple[str, str, str]]:
-    """(document:name, kind, code) of every marked example."""
+    """(document:name, how it is run, code) of every marked example."""
     return [
-        (f"{path.name}:{match['name']}", match["kind"], match["code"])
+        (
+            f"{path.name}:{match['name']}",
+            match["kind"] if match["how"] == "test" else match["how"],
+            match["code"],
+        )
         for path in DOCUMENTS
         for match in BLOCK.finditer(path.read_text())
     ]
@@ -62,6 +80,43 @@ def run(command: list[str], folder: Path) -> None:
     assert done.returncode == 0, f"{command}:\n{done.stdout}\n{done.stderr}"
 
 
+@contextlib.contextmanager
+def serving(folder: Path) -> Iterator[str]:
+    """`app.py` of the folder, served by hypercorn on asyncio; its URL. It must end by itself."""
+    port = free_port()
+    command = [sys.executable, "-m", "hypercorn", "app:app", "-b", f"127.0.0.1:{port}"]
+    log_path = folder / "app.log"
+    process = spawn(command, log_path=log_path, cwd=folder)
+
+    def answers() -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    try:
+        wait_until(answers, process, log_path, timeout_s=20)
+        yield f"http://127.0.0.1:{port}"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(15) == 0, log_path.read_text()
+        assert "Traceback" not in log_path.read_text(), log_path.read_text()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def order_and_be_served(url: str) -> None:
+    """What was posted to the app comes out of its consumer."""
+    request = urllib.request.Request(f"{url}/orders", data=b"two teas", method="POST")
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        assert answer.status == 202
+    until_s = time.monotonic() + 10
+    while time.monotonic() < until_s:
+        with urllib.request.urlopen(f"{url}/served", timeout=10) as answer:
+            if json.loads(answer.read()) == ["two teas"]:
+                return
+        time.sleep(0.02)
+    raise AssertionError("what was ordered is not served")
+
+
 def test_there_are_examples() -> None:
     names = [name for name, _kind, _code in blocks()]
     assert "README.md:official-client" in names
@@ -75,6 +130,73 @@ def test_example(
     if kind == "python":
         run([sys.executable, "-c", addressed(code, standalone)], tmp_path)
         return
+    if kind == "pytest":
+        (tmp_path / "test_example.py").write_text(code)
+        run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"], tmp_path)
+        return
+    if kind == "app":
+        (tmp_path / "app.py").write_text(addressed(code, standalone))
+        with serving(tmp_path) as url:
+            order_and_be_served(url)
+        return
     assert kind == "console", f"{name}: no way to run {kind}"
     for line in shell_lines(code, standalone):
         run(["bash", "-c", addressed(line, standalone)], tmp_path)
+
+
+SDK = ROOT / "docs" / "SDK.md"
+NAMED_TEST = re.compile(r"`([\w/]*test_\w+\.py)(?:::(test_\w+))?`")
+ON_BOTH = {"server", "peer"}
+"""Fixtures that make a test run on our server and on Apache's."""
+
+
+def tests_of(path: str) -> dict[str, set[str]]:
+    """The tests of the one file that is meant, with the names of their arguments."""
+    files = [*ROOT.glob(f"sdk/geminga/**/{path}"), *ROOT.glob(f"compat_tests/**/{path}")]
+    own = [each for each in files if "_faces" not in each.parts] or files
+    assert len(own) == 1, f"{path}: {own}"
+    return {
+        node.name: {each.arg for each in node.args.args}
+        for node in ast.parse(own[0].read_text()).body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if node.name.startswith("test_")
+    }
+
+
+def test_named_tests_exist() -> None:
+    """Each row of the SDK's specification, and each test that is said to prove one."""
+    rows = re.findall(r"^\| (SDK-\d\d) \|.*\| (.*) \| (.*) \|$", SDK.read_text(), re.MULTILINE)
+    specified = re.findall(
+        r"^\| (SDK-\d\d) \|", (ROOT / "docs" / "FEATURES.md").read_text(), re.MULTILINE
+    )
+    assert [row for row, _, _ in rows] == specified
+    for row, ours, both in rows:
+        named = [(False, each) for each in NAMED_TEST.findall(ours)]
+        named += [(True, each) for each in NAMED_TEST.findall(both)]
+        assert len(named) == f"{ours}{both}".count("`") / 2, f"{row}: {ours} {both}"
+        for runs_on_both, (path, name) in named:
+            tests = tests_of(path)
+            assert not name or name in tests, f"{row}: {path} has no {name}"
+            if runs_on_both:
+                assert tests[name] & ON_BOTH, f"{row}: {name} doesn't run on both servers"
+
+
+def test_options_are_told_right() -> None:
+    rows = re.findall(r"^\| `(\w+Options)` \| `(\w+)` \| (\S+) \|", SDK.read_text(), re.MULTILINE)
+    assert len(rows) > 10
+    for kind, name, default in rows:
+        (found,) = (
+            each for each in dataclasses.fields(getattr(geminga, kind)) if each.name == name
+        )
+        value = found.default
+        told = value.name if isinstance(value, enum.Enum) else repr(value)
+        assert told == default, f"{kind}.{name}"
+
+
+def test_errors_are_told_right() -> None:
+    text = SDK.read_text()
+    section = text[text.index("## Errors") : text.index("## What is tried again")]
+    named = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
+    assert len(named) > 5
+    for name in re.findall(r"`([A-Z]\w+)`", " ".join(named)):
+        assert hasattr(geminga, name) or hasattr(builtins, name), name
