@@ -13,6 +13,7 @@ from geminga_broker.admin import (
     clusters,
     namespace_routes,
     partitioned_routes,
+    permission_routes,
     policy_routes,
     quota_routes,
     stats_routes,
@@ -21,6 +22,7 @@ from geminga_broker.admin import (
     topic_policy_routes,
     topic_routes,
 )
+from geminga_broker.admin.guard import guard
 from geminga_broker.admin.rest import EXCEPTION_HANDLERS
 from geminga_broker.metrics.scrape import scrape
 from geminga_broker.service import BrokerService
@@ -40,8 +42,10 @@ def create_app(service: BrokerService) -> ASGIApp:
         routes += subscription_routes.routes(service, domain)
         routes += topic_routes.routes(service, domain)
         routes += topic_policy_routes.routes(service, domain)
+        routes += permission_routes.topic_routes(service, domain)
+    routes += permission_routes.routes(service)
     routes += _plain_routes(service)
-    app = Starlette(routes=routes, exception_handlers=EXCEPTION_HANDLERS)
+    app = Starlette(routes=guard(service, routes), exception_handlers=EXCEPTION_HANDLERS)
     app.router.redirect_slashes = False
     return _encoded_paths(app)
 

@@ -86,6 +86,7 @@ def routes(service: BrokerService) -> list[Route]:
             await namespaces.tenants.update(name, lambda old: old | changes)
         except ResourceMissing:
             raise RestError(404, f"Tenant {name} not found") from None
+        await service.permissions_changed(name)
         return no_content()
 
     async def delete(request: Request) -> Response:

@@ -1,0 +1,230 @@
+"""REST calls are let through for those who may, as an Apache broker was seen to do (spec PX-22)."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message
+
+from geminga_broker._tests.wire import open_broker
+from geminga_broker.admin.app import create_app
+from geminga_broker.authz.needs import Scope
+from geminga_broker.authz.routes import need_of, rule_of
+from geminga_broker.config import load_config
+from geminga_broker.service import BrokerService
+from geminga_broker.web import TLS_PEER_CERTIFICATE
+from geminga_protocol import tokens
+
+SECRET = bytes(range(32))
+SETTINGS = {
+    "authenticationEnabled": "true",
+    "authorizationEnabled": "true",
+    "authenticationProviders": "token",
+    "tokenSecretKey": "data:;base64," + base64.b64encode(SECRET).decode(),
+    "superUserRoles": "root,proxy",
+    "proxyRoles": "proxy",
+}
+SEEN = json.loads((Path(__file__).parent / "rest_permissions.json").read_text())
+PARTS = {
+    "tenant": "t", "namespace": "n", "topic": "top", "cluster": "standalone", "count": "1",
+    "subscription": "sub", "timestamp": "1", "seconds": "9", "domain": "persistent", "role": "x",
+    "bundle": "0x00000000_0xffffffff",
+}  # fmt: skip
+GRANTS = {"prod": ["produce"], "cons": ["consume"], "fn": ["functions"]}
+
+
+class Answer(msgspec.Struct):
+    status: int
+    body: bytes
+
+    @property
+    def reason(self) -> str:
+        return str(msgspec.json.decode(self.body)["reason"])
+
+
+async def call(
+    app: ASGIApp, method: str, path: str, role: str | None, *, body: object = None, **headers: str
+) -> Answer:
+    """One request straight into the application."""
+    pairs = {name.replace("_", "-"): value for name, value in headers.items()}
+    if role is not None:
+        pairs.setdefault("authorization", "Bearer " + tokens.create(SECRET, role))
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        content = b"" if body is None else msgspec.json.encode(body)
+        return {"type": "http.request", "body": content, "more_body": False}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http", "method": method, "path": path, "raw_path": path.encode(),
+        "query_string": b"", "client": ("1.2.3.4", 5), "server": ("here", 8080), "scheme": "http",
+        "headers": [(k.encode(), v.encode()) for k, v in pairs.items()], "root_path": "",
+        TLS_PEER_CERTIFICATE: None,
+    }  # fmt: skip
+    await app(scope, receive, send)
+    return Answer(sent[0]["status"], b"".join(part.get("body", b"") for part in sent[1:]))
+
+
+@asynccontextmanager
+async def secured(**settings: str) -> AsyncIterator[tuple[BrokerService, ASGIApp]]:
+    async with open_broker(load_config(None, {}, SETTINGS | settings)) as broker:
+        service = broker.service
+        app = create_app(service)
+        await service.namespaces.create_tenant("t", ("tadmin",), ("standalone",))
+        await service.namespaces.create("t/n", bundles=1, clusters=("standalone",))
+        for role, actions in GRANTS.items():
+            path = f"/admin/v2/namespaces/t/n/permissions/{role}"
+            assert (await call(app, "POST", path, "root", body=actions)).status == 204
+        yield service, app
+
+
+def _routes(service: BrokerService) -> list[tuple[str, str]]:
+    app = create_app(service)
+    found: list[tuple[str, str]] = []
+
+    def collect(inner: object) -> None:
+        for route in getattr(inner, "routes", ()):
+            assert isinstance(route, Route)
+            found.extend(
+                (method, route.path) for method in sorted((route.methods or set()) - {"HEAD"})
+            )
+
+    for cell in getattr(app, "__closure__", None) or ():
+        collect(cell.cell_contents)
+    assert found
+    return found
+
+
+async def test_every_route_has_a_need() -> None:
+    async with open_broker() as broker:
+        for method, path in _routes(broker.service):
+            assert rule_of(method, path) is not None, f"who may {method} {path}?"
+    assert need_of("GET", "/admin/v2/new").scope is Scope.SUPER_USER
+
+
+@pytest.mark.slow
+async def test_roles_are_let_through_as_by_apache() -> None:
+    async with secured() as (service, app):
+        ours = {f"{method} {path}" for method, path in _routes(service)}
+        compared = 0
+        for row, seen in SEEN["rows"].items():
+            if row not in ours:
+                continue
+            compared += 1
+            method, path = row.split(" ")
+            path = path.format_map(PARTS)
+            for role, sign in zip(SEEN["roles"], seen, strict=True):
+                if sign == "+" and method != "GET":
+                    continue  # what is let through would be done
+                answer = await call(app, method, path, None if role == "None" else role, body={})
+                through = answer.status not in (401, 403)
+                assert through == (sign == "+"), (row, role, answer)
+        assert compared > 60
+
+
+NAMESPACE, TOPIC = "/admin/v2/namespaces/t/n", "/admin/v2/persistent/t/n/top"
+NOBODY = "originalPrincipal [null] and clientAppId [fn]"
+
+
+@pytest.mark.parametrize(
+    ("call_", "status", "kind", "text"),
+    [
+        (f"GET {NAMESPACE}", 403, "NamespacePolicyOperation",
+         "operation [READ] on namespace [t/n] on policy [ALL]"),
+        (f"GET {NAMESPACE}/topics", 403, "NamespaceOperation",
+         "operation [GET_TOPICS] on namespace [t/n]"),
+        (f"PUT {TOPIC}/unload", 401, "TopicOperation",
+         "operation [UNLOAD] on topic [persistent://t/n/top]"),
+        (f"POST {TOPIC}/retention", 403, "TopicPolicyOperation",
+         "operation [WRITE] on topic [persistent://t/n/top] on policy [RETENTION]"),
+        ("GET /admin/v2/clusters/standalone", 401, "BothSuperuserAndClusterOperation",
+         f"{NOBODY} about operation [GET_CLUSTER] on cluster [standalone]"),
+        ("GET /admin/v2/tenants", 401, "BothTenantOperationAndSuperUser",
+         f"{NOBODY} about operation [LIST_TENANTS] "),
+        ("GET /admin/v2/namespaces/t", 401, "TenantOperation",
+         f"{NOBODY} about operation [LIST_NAMESPACES] on tenant [t]"),
+    ],
+)  # fmt: skip
+async def test_refusals_are_worded_as_by_apache(
+    call_: str, status: int, kind: str, text: str
+) -> None:
+    async with secured() as (_, app):
+        method, path = call_.split(" ")
+        answer = await call(app, method, path, "fn")
+        assert (answer.status, answer.reason) == (
+            status,
+            f"Unauthorized to validate{kind} for {text}",
+        )
+        answer = await call(app, "PUT", NAMESPACE + "/unload", "tadmin")
+        assert answer.reason == "This operation requires super-user access"
+
+
+async def test_original_principals_over_http() -> None:
+    async with secured() as (_, app):
+        path = "/admin/v2/namespaces/t/n/topics"
+
+        async def status(role: str, original: str) -> int:
+            return (await call(app, "GET", path, role, x_original_principal=original)).status
+
+        assert await status("proxy", "prod") == 200
+        assert await status("proxy", "fn") == 403
+        assert await status("proxy", "") == 401
+        assert await status("proxy", "proxy") == 401
+        assert await status("prod", "prod") == 200
+        assert await status("prod", "root") == 401
+
+
+async def test_grants_and_revocations(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    async with secured() as (_, app):
+        base = "/admin/v2/namespaces/t/n/permissions"
+        assert msgspec.json.decode((await call(app, "GET", base, "tadmin")).body) == GRANTS
+        bad = await call(app, "POST", base + "/x", "tadmin", body=["write"])
+        assert (bad.status, b"'write' is none of produce" in bad.body) == (400, True)
+        assert (await call(app, "DELETE", base + "/fn", "tadmin")).status == 204
+        for roles in (["prod"], ["prod", "cons"]):
+            path = base + "/subscription/sub"
+            assert (await call(app, "POST", path, "tadmin", body=roles)).status == 204
+        assert (await call(app, "DELETE", base + "/sub/prod", "tadmin")).status == 204
+        assert (await call(app, "DELETE", base + "/none/prod", "tadmin")).status == 404
+        known = await call(app, "GET", base + "/subscription", "tadmin")
+        assert msgspec.json.decode(known.body) == {"sub": ["cons"]}
+
+        topic = "/admin/v2/persistent/t/n/p"
+        assert (await call(app, "PUT", topic + "/partitions", "tadmin", body=2)).status == 204
+        path = topic + "/permissions/guest"
+        assert (await call(app, "POST", path, "tadmin", body=["consume"])).status == 204
+        part = await call(app, "GET", topic + "-partition-1/permissions", "tadmin")
+        assert msgspec.json.decode(part.body)["guest"] == ["consume"]
+        assert (await call(app, "GET", topic + "/stats", "guest")).status != 401
+        assert (await call(app, "DELETE", path, "tadmin")).status == 204
+        assert (await call(app, "DELETE", path, "tadmin")).status == 412
+        assert (await call(app, "GET", topic + "/stats", "guest")).status == 401
+    assert "PUT /admin/v2/persistent/t/n/p/partitions by role=tadmin" in caplog.text
+
+
+async def test_metrics_are_open_unless_they_are_to_be_guarded() -> None:
+    async with secured() as (_, app):
+        assert (await call(app, "GET", "/metrics/", None)).status == 200
+    async with secured(authenticateMetricsEndpoint="true") as (_, app):
+        assert (await call(app, "GET", "/metrics/", None)).status == 401
+        assert (await call(app, "GET", "/metrics/", "nobody")).status == 200
+
+
+async def test_secrets_are_not_shown_by_the_runtime_configuration() -> None:
+    async with secured() as (_, app):
+        shown = await call(app, "GET", "/admin/v2/brokers/configuration/runtime", "root")
+        values = msgspec.json.decode(shown.body)
+        assert values["tokenSecretKey"] == "*****"
+        assert values["superUserRoles"] == "root,proxy"

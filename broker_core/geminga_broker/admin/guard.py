@@ -1,0 +1,126 @@
+"""Before every handler: who asks, and may he? (spec PX-22, OP-03).
+
+Routes are wrapped when the application is made, with the rules of `authz.routes`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import cast
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from geminga_broker.admin.rest import RestError, namespace_of, parameter, topic_of
+from geminga_broker.authz.authorizer import Caller, place_of
+from geminga_broker.authz.grants import SubscriptionRefused
+from geminga_broker.authz.needs import Need, Place, Scope
+from geminga_broker.authz.routes import need_of, refusal
+from geminga_broker.service import BrokerService
+from geminga_broker.web import TLS_PEER_CERTIFICATE
+from geminga_runtime.auth.api import AuthenticationFailed, HttpRequest, Peer
+from geminga_runtime.tls import PeerCertificate
+
+_log = logging.getLogger(__name__)
+_audit = logging.getLogger("geminga.audit")
+
+ORIGINAL_PRINCIPAL = "x-original-principal"
+_DOMAINS = ("persistent", "non-persistent")
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def guard(service: BrokerService, routes: list[Route]) -> list[BaseRoute]:
+    """The same routes, each behind its rule."""
+    return [_guarded(service, route) for route in routes]
+
+
+def _guarded(service: BrokerService, route: Route) -> Route:
+    methods = sorted((route.methods or set()) - {"HEAD"})
+    needs = {method: need_of(method, route.path) for method in methods}
+    if service.authenticator is None:
+        return route
+    endpoint = partial(_admit, service, needs, cast(Handler, route.endpoint))
+    return Route(route.path, endpoint, methods=methods)
+
+
+async def _admit(
+    service: BrokerService, needs: dict[str, Need], handler: Handler, request: Request
+) -> Response:
+    need = needs["GET" if request.method == "HEAD" else request.method]
+    if need.scope is not Scope.PUBLIC or _is_guarded_metrics(service, request):
+        caller = await _caller(service, request)
+        place = _place(need.scope, request)
+        await _check(service, need, place, caller)
+        if request.method != "GET":
+            _audit.info("%s %s by %s", request.method, request.url.path, _names(caller))
+    return await handler(request)
+
+
+def _is_guarded_metrics(service: BrokerService, request: Request) -> bool:
+    settings = service.authorizer.settings
+    return settings.authenticate_metrics and request.url.path.startswith("/metrics")
+
+
+async def _caller(service: BrokerService, request: Request) -> Caller:
+    """Raises RestError 401."""
+    assert service.authenticator is not None
+    certificate = cast(PeerCertificate | None, request.scope.get(TLS_PEER_CERTIFICATE))
+    client = request.client
+    address = f"{client.host}:{client.port}" if client else ""
+    peer = Peer(address, certificate.der if certificate else None)
+    try:
+        identity = await service.authenticator.authenticate_http(
+            HttpRequest(dict(request.headers), peer)
+        )
+    except AuthenticationFailed as error:
+        _log.warning("address=%s %s is not let in: %s", address, request.url.path, error)
+        raise RestError(401, "Authentication required") from None
+    original = request.headers.get(ORIGINAL_PRINCIPAL) or None
+    authorizer = service.authorizer
+    if authorizer.enabled and not authorizer.original_is_valid(identity.role, original, http=True):
+        _log.warning("address=%s role=%s original=%s", address, identity.role, original)
+        raise RestError(401, "Invalid roles.")
+    return Caller(identity.role, original)
+
+
+async def _check(service: BrokerService, need: Need, place: Place, caller: Caller) -> None:
+    """Raises RestError as Apache words it."""
+    if need.scope is Scope.BROKER:
+        place = place._replace(name=service.broker_id)
+    try:
+        allowed = await service.authorizer.allows(caller, need, place)
+    except SubscriptionRefused as error:
+        raise RestError(401, str(error)) from None
+    if not allowed:
+        status, reason = refusal(need, place, caller.role, caller.original)
+        _log.warning("%s: %s", _names(caller), reason)
+        raise RestError(status, reason)
+
+
+def _place(scope: Scope, request: Request) -> Place:
+    """What the call is on, out of its path."""
+    parts = request.path_params
+    if "topic" in parts and scope in (Scope.TOPIC, Scope.TOPIC_POLICY):
+        topic = topic_of(request, _domain(request))
+        subscription = parameter(request, "subscription") if "subscription" in parts else ""
+        return place_of(topic, subscription)
+    tenant = parameter(request, "tenant") if "tenant" in parts else ""
+    namespace = namespace_of(request) if "namespace" in parts else ""
+    name = parameter(request, "cluster") if "cluster" in parts else ""
+    return Place(tenant, namespace, name=name)
+
+
+def _domain(request: Request) -> str:
+    """Of a topic's path, where it is a parameter or stands in it."""
+    if "domain" in request.path_params:
+        return parameter(request, "domain")
+    return next(one for one in _DOMAINS if f"/{one}/" in request.url.path)
+
+
+def _names(caller: Caller) -> str:
+    through = f" through {caller.role}" if caller.original else ""
+    return f"role={caller.original or caller.role}{through}"

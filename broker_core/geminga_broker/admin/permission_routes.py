@@ -1,0 +1,162 @@
+"""Grants on namespaces, topics and subscriptions (spec PX-22; Apache's `NamespacesBase` and
+`PersistentTopicsBase`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from geminga_broker.admin.rest import (
+    RestError,
+    bad_body,
+    namespace_of,
+    no_content,
+    ok,
+    parameter,
+    read_body,
+    route,
+    topic_of,
+)
+from geminga_broker.authz import granting
+from geminga_broker.resources import JsonObject, ResourceMissing
+from geminga_broker.service import BrokerService
+from geminga_protocol.topic_name import TopicName
+
+
+async def _policies(service: BrokerService, namespace: str) -> JsonObject:
+    try:
+        return await service.namespaces.policies(namespace)
+    except ResourceMissing:
+        raise RestError(404, "Namespace does not exist") from None
+
+
+async def _change(
+    service: BrokerService, namespace: str, change: Callable[[JsonObject], JsonObject]
+) -> Response:
+    """Store changed grants and close what they no longer cover."""
+    try:
+        await service.namespaces.tenants.update(namespace, change)
+    except ResourceMissing:
+        raise RestError(404, "Namespace does not exist") from None
+    await service.permissions_changed(namespace.partition("/")[0], namespace)
+    return no_content()
+
+
+async def _actions(request: Request) -> list[str]:
+    actions = await read_body(request, list[str])
+    if actions is None:
+        raise bad_body("the body must be a list of actions")
+    try:
+        return granting.checked_actions(actions)
+    except granting.UnknownAction as error:
+        raise bad_body(str(error)) from None
+
+
+def routes(service: BrokerService) -> list[Route]:
+    """Grants on namespaces and their subscriptions."""
+    base = "/admin/v2/namespaces/{tenant}/{namespace}/permissions"
+
+    async def get(request: Request) -> Response:
+        return ok(granting.namespace_grants(await _policies(service, namespace_of(request))))
+
+    async def grant(request: Request) -> Response:
+        actions, role = await _actions(request), parameter(request, "role")
+        return await _change(
+            service,
+            namespace_of(request),
+            lambda old: granting.grant_on_namespace(old, role, actions),
+        )
+
+    async def revoke(request: Request) -> Response:
+        role = parameter(request, "role")
+        return await _change(
+            service, namespace_of(request), lambda old: granting.revoke_on_namespace(old, role)
+        )
+
+    return [
+        route("GET", base, get),
+        *_subscription_routes(service, base),
+        route("POST", base + "/{role}", grant),
+        route("DELETE", base + "/{role}", revoke),
+    ]
+
+
+def _subscription_routes(service: BrokerService, base: str) -> list[Route]:
+    async def get(request: Request) -> Response:
+        return ok(granting.subscription_roles(await _policies(service, namespace_of(request))))
+
+    async def grant(request: Request) -> Response:
+        roles, name = await read_body(request, list[str]), parameter(request, "subscription")
+        if roles is None:
+            raise bad_body("the body must be a list of roles")
+        return await _change(
+            service,
+            namespace_of(request),
+            lambda old: granting.grant_subscription(old, name, roles),
+        )
+
+    async def revoke(request: Request) -> Response:
+        name, role = parameter(request, "subscription"), parameter(request, "role")
+        try:
+            return await _change(
+                service,
+                namespace_of(request),
+                lambda old: granting.revoke_subscription(old, name, role),
+            )
+        except KeyError:
+            raise RestError(404, f"Subscription {name} has no granted roles") from None
+
+    return [
+        route("GET", base + "/subscription", get),
+        route("POST", base + "/subscription/{subscription}", grant),
+        route("DELETE", base + "/{subscription}/{role}", revoke),
+    ]
+
+
+def topic_routes(service: BrokerService, domain: str) -> list[Route]:
+    """Grants on single topics; those of a partitioned one count for its partitions."""
+    base = f"/admin/v2/{domain}/{{tenant}}/{{namespace}}/{{topic}}/permissions"
+
+    async def get(request: Request) -> Response:
+        topic = topic_of(request, domain)
+        policies = await _policies(service, topic.namespace)
+        every = dict(granting.namespace_grants(policies))
+        for role, actions in granting.topic_grants(policies, str(topic)).items():
+            every[role] = sorted({*every.get(role, ()), *actions})
+        return ok(every)
+
+    async def grant(request: Request) -> Response:
+        topic, role = topic_of(request, domain), parameter(request, "role")
+        actions = await _actions(request)
+        names = await _with_partitions(service, topic)
+        return await _change(
+            service,
+            topic.namespace,
+            lambda old: granting.grant_on_topics(old, names, role, actions),
+        )
+
+    async def revoke(request: Request) -> Response:
+        topic, role = topic_of(request, domain), parameter(request, "role")
+        policies = await _policies(service, topic.namespace)
+        if role not in granting.topic_grants(policies, str(topic)):
+            raise RestError(412, "Permissions are not set at the topic level")
+        names = await _with_partitions(service, topic)
+        return await _change(
+            service, topic.namespace, lambda old: granting.revoke_on_topics(old, names, role)
+        )
+
+    return [
+        route("GET", base, get),
+        route("POST", base + "/{role}", grant),
+        route("DELETE", base + "/{role}", revoke),
+    ]
+
+
+async def _with_partitions(service: BrokerService, topic: TopicName) -> Sequence[str]:
+    """The topic and its partitions, as Apache writes grants."""
+    count = 0 if topic.is_partition else await service.partition_count(topic, create=False)
+    return [*(str(topic.partition(index)) for index in range(count)), str(topic)]

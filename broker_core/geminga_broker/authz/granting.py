@@ -1,0 +1,100 @@
+"""Changes to what a namespace's policies grant. Pure: old policies in, new ones out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from geminga_broker.authz.needs import ACTIONS
+from geminga_broker.resources import JsonObject
+
+Actions = dict[str, list[str]]
+"""Role -> actions."""
+
+
+class UnknownAction(ValueError):
+    """An action that can't be granted."""
+
+
+def checked_actions(actions: Sequence[str]) -> list[str]:
+    """The actions without repetition. Raises UnknownAction."""
+    for action in actions:
+        if action not in ACTIONS:
+            raise UnknownAction(f"{action!r} is none of {', '.join(ACTIONS)}")
+    return sorted(set(actions), key=ACTIONS.index)
+
+
+def namespace_grants(policies: JsonObject) -> Actions:
+    """What roles may do in the whole namespace."""
+    return cast(Actions, _part(policies, "namespace_auth"))
+
+
+def topic_grants(policies: JsonObject, topic: str) -> Actions:
+    """What roles may do on one topic, by grants on the topic alone."""
+    return cast(dict[str, Actions], _part(policies, "destination_auth")).get(topic, {})
+
+
+def subscription_roles(policies: JsonObject) -> dict[str, list[str]]:
+    """Subscription -> the only roles that may use it."""
+    return cast(dict[str, list[str]], _part(policies, "subscription_auth_roles"))
+
+
+def grant_on_namespace(policies: JsonObject, role: str, actions: Sequence[str]) -> JsonObject:
+    """The role may do exactly these in the namespace from now on."""
+    grants = namespace_grants(policies) | {role: list(actions)}
+    return _with(policies, "namespace_auth", grants)
+
+
+def revoke_on_namespace(policies: JsonObject, role: str) -> JsonObject:
+    """The role may do nothing by the namespace's grants any more."""
+    grants = {other: list(actions) for other, actions in namespace_grants(policies).items()}
+    grants.pop(role, None)
+    return _with(policies, "namespace_auth", grants)
+
+
+def grant_on_topics(
+    policies: JsonObject, topics: Sequence[str], role: str, actions: Sequence[str]
+) -> JsonObject:
+    """The role may do exactly these on the topics from now on."""
+    every = dict(cast(dict[str, Actions], _part(policies, "destination_auth")))
+    for topic in topics:
+        every[topic] = every.get(topic, {}) | {role: list(actions)}
+    return _with(policies, "destination_auth", every)
+
+
+def revoke_on_topics(policies: JsonObject, topics: Sequence[str], role: str) -> JsonObject:
+    """The role has no grants of the topics' own any more."""
+    every = dict(cast(dict[str, Actions], _part(policies, "destination_auth")))
+    for topic in topics:
+        if topic in every:
+            every[topic] = {k: v for k, v in every[topic].items() if k != role}
+    return _with(policies, "destination_auth", every)
+
+
+def grant_subscription(policies: JsonObject, subscription: str, roles: Sequence[str]) -> JsonObject:
+    """Only these roles may use the subscription from now on."""
+    return _with(
+        policies,
+        "subscription_auth_roles",
+        subscription_roles(policies) | {subscription: sorted(set(roles))},
+    )
+
+
+def revoke_subscription(policies: JsonObject, subscription: str, role: str) -> JsonObject:
+    """The role may not use the subscription any more. Raises KeyError if nothing is granted."""
+    every = subscription_roles(policies)
+    left = [other for other in every[subscription] if other != role]
+    return _with(policies, "subscription_auth_roles", every | {subscription: left})
+
+
+def _part(policies: JsonObject, name: str) -> object:
+    auth = policies.get("auth_policies")
+    found = auth.get(name) if isinstance(auth, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _with(policies: JsonObject, name: str, value: object) -> JsonObject:
+    auth = policies.get("auth_policies")
+    return policies | {
+        "auth_policies": (dict(auth) if isinstance(auth, dict) else {}) | {name: value}
+    }
