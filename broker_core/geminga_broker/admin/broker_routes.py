@@ -59,7 +59,9 @@ async def _all_brokers(service: BrokerService) -> Response:
 
 
 def _lookup_data(addresses: Addresses) -> dict[str, str]:
-    """As Apache's LookupData: what there is not, is left out."""
+    """As Apache's LookupData: what there is not, is left out, but for the name that it has always
+    left empty.
+    """
     found = {
         "brokerUrl": addresses.broker_url,
         "brokerUrlTls": addresses.broker_url_tls,
@@ -67,9 +69,7 @@ def _lookup_data(addresses: Addresses) -> dict[str, str]:
         "httpUrlTls": addresses.web_url_tls,
         "nativeUrl": addresses.broker_url,
     }
-    return {name: url for name, url in found.items() if url} | {
-        "brokerUrlSsl": addresses.broker_url_tls
-    }
+    return {name: url for name, url in found.items() if url} | {"brokerUrlSsl": ""}
 
 
 def _lookup_routes(service: BrokerService) -> list[Route]:
