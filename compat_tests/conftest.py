@@ -12,8 +12,12 @@ from compat_tests.apache.jars import PeerMissing, class_path
 from compat_tests.apache.server import start_apache
 from compat_tests.processes import ServerProcess, start_geminga
 
-# Off by default in Apache's broker.conf, and wanted by the batch-index tests on both servers.
-SETTINGS = {"acknowledgmentAtBatchIndexLevelEnabled": "true"}
+# Off by default in Apache's broker.conf, and wanted by the batch-index tests on both servers;
+# quotas are looked after each minute by default.
+SETTINGS = {
+    "acknowledgmentAtBatchIndexLevelEnabled": "true",
+    "backlogQuotaCheckIntervalInSeconds": "1",
+}
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
