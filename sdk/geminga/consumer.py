@@ -7,6 +7,8 @@ from functools import partial
 from types import TracebackType
 from typing import TypeAlias
 
+import trio
+
 from geminga._arguments import delay, duration, positive_count, several
 from geminga._checks import texts
 from geminga._consumer_interceptors import ConsumerInterceptors
@@ -35,7 +37,7 @@ class Consumer:
 
     Messages come in order within a partition. A message must be acknowledged, or it comes again:
     after a negative acknowledgement, or when the consumer is connected again. A `receive` that is
-    cancelled loses no message.
+    cancelled or interrupted (KeyboardInterrupt) loses no message.
     """
 
     def __init__(
@@ -116,6 +118,7 @@ class Consumer:
 
     # ---- receiving ----
 
+    @trio.lowlevel.enable_ki_protection
     async def receive(self, timeout_s: float | None = None) -> Message:
         """The next message.
 
@@ -138,6 +141,7 @@ class Consumer:
         if self._is_listened:
             raise InvalidArgument("message_listener gets the messages: none can be received")
 
+    @trio.lowlevel.enable_ki_protection
     async def receive_many(
         self,
         messages_max: int = 1000,
@@ -157,6 +161,7 @@ class Consumer:
         self._refuse_beside_listener()
         return await self._receiving.receive_some(messages_max, bytes_max, timeout_s)
 
+    @trio.lowlevel.enable_ki_protection
     async def batch_receive(self) -> list[Message]:
         """As many messages as `batch_receive_policy` says, or those that came before its time was
         over: maybe none. Raises what `receive` does, and InvalidArgument without a receiver queue.
@@ -173,6 +178,7 @@ class Consumer:
     def __aiter__(self) -> Consumer:
         return self
 
+    @trio.lowlevel.enable_ki_protection
     async def __anext__(self) -> Message:
         """The next message; the iteration ends when the consumer is closed."""
         if self._since_checkpoint < RECEIVES_BETWEEN_CHECKPOINTS:

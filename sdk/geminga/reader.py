@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import TracebackType
 
+import trio
+
 from geminga.consumer import Consumer
 from geminga.message import Message
 from geminga_protocol.message_id import MessageId
@@ -33,6 +35,7 @@ class Reader:
         """Whether the brokers of all partitions know the reader now."""
         return self._consumer.is_connected
 
+    @trio.lowlevel.enable_ki_protection
     async def read_next(self, timeout_s: float | None = None) -> Message:
         """The next message. Raises Timeout after `timeout_s` seconds, and what `receive` does."""
         message = await self._consumer.receive(timeout_s)
@@ -57,6 +60,7 @@ class Reader:
     def __aiter__(self) -> Reader:
         return self
 
+    @trio.lowlevel.enable_ki_protection
     async def __anext__(self) -> Message:
         message = await self._consumer.__anext__()
         await self._consumer.acknowledge_cumulative(message)

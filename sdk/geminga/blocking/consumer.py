@@ -20,7 +20,7 @@ class Consumer:
 
     Messages come in order within a partition. A message must be acknowledged, or it comes again:
     after a negative acknowledgement, or when the consumer is connected again. A `receive` that is
-    cancelled loses no message.
+    cancelled or interrupted (KeyboardInterrupt) loses no message.
     """
 
     def __init__(self, session: ThreadSession, inner: geminga.consumer.Consumer) -> None:
