@@ -80,6 +80,8 @@ async def run_standalone(
     Raises BindFailed, ConfigError (certificates), DataDirUnusable, and what the storage raises for
     a directory it can't use.
     """
+    if max(options.config.tls.broker_service_port, options.config.tls.web_service_port) > NO_PORT:
+        options.config.tls.contexts()  # what can't be is told before anything is made
     async with AsyncExitStack() as stack:
         web = _web_sockets(options.config, stack)
         store = await _open_store(options)

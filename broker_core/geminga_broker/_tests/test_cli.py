@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from geminga_runtime.testing.certificates import Authority
+
 pytestmark = pytest.mark.slow
 
 READY = re.compile(
@@ -119,3 +121,27 @@ def test_a_filter_that_is_not_installed_is_named(tmp_path: Path) -> None:
     file.write_text("entryFilterNames=nope\n")
     line = fail("--in-memory", "--broker-port", "0", "--web-port", "0", "--config", str(file))
     assert line == "Error: entryFilterNames: entry filter 'nope' is not installed"
+
+
+def test_tls_listeners(tmp_path: Path) -> None:
+    leaf = Authority(tmp_path / "ca").server()
+    config = tmp_path / "broker.conf"
+    lines = ["brokerServicePortTls=0", "webServicePortTls=0"]
+    lines += [f"tlsCertificateFilePath={leaf.certificate}", f"tlsKeyFilePath={leaf.key}"]
+    config.write_text("\n".join(lines))
+    arguments = ("--broker-port", "0", "--web-port", "0", "--in-memory", "--config", str(config))
+    process = subprocess.Popen(command(*arguments), stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        kinds = re.findall(r" (\S+)://127\.0\.0\.1:\d+", line)
+        assert kinds == ["pulsar", "pulsar+ssl", "http", "https"], line
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    config.write_text("\n".join(lines[:3]))
+    data = tmp_path / "data"
+    line = fail("--broker-port", "0", "--config", str(config), "--data-dir", str(data))
+    assert line == "Error: tlsKeyFilePath: it is not set"
+    assert not data.exists()
