@@ -44,8 +44,8 @@ def handle_connect(session: Session, command: CommandConnect) -> None:
         _accept(session, command)
         return
     accept = partial(_accept, session, command)
-    session.authentication = Authentication(session, authenticator, accept)
-    session.authentication.begin(command)
+    session.authentication = Authentication(session, authenticator, command, accept)
+    session.authentication.begin()
 
 
 def _accept(session: Session, command: CommandConnect) -> None:

@@ -50,6 +50,7 @@ class _Certificate:
             raise AuthenticationFailed("an unreadable client certificate") from None
         if certificate.not_valid_after_utc.timestamp() <= self._clock():
             raise AuthenticationFailed("the client certificate has expired", "expired_certificate")
-        if not names or not isinstance(names[0].value, str) or not names[0].value:
+        # Of several, the last one, as Apache's AuthenticationProviderTls.
+        if not names or not isinstance(names[-1].value, str) or not names[-1].value:
             raise AuthenticationFailed("the client certificate names no common name")
-        return Identity(names[0].value, METHOD)
+        return Identity(names[-1].value, METHOD)

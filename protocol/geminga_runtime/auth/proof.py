@@ -1,0 +1,178 @@
+"""One connection's proofs of who its peer is: the first, further steps, and fresh ones when the old
+one expires (spec PR-06, PX-20; PIP-30, PIP-55). Broker and proxy alike hold one for each client.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from enum import Enum, auto
+from typing import Protocol
+
+import trio
+
+from geminga_protocol.commands import connection
+from geminga_protocol.pb.pulsar_api_pb2 import CommandConnect
+from geminga_runtime.auth.api import (
+    REFRESH,
+    AuthenticationFailed,
+    Challenge,
+    Exchange,
+    Identity,
+    Peer,
+)
+from geminga_runtime.auth.service import Authenticator
+
+CLOCK_CHECK_S = 60.0
+"""The wall clock is looked at so often while a proof lasts, as it may be set."""
+
+
+class Proved(Protocol):
+    """The connection whose peer is asked."""
+
+    @property
+    def nursery(self) -> trio.Nursery:
+        """Where checks run; it ends with the connection."""
+
+    @property
+    def server_version(self) -> str:
+        """For challenges."""
+
+    @property
+    def protocol_version(self) -> int:
+        """For challenges."""
+
+    @property
+    def supports_refresh(self) -> bool:
+        """Whether the peer can be asked for a fresh proof."""
+
+    def write(self, data: bytes, /) -> None:
+        """Send a frame."""
+
+    def refuse(self, why: str) -> None:
+        """Tell the peer that it isn't let in, log why, and close."""
+
+
+class _State(Enum):
+    NEW = auto()
+    CHECKING = auto()
+    CHALLENGED = auto()
+    OPEN = auto()
+
+
+Accept = Callable[[Identity], Awaitable[Identity | None]]
+"""Called once with who the peer is. Answers whose expiry is to be watched, None when the connection
+was refused after all. Raises AuthenticationFailed.
+"""
+
+
+class Proof:
+    """The state of one connection's proofs."""
+
+    def __init__(
+        self, connection: Proved, authenticator: Authenticator, refresh_s: float, accept: Accept
+    ) -> None:
+        """After a challenge to refresh, the peer has `refresh_s` to answer."""
+        self._connection = connection
+        self._authenticator = authenticator
+        self._refresh_s = refresh_s
+        self._accept = accept
+        self._state = _State.NEW
+        self._method = ""
+        self._exchange: Exchange | None = None
+        self._identity: Identity | None = None
+        self._renewed = trio.Event()
+
+    def begin(self, command: CommandConnect, peer: Peer) -> None:
+        """CONNECT came: check in a task."""
+        self._state = _State.CHECKING
+        self._method = command.auth_method_name
+        try:
+            self._exchange = self._authenticator.begin(self._method, peer)
+        except AuthenticationFailed as error:
+            self._connection.refuse(str(error))
+            return
+        self._connection.nursery.start_soon(self._step, command.auth_data)
+
+    async def ask_another(self, method: str, data: bytes, peer: Peer) -> Identity:
+        """The proof of whom the peer speaks for; from now on it is that one that is asked.
+
+        Raises AuthenticationFailed.
+        """
+        self._method = method
+        self._exchange = self._authenticator.begin(method, peer)
+        found = await self._exchange.step(data)
+        if isinstance(found, Challenge):
+            raise AuthenticationFailed("original credentials of several steps")
+        return found
+
+    def respond(self, method: str, data: bytes) -> None:
+        """AUTH_RESPONSE came: the next step, a fresh proof, or one that nobody asked for."""
+        if self._state not in (_State.CHALLENGED, _State.OPEN):
+            self._connection.refuse("AUTH_RESPONSE out of turn")
+        elif method and method != self._method:
+            self._connection.refuse("AUTH_RESPONSE of another method")
+        else:
+            self._state = _State.CHECKING
+            self._connection.nursery.start_soon(self._step, data)
+
+    async def _step(self, data: bytes) -> None:
+        assert self._exchange is not None
+        try:
+            found = await self._exchange.step(data)
+            if isinstance(found, Challenge):
+                self._challenge(found.data)
+            elif self._identity is None:
+                await self._let_in(found)
+            else:
+                self._renew(found)
+        except AuthenticationFailed as error:
+            self._connection.refuse(str(error))
+
+    def _challenge(self, data: bytes) -> None:
+        self._state = _State.CHALLENGED
+        self._connection.write(
+            connection.auth_challenge(
+                self._connection.server_version,
+                self._method,
+                data,
+                protocol_version=self._connection.protocol_version,
+            )
+        )
+
+    async def _let_in(self, identity: Identity) -> None:
+        watched = await self._accept(identity)
+        if watched is None:
+            return
+        self._state = _State.OPEN
+        self._identity = watched
+        if watched.expires_at_s is not None:
+            self._connection.nursery.start_soon(self._watch_expiry)
+
+    def _renew(self, identity: Identity) -> None:
+        assert self._identity is not None
+        if identity.role != self._identity.role:
+            raise AuthenticationFailed(
+                f"role {self._identity.role!r} came back as {identity.role!r}"
+            )
+        self._state = _State.OPEN
+        self._identity = identity
+        self._renewed.set()
+
+    async def _watch_expiry(self) -> None:
+        """Ask for a fresh proof when the old one is over, and refuse if none comes in time."""
+        while self._identity is not None and self._identity.expires_at_s is not None:
+            left_s = self._identity.expires_at_s - time.time()
+            if left_s > 0:
+                await trio.sleep(min(left_s, CLOCK_CHECK_S))
+                continue
+            if not self._connection.supports_refresh:
+                self._connection.refuse("its proof expired and it can't renew it")
+                return
+            self._renewed = trio.Event()
+            self._challenge(REFRESH)
+            with trio.move_on_after(self._refresh_s) as patience:
+                await self._renewed.wait()
+            if patience.cancelled_caught:
+                self._connection.refuse(f"no fresh proof within {self._refresh_s:g} s")
+                return
