@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from geminga_broker.authz.settings import AuthorizationSettings
-from geminga_broker.tls_config import NO_PORT, TlsConfig
+from geminga_broker.tls_config import TlsConfig
 from geminga_runtime.auth.settings import AuthSettings
 from geminga_runtime.settings import (
     ConfigError,
@@ -24,6 +24,7 @@ from geminga_runtime.settings import (
     setting,
     written,
 )
+from geminga_runtime.tls_settings import NO_PORT
 
 MIB = 1 << 20
 
@@ -57,6 +58,7 @@ class TopicConfig:
     enable_persistent: bool = setting("enablePersistentTopics", True)
     enable_non_persistent: bool = setting("enableNonPersistentTopics", True)
     topics_per_namespace_max: int = setting("maxTopicsPerNamespace", 0)
+    force_delete_namespaces: bool = setting("forceDeleteNamespaceAllowed", False)
     loads_max: int = setting("maxConcurrentTopicLoadRequest", 5000, at_least=1)
     load_timeout_s: int = setting("topicLoadTimeoutSeconds", 60, at_least=1)
     lookups_max: int = setting("maxConcurrentLookupRequest", 50_000, at_least=1)
@@ -120,6 +122,9 @@ class PolicyConfig:
     )
     deduplication_snapshot_s: int = setting(
         "brokerDeduplicationSnapshotFrequencyInSeconds", 120, at_least=1
+    )
+    deduplication_snapshot_interval_s: int = setting(
+        "brokerDeduplicationSnapshotIntervalSeconds", 120
     )
     deduplication_inactivity_minutes: int = setting(
         "brokerDeduplicationProducerInactivityTimeoutMinutes", 360, at_least=1

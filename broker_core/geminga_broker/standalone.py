@@ -29,12 +29,12 @@ from geminga_broker.log.options import (
 from geminga_broker.lookup import Addresses
 from geminga_broker.service import BrokerService, open_service
 from geminga_broker.session.serving import handle_connection
-from geminga_broker.tls_config import NO_PORT
 from geminga_broker.web import bind_web, serve_web
 from geminga_runtime.metadata.api import MetadataStore
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 from geminga_runtime.metadata.sqlite import SqliteMetadataStore
 from geminga_runtime.server import CONNECTIONS_MAX, Bound, ConnectionCount, serve
+from geminga_runtime.tls_settings import NO_PORT
 
 BOOKIE_ID = "127.0.0.1:3181"
 METADATA_FILE = "metadata.sqlite"

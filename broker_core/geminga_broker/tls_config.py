@@ -1,61 +1,18 @@
-"""The listeners with TLS, by Apache's keys (spec PX-25)."""
+"""The broker's listeners with TLS, by Apache's keys (spec PX-25)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from geminga_runtime.settings import ConfigError, setting
-from geminga_runtime.tls import ServerTls, TlsConfigError, TlsContexts
-
-NO_PORT = -1
-"""Nothing listens."""
+from geminga_runtime.settings import setting
+from geminga_runtime.tls_settings import NO_PORT, TlsSettings
 
 
 @dataclass(frozen=True, slots=True)
-class TlsConfig:
-    """Ports, files, protocols and ciphers. Without a port no file is looked at."""
+class TlsConfig(TlsSettings):
+    """Ports beside the files."""
 
     broker_service_port: int = setting(
         "brokerServicePortTls", NO_PORT, at_least=NO_PORT, at_most=65535
     )
     web_service_port: int = setting("webServicePortTls", NO_PORT, at_least=NO_PORT, at_most=65535)
-    certificate_file: str = setting("tlsCertificateFilePath", "")
-    key_file: str = setting("tlsKeyFilePath", "")
-    trust_certs_file: str = setting("tlsTrustCertsFilePath", "")
-    allow_insecure: bool = setting("tlsAllowInsecureConnection", False)
-    require_client_certificate: bool = setting("tlsRequireTrustedClientCertOnConnect", False)
-    protocols: str = setting("tlsProtocols", "")
-    ciphers: str = setting("tlsCiphers", "")
-    refresh_check_s: int = setting("tlsCertRefreshCheckDurationSec", 300)
-
-    def contexts(self) -> TlsContexts:
-        """For a listener. Raises ConfigError."""
-        options = ServerTls(
-            certificate_file=self.certificate_file,
-            key_file=self.key_file,
-            trust_certs_file=self.trust_certs_file,
-            allow_insecure=self.allow_insecure,
-            protocols=_split(self.protocols),
-            ciphers=_split(self.ciphers),
-            require_client_certificate=self.require_client_certificate,
-        )
-        try:
-            return TlsContexts(options, refresh_check_s=self.refresh_check_s)
-        except TlsConfigError as error:
-            raise ConfigError(f"{_KEYS[error.field]}: {error.reason}") from error
-
-
-_KEYS = {
-    "certificate_file": "tlsCertificateFilePath",
-    "key_file": "tlsKeyFilePath",
-    "trust_certs_file": "tlsTrustCertsFilePath",
-    "require_client_certificate": (
-        "tlsRequireTrustedClientCertOnConnect with tlsAllowInsecureConnection"
-    ),
-    "protocols": "tlsProtocols",
-    "ciphers": "tlsCiphers",
-}
-
-
-def _split(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
