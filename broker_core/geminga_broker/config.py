@@ -59,6 +59,7 @@ class TopicConfig:
     enable_non_persistent: bool = setting("enableNonPersistentTopics", True)
     topics_per_namespace_max: int = setting("maxTopicsPerNamespace", 0)
     force_delete_namespaces: bool = setting("forceDeleteNamespaceAllowed", False)
+    force_delete_namespaces: bool = setting("forceDeleteNamespaceAllowed", False)
     loads_max: int = setting("maxConcurrentTopicLoadRequest", 5000, at_least=1)
     load_timeout_s: int = setting("topicLoadTimeoutSeconds", 60, at_least=1)
     lookups_max: int = setting("maxConcurrentLookupRequest", 50_000, at_least=1)
@@ -122,6 +123,9 @@ class PolicyConfig:
     )
     deduplication_snapshot_s: int = setting(
         "brokerDeduplicationSnapshotFrequencyInSeconds", 120, at_least=1
+    )
+    deduplication_snapshot_interval_s: int = setting(
+        "brokerDeduplicationSnapshotIntervalSeconds", 120
     )
     deduplication_snapshot_interval_s: int = setting(
         "brokerDeduplicationSnapshotIntervalSeconds", 120

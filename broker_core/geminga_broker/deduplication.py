@@ -88,6 +88,7 @@ class Deduplication:
         self._pushed: dict[str, int] = dict(self._stored)
         self._left: dict[str, float] = dict.fromkeys(self._stored, now_s)
         self._since_snapshot = 0
+        self._purged_s = now_s
         self._seen = cursor.mark_delete
 
     def replay(self, entry: Entry, now_s: float) -> None:
@@ -189,8 +190,13 @@ class Deduplication:
             self._left.pop(name, None)
             self._left[name] = now_s
 
-    def purge(self, now_s: float) -> None:
-        """Forget producers that left too long ago, and take a snapshot."""
+    def purge(self, now_s: float, interval_s: float = 0) -> None:
+        """Forget producers that left too long ago, and take a snapshot; nothing if the last time
+        was less than the interval ago.
+        """
+        if now_s - self._purged_s < interval_s:
+            return
+        self._purged_s = now_s
         for name, left_s in list(self._left.items()):
             if now_s - left_s >= self._options.inactivity_s:
                 self._forget(name)

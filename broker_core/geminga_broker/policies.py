@@ -37,6 +37,8 @@ class TopicPolicies:
     """What a topic obeys beside its options; zero is no limit."""
 
     deduplication: DeduplicationOptions | None = None
+    deduplication_snapshot_s: int = 120
+    """A snapshot is taken when the last one is so old; 0: only by the number of entries."""
     message_ttl_s: int = 0
     """What nobody acknowledged for so long counts as acknowledged; 0: never."""
     subscription_expiration_s: int = 0
@@ -129,6 +131,11 @@ def topic_policies(levels: Levels, config: BrokerConfig) -> TopicPolicies:
     delayed = levels.record("", "delayed_delivery_policies") or {}
     return TopicPolicies(
         deduplication=_deduplication(levels, broker),
+        deduplication_snapshot_s=levels.value(
+            "deduplicationSnapshotIntervalSeconds",
+            "deduplicationSnapshotIntervalSeconds",
+            broker.deduplication_snapshot_interval_s,
+        ),
         message_ttl_s=levels.value(
             "messageTTLInSeconds", "message_ttl_in_seconds", broker.message_ttl_s
         ),

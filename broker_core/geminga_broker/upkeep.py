@@ -56,7 +56,10 @@ class Upkeep:
 
 
 async def take_snapshot(topic: PersistentTopic) -> None:
-    """Forget producers that left long ago, and write down the sequence ids of the others."""
+    """Forget producers that left long ago, and write down the sequence ids of the others, if that
+    was long enough ago.
+    """
     await trio.lowlevel.checkpoint()
-    if topic.deduplication is not None:
-        topic.deduplication.purge(trio.current_time())
+    interval_s = topic.policies.deduplication_snapshot_s
+    if topic.deduplication is not None and interval_s > 0:
+        topic.deduplication.purge(trio.current_time(), interval_s)

@@ -56,9 +56,7 @@ def _topic_life(
     ]
 
 
-def _topic_limit(
-    path: str, reason: str, applied: object = EMPTY, absent: int = 200
-) -> list[Call]:
+def _topic_limit(path: str, reason: str, applied: object = EMPTY, absent: int = 200) -> list[Call]:
     return [
         *_topic_life(path, "3", 3, applied, absent),
         ("POST", f"{P}/{path}", "-1", 412, {"reason": reason}),
@@ -181,6 +179,9 @@ TOPICS: list[Call] = [
                   "smaller than that in the broker-level", absent=204),
     ("POST", f"{P}/maxMessageSize", "99999999", 412, ANY),
     *_topic_life("deduplicationEnabled", "true", True, False),
+    *_topic_life("deduplicationSnapshotInterval", "10", 10),
+    ("POST", f"{P}/deduplicationSnapshotInterval", "-1", 412,
+     {"reason": "interval must be 0 or more"}),
     *_topic_life("publishRate", '{"publishThrottlingRateInMsg":5}',
                  {"publishThrottlingRateInMsg": 5, "publishThrottlingRateInByte": -1},
                  absent=204),
@@ -246,6 +247,11 @@ CALLS: list[Call] = [
     *_life("subscriptionDispatchRate", '{"dispatchThrottlingRateInByte":6}', {
         "dispatchThrottlingRateInMsg": 0, "dispatchThrottlingRateInByte": 6,
         "relativeToPublishRate": False, "ratePeriodInSecond": 0}),
+    ("GET", f"{N}/deduplicationSnapshotInterval", None, 200, EMPTY),
+    ("POST", f"{N}/deduplicationSnapshotInterval", "10", 204, EMPTY),
+    ("GET", f"{N}/deduplicationSnapshotInterval", None, 200, 10),
+    ("POST", f"{N}/deduplicationSnapshotInterval", None, 204, EMPTY),
+    ("GET", f"{N}/deduplicationSnapshotInterval", None, 200, EMPTY),
     *_life("subscribeRate", SUBSCRIBE_RATE, SUBSCRIBE_TOLD),
     *_limit("maxProducersPerTopic"),
     ("POST", f"{N}/maxProducersPerTopic", None, 400, ANY),

@@ -11,16 +11,21 @@ import trio
 
 from geminga_bookie.client.client import BookkeeperClient
 from geminga_bookie.memory import MemoryBookie
+from geminga_broker.admin.namespace_routes import delete_namespace, empty_namespace
+from geminga_broker.admin.rest import RestError
+from geminga_broker.backlog_quota import QuotaType
 from geminga_broker.config import BrokerConfig, PolicyConfig, TopicConfig
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.factory import ManagedLedgerFactory
 from geminga_broker.log.topic_log import TopicLog
+from geminga_broker.metrics.scrape import scrape
 from geminga_broker.obedience import admission, obey
 from geminga_broker.policies import Inactivity, TopicPolicies
 from geminga_broker.resources import JsonObject
 from geminga_broker.service import BrokerService, open_service
 from geminga_broker.standalone import log_options
 from geminga_broker.throttle import Rate, SubscribeLimit
+from geminga_broker.topic import PersistentTopic
 from geminga_broker.topic_api import SubType
 from geminga_broker.topic_policies import MetadataTopicPolicies
 from geminga_protocol.ids import EARLIEST
@@ -280,6 +285,39 @@ async def test_a_consumer_subscribes_so_often_in_a_period(
     await obey(topic, TopicPolicies())
     for _ in range(5):
         await subscribe(1)
+
+
+async def test_a_namespace_is_emptied_by_force() -> None:
+    async with Disk().broker() as service:
+        await service.namespaces.create("public/gone", bundles=1, clusters=("standalone",))
+        await service.catalog.create_partitioned(TopicName.parse("public/gone/p"), 2)
+        for name in (
+            "public/gone/a",
+            "public/gone/p-partition-0",
+            "non-persistent://public/gone/n",
+        ):
+            topic = await service.get_topic(TopicName.parse(name), create=True)
+            await topic.add_producer(producer_request(FakeConnection()))
+        await set_policies(service, TopicName.parse("public/gone/a"), maxProducerPerTopic=1)
+        with pytest.raises(RestError) as refused:
+            await delete_namespace(service, "public/gone")
+        assert refused.value.status == 409
+        await empty_namespace(service, "public/gone")
+        await delete_namespace(service, "public/gone")
+        assert not await service.namespaces.exists("public/gone")
+        assert not service.topics
+        assert await service.policies.store.get(TopicName.parse("public/gone/a")) == {}
+
+
+async def test_evictions_are_counted_for_prometheus() -> None:
+    async with Disk().broker() as service:
+        topic = await service.get_topic(T, create=True)
+        assert isinstance(topic, PersistentTopic)
+        topic.evictions[QuotaType.AGE] += 3
+        text = scrape(service, version="")
+    name = "pulsar_storage_backlog_quota_exceeded_evictions_total"
+    lines = [line for line in text.splitlines() if line.startswith(name)]
+    assert [line.rpartition("quota_type=")[2] for line in lines] == ['"size"} 0', '"time"} 3']
 
 
 def test_subscribers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

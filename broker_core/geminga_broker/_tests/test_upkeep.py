@@ -75,6 +75,28 @@ async def test_snapshots_are_taken_though_few_entries_come(
     assert world.log.cursors[CURSOR].properties == {"p": 1}
 
 
+@pytest.mark.parametrize(("interval_s", "after_s"), [(0, None), (10, 60), (90, 120), (300, 300)])
+async def test_snapshots_are_taken_when_the_last_is_old_enough(
+    world: World,
+    nursery: trio.Nursery,
+    autojump_clock: object,
+    interval_s: int,
+    after_s: int | None,
+) -> None:
+    topic = world.topic()
+    policies = TopicPolicies(
+        deduplication=DeduplicationOptions(), deduplication_snapshot_s=interval_s
+    )
+    await obey(topic, policies)
+    config = PolicyConfig(deduplication_snapshot_s=60)
+    nursery.start_soon(Upkeep({topic.name: topic}, config).run)
+    await fill(topic, [1, 1])
+    await trio.sleep(400 if after_s is None else after_s - 1)
+    assert world.log.cursors[CURSOR].properties == {}
+    await trio.sleep(2)
+    assert world.log.cursors[CURSOR].properties == ({} if after_s is None else {"p": 1})
+
+
 async def test_inactive_subscriptions_are_deleted(
     world: World, nursery: trio.Nursery, autojump_clock
 ):

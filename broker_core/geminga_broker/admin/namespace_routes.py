@@ -20,6 +20,7 @@ from geminga_broker.admin.rest import (
 )
 from geminga_broker.resources import BadName, JsonObject, ResourceExists, ResourceMissing
 from geminga_broker.service import BrokerService
+from geminga_protocol.topic_name import TopicName
 
 BUNDLES_MAX = 1 << 16
 
@@ -87,6 +88,24 @@ async def delete_namespace(service: BrokerService, namespace: str) -> None:
         raise RestError(404, f"Namespace {namespace} does not exist.") from None
 
 
+async def empty_namespace(service: BrokerService, namespace: str) -> None:
+    """Delete all topics, whoever uses them. No more are made by themselves while it goes on.
+
+    Raises RestError as Apache answers.
+    """
+    if not await service.namespaces.exists(namespace):
+        raise RestError(404, f"Namespace {namespace} does not exist.")
+    closed: JsonObject = {"autoTopicCreationOverride": {"allowAutoTopicCreation": False}}
+    await service.namespaces.tenants.update(namespace, lambda old: old | closed)
+    for name in await service.topic_names(namespace):
+        await service.delete_topic(TopicName.parse(name), force=True)
+    for domain in ("persistent", "non-persistent"):
+        for name in await service.catalog.partitioned(namespace, domain):
+            topic = TopicName.parse(name)
+            await service.catalog.delete_partitioned(topic)
+            await service.policies.store.delete(topic)
+
+
 def routes(service: BrokerService) -> list[Route]:
     """All routes of the family."""
     namespaces = service.namespaces
@@ -109,9 +128,12 @@ def routes(service: BrokerService) -> list[Route]:
         return no_content()
 
     async def delete(request: Request) -> Response:
+        namespace = namespace_of(request)
         if flag(request, "force"):
-            raise RestError(405, "Broker doesn't allow forced deletion of namespaces")
-        await delete_namespace(service, namespace_of(request))
+            if not service.config.topics.force_delete_namespaces:
+                raise RestError(405, "Broker doesn't allow forced deletion of namespaces")
+            await empty_namespace(service, namespace)
+        await delete_namespace(service, namespace)
         return no_content()
 
     async def topics(request: Request) -> Response:

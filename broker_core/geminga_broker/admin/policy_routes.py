@@ -76,6 +76,15 @@ def _limit(path: str, field: str, unset: object = None, missing: str = NO_NAMESP
 POLICIES = (
     Policy("deduplication", "deduplicationEnabled", bool),
     Policy(
+        "deduplicationSnapshotInterval",
+        "deduplicationSnapshotIntervalSeconds",
+        int,
+        not_negative("interval must be greater than or equal to 0"),
+        optional=True,
+        removable=False,
+        missing=NO_POLICIES,
+    ),
+    Policy(
         "messageTTL",
         "message_ttl_in_seconds",
         int,

@@ -153,6 +153,13 @@ def policies(service: BrokerService) -> tuple[TopicPolicy, ...]:
             applied=lambda e: e.policies.deduplication is not None,
             empty="unset",
         ),
+        TopicPolicy(
+            "deduplicationSnapshotInterval",
+            "deduplicationSnapshotIntervalSeconds",
+            int,
+            not_negative("interval must be 0 or more"),
+            empty="unset",
+        ),
         TopicPolicy("publishRate", "publishRate", PublishRate, empty="keep", absent=204),
         TopicPolicy(
             "dispatchRate",

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, cast
 
+from geminga_broker.backlog_quota import QuotaType
 from geminga_broker.metrics.exposition import Exposition, labels
 from geminga_broker.metrics.names import (
     CONSUMER_SERIES,
@@ -18,6 +19,7 @@ from geminga_broker.metrics.names import (
 )
 from geminga_broker.service import BrokerService
 from geminga_broker.stats import as_json
+from geminga_broker.topic import PersistentTopic
 from geminga_protocol.topic_name import TopicName
 
 if TYPE_CHECKING:
@@ -43,6 +45,9 @@ def scrape(service: BrokerService, *, version: str, consumer_level: bool = False
         namespaces[namespace] += 1
         _topic(text, [("cluster", cluster), ("namespace", namespace), ("topic", name)], stats,
                consumer_level)  # fmt: skip
+        if isinstance(topic, PersistentTopic):
+            _evictions(text, [("cluster", cluster), ("namespace", namespace), ("topic", name)],
+                       topic)  # fmt: skip
         for metric, field in NAMESPACE_SUMS:
             value = stats.get(field)
             if isinstance(value, int | float):
@@ -56,6 +61,16 @@ def scrape(service: BrokerService, *, version: str, consumer_level: bool = False
         text.add(metric, where, totals[metric])
     text.add("pulsar_active_connections", where, len(service.sessions))
     return text.render() + process_metrics()
+
+
+def _evictions(text: Exposition, where: list[tuple[str, str]], topic: PersistentTopic) -> None:
+    """How often a backlog was cut, by the kind of quota that was exceeded."""
+    for kind, name in ((QuotaType.SIZE, "size"), (QuotaType.AGE, "time")):
+        text.add(
+            "pulsar_storage_backlog_quota_exceeded_evictions_total",
+            labels([*where, ("quota_type", name)]),
+            topic.evictions[kind],
+        )
 
 
 def _topic(
