@@ -322,4 +322,8 @@ class DelayedTracker:
 def bitmap_bytes(bitmap: BitMap) -> int:
     """What its containers take."""
     counts = bitmap.get_statistics()
-    return sum(counts[f"n_bytes_{kind}_containers"] for kind in ("array", "run", "bitset"))
+    return (
+        counts["n_bytes_array_containers"]
+        + counts["n_bytes_run_containers"]
+        + counts["n_bytes_bitset_containers"]
+    )
