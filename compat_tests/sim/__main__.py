@@ -50,7 +50,9 @@ def _print_failure(outcome: Outcome) -> None:
     print(f"\nseed {outcome.seed} FAILED after {outcome.virtual_s:.1f} virtual seconds")
     for text in outcome.violations[:10]:
         print(f"  {text}")
-    print(f"repeat: .venv/bin/python -m compat_tests.sim --seed {outcome.seed} --verbose", flush=True)
+    print(
+        f"repeat: .venv/bin/python -m compat_tests.sim --seed {outcome.seed} --verbose", flush=True
+    )
 
 
 if __name__ == "__main__":

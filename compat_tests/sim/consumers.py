@@ -8,7 +8,6 @@ import trio
 
 from geminga import Client, Consumer, InitialPosition, Message
 from geminga.errors import AlreadyClosed, GemingaError, Timeout
-
 from geminga_protocol.message_id import EARLIEST_ID
 
 from .books import Books

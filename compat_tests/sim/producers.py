@@ -93,9 +93,7 @@ class Sender:
         plan = self.plan
         number = sent.number if plan.numbered else None
         if plan.style == "send" and self._rng.random() < 0.3:
-            message_id = await producer.send(
-                sent.data, sequence_id=number, partition_key=sent.key
-            )
+            message_id = await producer.send(sent.data, sequence_id=number, partition_key=sent.key)
             self._books.settled(sent, message_id, None)
             return
         while True:

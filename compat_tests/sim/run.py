@@ -110,9 +110,7 @@ def run_seed(seed: int, *, verbose: bool = False) -> Outcome:
         trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
     books.violations += watch.found
     deliveries = sum(each.deliveries for each in books.received.values())
-    return Outcome(
-        seed, books.violations, log.digest, log.count, deliveries, ended_s, log.lines
-    )
+    return Outcome(seed, books.violations, log.digest, log.count, deliveries, ended_s, log.lines)
 
 
 @asynccontextmanager

@@ -1,0 +1,109 @@
+"""Breaks that the simulation must find: each is put into the running code, never into its files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from unittest import mock
+
+from geminga._acks import AckGroup, AckTracker
+from geminga._outbox import Outbox
+from geminga._receipt import Outgoing
+from geminga_bookie.port import AddDone
+from geminga_broker.deduplication import Deduplication, Sent
+from geminga_broker.log.cursor import LogCursor
+from geminga_broker.topic_api import PublishItem
+
+from .disk import BookieDoor
+
+
+@contextmanager
+def _early_receipts() -> Iterator[None]:
+    """Entries count as stored before they are written."""
+    add = BookieDoor.add
+
+    def early(
+        self: BookieDoor,
+        ledger_id: int,
+        master_key: bytes,
+        first_entry_id: int,
+        packets: Sequence[bytes],
+        done: AddDone,
+        *,
+        recovery: bool = False,
+    ) -> None:
+        def later(first: int, count: int, error: object) -> None:
+            """It was told already."""
+
+        add(self, ledger_id, master_key, first_entry_id, packets, later, recovery=recovery)
+        self._nursery.start_soon(_tell, done, first_entry_id, len(packets))
+
+    async def _tell(done: AddDone, first: int, count: int) -> None:
+        done(first, count, None)
+
+    with mock.patch.object(BookieDoor, "add", early):
+        yield
+
+
+@contextmanager
+def _pending_is_dropped() -> Iterator[None]:
+    """An SDK that takes what was in flight when the connection was lost for stored."""
+
+    def dropping(self: Outbox) -> list[Outgoing]:
+        pending = list(self._window)
+        self._window.clear()
+        self.unsent = []
+        for each in pending:
+            self._settle(each, None)
+        return []
+
+    with mock.patch.object(Outbox, "resend", dropping):
+        yield
+
+
+@contextmanager
+def _no_deduplication() -> Iterator[None]:
+    """A broker that stores again what it has."""
+
+    def take(self: Deduplication, name: str, item: PublishItem) -> Sent:
+        return item.sequence_id, item.highest_sequence_id, len(item.payload)
+
+    with mock.patch.object(Deduplication, "take", take):
+        yield
+
+
+@contextmanager
+def _acknowledges_too_much() -> Iterator[None]:
+    """An SDK that acknowledges the entry after the one that a program is done with."""
+    take = AckTracker.take
+
+    def more(self: AckTracker, ids_max: int = 1000) -> list[AckGroup]:
+        return [
+            AckGroup(
+                each.cumulative, [(ledger, entry + 1, left) for ledger, entry, left in each.ids]
+            )
+            for each in take(self, ids_max)
+        ]
+
+    with mock.patch.object(AckTracker, "take", more):
+        yield
+
+
+@contextmanager
+def _rewinds_too_little() -> Iterator[None]:
+    """A broker whose cursor goes on behind what was delivered when a consumer comes back."""
+
+    def nothing(self: LogCursor) -> None:
+        """What was sent and not acknowledged is not read again."""
+
+    with mock.patch.object(LogCursor, "rewind", nothing):
+        yield
+
+
+CANARIES: dict[str, Callable[[], AbstractContextManager[None]]] = {
+    "early-receipts": _early_receipts,
+    "pending-dropped": _pending_is_dropped,
+    "no-deduplication": _no_deduplication,
+    "acknowledges-too-much": _acknowledges_too_much,
+    "rewinds-too-little": _rewinds_too_little,
+}
