@@ -218,7 +218,9 @@ def test_dispatch_is_held_to_a_topic_s_rate(peer: Peer) -> None:
 
 
 def test_limits_of_a_namespace(peer: Peer) -> None:
-    namespace = f"public/limited-{uuid.uuid4().hex[:8]}"
+    tenant = f"limited-{uuid.uuid4().hex[:8]}"
+    namespace = f"{tenant}/n"
+    peer.admin("PUT", f"tenants/{tenant}", {"allowedClusters": ["standalone"]})
     peer.admin("PUT", f"namespaces/{namespace}")
     topic = f"persistent://{namespace}/t"
     peer.admin("PUT", path_of(topic))
