@@ -69,7 +69,10 @@ async def obey(
     """Let the topic follow these, and the broker's limits, from now on. Raises LogError."""
     obey_in_common(topic, policies, limits)
     topic.dispatch_limits = limits.dispatch + limit_of(
-        topic.dispatch_limits, policies.dispatch_rate, trio.current_time()
+        topic.dispatch_limits,
+        policies.dispatch_rate,
+        trio.current_time(),
+        topic.rates.per_second,
     )
     for subscription in topic.subscriptions.values():
         subscription.obey()

@@ -48,6 +48,8 @@ class SubscriptionHost(Protocol):
     terminated: bool
     dispatch_limits: tuple[RateLimit, ...]
     """Those that all its subscriptions share."""
+    rates: Rates
+    """What is published."""
     policies: TopicPolicies
 
     def subscription_emptied(self, subscription: Subscription) -> None:
@@ -116,7 +118,7 @@ class Subscription:
             for consumer in self.consumers:
                 consumer.obey(options)
             self._dispatcher.kick()
-        self.pump.limit(rate, self._host.dispatch_limits)
+        self.pump.limit(rate, self._host.dispatch_limits, self._host.rates.per_second)
 
     # ---- consumers come and go ----
 

@@ -6,7 +6,7 @@ nothing is ever cut in pieces, and the average holds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 
@@ -16,6 +16,8 @@ class Rate(NamedTuple):
     messages: int = 0
     bytes: int = 0
     period_s: int = 1
+    relative: bool = False
+    """What is published comes on top (`relativeToPublishRate`)."""
 
     @property
     def limits(self) -> bool:
@@ -34,6 +36,11 @@ class _Bucket:
         self._tokens = self._capacity
         self._at_s = now_s
 
+    def follow(self, per_period: float, period_s: int) -> None:
+        """Be of another rate from now on."""
+        self._capacity = per_period
+        self._per_s = per_period / period_s
+
     def take(self, amount: int, now_s: float) -> float:
         """Take so many; answers in how many seconds there is one again, 0 if there still is."""
         tokens = min(self._capacity, self._tokens + (now_s - self._at_s) * self._per_s) - amount
@@ -49,13 +56,19 @@ class _Bucket:
         return self._tokens
 
 
+Published = Callable[[float], tuple[float, float]]
+"""(messages, bytes) that are published in a second, at a time."""
+
+
 class RateLimit:
-    """Messages and bytes of whatever shares this limit."""
+    """Messages and bytes of whatever shares this limit; `published` is for relative rates."""
 
-    __slots__ = ("_bytes", "_messages", "rate")
+    __slots__ = ("_bytes", "_follows_s", "_messages", "_published", "rate")
 
-    def __init__(self, rate: Rate, now_s: float) -> None:
+    def __init__(self, rate: Rate, now_s: float, published: Published | None = None) -> None:
         self.rate = rate
+        self._published = published if rate.relative else None
+        self._follows_s = now_s
         period_s = max(1, rate.period_s)
         self._messages = _Bucket(rate.messages, period_s, now_s) if rate.messages > 0 else None
         self._bytes = _Bucket(rate.bytes, period_s, now_s) if rate.bytes > 0 else None
@@ -63,11 +76,23 @@ class RateLimit:
     def take(self, messages: int, size_bytes: int, now_s: float) -> float:
         """Count what came; answers for how many seconds nothing more may come."""
         wait_s = 0.0
+        if self._published is not None and now_s >= self._follows_s:
+            self._follow(self._published, now_s)
         if self._messages is not None:
             wait_s = self._messages.take(messages, now_s)
         if self._bytes is not None:
             wait_s = max(wait_s, self._bytes.take(size_bytes, now_s))
         return wait_s
+
+    def _follow(self, published: Published, now_s: float) -> None:
+        """Add what is published now; looked at again after a period."""
+        period_s = max(1, self.rate.period_s)
+        messages, size_bytes = published(now_s)
+        if self._messages is not None:
+            self._messages.follow(self.rate.messages + messages * period_s, period_s)
+        if self._bytes is not None:
+            self._bytes.follow(self.rate.bytes + size_bytes * period_s, period_s)
+        self._follows_s = now_s + period_s
 
     @property
     def messages_left(self) -> int | None:
@@ -108,7 +133,9 @@ def take_all(limits: Iterable[RateLimit], messages: int, size_bytes: int, now_s:
     return max([limit.take(messages, size_bytes, now_s) for limit in limits], default=0.0)
 
 
-def limit_of(known: Iterable[RateLimit], rate: Rate, now_s: float) -> tuple[RateLimit, ...]:
+def limit_of(
+    known: Iterable[RateLimit], rate: Rate, now_s: float, published: Published | None = None
+) -> tuple[RateLimit, ...]:
     """A limit for the rate: the known one, if it has just that rate, so that its debts last; none,
     if the rate doesn't limit.
     """
@@ -117,4 +144,4 @@ def limit_of(known: Iterable[RateLimit], rate: Rate, now_s: float) -> tuple[Rate
     for limit in known:
         if limit.rate == rate:
             return (limit,)
-    return (RateLimit(rate, now_s),)
+    return (RateLimit(rate, now_s, published),)

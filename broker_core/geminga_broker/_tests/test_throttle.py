@@ -50,6 +50,22 @@ def test_a_limit_is_kept_while_its_rate_stays() -> None:
     assert RateLimit(Rate(0, 5), 0.0).messages_left is None
 
 
+def test_a_relative_rate_follows_what_is_published() -> None:
+    published = (0.0, 0.0)
+    limit = limit_of((), Rate(5, 0, 1, relative=True), 0.0, lambda _now: published)[0]
+    assert limit.take(6, 0, 0.0) > 0
+    published = (20.0, 0.0)
+    assert limit.take(0, 0, 1.5) == 0
+    taken, now_s = 0, 1.5
+    while now_s < 11.5:
+        now_s += limit.take(1, 0, now_s) or 0.001
+        taken += 1
+    assert 220 <= taken <= 280
+    plain = limit_of((), Rate(5), 0.0, lambda _now: published)[0]
+    assert plain.take(6, 0, 0.0) > 0.1
+    assert plain.take(5, 0, 2.0) > 0.1
+
+
 async def test_publishers_above_the_rate_are_told_to_pause(world: World):
     topic = world.topic()
     connection = FakeConnection()

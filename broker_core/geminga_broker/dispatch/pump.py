@@ -13,7 +13,7 @@ from geminga_broker.consumer import Consumer
 from geminga_broker.dispatch.catch_up import ROUND_BYTES, ROUND_ENTRIES
 from geminga_broker.entry_filters import FilterContext, FilterCounts, judge
 from geminga_broker.log.api import Ack, Cursor, Entry, LogClosed, LogError, LogFenced
-from geminga_broker.throttle import Rate, RateLimit, limit_of, take_all
+from geminga_broker.throttle import Published, Rate, RateLimit, limit_of, take_all
 from geminga_broker.topic_api import KeySharedPolicy, TopicEnvironment, TopicOptions
 from geminga_protocol.ids import Position
 
@@ -303,9 +303,11 @@ class Pump:
         dispatcher.allowance = min(left, default=None)
         return wait_s
 
-    def limit(self, rate: Rate, shared: tuple[RateLimit, ...]) -> None:
+    def limit(
+        self, rate: Rate, shared: tuple[RateLimit, ...], published: Published | None = None
+    ) -> None:
         """From now on a rate of its own holds, and limits that it shares with others."""
-        self._own_limit = limit_of(self._own_limit, rate, trio.current_time())
+        self._own_limit = limit_of(self._own_limit, rate, trio.current_time(), published)
         self._limits = shared + self._own_limit
         if not self._limits and self.dispatcher is not None:
             self.dispatcher.allowance = None
