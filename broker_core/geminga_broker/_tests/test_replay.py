@@ -106,6 +106,16 @@ def test_who_was_served_last_comes_last() -> None:
     assert queue.claimants() == ["b", "c", "a"]
 
 
+def test_none_is_kept_that_went() -> None:
+    owners = Owners()
+    queue: KeyedReplayQueue[str] = KeyedReplayQueue(owners)
+    queue.add(position(1), 0)
+    owners.by_hash[0] = None
+    queue.claims_changed()
+    assert not queue._heaps
+    assert queue.claimants() == []
+
+
 def test_items_that_hold_no_more_do_not_pile_up() -> None:
     queue: KeyedReplayQueue[str] = KeyedReplayQueue(Owners())
     queue.add(position(10_000), 3)

@@ -155,7 +155,8 @@ class KeyedReplayQueue(Replays, Generic[C]):
             self._stale = True
 
     def claims_changed(self) -> None:
-        """Consumers came or went."""
+        """Consumers came or went; no reference to one that went is kept."""
+        self._heaps.clear()
         self._stale = True
 
     def claimants(self) -> list[C]:
