@@ -24,7 +24,11 @@ BODIES = {
     "Producer.pending_messages": "return self._sender.pending_messages",
     "Producer.statistics": "return self._inner.statistics()",
     "Producer.send": "return await self._sender.send(data, sequence_id, described)",
-    "Producer.send_soon": "return await self._sender.send_soon(data, sequence_id, described)",
+    "Producer.send_soon": """if data.__class__ is bytes and sequence_id is None and not described:
+            receipt = self._sender.send_at_once(data)
+            if receipt is not None:
+                return receipt
+        return await self._sender.send_soon(data, sequence_id, described)""",
     "Producer.send_nowait": "return self._sender.send_nowait(data, sequence_id, described)",
     "Producer.aclose": "await self._sender.close()",
     "Consumer.receive": """receiver = self._receiver

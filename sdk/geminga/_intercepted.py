@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from geminga._core import Core
 from geminga._described import extras_of, payload_of
 from geminga._encode import Extras
+from geminga._outbox import Placed
 from geminga._partition_producer import PartitionProducer
 from geminga._producer_interceptors import ProducerInterceptor, ProducerMessage
 from geminga._receipt import Receipt
@@ -97,6 +98,10 @@ class InterceptedProducer(PartitionProducer):
     ) -> None:
         super().__init__(core, topic, partition, options)
         self._interceptors = interceptors
+
+    def add_run(self, payloads: Sequence[bytes]) -> list[Placed]:
+        """None: interceptors see each message."""
+        return []
 
     def add(self, data: bytes, extras: Extras | None, sequence_id: int | None) -> Receipt:
         """Take a message in, changed as they like, and tell them when it is done."""

@@ -4,10 +4,10 @@ Java client), so that a Key_Shared subscription can give whole batches to one co
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from geminga._encode import Encoder, Extras
-from geminga._outbox import Outbox
+from geminga._outbox import Outbox, Placed
 from geminga._receipt import Outgoing, Receipt
 from geminga.options import ProducerOptions
 
@@ -53,6 +53,10 @@ class KeyedOutbox(Outbox):
         ):
             self.seal()
         return Receipt(batch, index)
+
+    def add_run(self, payloads: Sequence[bytes]) -> list[Placed]:
+        """None: each goes to the batch of its key."""
+        return []
 
     def newest(self) -> Outgoing | None:
         """The entry of the newest pending message, which goes last."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Sequence
 
 import trio
 
@@ -15,7 +16,7 @@ from geminga._connection import Connection
 from geminga._core import Core, wall_clock_ms
 from geminga._encode import Encoder, Extras
 from geminga._keyed_outbox import KeyedOutbox
-from geminga._outbox import Outbox, ReceiptVerdict
+from geminga._outbox import Outbox, Placed, ReceiptVerdict
 from geminga._receipt import Outgoing, Receipt
 from geminga._retry import FAILS_PENDING, SendErrorAction, send_error_action
 from geminga._statistics import Counts, ProducerStatistics
@@ -144,6 +145,7 @@ class PartitionProducer:
         )
 
     def _check(self, size_bytes: int) -> None:
+        self._core.check_fork(self.topic)
         if self._error is not None:
             error = self._error
             raise type(error)(str(error), code=error.code, topic=self.topic)
@@ -155,6 +157,7 @@ class PartitionProducer:
                 topic=self.topic,
             )
 
+    @trio.lowlevel.enable_ki_protection
     def add(self, data: bytes, extras: Extras | None, sequence_id: int | None) -> Receipt:
         """Take a message in, room or not."""
         size_bytes = len(data)
@@ -167,13 +170,38 @@ class PartitionProducer:
             self._write_unsent()
         batch = outbox.open_batch
         if batch is not None and batch.count == 1:
-            # With nothing in flight, waiting for more would only add latency: the batch goes as
-            # soon as the program lets the event loop turn.
-            if outbox.in_flight:
-                self._alarm.at(batch.created_s + self._delay_s)
-            else:
-                self._alarm.now()
+            self._keep_time_of(batch)
         return receipt
+
+    def _keep_time_of(self, batch: Outgoing) -> None:
+        # With nothing in flight, waiting for more would only add latency: the batch goes as soon as
+        # the program lets the event loop turn.
+        if self.outbox.in_flight:
+            self._alarm.at(batch.created_s + self._delay_s)
+        else:
+            self._alarm.now()
+
+    def add_run(self, payloads: Sequence[bytes]) -> list[Placed]:
+        """Take in messages that have nothing but a payload, as many as there is room for; they may
+        pass the memory limit together. None are taken if they have to be added one by one.
+        """
+        outbox = self.outbox
+        payloads = payloads[: max(0, self._pending_max - outbox.pending_messages)]
+        largest = max(map(len, payloads), default=0)
+        if not self.has_room() or largest > self._encoder.max_message_size_bytes:
+            return []
+        size_bytes = sum(map(len, payloads))
+        self._memory.used_bytes += size_bytes
+        placed = outbox.add_run(payloads)
+        if not placed:
+            self._memory.used_bytes -= size_bytes
+            return placed
+        if outbox.unsent:
+            self._write_unsent()
+        batch, first, _ = placed[-1]
+        if not first and batch is outbox.open_batch:
+            self._keep_time_of(batch)
+        return placed
 
     def _write_unsent(self) -> None:
         unsent = self.outbox.take_unsent()
@@ -193,6 +221,7 @@ class PartitionProducer:
         for outgoing in unsent:
             connection.write(*outgoing.frame)
 
+    @trio.lowlevel.enable_ki_protection
     def seal(self) -> None:
         """Send the open batch now."""
         self.outbox.seal()

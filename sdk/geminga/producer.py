@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Unpack
 
@@ -12,6 +13,7 @@ from geminga._core import Core
 from geminga._described import MessageKeywords as MessageKeywords
 from geminga._described import extras_of, payload_of
 from geminga._encode import Extras
+from geminga._outbox import Placed
 from geminga._partitions import Partitions
 from geminga._receipt import Receipt
 from geminga._statistics import ProducerStatistics, log_interval, summed
@@ -137,6 +139,12 @@ class Producer:
             part.check_room(len(data))
         return part.add(data, extras, sequence_id)
 
+    def _send_run(self, payloads: Sequence[bytes]) -> list[Placed]:
+        """Messages with nothing but a payload, as far as there is room; none if these have to be
+        sent one by one.
+        """
+        return self._parts[0].add_run(payloads) if len(self._parts) == 1 else []
+
     async def _send_checked_soon(
         self, data: bytes, extras: Extras | None, sequence_id: int | None
     ) -> Receipt:
@@ -166,12 +174,15 @@ class Producer:
 
         Raises what the newest of these messages failed with, if it did.
         """
+        self._core.check_fork(self.topic)
         await together(part.flush for part in self._partitions.started)
 
     async def aclose(self) -> None:
         """Flush, and leave the topic. Idempotent; pending messages that can't be sent fail with
         AlreadyClosed.
         """
+        if self._core.is_forked:
+            return
         self._core.open.pop(self, None)
         self._core.intervals.remove(self._roll)
         self._partitions.stop()

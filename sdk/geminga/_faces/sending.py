@@ -7,11 +7,12 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+import msgspec
 import trio
 
 from geminga._encode import Extras
 from geminga._faces.calls import Session
-from geminga._receipt import Receipt
+from geminga._receipt import Outgoing, Receipt
 from geminga.errors import (
     AlreadyClosed,
     GemingaError,
@@ -35,19 +36,20 @@ MARKS = 16
 ROOM_POLL_S = 0.001
 
 
-class Handed:
+class Handed(msgspec.Struct, eq=False, gc=False):
     """A message that was handed over: what the loop's receipt will be, before and after there is
-    one. Made in the program's thread, completed in the loop.
+    one. Made in the program's thread, completed in the loop; all are in the end.
     """
 
-    __slots__ = ("_outcome", "data", "details", "session")
-
-    def __init__(self, session: Session, data: bytes, details: Details | None) -> None:
-        self.session = session
-        self.data = data
-        self.details = details
-        self._outcome: Receipt | GemingaError | list[Callable[[], object]] | None = None
-        """Until there is one: what is to be called then."""
+    session: Session
+    data: bytes
+    details: Details | None
+    _index: int = 0
+    _outgoing: Outgoing | None = None
+    """Where the Trio producer put it."""
+    _failure: GemingaError | None = None
+    _waiting: list[Callable[[], object]] | None = None
+    """What is to be called once it is there."""
 
     def __repr__(self) -> str:
         if not self.is_done:
@@ -57,49 +59,55 @@ class Handed:
     @property
     def is_done(self) -> bool:
         """Whether the broker has answered, or the message has failed."""
-        outcome = self._outcome
-        return outcome.is_done if isinstance(outcome, Receipt) else isinstance(outcome, Exception)
+        outgoing = self._outgoing
+        return self._failure is not None if outgoing is None else outgoing.is_settled
 
     @property
     def error(self) -> GemingaError | None:
         """Why the message failed, None if it didn't (yet)."""
-        outcome = self._outcome
-        if isinstance(outcome, Receipt):
-            return outcome.error
-        return outcome if isinstance(outcome, GemingaError) else None
+        outgoing = self._outgoing
+        return self._failure if outgoing is None else outgoing.error
 
     @property
     def message_id(self) -> MessageId:
         """The message's id; raises what it failed with, and RuntimeError while it is pending."""
-        outcome = self._outcome
-        if isinstance(outcome, Receipt):
-            return outcome.message_id
-        if isinstance(outcome, GemingaError):
-            raise outcome.with_traceback(None)
+        if self._outgoing is not None:
+            return Receipt(self._outgoing, self._index).message_id
+        if self._failure is not None:
+            raise self._failure.with_traceback(None)
         raise RuntimeError("the message is still pending: wait() first")
 
-    def settle(self, outcome: Receipt | GemingaError) -> None:
-        """The Trio producer took it, or refused it."""
-        waiting = self._outcome
-        self._outcome = outcome
+    def place(self, outgoing: Outgoing, index: int) -> None:
+        """The Trio producer took it."""
+        self._index = index
+        self._outgoing = outgoing
         self.data = b""
-        if isinstance(waiting, list):
-            for callback in waiting:
-                self.on_done(callback)
+        if self._waiting is not None:
+            self._tell()
+
+    def refuse(self, error: GemingaError) -> None:
+        """It couldn't be sent."""
+        self._failure = error
+        self.data = b""
+        self._tell()
+
+    def _tell(self) -> None:
+        waiting, self._waiting = self._waiting or [], None
+        for callback in waiting:
+            self.on_done(callback)
 
     def on_done(self, callback: Callable[[], object]) -> None:
         """Have the loop call `callback` once it is done; called in the loop, or before the message
         is handed over.
         """
-        outcome = self._outcome
-        if isinstance(outcome, Receipt):
-            outcome.add_done_callback(lambda _: callback())
-        elif isinstance(outcome, list):
-            outcome.append(callback)
-        elif outcome is None:
-            self._outcome = [callback]
-        else:
+        if self._outgoing is not None:
+            self._outgoing.on_settled(self._index, lambda _: callback())
+        elif self._failure is not None:
             callback()
+        elif self._waiting is None:
+            self._waiting = [callback]
+        else:
+            self._waiting.append(callback)
 
 
 class Sender:
@@ -119,10 +127,20 @@ class Sender:
         self._grant_bytes = 0
         self._is_signalled = False
         self._broken: GemingaError | None = None
+        session.portal.forkables.add(self)
         # In the loop alone:
+        self._in_hand = 0
+        """Messages that are on their way from the queue to the Trio producer."""
         self._catching_up: trio.Event | None = None
-        self._marks: deque[Receipt] = deque()
+        self._marks: deque[Outgoing] = deque()
+        self._since_mark = 0
         self._mark_every = max(1, self._pending_max() // MARKS)
+
+    def after_fork(self) -> None:
+        """In the child: the next message is refused."""
+        self._lock = threading.Lock()
+        self._grant_messages = 0
+        self._is_signalled = False
 
     def _pending_max(self) -> int:
         producer = self.producer
@@ -157,20 +175,24 @@ class Sender:
             self._put_bytes += size_bytes
             self._queue.append(handed)
         if not self._is_signalled:
-            self._is_signalled = True
-            try:
-                portal.post(self._drain)
-            except BaseException:
-                self._is_signalled = False
-                raise
+            self._signal()
         return None
+
+    def _signal(self) -> None:
+        self._is_signalled = True
+        try:
+            self.session.portal.post(self._drain)
+        except BaseException:
+            self._is_signalled = False
+            raise
 
     def _grant(self) -> GemingaError | None:
         """Count how many messages may be put before it has to be counted again."""
         broken = self._broken
         if broken is not None:
             raise type(broken)(str(broken), code=broken.code, topic=broken.topic)
-        messages = self._pending_max() - self.pending_messages
+        # What is in hand may be counted twice at this moment, but never not at all.
+        messages = self._pending_max() - self._in_hand - self.pending_messages
         if messages <= 0:
             return ProducerQueueFull(
                 f"{self._pending_max()} messages wait for their receipts",
@@ -207,35 +229,78 @@ class Sender:
 
     def _send_some(self, count: int) -> bool:
         """Give that many to the Trio producer; answers whether it had room."""
-        queue = self._queue
-        send = self.producer._send_checked
-        taken_bytes = 0
-        receipt: Receipt | None = None
         had_room = True
-        for _ in range(count):
-            handed = queue.popleft()
-            data = handed.data
-            try:
-                if handed.details is None:
-                    receipt = send(data, None, None)
-                else:
-                    receipt = send(data, *handed.details)
-            except (ProducerQueueFull, MemoryLimitExceeded):
-                queue.appendleft(handed)
-                had_room = False
-                break
-            except Exception as error:
-                self._refused(handed, error)
-            else:
-                taken_bytes += len(data)
-                handed.settle(receipt)
-        self._taken_bytes += taken_bytes
-        marks = self._marks
-        while marks and marks[0].is_done:
-            marks.popleft()
-        if receipt is not None and not receipt.is_done:
-            marks.append(receipt)
+        while count > 0 and had_room:
+            run, sent = self._send_run(count)
+            if not sent:
+                # One by one then: those of the run, or the one that has more than a payload.
+                for _ in range(max(1, run)):
+                    had_room = self._send_one()
+                    if not had_room:
+                        break
+                    sent += 1
+            count -= sent
         return had_room
+
+    def _send_run(self, count: int) -> tuple[int, int]:
+        """Messages that have nothing but a payload, many in one go: answers how many come next, and
+        how many the producer took.
+        """
+        queue = self._queue
+        self._in_hand = count
+        run: list[Handed] = []
+        while len(run) < count and queue[0].details is None:
+            run.append(queue.popleft())
+        placed = self.producer._send_run([handed.data for handed in run]) if run else []
+        sent = taken_bytes = 0
+        for outgoing, first, messages in placed:
+            for index in range(first, first + messages):
+                handed = run[sent]
+                sent += 1
+                taken_bytes += len(handed.data)
+                handed.place(outgoing, index)
+            self._mark(outgoing, messages)
+        self._taken_bytes += taken_bytes
+        if sent < len(run):
+            queue.extendleft(reversed(run[sent:]))
+        self._in_hand = 0
+        return len(run), sent
+
+    def _mark(self, outgoing: Outgoing, messages: int) -> None:
+        """Whoever waits for room may wait for that frame, if it is long enough after the last one
+        and not done yet.
+        """
+        marks = self._marks
+        while marks and marks[0].is_settled:
+            marks.popleft()
+        self._since_mark += messages
+        if self._since_mark >= self._mark_every and not outgoing.is_settled:
+            self._since_mark = 0
+            marks.append(outgoing)
+
+    def _send_one(self) -> bool:
+        """Give one to the Trio producer; answers whether it had room."""
+        queue = self._queue
+        self._in_hand = 1
+        handed = queue.popleft()
+        size_bytes = len(handed.data)
+        try:
+            if handed.details is None:
+                receipt = self.producer._send_checked(handed.data, None, None)
+            else:
+                receipt = self.producer._send_checked(handed.data, *handed.details)
+        except (ProducerQueueFull, MemoryLimitExceeded):
+            queue.appendleft(handed)
+            self._in_hand = 0
+            return False
+        except Exception as error:
+            self._refused(handed, error)
+        else:
+            self._taken_bytes += size_bytes
+            handed.place(receipt._outgoing, receipt._index)
+            self._mark(receipt._outgoing, 1)
+        self._in_hand = 0
+        return True
 
     def _wait_until_there_is_room(self) -> None:
         nursery = self.session.nursery
@@ -255,7 +320,7 @@ class Sender:
             failure = error
             if not isinstance(error, InvalidArgument):
                 self._broken = error
-        handed.settle(failure)
+        handed.refuse(failure)
 
     async def _catch_up(self, done: trio.Event) -> None:
         """Send what the producer has no room for yet, in order, as it gets room."""
@@ -269,7 +334,7 @@ class Sender:
                     self._refused(self._queue.popleft(), error)
                 else:
                     self._taken_bytes += len(handed.data)
-                    self._queue.popleft().settle(receipt)
+                    self._queue.popleft().place(receipt._outgoing, receipt._index)
         except BaseException:
             # The client is being closed.
             self._fail_rest()
@@ -292,13 +357,10 @@ class Sender:
         if self._has_room_or_is_broken():
             return
         marks = self._marks
-        while marks and marks[0].is_done:
+        while marks and marks[0].is_settled:
             marks.popleft()
         if marks:
-            try:
-                await marks[0].wait()
-            except GemingaError:
-                pass
+            await marks[0].wait()
         while not self._has_room_or_is_broken():  # noqa: ASYNC110 - threads change it too
             await trio.sleep(ROOM_POLL_S)
 

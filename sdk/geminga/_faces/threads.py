@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import geminga.client
 from geminga._arguments import duration, several
@@ -85,11 +85,11 @@ class ThreadSession(Session):
         waiter.wait()
 
 
-class Receipt(Handed):
+class Receipt(Handed, eq=False, gc=False):
     """A message that was handed over for sending; made by `send_soon` and `send_nowait`."""
 
-    __slots__ = ()
-    session: ThreadSession
+    if TYPE_CHECKING:
+        session: ThreadSession
 
     def wait(self) -> MessageId:
         """The message's id once the broker has stored it; raises what it failed with.
@@ -132,6 +132,27 @@ class ThreadSender(Sender):
             self._put_when_there_is_room(handed)
         waiter.wait()
         return handed.message_id
+
+    def send_at_once(self, data: bytes) -> Receipt | None:
+        """Hand a message over that has nothing but a payload; None if `send_soon` has to: there is
+        no room, or it is the turn of the program's other tasks.
+        """
+        size_bytes = len(data)
+        since_turn = self._since_turn + (size_bytes if size_bytes > 1024 else 1024)
+        if since_turn >= BYTES_BETWEEN_TURNS:
+            return None
+        handed = Receipt(self.session, data, None)
+        with self._lock:
+            if self._grant_messages <= 0 or self._grant_bytes <= 0 or self._broken is not None:
+                return None
+            self._grant_messages -= 1
+            self._grant_bytes -= size_bytes
+            self._put_bytes += size_bytes
+            self._queue.append(handed)
+        self._since_turn = since_turn
+        if not self._is_signalled:
+            self._signal()
+        return handed
 
     def send_soon(
         self, data: bytes, sequence_id: int | None, described: MessageKeywords

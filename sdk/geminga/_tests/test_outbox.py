@@ -64,6 +64,37 @@ def test_batches_by_count_and_bytes() -> None:
     assert desk.box.open_batch is None
 
 
+RUNS = st.lists(st.lists(st.integers(0, 120), max_size=8), max_size=6)
+
+
+@given(RUNS, st.integers(1, 5), st.booleans())
+def test_a_run_is_as_its_messages_one_by_one(
+    runs: list[list[int]], messages_max: int, held: bool
+) -> None:
+    options = {"batching_max_messages": messages_max, "batching_max_bytes": 100}
+    one_by_one, by_runs = Desk(held, **options), Desk(held, **options)
+    for sizes in runs:
+        receipts = one_by_one.add(*sizes)
+        placed = by_runs.box.add_run([b"x" * size for size in sizes])
+        places = [index + n for _, index, count in placed for n in range(count)]
+        assert [receipt._index for receipt in receipts] == places
+        assert sum(count for _, _, count in placed) == len(sizes)
+        for name in ("pending_messages", "pending_bytes", "next_sequence_id", "in_flight"):
+            assert getattr(by_runs.box, name) == getattr(one_by_one.box, name)
+    for desk in (one_by_one, by_runs):
+        desk.box.seal()
+        if held:
+            desk.box.begin(6)
+    assert by_runs.sent() == one_by_one.sent()
+
+
+def test_what_cannot_be_batched_is_no_run() -> None:
+    assert Desk(batching_enabled=False).box.add_run([b"a"]) == []
+    repeating = Desk(held=True, initial_sequence_id=5)
+    assert repeating.box.add_run([b"a"]) == []
+    assert not repeating.box.pending_messages
+
+
 def test_delayed_messages_go_alone_and_in_order() -> None:
     desk = Desk()
     desk.add(1, 1)

@@ -76,6 +76,10 @@ class Producer:
         `max_pending_messages` counts over all partitions together. Raises InvalidArgument for what
         can't be sent at all; what else happens to the message stands in the receipt.
         """
+        if data.__class__ is bytes and sequence_id is None and not described:
+            receipt = self._sender.send_at_once(data)
+            if receipt is not None:
+                return receipt
         return self._sender.send_soon(data, sequence_id, described)
 
     def send_nowait(

@@ -61,6 +61,33 @@ def test_pipelined_sends_keep_their_order(client: gb.Client, topic: str) -> None
     assert [each.message_id for each in got] == ids
 
 
+@pytest.mark.parametrize("batching_enabled", [True, False])
+def test_runs_and_single_messages_keep_their_order(
+    client: gb.Client, topic: str, batching_enabled: bool
+) -> None:
+    producer = client.create_producer(
+        topic, batching_enabled=batching_enabled, max_pending_messages=50
+    )
+    consumer = client.subscribe(topic, "s")
+    receipts = []
+    for n in range(1500):
+        if n % 100 < 60:
+            receipts.append(producer.send_soon(b"%d" % n))
+        else:
+            receipts.append(producer.send_soon(b"%d" % n, properties={"n": str(n)}))
+        assert producer.pending_messages <= 50
+    producer.flush()
+    ids = [each.wait() for each in receipts]
+    got: list[gb.Message] = []
+    while len(got) < 1500:
+        got += consumer.receive_many(timeout_s=5)
+    assert texts(got) == [str(n) for n in range(1500)]
+    assert [each.message_id for each in got] == ids
+    assert [each.properties for each in got[55:65]] == [{}] * 5 + [
+        {"n": str(n)} for n in range(60, 65)
+    ]
+
+
 def test_receipts_tell_what_happened(client: gb.Client, topic: str) -> None:
     producer = client.create_producer(topic)
     told: list[gb.Receipt] = []
