@@ -10,6 +10,7 @@ from compat_tests.bench.broker_rows import BROKER_ROWS
 from compat_tests.bench.model import Measure, Row
 from compat_tests.bench.side import MB, Side, settle
 from compat_tests.bench.startup import seconds_to_first_receipt
+from compat_tests.bench.tail_rows import TAIL_ROWS
 from compat_tests.bench.tls_rows import TLS_ROWS
 
 _MEMORY_MAX_MB = 500.0
@@ -272,4 +273,5 @@ ROWS: tuple[Row, ...] = (
     ),
     *BROKER_ROWS,
     *TLS_ROWS,
+    *TAIL_ROWS,
 )

@@ -1,3 +1,4 @@
+import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -15,6 +16,7 @@ import org.HdrHistogram.Histogram;
 import org.HdrHistogram.Recorder;
 import org.apache.pulsar.client.api.Consumer;
 import org.apache.pulsar.client.api.Message;
+import org.apache.pulsar.client.api.MessageId;
 import org.apache.pulsar.client.api.Producer;
 import org.apache.pulsar.client.api.PulsarClient;
 import org.apache.pulsar.client.api.SubscriptionInitialPosition;
@@ -29,8 +31,10 @@ import org.apache.pulsar.client.api.TypedMessageBuilder;
  * <ul>
  *   <li>produce: send for warmup-s and then measure for duration-s (or until count messages are
  *       acknowledged and consumed); with --subscriptions N, N consumers of the same topic beside;
- *       with --deliver-after-s S, messages are delayed and nobody waits for them.
- *   <li>consume: a new subscription reads count messages from the earliest one.
+ *       with --deliver-after-s S, messages are delayed and nobody waits for them;
+ *       with --stamp 1, each carries its time, and tail_ms is exact to the microsecond.
+ *   <li>consume: a new subscription reads count messages from the earliest one; with --again-s S,
+ *       again and again for S seconds.
  *   <li>topics: count topics with one subscription each are created, in-flight at a time.
  * </ul>
  *
@@ -47,6 +51,7 @@ public final class Load {
     private final AtomicLong receivedBytes = new AtomicLong();
     private final Recorder publishMicros = new Recorder(TimeUnit.MINUTES.toMicros(2), 3);
     private final Recorder endToEndMillis = new Recorder(TimeUnit.MINUTES.toMillis(10), 3);
+    private final Recorder tailMicros = new Recorder(TimeUnit.MINUTES.toMicros(2), 3);
     private volatile String firstError = "";
     private long ackEvery = -1;
 
@@ -103,6 +108,7 @@ public final class Load {
         sleepSeconds(decimal("warmup-s", 3));
         publishMicros.reset();
         endToEndMillis.reset();
+        tailMicros.reset();
         long acknowledgedBefore = acknowledged.get();
         long receivedBefore = received.get();
         long began = System.nanoTime();
@@ -132,6 +138,7 @@ public final class Load {
         result.put("consumed", consumed);
         percentiles(result, "publish_ms", publishMicros.getIntervalHistogram(), 1000.0);
         percentiles(result, "end_to_end_ms", endToEndMillis.getIntervalHistogram(), 1.0);
+        percentiles(result, "tail_ms", tailMicros.getIntervalHistogram(), 1000.0);
         print(result);
     }
 
@@ -142,6 +149,7 @@ public final class Load {
         double rate = decimal("rate", 0);
         long count = number("count", 0);
         long delay = number("deliver-after-s", 0);
+        boolean stamped = number("stamp", 0) != 0;
         long began = System.nanoTime();
         for (long sent = 0; !stopping.get() && (count == 0 || sent < count); sent++) {
             if (rate > 0) {
@@ -151,7 +159,12 @@ public final class Load {
                 }
             }
             long start = System.nanoTime();
-            TypedMessageBuilder<byte[]> message = producer.newMessage().value(payload);
+            byte[] value = payload;
+            if (stamped) {
+                value = payload.clone();
+                ByteBuffer.wrap(value).putLong(0, start);
+            }
+            TypedMessageBuilder<byte[]> message = producer.newMessage().value(value);
             if (delay > 0) {
                 message.deliverAfter(delay, TimeUnit.SECONDS);
             }
@@ -196,6 +209,10 @@ public final class Load {
         if (measuring.get()) {
             long delay = System.currentTimeMillis() - message.getPublishTime();
             endToEndMillis.recordValue(Math.max(0, Math.min(delay, 599_000)));
+            if (number("stamp", 0) != 0) {
+                long sent = ByteBuffer.wrap(message.getValue()).getLong(0);
+                tailMicros.recordValue(Math.min((System.nanoTime() - sent) / 1000, 119_000_000));
+            }
         }
         long ackEvery = ackEvery();
         if (ackEvery <= 1) {
@@ -216,7 +233,19 @@ public final class Load {
     private void consume(PulsarClient client) throws Exception {
         long count = number("count", 1000);
         long began = System.nanoTime();
-        subscribe(client, text("topic", "load"), text("subscription", "catch-up"), true);
+        Consumer<byte[]> consumer =
+                subscribe(client, text("topic", "load"), text("subscription", "catch-up"), true);
+        long again = number("again-s", 0);
+        for (long end = count; System.nanoTime() < began + TimeUnit.SECONDS.toNanos(again); ) {
+            if (received.get() >= end) {
+                consumer.seek(MessageId.earliest);
+                end = received.get() + count;
+            }
+            Thread.sleep(2);
+        }
+        if (again > 0) {
+            count = received.get();
+        }
         long deadline = began + TimeUnit.SECONDS.toNanos(number("timeout-s", 300));
         while (received.get() < count) {
             if (System.nanoTime() > deadline) {
