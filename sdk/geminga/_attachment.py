@@ -101,6 +101,12 @@ class Attachment:
                     logger.info("%s: connection lost, attaching again", self._target.topic)
                     if self._hint is None:
                         await trio.sleep(backoff.next_s(trio.current_time()))
+        except trio.Cancelled:
+            # The client ends without having closed its producers and consumers.
+            error = AlreadyClosed("the client is closed", topic=self._target.topic)
+            self._target.failed(error)
+            self._ready.reject(error)
+            raise
         finally:
             self._finished.set()
 

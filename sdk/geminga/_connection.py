@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import trio
 
+from geminga._background import protected
 from geminga._sinks import ConsumerSink, ProducerSink, TopicListSink
 from geminga.auth import Authentication
 from geminga.errors import ConnectionFailed, GemingaError, Timeout, from_broker
@@ -207,9 +208,8 @@ class Connection:
         """Serve the connection until it is lost or closed."""
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._stream.run_writer)
-                nursery.start_soon(self._keep_alive)
-                nursery.start_soon(self._answer_challenges)
+                for task in (self._stream.run_writer, self._keep_alive, self._answer_challenges):
+                    nursery.start_soon(protected, task)
                 await self._read()
                 nursery.cancel_scope.cancel()
         finally:

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 import random
 import time
+import weakref
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
 import trio
 
 from geminga._access import Access
+from geminga._background import Background
 from geminga._http_lookup import HttpLookup
 from geminga._lookup import Lookup
 from geminga._pool import ConnectionPool, Connector
 from geminga._service_url import Address, parse
 from geminga._statistics import Intervals
-from geminga.errors import GemingaError
+from geminga.errors import ForkedClient, GemingaError
 from geminga.failover import FailoverCluster, watch
 from geminga.options import ClientOptions
 from geminga_runtime.backoff import Backoff
@@ -71,7 +74,7 @@ class Core:
         self,
         addresses: tuple[Address, ...],
         options: ClientOptions,
-        nursery: trio.Nursery,
+        nursery: Background,
         connector: Connector,
     ) -> None:
         self.options = options
@@ -83,6 +86,9 @@ class Core:
             self._clusters += [self._secondary(each) for each in options.failover.secondary]
         self.pool = ConnectionPool(options, nursery, connector, self._clusters)
         self.intervals = Intervals(options.stats_interval_s, nursery)
+        self.is_forked = False
+        """Whether this is a copy in a child process, whose loop nobody runs."""
+        _all.add(self)
         self.open: dict[Closeable, None] = {}
         """Producers, consumers and readers that the client closes at its end."""
         self._producer_ids = itertools.count(0)
@@ -90,6 +96,18 @@ class Core:
         self.lookup = self._lookup_at(0)
         if options.failover is not None:
             nursery.start_soon(watch, options.failover, self._probe, self._switch)
+
+    def forked(self) -> None:
+        """From now on this is a child's copy: nothing has room, and looking why tells it."""
+        self.is_forked = True
+        self.memory.limit_bytes = -1
+
+    def check_fork(self, topic: str | None = None) -> None:
+        """Raises ForkedClient in a child process."""
+        if self.is_forked:
+            raise ForkedClient(
+                "the client was made before the fork: make one in this process", topic=topic
+            )
 
     def _secondary(self, where: str | FailoverCluster) -> Access:
         """A service URL alone is reached as the primary cluster is."""
@@ -143,6 +161,18 @@ class Core:
     def next_consumer_id(self) -> int:
         """An id for a consumer, unique in the client."""
         return next(self._consumer_ids)
+
+
+_all: weakref.WeakSet[Core] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for core in list(_all):
+        core.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def wall_clock_ms() -> int:

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 import trio
 
 from geminga._access import Access
+from geminga._background import Background
 from geminga._connection import Connection
 from geminga._service_url import Address
 from geminga.errors import AlreadyClosed, ConnectionFailed, GemingaError, TlsFailed
@@ -53,7 +54,7 @@ class ConnectionPool:
     def __init__(
         self,
         options: ClientOptions,
-        nursery: trio.Nursery,
+        nursery: Background,
         connector: Connector,
         clusters: list[Access],
     ) -> None:

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 
 import trio
 
+from geminga._background import Background
+
 logger = logging.getLogger("geminga")
 
 _SLOTS = 128
@@ -272,7 +274,7 @@ def log_interval(topic: str, name: str, found: ProducerStatistics) -> None:
 class Intervals:
     """Tells whoever asked for it that an interval is over; one task for all of a client's."""
 
-    def __init__(self, length_s: float, nursery: trio.Nursery) -> None:
+    def __init__(self, length_s: float, nursery: Background) -> None:
         """`length_s=0`: there are none."""
         self.length_s = length_s
         self._nursery = nursery

@@ -14,8 +14,12 @@ ABANDON_TIMEOUT_S = 10.0
 
 async def together(calls: Iterable[Callable[[], Awaitable[None]]]) -> None:
     """Run all to their end, then raise the first GemingaError that came: no exception group for
-    what is one operation to the program.
+    what is one operation to the program. KeyboardInterrupt comes out as itself too.
     """
+    waiting = list(calls)
+    if len(waiting) == 1:
+        await waiting[0]()
+        return
     failures: list[GemingaError] = []
 
     async def run(call: Callable[[], Awaitable[None]]) -> None:
@@ -24,8 +28,14 @@ async def together(calls: Iterable[Callable[[], Awaitable[None]]]) -> None:
         except GemingaError as error:
             failures.append(error)
 
-    async with trio.open_nursery() as nursery:
-        for call in calls:
-            nursery.start_soon(run, call)
+    try:
+        async with trio.open_nursery() as nursery:
+            for call in waiting:
+                nursery.start_soon(run, call)
+    except BaseExceptionGroup as group:
+        interrupted = group.subgroup(KeyboardInterrupt)
+        if interrupted is None:
+            raise
+        raise KeyboardInterrupt from group
     if failures:
         raise failures[0]

@@ -11,6 +11,7 @@ from typing import Unpack
 import trio
 
 from geminga._arguments import function, texts_of
+from geminga._background import Background
 from geminga._core import Closeable, Core
 from geminga._discovery import Discovery
 from geminga._letterbox import Letterbox
@@ -74,7 +75,7 @@ async def open_client(
     try:
         async with trio.open_nursery() as nursery:
             try:
-                client = Client(Core(addresses, options, nursery, connector))
+                client = Client(Core(addresses, options, Background(nursery), connector))
             except InvalidArgument as error:
                 body_error = error
                 raise
@@ -210,8 +211,7 @@ class Client:
             topics = topics_matching(pattern, names, flags=compiled.flags, filtered=filtered)
             return await self._expand(topics, auto_create=False)
 
-        if self._closed:
-            raise AlreadyClosed("the client is closed")
+        self._check_open()
         period_s = options.pattern_auto_discovery_period_s
         discovery = Discovery(self._core, find, period_s, pattern)
         return await self._consume(await find(), name, options, None, discovery, listener)
@@ -328,8 +328,7 @@ class Client:
         return list(found.items())
 
     async def _partitions_of(self, topic: TopicName, *, auto_create: bool = True) -> int:
-        if self._closed:
-            raise AlreadyClosed("the client is closed")
+        self._check_open()
         if topic.is_partition:
             await trio.lowlevel.checkpoint()
             return 0
@@ -340,6 +339,11 @@ class Client:
             )
         except GemingaError as error:
             raise error.of_topic(str(topic)) from error.__cause__
+
+    def _check_open(self) -> None:
+        self._core.check_fork()
+        if self._closed:
+            raise AlreadyClosed("the client is closed")
 
     def _parse(self, topic: str) -> TopicName:
         if not isinstance(topic, str):
@@ -352,6 +356,8 @@ class Client:
     async def aclose(self) -> None:
         """Close all producers, consumers and readers, then the connections. Idempotent."""
         self._closed = True
+        if self._core.is_forked:
+            return
         still_open: list[Closeable] = list(self._core.open)
         async with trio.open_nursery() as nursery:
             for each in still_open:

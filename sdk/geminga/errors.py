@@ -92,7 +92,8 @@ class MessageTooBig(InvalidArgument):
 class ForkedClient(GemingaError):
     """The client was made before the process was forked: the child needs one of its own.
 
-    Raised by `geminga.blocking` and `geminga.aio`.
+    What the child does with it raises this, of the Trio face all that sends or makes something; of
+    a copied Trio loop nothing works in the child.
     """
 
 
