@@ -18,10 +18,15 @@ from geminga_runtime.errors import TlsFailed
 from geminga_runtime.tls import PeerCertificate, peer_certificate, tls_reason
 
 RECEIVE_BYTES = 256 * 1024
-ENCRYPT_BYTES = 256 * 1024
-"""Plain bytes that are encrypted at once: what exists twice for each connection, at most."""
+ENCRYPT_BYTES = 64 * 1024
+FEED_BYTES = 64 * 1024
+"""Bytes that are encrypted, or decrypted, at once: OpenSSL keeps a buffer of the largest size that
+a connection ever needed. Larger ones save nothing.
+"""
 NOT_SENT_LOW_BYTES = 256 * 1024
 """Trio asks the kernel for 16 KiB, good for fair HTTP; a broker wants fewer, larger sends."""
+_NOTHING = memoryview(b"")
+"""In place of an empty end of something large, which would keep it."""
 RECORD_BYTES = 16 * 1024
 """OpenSSL gives out one record (RFC 8446, 5.1) a call."""
 
@@ -48,11 +53,12 @@ class TlsStream(trio.abc.Stream):
             server_side=server_side,
             server_hostname=server_hostname,
         )
-        self._unsent = memoryview(b"")
+        self._unsent = _NOTHING
         self._send_lock = trio.Lock()
         self._is_open = False
         self._has_heard = False
-        self._is_drained = True
+        self._undecrypted = _NOTHING
+        self._is_drained = False
         self._has_ended = False
         self._broken: TlsFailed | None = None
 
@@ -82,7 +88,7 @@ class TlsStream(trio.abc.Stream):
                 await self._drain()
                 self._is_open = True
                 return
-            data = await self._read_socket(RECEIVE_BYTES)
+            data = await self._read_socket(RECORD_BYTES)
             if not data:
                 raise TlsFailed("closed in the TLS handshake")
             self._has_heard = True
@@ -93,43 +99,39 @@ class TlsStream(trio.abc.Stream):
         Cancelled, it loses nothing.
         """
         wanted = RECEIVE_BYTES if max_bytes is None else max_bytes
+        # Nothing is awaited with decrypted bytes in hand: a cancellation would lose them.
+        if not self._is_drained:
+            await trio.lowlevel.checkpoint()
         while True:
-            data = self._decrypt(wanted)
             if self._outgoing.pending and not self._has_ended:
                 await self._drain()
+            data = self._decrypt(wanted)
             if data is not None:
-                # What OpenSSL still holds came with an earlier read: others have their turn.
-                if not self._is_drained:
-                    await trio.lowlevel.checkpoint()
                 return data
-            more = await self._read_socket(wanted)
-            if more:
-                self._incoming.write(more)
-            else:
+            if self._outgoing.pending:
+                continue
+            self._undecrypted = memoryview(await self._read_socket(wanted))
+            if not self._undecrypted:
                 self._incoming.write_eof()
 
     def _decrypt(self, max_bytes: int) -> bytes | None:
         """What has come, b"" at the end, None if nothing is whole yet."""
         if self._broken is not None:
             raise self._broken
-        if self._has_ended:
-            return b""
         parts: list[bytes] = []
         size = 0
-        self._is_drained = True
         try:
-            while self._incoming.pending or self._incoming.eof or self._tls.pending():
-                part = self._tls.read(min(RECORD_BYTES, max_bytes - size))
-                if not part:
-                    self._has_ended = True
-                    break
+            while size < max_bytes and not self._has_ended and self._has_input():
+                try:
+                    part = self._tls.read(min(RECORD_BYTES, max_bytes - size))
+                except ssl.SSLWantReadError:
+                    if not self._undecrypted:
+                        break
+                    self._feed()
+                    continue
+                self._has_ended = not part
                 parts.append(part)
                 size += len(part)
-                if size >= max_bytes:
-                    self._is_drained = False
-                    break
-        except ssl.SSLWantReadError:
-            pass
         except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
             # Without a farewell too: the protocols above know what is whole.
             self._has_ended = True
@@ -138,7 +140,22 @@ class TlsStream(trio.abc.Stream):
             self._broken = TlsFailed(tls_reason(error))
             if not parts:
                 raise self._broken from error
+        self._is_drained = size < max_bytes
         return b"".join(parts) if parts or self._has_ended else None
+
+    def _has_input(self) -> bool:
+        """Whether there is something to decrypt."""
+        if self._incoming.pending or self._incoming.eof or self._tls.pending():
+            return True
+        if not self._undecrypted:
+            return False
+        self._feed()
+        return True
+
+    def _feed(self) -> None:
+        """A part of what was read, since OpenSSL's buffer never shrinks again."""
+        self._incoming.write(self._undecrypted[:FEED_BYTES])
+        self._undecrypted = self._undecrypted[FEED_BYTES:] or _NOTHING
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """Until the kernel has taken it. Raises TlsFailed and OSError."""
@@ -197,6 +214,7 @@ class TlsStream(trio.abc.Stream):
         if self._incoming.eof:
             return None
         try:
+            self._incoming.write(self._undecrypted)
             self._incoming.write(os.read(self._socket.fileno(), RECEIVE_BYTES))
             while self._tls.read(RECORD_BYTES):
                 pass
@@ -231,7 +249,7 @@ class TlsStream(trio.abc.Stream):
                 except OSError as error:
                     raise self._last_words() or error from error
                 else:
-                    self._unsent = self._unsent[sent:]
+                    self._unsent = self._unsent[sent:] or _NOTHING
 
 
 def large_sends(sock: trio.socket.SocketType) -> None:

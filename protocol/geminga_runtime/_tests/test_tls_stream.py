@@ -324,3 +324,36 @@ async def test_ends(authority: Authority, leaf: Leaf) -> None:
             await theirs.receive_some()
     await theirs.aclose()
     await mine.aclose()
+
+
+async def test_cancelled_reads_lose_nothing(authority: Authority, leaf: Leaf) -> None:
+    mine, theirs = await raw_pair(authority, leaf)
+    sent = random.Random(5).randbytes(3_000_000)
+    got = bytearray()
+    async with mine, theirs, trio.open_nursery() as nursery:
+        nursery.start_soon(mine.send_all, sent)
+        while len(got) < len(sent):
+            with trio.CancelScope() as scope:
+                nursery.start_soon(_cancel_soon, scope)
+                got += await theirs.receive_some(10_000)
+    assert got == sent
+
+
+async def _cancel_soon(scope: trio.CancelScope) -> None:
+    scope.cancel()
+
+
+async def test_both_directions_at_once(authority: Authority, leaf: Leaf) -> None:
+    mine, theirs = await raw_pair(authority, leaf)
+    sent = random.Random(6).randbytes(2_000_000)
+
+    async def take(stream: TlsStream) -> None:
+        got = bytearray()
+        while len(got) < len(sent):
+            got += await stream.receive_some()
+        assert got == sent
+
+    async with mine, theirs, trio.open_nursery() as nursery:
+        for one in (mine, theirs):
+            nursery.start_soon(one.send_all, sent)
+            nursery.start_soon(take, one)
