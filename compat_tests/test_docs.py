@@ -146,7 +146,7 @@ def test_example(
 
 SDK = ROOT / "docs" / "SDK.md"
 NAMED_TEST = re.compile(r"`([\w/]*test_\w+\.py)(?:::(test_\w+))?`")
-ON_BOTH = {"server", "peer"}
+ON_BOTH = {"server", "peer", "tls_server"}
 """Fixtures that make a test run on our server and on Apache's."""
 
 
