@@ -200,6 +200,45 @@ def host(url: str) -> str:
 
 
 @pytest.mark.slow
+def test_client_certificates_are_required(tmp_path: Path) -> None:
+    """The official clients with a certificate, without, and with one of another authority."""
+    authority = Authority(tmp_path / "ca", with_rsa=True)
+    leaf, alice = authority.server(), authority.client("alice")
+    mallory = Authority(tmp_path / "other", "Other CA", with_rsa=True).client("alice")
+    settings = {
+        "brokerServicePortTls": "0",
+        "tlsCertificateFilePath": str(leaf.certificate),
+        "tlsKeyFilePath": str(leaf.key),
+        "tlsTrustCertsFilePath": str(authority.certificate),
+        "tlsRequireTrustedClientCertOnConnect": "true",
+    }
+    server = start_geminga(tmp_path / "data", settings=settings)
+    try:
+        for who, works in ((alice, True), (None, False), (mallory, False)):
+            client = pulsar.Client(
+                server.service_url_tls,
+                authentication=who and pulsar.AuthenticationTLS(*map(str, who)),
+                tls_trust_certs_file_path=str(authority.certificate),
+                tls_validate_hostname=True,
+                operation_timeout_seconds=2,
+                logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error),
+            )
+            try:
+                if works:
+                    client.create_producer(topic("mutual")).send(b"x")
+                else:
+                    with pytest.raises(pulsar.PulsarException):
+                        client.create_producer(topic("mutual"))
+            finally:
+                client.close()
+        log = server.log_path.read_text()
+        assert "failed: TLS: peer did not return a certificate" in log
+        assert "failed: the certificate is refused: unable to get local issuer" in log
+    finally:
+        server.kill()
+
+
+@pytest.mark.slow
 async def test_failover_to_a_cluster_of_another_authority(tmp_path: Path) -> None:
     """Killed, the first broker is left for the second one; back again, it is returned to."""
     authorities = [Authority(tmp_path / name, name) for name in ("one", "two")]

@@ -16,7 +16,7 @@ import trio
 
 from geminga_runtime.connect import connect
 from geminga_runtime.errors import ConnectFailed, ConnectionLost, TlsFailed, TlsRefused
-from geminga_runtime.server import Bound, serve
+from geminga_runtime.server import Bound, ConnectionCount, serve
 from geminga_runtime.stream import FramedStream
 from geminga_runtime.testing.certificates import Authority, Leaf
 from geminga_runtime.tls import ClientTls, PeerCertificate, ServerTls, TlsContexts
@@ -244,6 +244,24 @@ async def test_stalled_handshake(
         assert await silent.receive_some() == b""
     assert caplog.text.count("failed: not done within 0.15 s") == 1
     assert await ask(bound, trusting(authority)) == b"hello"
+
+
+async def test_many_that_say_nothing_keep_nobody_out(
+    nursery: trio.Nursery, authority: Authority, leaf: Leaf, caplog: pytest.LogCaptureFixture
+) -> None:
+    count = ConnectionCount(1000)
+    options = {"connections_max": count, "handshake_timeout_s": 0.4}
+    bound = await start(nursery, server_tls(leaf), **options)
+    silent = [await trio.open_tcp_stream(*bound) for _ in range(100)]
+    assert await ask(bound, trusting(authority)) == b"hello"
+    assert count.open >= 100
+    for stream in silent:
+        assert await stream.receive_some() == b""
+        await stream.aclose()
+    with trio.fail_after(5):
+        while count.open:  # noqa: ASYNC110
+            await trio.sleep(0.01)
+    assert caplog.text.count("not done within 0.4 s") == 100
 
 
 async def test_plain_client_on_the_tls_port(
