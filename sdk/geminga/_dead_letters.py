@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from geminga._acknowledger import Acknowledger
 from geminga._core import Core
@@ -26,8 +27,32 @@ class DeadLetters:
         self._acknowledger = acknowledger
         self._moving: set[tuple[int, int]] = set()
 
-    def move(self, entry: Entry) -> None:
-        """Begin to move an entry, unless that is being done."""
+    def takes(self, entry: Entry, indexes: Sequence[int]) -> bool:
+        """Whether an entry that arrived came too often: then those messages of it go to the
+        dead-letter topic.
+        """
+        unacked = self._acknowledger.unacked
+        if unacked is None or not unacked.came(entry):
+            return False
+        entry.indexes = indexes
+        self.without([(entry.ledger_id, entry.entry_id)])
+        return True
+
+    def without(self, positions: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Of entries that are to be redelivered: those that didn't have their last try; the others
+        go to the dead-letter topic.
+        """
+        unacked = self._acknowledger.unacked
+        if unacked is None:
+            return positions
+        dead: set[tuple[int, int]] = set()
+        for entry in unacked.take_last_tries(positions):
+            position = entry.ledger_id, entry.entry_id
+            dead.update((*self._acknowledger.chunks.earlier(position), position))
+            self._move_soon(entry)
+        return [position for position in positions if position not in dead]
+
+    def _move_soon(self, entry: Entry) -> None:
         position = entry.ledger_id, entry.entry_id
         if position not in self._moving:
             self._moving.add(position)

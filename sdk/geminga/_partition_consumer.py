@@ -130,7 +130,8 @@ class PartitionConsumer:
         # What was sent before the broker heard that we want everything again comes once more.
         if not command.HasField("consumer_epoch") or command.consumer_epoch >= self._consumer_epoch:
             indexes = self._deliverable(entry)
-        if indexes and acknowledger.unacked is not None and self._is_dead(entry, indexes):
+        dead_letters = self._dead_letters
+        if indexes and dead_letters is not None and dead_letters.takes(entry, indexes):
             indexes = ()
         wanted = len(indexes)
         if wanted < counted:
@@ -140,27 +141,6 @@ class PartitionConsumer:
             entry.generation = self.generation
             self.inbox.put(entry)
             self._notify(wanted)
-
-    def _is_dead(self, entry: Entry, indexes: Sequence[int]) -> bool:
-        """Whether the entry came too often: then it goes to the dead-letter topic."""
-        unacked = self.acknowledger.unacked
-        if unacked is None or self._dead_letters is None or not unacked.came(entry):
-            return False
-        entry.indexes = indexes
-        self._without_dead([(entry.ledger_id, entry.entry_id)])
-        return True
-
-    def _without_dead(self, positions: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Those that didn't have their last try; the others go to the dead-letter topic."""
-        unacked = self.acknowledger.unacked
-        if unacked is None or self._dead_letters is None:
-            return positions
-        dead: set[tuple[int, int]] = set()
-        for entry in unacked.take_last_tries(positions):
-            position = entry.ledger_id, entry.entry_id
-            dead.update((*self.acknowledger.chunks.earlier(position), position))
-            self._dead_letters.move(entry)
-        return [position for position in positions if position not in dead]
 
     def _deliverable(self, entry: Entry) -> Sequence[int]:
         """Indexes of the messages that the program hasn't acknowledged and wants."""
@@ -241,7 +221,8 @@ class PartitionConsumer:
         shared = self._subscription.options.consumer_type.is_shared
         if positions is not None and shared:
             dropped = self.inbox.discard(self, set(positions))
-            positions = self._without_dead(positions)
+            if self._dead_letters is not None:
+                positions = self._dead_letters.without(positions)
             for at in range(0, len(positions), REDELIVER_IDS_MAX):
                 part = positions[at : at + REDELIVER_IDS_MAX]
                 ids = [MessageId(ledger_id, entry_id) for ledger_id, entry_id in part]
