@@ -248,6 +248,22 @@ ENTER = """
         self.close()
 """
 
+LAZY = '''
+
+def __getattr__(name: str) -> object:
+    """Import what is asked for when it is asked for: the import alone stays cheap."""
+    if name not in __all__:
+        raise AttributeError(f"module {package!r} has no attribute {{name!r}}")
+    module = importlib.import_module(_OWN[name]) if name in _OWN else geminga
+    value: object = getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])
+'''
+
 USAGE = """
     async with geminga.{package}.connect("pulsar://localhost:6650") as client:
         producer = await client.create_producer("my-topic")

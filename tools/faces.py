@@ -18,7 +18,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from face_bodies import ASKS, BODIES, CLASSES, CONNECT, DOCS, ENTER, IMPORTS, INITS, PLAIN, USAGE
+from face_bodies import (
+    ASKS,
+    BODIES,
+    CLASSES,
+    CONNECT,
+    DOCS,
+    ENTER,
+    IMPORTS,
+    INITS,
+    LAZY,
+    PLAIN,
+    USAGE,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 SDK = ROOT / "sdk" / "geminga"
@@ -206,20 +218,23 @@ def public_names() -> tuple[list[str], dict[str, str]]:
 def package_text(face: Face) -> str:
     """The face's own `__init__`: the public names of `geminga`, its classes instead of Trio's."""
     names, homes = public_names()
-    for name, module in CLASSES.items():
-        homes[name] = f"geminga.{face.package}.{module} {name}"
-    homes["connect"] = f"geminga.{face.package}.client connect"
-    homes["Receipt"] = f"geminga._faces.{face.module} Receipt"
-    lines = []
+    own = {name: f"geminga.{face.package}.{module}" for name, module in CLASSES.items()}
+    own["connect"] = f"geminga.{face.package}.client"
+    own["Receipt"] = f"geminga._faces.{face.module}"
+    homes |= {name: f"{module} {name}" for name, module in own.items() if name in names}
+    lines = ["if TYPE_CHECKING:"]
     for name in names:
         module, original = homes[name].split()
-        lines.append(f"from {module} import {original} as {name}")
+        lines.append(f"    from {module} import {original} as {name}")
+    homes_listed = "".join(f"    {name!r}: {own[name]!r},\n" for name in sorted(own))
     usage = face.spell(USAGE.format(package=face.package))
     listed = "".join(f"    {name!r},\n" for name in names)
     return (
         f'"""{face.about}\n{usage}\n{NOTE}\n"""\n\nfrom __future__ import annotations\n\n'
+        "import importlib\nfrom typing import TYPE_CHECKING\n\nimport geminga\n\n"
         + "\n".join(lines)
-        + f"\n\n__all__ = [\n{listed}]\n"
+        + f"\n\n__all__ = [\n{listed}]\n_OWN = {{\n{homes_listed}}}\n"
+        + LAZY.format(package=f"geminga.{face.package}")
     )
 
 
