@@ -90,7 +90,8 @@ class TlsStream(trio.abc.Stream):
                 return
             data = await self._read_socket(RECORD_BYTES)
             if not data:
-                raise TlsFailed("closed in the TLS handshake")
+                # Not TlsFailed: a server that is full, or a balancer whose server is away, does it.
+                raise ConnectionResetError("closed in the TLS handshake")
             self._has_heard = True
             self._incoming.write(data)
 

@@ -19,7 +19,7 @@ from geminga_protocol.commands import connection, lookup
 from geminga_protocol.frames import FrameReader
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand
 from geminga_runtime.connect import connect
-from geminga_runtime.errors import ConnectionLost, TlsRefused
+from geminga_runtime.errors import ConnectFailed, ConnectionLost, TlsRefused
 from geminga_runtime.http_get import BadHttpAnswer, HttpAnswer, get
 from geminga_runtime.settings import ConfigError
 from geminga_runtime.testing.certificates import Authority, Leaf
@@ -218,7 +218,7 @@ async def test_the_wrong_port(authority: Authority, caplog: pytest.LogCaptureFix
             port = port_of(running.broker_url_tls)
             assert await talk(port, None, connection.connect("test")) == []
             assert caplog.text.count("does not speak TLS") == 1
-            with pytest.raises(TlsRefused):
+            with pytest.raises(ConnectFailed):
                 await connect("127.0.0.1", port_of(running.broker_url), tls=tls)
             assert caplog.text.count("it speaks TLS on the port without") == 1
             with pytest.raises((ConnectionLost, BadHttpAnswer)):
