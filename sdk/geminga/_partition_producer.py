@@ -17,6 +17,7 @@ from geminga._core import Core, wall_clock_ms
 from geminga._encode import Encoder, Extras
 from geminga._keyed_outbox import KeyedOutbox
 from geminga._outbox import Outbox, Placed, ReceiptVerdict
+from geminga._producer_command import producer_command
 from geminga._receipt import Outgoing, Receipt
 from geminga._retry import FAILS_PENDING, SendErrorAction, send_error_action
 from geminga._statistics import Counts, ProducerStatistics
@@ -31,22 +32,13 @@ from geminga.errors import (
     from_broker,
 )
 from geminga.options import BatchingType, ProducerOptions
-from geminga.options import ProducerAccessMode as AccessMode
 from geminga_protocol.commands import producing as commands
 from geminga_protocol.pb.pulsar_api_pb2 import (
     CommandSendError,
     CommandSendReceipt,
-    ProducerAccessMode,
 )
 
 logger = logging.getLogger("geminga")
-
-_ACCESS_MODES = {
-    AccessMode.SHARED: ProducerAccessMode.Shared,
-    AccessMode.EXCLUSIVE: ProducerAccessMode.Exclusive,
-    AccessMode.WAIT_FOR_EXCLUSIVE: ProducerAccessMode.WaitForExclusive,
-    AccessMode.EXCLUSIVE_WITH_FENCING: ProducerAccessMode.ExclusiveWithFencing,
-}
 
 
 class PartitionProducer:
@@ -342,19 +334,10 @@ class PartitionProducer:
             connection.write(*outgoing.frame)
 
     def _producer_command(self, request_id: int) -> bytes:
-        options = self._options
-        return commands.producer(
-            self.topic,
-            self._id,
-            request_id,
-            producer_name=self.name or options.producer_name,
-            metadata=options.properties,
-            epoch=self._epoch,
-            user_provided_producer_name=options.producer_name is not None,
-            access_mode=_ACCESS_MODES[options.access_mode],
-            topic_epoch=self._topic_epoch,
-            initial_subscription_name=options.initial_subscription_name,
-        )
+        return producer_command(
+            self._options, self.topic, self._id, request_id, self.name, self._epoch,
+            self._topic_epoch,
+        )  # fmt: skip
 
     def detached(self) -> None:
         """Messages wait until it is attached again."""
