@@ -117,8 +117,9 @@ class Chunks:
     def expire(self, now_s: float) -> float:
         """Give up what began too long ago, for good; answers when to look again."""
         for uuid, pending in list(self._pending.items()):
-            if now_s - pending.began_s < self._expire_s:
-                return pending.began_s + self._expire_s
+            expires_s = pending.began_s + self._expire_s
+            if now_s < expires_s:
+                return expires_s
             self._give_up(uuid, acknowledge=True)
         return math.inf
 

@@ -351,7 +351,9 @@ class Outbox:
         (ProducerImpl.run: later ones would overtake it); answers how many.
         """
         since_s = self.oldest_since_s
-        if since_s is None or now_s - since_s < send_timeout_s:
+        # Added, not subtracted: the alarm is set to that sum, and would ring for ever if rounding
+        # made it too early here.
+        if since_s is None or now_s < since_s + send_timeout_s:
             return 0
         count = self.pending_messages
         self.fail_all(Timeout(f"no receipt within {send_timeout_s} s", topic=topic))

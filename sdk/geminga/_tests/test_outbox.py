@@ -181,6 +181,14 @@ def test_timeout_fails_all_that_is_pending() -> None:
     assert desk.sent() == []
 
 
+@given(st.floats(0, 1e6), st.floats(1e-3, 100))
+def test_the_timeout_has_passed_when_its_alarm_rings(since_s: float, timeout_s: float) -> None:
+    desk = Desk()
+    desk.now_s = since_s
+    desk.add(1)
+    assert desk.box.expire(timeout_s, since_s + timeout_s, "t") == 1
+
+
 def test_sequence_ids() -> None:
     desk = Desk(held=True, batching_enabled=False)
     desk.box.begin(7)
