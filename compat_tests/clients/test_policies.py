@@ -257,3 +257,36 @@ def test_forced_deletion_of_what_is_in_use(peer: Peer) -> None:
     peer.producer(topic)
     assert status(peer, "DELETE", path) == 412
     peer.admin("DELETE", f"{path}?force=true")
+
+
+def test_unsubscribing_by_force(peer: Peer) -> None:
+    topic = made(peer, "unsubscribed")
+    with geminga.blocking.connect(peer.server.service_url) as client:
+        shared = geminga.ConsumerType.SHARED
+        first, second = (client.subscribe(topic, "s", consumer_type=shared) for _ in range(2))
+        with pytest.raises(geminga.BrokerError):
+            first.unsubscribe()
+        wait_for(lambda: len(stats(peer, topic)["subscriptions"]["s"]["consumers"]) == 2)
+        second.unsubscribe(force=True)
+        # The other comes back, to a subscription that is made anew.
+        producer = client.create_producer(topic)
+
+        def arrives() -> bool:
+            producer.send(b"new")
+            try:
+                return first.receive(timeout_s=0.5).data == b"new"
+            except geminga.Timeout:
+                return False
+
+        wait_for(arrives)
+
+
+def test_our_client_names_a_quota(peer: Peer) -> None:
+    topic = made(peer, "named", "sub")
+    set_quota(peer, topic, limitSize=100, policy="producer_exception")
+    url = peer.server.service_url
+    # It tries again for as long as an operation may take.
+    with geminga.blocking.connect(url, operation_timeout_s=1) as client:
+        client.create_producer(topic).send(b"x" * 200)
+        with pytest.raises(geminga.QuotaExceeded):
+            client.create_producer(topic)

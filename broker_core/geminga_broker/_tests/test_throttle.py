@@ -90,6 +90,7 @@ async def test_publishers_above_the_rate_are_told_to_pause(world: World):
     ("setting", "domain"),
     [
         ("publish_rate_messages", "persistent"),
+        ("publish_rate_messages", "non-persistent"),
         ("broker_publish_rate_messages", "persistent"),
         ("broker_publish_rate_messages", "non-persistent"),
     ],

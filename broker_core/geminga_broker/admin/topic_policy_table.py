@@ -78,7 +78,9 @@ def _with(record: JsonObject, fields: Mapping[str, object]) -> JsonObject:
 
 def rate_told(rate: Rate) -> object:
     """A dispatch rate as it is told."""
-    return msgspec.to_builtins(DispatchRate(rate.messages, rate.bytes, rate.relative, rate.period_s))
+    return msgspec.to_builtins(
+        DispatchRate(rate.messages, rate.bytes, rate.relative, rate.period_s)
+    )
 
 
 def _retention_told(effective: Effective) -> object:
