@@ -44,7 +44,7 @@ $(BIN)/python:
 $(VENV)/run.stamp: requirements/run.lock pyproject.toml | $(BIN)/python
 	$(PIP) -r requirements/run.lock
 	$(PIP) --no-deps --no-build-isolation --editable .
-	$(BIN)/python -m compileall -q protocol bookie_core broker_core sdk
+	$(BIN)/python -m compileall -q protocol bookie_core broker_core proxy sdk
 	touch $@
 
 $(VENV)/dev.stamp: requirements/dev.lock $(VENV)/run.stamp

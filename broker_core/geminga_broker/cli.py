@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,7 +62,7 @@ def standalone(
 ) -> None:
     """Run broker, bookie and metadata store in one process."""
     from geminga_broker.config import load_config
-    from geminga_broker.logs import set_up_logging
+    from geminga_runtime.logs import set_up_logging
     from geminga_runtime.settings import ConfigError
 
     set_up_logging(log_level.upper())
@@ -111,6 +110,7 @@ async def _serve(options: StandaloneOptions) -> None:
 
     from geminga_broker.standalone import run_standalone
     from geminga_runtime.gc_tuning import freeze_after_start
+    from geminga_runtime.process import process_age_s
     from geminga_runtime.watchdog import watch_loop
 
     sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -122,13 +122,3 @@ async def _serve(options: StandaloneOptions) -> None:
         sys.stdout.flush()
         with watch_loop():
             await trio.sleep_forever()
-
-
-def process_age_s() -> float:
-    """Seconds since this process started; since Python's start where /proc can't tell."""
-    try:
-        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-        started_s = int(fields[19]) / os.sysconf("SC_CLK_TCK")
-        return time.clock_gettime(time.CLOCK_BOOTTIME) - started_s
-    except (OSError, ValueError, AttributeError):
-        return time.perf_counter()

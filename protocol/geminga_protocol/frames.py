@@ -119,6 +119,13 @@ class FrameReader:
     def max_message_size(self, value: int) -> None:
         self._size_max = value + FRAME_PADDING_BYTES - 4
 
+    def take_rest(self) -> bytes:
+        """Bytes of a frame that isn't whole yet, for whoever takes the stream over."""
+        rest = b"".join(self._chunks)
+        self._chunks.clear()
+        self._held = 0
+        return rest
+
     def feed(self, data: bytes) -> list[Frame]:
         """All frames that are whole now, in order. Payloads are views of `data` unless the frame
         spans feeds.

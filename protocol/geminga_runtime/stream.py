@@ -296,6 +296,17 @@ class FramedStream:
         """
         self._lose(reason)
 
+    async def detach(self) -> trio.abc.Stream:
+        """The stream itself, once all that was written is with the kernel: this one reads and
+        writes no more, its writer task ends, and closing it closes what was handed out.
+
+        Raises ConnectionLost.
+        """
+        await self.flush()
+        self._lost = "handed on"
+        self._wakeup.set()
+        return self._stream
+
     async def aclose(self) -> None:
         """Close, even when cancelled. Drops what is pending: `flush` before, under your own
         deadline.

@@ -24,5 +24,11 @@ def set_up_logging(level: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
-    for package in ("geminga_broker", "geminga_bookie", "geminga_runtime"):
+    for package in (
+        "geminga",
+        "geminga_broker",
+        "geminga_bookie",
+        "geminga_proxy",
+        "geminga_runtime",
+    ):
         logging.getLogger(package).setLevel(level)

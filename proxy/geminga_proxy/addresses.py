@@ -1,0 +1,146 @@
+"""Addresses of brokers, and which of them a client may be tunnelled to (spec PX-02). Pure."""
+
+from __future__ import annotations
+
+import fnmatch
+import ipaddress
+from collections.abc import Sequence
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from geminga_runtime.settings import ConfigError
+
+DEFAULT_PORTS = {"pulsar": 6650, "pulsar+ssl": 6651, "http": 80, "https": 443}
+LEARNED_MAX = 10_000
+"""Brokers that lookups have named; the one that was named longest ago goes first."""
+
+
+class Address(NamedTuple):
+    """Where a broker listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class BadAddress(ValueError):
+    """Not an address of a broker."""
+
+
+def parse_target(text: str) -> Address:
+    """`host:port` as clients give it in CONNECT; a scheme is tolerated. Raises BadAddress."""
+    rest = text.partition("://")[2] if "://" in text else text
+    try:
+        parts = urlsplit(f"//{rest}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise BadAddress(f"{text!r} is no host:port") from None
+    if not host or not port or parts.path or parts.query or parts.username is not None:
+        raise BadAddress(f"{text!r} is no host:port")
+    return Address(host, port)
+
+
+def parse_url(text: str) -> Address:
+    """The address of a service URL with one host. Raises BadAddress."""
+    parts = urlsplit(text)
+    if parts.scheme not in DEFAULT_PORTS:
+        raise BadAddress(f"{text!r} does not begin with one of {', '.join(DEFAULT_PORTS)}")
+    try:
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise BadAddress(f"{text!r} has no valid port") from None
+    if not host:
+        raise BadAddress(f"{text!r} names no host")
+    return Address(host, port or DEFAULT_PORTS[parts.scheme])
+
+
+def parse_urls(key: str, text: str) -> list[Address]:
+    """The addresses of a service URL with one host or several, `pulsar://a:6650,b:6650`.
+
+    Raises ConfigError that names the key.
+    """
+    if not text:
+        return []
+    scheme, separator, rest = text.partition("://")
+    if not separator:
+        raise ConfigError(f"{key}: {text!r} is no URL")
+    hosts = rest.rstrip("/").split(",")
+    try:
+        return [
+            parse_url(host if "://" in host else f"{scheme}://{host}")
+            for host in (part.strip() for part in hosts)
+        ]
+    except BadAddress as error:
+        raise ConfigError(f"{key}: {error}") from None
+
+
+class Targets:
+    """Which addresses a tunnel may lead to: known brokers, and what the configuration allows.
+
+    Apache's defaults let every host through on two ports; here nothing is let through that is not a
+    broker, unless `brokerProxyAllowedHostNames` or `brokerProxyAllowedIPAddresses` say so.
+    """
+
+    def __init__(
+        self, known: Sequence[Address], host_names: str, ip_addresses: str, ports: str
+    ) -> None:
+        """Raises ConfigError."""
+        self._known = dict.fromkeys(known)
+        self._learned: dict[Address, None] = {}
+        self._host_patterns = _split(host_names)
+        self._any_ip = "*" in _split(ip_addresses)
+        try:
+            self._networks = [
+                ipaddress.ip_network(part, strict=False)
+                for part in _split(ip_addresses)
+                if part != "*"
+            ]
+            self._ports = None if "*" in _split(ports) else {int(part) for part in _split(ports)}
+        except ValueError as error:
+            raise ConfigError(f"brokerProxyAllowed…: {error}") from None
+
+    def learn(self, address: Address) -> None:
+        """A broker has named this one in the answer to a lookup."""
+        self._learned.pop(address, None)
+        self._learned[address] = None
+        if len(self._learned) > LEARNED_MAX:
+            del self._learned[next(iter(self._learned))]
+
+    def know(self, brokers: Sequence[Address]) -> None:
+        """These are the brokers from now on, beside those that lookups named."""
+        self._known = dict.fromkeys(brokers)
+
+    def allows(self, address: Address) -> bool:
+        """Whether a tunnel may lead there, as far as its name tells."""
+        if address in self._known or address in self._learned:
+            return True
+        if not (self._host_patterns or self._networks or self._any_ip):
+            return False
+        if self._ports is not None and address.port not in self._ports:
+            return False
+        if self._host_patterns and not any(
+            fnmatch.fnmatchcase(address.host.lower(), pattern.lower())
+            for pattern in self._host_patterns
+        ):
+            return False
+        return self._any_ip or not self._networks or self._in_networks(address.host)
+
+    def _in_networks(self, host: str) -> bool:
+        try:
+            ip = ipaddress.ip_address(host)
+        except ValueError:
+            # A name, which is resolved when it is connected to: only patterns can allow it.
+            return bool(self._host_patterns)
+        return any(ip in network for network in self._networks)
+
+    def allows_ip(self, address: Address, ip: str) -> bool:
+        """Whether the tunnel may lead to what the name resolved to."""
+        if address in self._known or address in self._learned or self._any_ip:
+            return True
+        return not self._networks or self._in_networks(ip)
+
+
+def _split(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]

@@ -1,0 +1,114 @@
+"""`geminga proxy` (spec OP-01, PX-01). Heavy imports wait until the arguments are right."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from geminga_proxy.config import ProxyConfig
+
+PORT = click.IntRange(0, 65535)
+SWITCH_INTERVAL_S = 0.0005
+
+
+class StartFailed(click.ClickException):
+    """The proxy can't start: one sentence on standard error, exit code 2."""
+
+    exit_code = 2
+
+
+@click.command()
+@click.option("--broker-service-url", help="pulsar://host:port, or several hosts with commas.")
+@click.option("--broker-service-url-tls", help="pulsar+ssl://host:port of the same brokers.")
+@click.option("--broker-web-service-url", help="http://host:port of the brokers' REST API.")
+@click.option("--broker-web-service-url-tls", help="https://host:port of it.")
+@click.option("--metadata-store", help="Find brokers in this metadata store instead.")
+@click.option("--host", help="Address to listen on.  [default: 0.0.0.0]")
+@click.option("--service-port", type=PORT, help="0 takes a free one.  [default: 6650]")
+@click.option("--service-port-tls", type=PORT, help="For clients by TLS.")
+@click.option("--web-port", type=PORT, help="0 takes a free one.  [default: 8080]")
+@click.option("--web-port-tls", type=PORT, help="For HTTPS.")
+@click.option("--advertised-address", help="Host name in the line that is printed.")
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Properties file with keys of Apache's proxy.conf.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
+    default="INFO",
+    show_default=True,
+)
+def proxy(config_file: Path | None, log_level: str, **given: object) -> None:
+    """Stand before brokers, ours or Apache's, with one address."""
+    from geminga_proxy.config import load_config
+    from geminga_runtime.logs import set_up_logging
+    from geminga_runtime.settings import ConfigError
+
+    set_up_logging(log_level.upper())
+    overrides = {_KEYS[name]: str(value) for name, value in given.items() if value is not None}
+    try:
+        config = load_config(config_file, os.environ, overrides)
+    except ConfigError as error:
+        raise StartFailed(str(error)) from error
+    run(config)
+
+
+_KEYS = {
+    "broker_service_url": "brokerServiceURL",
+    "broker_service_url_tls": "brokerServiceURLTLS",
+    "broker_web_service_url": "brokerWebServiceURL",
+    "broker_web_service_url_tls": "brokerWebServiceURLTLS",
+    "metadata_store": "metadataStoreUrl",
+    "host": "bindAddress",
+    "service_port": "servicePort",
+    "service_port_tls": "servicePortTls",
+    "web_port": "webServicePort",
+    "web_port_tls": "webServicePortTls",
+    "advertised_address": "advertisedAddress",
+}
+
+
+def run(config: ProxyConfig) -> None:
+    """Serve until SIGINT or SIGTERM. Raises StartFailed."""
+    import trio
+
+    from geminga_runtime.errors import BindFailed
+    from geminga_runtime.settings import ConfigError
+    from geminga_runtime.signals import run_until_signal
+
+    failed: BaseException | None = None
+    try:
+        trio.run(run_until_signal, partial(_serve, config))
+    except* (BindFailed, ConfigError) as group:
+        failed = group
+        while isinstance(failed, BaseExceptionGroup):
+            failed = failed.exceptions[0]
+    if failed is not None:
+        raise StartFailed(str(failed))
+
+
+async def _serve(config: ProxyConfig) -> None:
+    import trio
+
+    from geminga_proxy.standalone import Running, run_proxy
+    from geminga_runtime.gc_tuning import freeze_after_start
+    from geminga_runtime.process import process_age_s
+    from geminga_runtime.watchdog import watch_loop
+
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    async with trio.open_nursery() as nursery:
+        running: Running = await nursery.start(run_proxy, config)
+        freeze_after_start()
+        click.echo(f"ready in {process_age_s():.2f} s: {' '.join(running.urls)}")
+        sys.stdout.flush()
+        with watch_loop():
+            await trio.sleep_forever()

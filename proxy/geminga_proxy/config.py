@@ -1,0 +1,100 @@
+"""The proxy's configuration: Apache's `proxy.conf` keys with Apache's defaults (spec OP-07)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from geminga_runtime.auth.settings import AuthSettings
+from geminga_runtime.settings import ConfigError, build, gather, setting, written
+from geminga_runtime.tls_settings import NO_PORT, TlsSettings
+
+BROKER_ADDRESSES = "brokerServiceURL, brokerServiceURLTLS or metadataStoreUrl"
+
+
+@dataclass(frozen=True, slots=True)
+class ListenConfig:
+    """Where clients come in, and how many."""
+
+    cluster_name: str = setting("clusterName", "")
+    bind_address: str = setting("bindAddress", "0.0.0.0")
+    advertised_address: str = setting("advertisedAddress", "")
+    service_port: int = setting("servicePort", 6650, at_least=NO_PORT, at_most=65535)
+    service_port_tls: int = setting("servicePortTls", NO_PORT, at_least=NO_PORT, at_most=65535)
+    web_port: int = setting("webServicePort", 8080, at_least=NO_PORT, at_most=65535)
+    web_port_tls: int = setting("webServicePortTls", NO_PORT, at_least=NO_PORT, at_most=65535)
+    haproxy_protocol: bool = setting("haProxyProtocolEnabled", False)
+    connections_max: int = setting("maxConcurrentInboundConnections", 10_000)
+    connections_per_ip_max: int = setting("maxConcurrentInboundConnectionsPerIp", 0)
+    lookups_max: int = setting("maxConcurrentLookupRequests", 50_000, at_least=1)
+    log_level: int = setting("proxyLogLevel", 0, at_most=2)
+    drain_s: float = setting("proxyDrainSeconds", 5.0)
+    """Ours: how long connections may go on after the proxy was told to stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """Where the brokers are, and which addresses clients may be tunnelled to."""
+
+    metadata_store_url: str = setting("metadataStoreUrl", "")
+    service_url: str = setting("brokerServiceURL", "")
+    service_url_tls: str = setting("brokerServiceURLTLS", "")
+    web_url: str = setting("brokerWebServiceURL", "")
+    web_url_tls: str = setting("brokerWebServiceURLTLS", "")
+    allowed_host_names: str = setting("brokerProxyAllowedHostNames", "")
+    allowed_ip_addresses: str = setting("brokerProxyAllowedIPAddresses", "")
+    allowed_target_ports: str = setting("brokerProxyAllowedTargetPorts", "6650,6651")
+    connect_timeout_ms: int = setting("brokerProxyConnectTimeoutMs", 10_000, at_least=1)
+    read_timeout_ms: int = setting("brokerProxyReadTimeoutMs", 75_000, at_least=1)
+    http_timeout_ms: int = setting("httpProxyTimeout", 300_000, at_least=1)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerClientConfig:
+    """How the proxy shows brokers who it is, and knows that they are brokers."""
+
+    auth_plugin: str = setting("brokerClientAuthenticationPlugin", "")
+    auth_parameters: str = setting("brokerClientAuthenticationParameters", "", secret=True)
+    forward_credentials: bool = setting("forwardAuthorizationCredentials", False)
+    tls: bool = setting("tlsEnabledWithBroker", False)
+    tls_hostname_verification: bool = setting("tlsHostnameVerificationEnabled", True)
+    tls_trust_certs_file: str = setting("brokerClientTrustCertsFilePath", "")
+    tls_certificate_file: str = setting("brokerClientCertificateFilePath", "")
+    tls_key_file: str = setting("brokerClientKeyFilePath", "")
+    haproxy_protocol: bool = setting("haProxyProtocolToBrokerEnabled", False)
+    """Ours: brokers are told the client's address by a PROXY header."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyConfig:
+    """All settings of one proxy."""
+
+    listen: ListenConfig = field(default_factory=ListenConfig)
+    brokers: BrokerConfig = field(default_factory=BrokerConfig)
+    client: BrokerClientConfig = field(default_factory=BrokerClientConfig)
+    tls: TlsSettings = field(default_factory=TlsSettings)
+    auth: AuthSettings = field(default_factory=AuthSettings)
+
+    def values(self) -> dict[str, str]:
+        """Every setting under Apache's key, but for secrets."""
+        return written(self)
+
+
+def load_config(
+    path: Path | None,
+    environment: Mapping[str, str],
+    overrides: Mapping[str, str] | None = None,
+    *,
+    defaults: Mapping[str, str] | None = None,
+) -> ProxyConfig:
+    """Defaults, then a file, the environment, overrides. Raises ConfigError."""
+    config = build(ProxyConfig, gather(path, environment, overrides, defaults))
+    brokers = config.brokers
+    if not (brokers.service_url or brokers.service_url_tls or brokers.metadata_store_url):
+        raise ConfigError(f"the proxy needs to know where brokers are: {BROKER_ADDRESSES}")
+    if config.client.tls and not (brokers.service_url_tls or brokers.metadata_store_url):
+        raise ConfigError("tlsEnabledWithBroker needs brokerServiceURLTLS or metadataStoreUrl")
+    if config.client.forward_credentials and not config.auth.enabled:
+        raise ConfigError("forwardAuthorizationCredentials needs authenticationEnabled")
+    return config

@@ -1,0 +1,103 @@
+"""What the proxy shows brokers of itself (spec PX-04, PX-23), by Apache's plug-in names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from geminga_runtime.settings import ConfigError
+
+_PACKAGE = "org.apache.pulsar.client.impl.auth."
+PLUGINS = {
+    "token": "token",
+    "basic": "basic",
+    "tls": "tls",
+    _PACKAGE + "AuthenticationToken": "token",
+    _PACKAGE + "AuthenticationBasic": "basic",
+    _PACKAGE + "AuthenticationTls": "tls",
+}
+
+
+class OwnCredentials(NamedTuple):
+    """A method, and its data, read anew for each connection."""
+
+    method: str = ""
+    data: Callable[[], bytes] = lambda: b""
+    certificate_file: str = ""
+    key_file: str = ""
+
+    def header(self) -> str | None:
+        """For HTTP; None where nothing is to be said."""
+        if self.method == "token":
+            return "Bearer " + self.data().decode("ascii")
+        if self.method == "basic":
+            import base64
+
+            return "Basic " + base64.b64encode(self.data()).decode("ascii")
+        return None
+
+
+def own_credentials(plugin: str, parameters: str) -> OwnCredentials:
+    """Raises ConfigError."""
+    if not plugin:
+        return OwnCredentials()
+    kind = PLUGINS.get(plugin)
+    if kind == "token":
+        return OwnCredentials(kind, _token(parameters))
+    if kind == "basic":
+        return OwnCredentials(kind, _basic(parameters))
+    if kind == "tls":
+        files = dict(_pair(part) for part in parameters.split(",") if part.strip())
+        if not {"tlsCertFile", "tlsKeyFile"} <= files.keys():
+            raise ConfigError(
+                "brokerClientAuthenticationParameters: tlsCertFile:… and tlsKeyFile:… are needed"
+            )
+        return OwnCredentials(
+            kind, certificate_file=files["tlsCertFile"], key_file=files["tlsKeyFile"]
+        )
+    known = ", ".join(PLUGINS)
+    raise ConfigError(f"brokerClientAuthenticationPlugin: {plugin!r} is none of {known}")
+
+
+def _token(parameters: str) -> Callable[[], bytes]:
+    if parameters.startswith("file:"):
+        path = Path(parameters.removeprefix("file://").removeprefix("file:"))
+
+        def read() -> bytes:
+            return path.read_bytes().strip()
+
+        try:
+            read()
+        except OSError as error:
+            raise ConfigError(
+                f"brokerClientAuthenticationParameters: {path} can't be read: {error.strerror}"
+            ) from None
+        return read
+    text = parameters.removeprefix("token:").strip()
+    if text.startswith("{"):
+        text = _json(text).get("token", "")
+    if not text:
+        raise ConfigError("brokerClientAuthenticationParameters: no token")
+    return text.encode
+
+
+def _basic(parameters: str) -> Callable[[], bytes]:
+    found = _json(parameters)
+    if not {"userId", "password"} <= found.keys():
+        raise ConfigError("brokerClientAuthenticationParameters: userId and password are needed")
+    return f"{found['userId']}:{found['password']}".encode
+
+
+def _json(text: str) -> dict[str, str]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, str])
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        raise ConfigError("brokerClientAuthenticationParameters: no JSON object") from None
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, _, value = text.strip().partition(":")
+    return name, value
