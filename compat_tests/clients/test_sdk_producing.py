@@ -173,3 +173,42 @@ async def test_terminated(peer: Peer, ours: geminga.Client) -> None:
     with pytest.raises(geminga.TopicTerminated) as made:
         await ours.create_producer(topic)
     assert sent.value.topic == made.value.topic == topic
+
+
+@pytest.mark.parametrize("policy", ["producer_request_hold", "producer_exception"])
+async def test_quota_exceeded(peer: Peer, policy: str) -> None:
+    """What is pending waits, or fails, as the quota's policy says; the producer lives on."""
+    topic = peer.topic("quota")
+    path = topic.replace("://", "/")
+
+    def admin(method: str, tail: str, body: object = None) -> object:
+        return peer.admin(method, path + tail, body)
+
+    def set_up() -> None:
+        admin("PUT", "")
+        admin("PUT", "/subscription/sub")
+        admin("POST", "/backlogQuota", {"limitSize": 5000, "policy": policy})
+
+    await trio.to_thread.run_sync(set_up)
+    options = {"operation_timeout_s": 1.0, "initial_backoff_s": 0.05, "max_backoff_s": 0.1}
+    async with geminga.connect(peer.server.service_url, **options) as client:
+        with trio.fail_after(40):
+            producer = await client.create_producer(topic, batching_enabled=False, send_timeout_s=0)
+            for _ in range(7):
+                await producer.send(bytes(1000))
+            while producer.is_connected:  # noqa: ASYNC110 - the broker looks every second
+                await trio.sleep(0.05)
+            with pytest.raises(geminga.QuotaExceeded) as refused:
+                await client.create_producer(topic)
+            assert refused.value.topic == topic
+            pending = await producer.send_soon(b"pending")
+            if policy == "producer_exception":
+                with pytest.raises(geminga.QuotaExceeded) as failed:
+                    await pending.wait()
+                assert failed.value.topic == topic
+            else:
+                await trio.sleep(0.5)
+                assert not pending.is_done
+            await trio.to_thread.run_sync(admin, "POST", "/subscription/sub/skip_all")
+            await producer.send(b"after")
+            assert (pending.error is None) == (policy == "producer_request_hold")
