@@ -63,7 +63,7 @@ def test_threads_in_order_and_closing_waits(url: str, topic: str) -> None:
         consumer.acknowledge(message)
 
     with gb.connect(url) as client:
-        send(client, topic, 1000, batching_enabled=False)
+        send(client, topic, 400, batching_enabled=False)
         consumer = client.subscribe(
             topic, "s", message_listener=listener, initial_position=EARLIEST
         )
@@ -161,7 +161,7 @@ def test_aio_coroutine_functions(url: str, topic: str) -> None:
 
     async def main() -> None:
         async with ga.connect(url) as client:
-            await aio_send(client, topic, 1000)
+            await aio_send(client, topic, 400)
             await client.subscribe(topic, "s", message_listener=listener, initial_position=EARLIEST)
             await asyncio.wait_for(started.wait(), 10)
         # Leaving the client waited for the call that ran.
@@ -171,7 +171,7 @@ def test_aio_coroutine_functions(url: str, topic: str) -> None:
             consumer = await client.subscribe(
                 topic, "s", message_listener=lambda consumer, message: heard.append(message.data)
             )
-            await aio_until(lambda: len(heard) == 699)
+            await aio_until(lambda: len(heard) == 99)
             with pytest.raises(ga.InvalidArgument, match="message_listener"):
                 await consumer.receive()
         assert heard[0] == b"301"
@@ -242,3 +242,45 @@ def test_batches_interceptors_and_statistics(url: str, topic: str) -> None:
             assert consumer.statistics().total_msgs_received == 30
 
     asyncio.run(main())
+
+
+async def aio_next(consumer: ga.Consumer) -> list[ga.Message]:
+    return [await anext(consumer)]
+
+
+@pytest.mark.parametrize(
+    "take",
+    [ga.Consumer.receive_many, ga.Consumer.batch_receive, aio_next],
+    ids=lambda f: f.__name__,
+)
+def test_aio_cancelled_takes_lose_nothing(url: str, topic: str, take: Any) -> None:
+    got: list[int] = []
+    cancelled = 0
+
+    async def main() -> None:
+        nonlocal cancelled
+        policy = BatchReceivePolicy(max_messages=5, timeout_s=0.002)
+        async with ga.connect(url) as client:
+            producer = await client.create_producer(topic, batching_max_publish_delay_s=0.001)
+            consumer = await client.subscribe(topic, "s", batch_receive_policy=policy)
+
+            async def produce() -> None:
+                for n in range(300):
+                    await producer.send_soon(b"%d" % n)
+                    if n % 7 == 0:
+                        await asyncio.sleep(0.001)
+                await producer.flush()
+
+            producing = asyncio.create_task(produce())
+            while len(got) < 300:
+                try:
+                    async with asyncio.timeout(random.random() * 0.003):
+                        while True:
+                            got.extend(int(each.data) for each in await take(consumer))
+                except TimeoutError:
+                    cancelled += 1
+            await producing
+
+    asyncio.run(asyncio.wait_for(main(), 15))
+    assert got == list(range(300))
+    assert cancelled > 0
