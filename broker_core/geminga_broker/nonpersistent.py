@@ -261,7 +261,7 @@ class NonPersistentTopic(TopicBase):
             messages += count
             size += len(data)
         self.rates.add(messages, size)
-        self.environment.catch_up.appends += 1
+        self.environment.catch_up.appended(1, 0)
         done(NOWHERE, len(entries), None)
 
     def publish_failed(self, error: LogError) -> None:

@@ -110,7 +110,7 @@ class PersistentTopic(TopicBase):
             size += len(data)
         self.rates.add(messages, size)
         self.entries_added += len(entries)
-        self.environment.catch_up.appends += 1
+        self.environment.catch_up.appended(len(entries), size)
         self.log.append(entries, done)
 
     def publish_failed(self, error: LogError) -> None:

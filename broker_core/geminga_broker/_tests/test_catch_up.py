@@ -33,7 +33,7 @@ def test_nobody_pauses_while_nothing_is_published():
 
 def test_a_publish_makes_busy_for_a_while():
     catch_up = CatchUp()
-    catch_up.appends += 1
+    catch_up.appended(1, 0)
     assert catch_up.busy(10.0)
     assert catch_up.busy(10.0 + BUSY_S * 0.9)
     assert not catch_up.busy(10.0 + BUSY_S)
@@ -50,12 +50,28 @@ def test_all_together_use_no_more_than_their_share(rounds):
     catch_up = CatchUp()
     now_s = used_s = 0.0
     for entries, size, late_s in rounds:
-        catch_up.appends += 1
+        catch_up.appended(0, 1)
         cost_s = entries * ENTRY_S + size * BYTE_S
         used_s += cost_s
         now_s += cost_s
         now_s += catch_up.pause_s(entries, size, now_s) + late_s
         assert used_s / SHARE_MAX <= now_s + BURST_S + 1e-9
+
+
+@given(st.integers(1, 20_000), st.integers(0, 4096))
+def test_old_entries_are_read_faster_than_new_ones_come(per_s, size):
+    catch_up = CatchUp()
+    for _ in range(100):
+        catch_up.paused(LATE_S * 2)
+    now_s = began_s = 100.0
+    came = read = 0
+    while now_s < began_s + 5:
+        due = int((now_s - began_s) * per_s) + 1
+        catch_up.appended(due - came, (due - came) * size)
+        came = due
+        read += ROUND_ENTRIES
+        now_s += max(0.0001, catch_up.pause_s(ROUND_ENTRIES, ROUND_ENTRIES * size, now_s))
+    assert read > 1.2 * came
 
 
 def test_the_share_follows_how_late_pauses_end():
@@ -94,7 +110,7 @@ async def test_a_pump_that_reads_ledgers_goes_slower_beside_publishes(
         consumer.flow(messages)
         wanted = len(connection.messages()) + messages
         while len(connection.messages()) < wanted:
-            world.environment.catch_up.appends += busy
+            world.environment.catch_up.appended(busy, 0)
             await trio.sleep(0.001)
         return trio.current_time() - began_s
 

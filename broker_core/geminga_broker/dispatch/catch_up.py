@@ -13,11 +13,19 @@ SHARE_MAX = 0.2
 SHARE_MIN = 0.05
 """Part of the loop's time that catching up gets beside tail work."""
 
-LATE_S = 0.0015
+FOLLOW = 1.5
+"""What comes in counts so much: whatever the share, old entries are read faster than new ones are
+added, or a backlog would never end.
+"""
+
+WINDOW_S = 0.1
+"""What comes in is averaged over at least so long."""
+
+LATE_S = 0.0012
 """A pause that ends later than this finds the loop, or the machine, with more work than time."""
 
 SHARE_UP = 0.002
-SHARE_DOWN = 0.8
+SHARE_DOWN = 0.7
 """How the share follows: a little more after each pause that ended in time, much less after one
 that didn't.
 """
@@ -42,21 +50,40 @@ BURST_S = 0.002
 class CatchUp:
     """Paces all pumps of a broker that catch up. Times are a monotonic clock's, seconds."""
 
-    __slots__ = ("_busy_until_s", "_free_at_s", "_known", "appends", "share")
+    __slots__ = (
+        "_busy_until_s",
+        "_free_at_s",
+        "_inflow",
+        "_inflow_s",
+        "_known_s",
+        "_seen_s",
+        "_since_s",
+        "share",
+    )
 
     def __init__(self) -> None:
-        self.appends = 0
-        """Counts publishes, once a run: whoever appends adds to it."""
         self.share = SHARE_MAX
-        self._known = 0
+        self._inflow_s = 0.0  # what entries came in, as the time that it takes to read them later
+        self._seen_s = 0.0
+        self._known_s = 0.0
+        self._since_s = 0.0
+        self._inflow = 0.0  # the same per second
         self._busy_until_s = 0.0
         self._free_at_s = 0.0
 
+    def appended(self, entries: int, size_bytes: int) -> None:
+        """Something was published; told once a run."""
+        self._inflow_s += entries * ENTRY_S + size_bytes * BYTE_S
+
     def busy(self, now_s: float) -> bool:
         """Whether there is tail work."""
-        if self._known != self.appends:
-            self._known = self.appends
+        if self._inflow_s != self._seen_s:
+            self._seen_s = self._inflow_s
             self._busy_until_s = now_s + BUSY_S
+        if now_s - self._since_s >= WINDOW_S:
+            self._inflow = (self._inflow_s - self._known_s) / (now_s - self._since_s)
+            self._known_s = self._inflow_s
+            self._since_s = now_s
         return now_s < self._busy_until_s
 
     def pause_s(self, entries: int, size_bytes: int, now_s: float) -> float:
@@ -66,7 +93,8 @@ class CatchUp:
             return 0.0
         cost_s = entries * ENTRY_S + size_bytes * BYTE_S
         began_s = max(self._free_at_s, now_s - cost_s - BURST_S)
-        self._free_at_s = began_s + cost_s / self.share
+        share = min(1.0, max(self.share, FOLLOW * self._inflow))
+        self._free_at_s = began_s + cost_s / share
         return max(0.0, self._free_at_s - now_s)
 
     def paused(self, late_s: float) -> None:
