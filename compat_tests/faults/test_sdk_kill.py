@@ -21,7 +21,7 @@ from compat_tests.faults.conftest import TOPIC
 from compat_tests.processes import ServerProcess, free_port, start_geminga
 from geminga import EARLIEST, BatchingType, CompressionType
 
-KILLS = 5
+KILLS = 4
 KEYS = 5
 PRODUCERS: dict[str, dict[str, Any]] = {
     "batched": {"compression_type": CompressionType.LZ4},
