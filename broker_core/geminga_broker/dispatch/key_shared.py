@@ -280,7 +280,7 @@ class KeySharedDispatcher(SharedDispatcher):
         if self.blocked or not any(consumer.ready for consumer in self.consumers):
             return False
         if self.kicked:
-            if found := self._replays(self.entries_max):
+            if found := self._replays(self.entries_wanted(self.entries_max, 1.0)):
                 return await self._replay_round(found)
             self.kicked = False
         room = self._look_ahead - len(self._keyed)
