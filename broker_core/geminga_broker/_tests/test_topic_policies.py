@@ -288,7 +288,8 @@ async def test_a_consumer_subscribes_so_often_in_a_period(
 
 
 async def test_a_namespace_is_emptied_by_force() -> None:
-    async with Disk().broker() as service:
+    config = replace(BrokerConfig(), topics=TopicConfig(force_delete_namespaces=True))
+    async with Disk().broker(config) as service:
         await service.namespaces.create("public/gone", bundles=1, clusters=("standalone",))
         await service.catalog.create_partitioned(TopicName.parse("public/gone/p"), 2)
         for name in (

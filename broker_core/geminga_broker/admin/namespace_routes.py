@@ -93,6 +93,8 @@ async def empty_namespace(service: BrokerService, namespace: str) -> None:
 
     Raises RestError as Apache answers.
     """
+    if not service.config.topics.force_delete_namespaces:
+        raise RestError(405, "Broker doesn't allow forced deletion of namespaces")
     if not await service.namespaces.exists(namespace):
         raise RestError(404, f"Namespace {namespace} does not exist.")
     closed: JsonObject = {"autoTopicCreationOverride": {"allowAutoTopicCreation": False}}
@@ -128,12 +130,9 @@ def routes(service: BrokerService) -> list[Route]:
         return no_content()
 
     async def delete(request: Request) -> Response:
-        namespace = namespace_of(request)
         if flag(request, "force"):
-            if not service.config.topics.force_delete_namespaces:
-                raise RestError(405, "Broker doesn't allow forced deletion of namespaces")
-            await empty_namespace(service, namespace)
-        await delete_namespace(service, namespace)
+            await empty_namespace(service, namespace_of(request))
+        await delete_namespace(service, namespace_of(request))
         return no_content()
 
     async def topics(request: Request) -> Response:

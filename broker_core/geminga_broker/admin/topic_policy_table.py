@@ -162,47 +162,9 @@ def policies(service: BrokerService) -> tuple[TopicPolicy, ...]:
             not_negative("interval must be 0 or more"),
             empty="unset",
         ),
-        TopicPolicy("publishRate", "publishRate", PublishRate, empty="keep", absent=204),
-        TopicPolicy(
-            "dispatchRate",
-            "dispatchRate",
-            DispatchRate,
-            applied=lambda e: rate_told(e.policies.dispatch_rate),
-            empty="keep",
-        ),
-        TopicPolicy(
-            "subscriptionDispatchRate",
-            "subscriptionDispatchRate",
-            DispatchRate,
-            applied=lambda e: rate_told(e.policies.subscription_dispatch_rate),
-            empty="keep",
-        ),
-        TopicPolicy(
-            "subscribeRate",
-            "subscribeRate",
-            SubscribeRate,
-            applied=lambda e: {
-                "subscribeThrottlingRatePerConsumer": e.policies.subscribe_rate.messages,
-                "ratePeriodInSecond": e.policies.subscribe_rate.period_s,
-            },
-            empty="keep",
-        ),
-        TopicPolicy(
-            "delayedDelivery",
-            "",
-            DelayedDelivery,
-            applied=_delayed_told,
-            empty="keep",
-            read=_read_delayed,
-            write=_write_delayed,
-        ),
-        TopicPolicy(
-            "inactiveTopicPolicies",
-            "inactiveTopicPolicies",
-            InactiveTopicPolicies,
-            applied=_inactivity_told,
-            empty="unset",
-        ),
+        *_rates(),
+        DELAYED_DELIVERY,
+        INACTIVITY,
         TopicPolicy(
             "subscriptionTypesEnabled",
             "subscriptionTypesEnabled",
@@ -234,6 +196,36 @@ def _types_told(service: BrokerService, effective: Effective) -> object:
     if types == service.policies.options.subscription_types:
         return []
     return sorted(SubType.Name(SubType.ValueType(each)) for each in types)
+
+
+def _rates() -> tuple[TopicPolicy, ...]:
+    return (
+        TopicPolicy("publishRate", "publishRate", PublishRate, empty="keep", absent=204),
+        TopicPolicy(
+            "dispatchRate",
+            "dispatchRate",
+            DispatchRate,
+            applied=lambda e: rate_told(e.policies.dispatch_rate),
+            empty="keep",
+        ),
+        TopicPolicy(
+            "subscriptionDispatchRate",
+            "subscriptionDispatchRate",
+            DispatchRate,
+            applied=lambda e: rate_told(e.policies.subscription_dispatch_rate),
+            empty="keep",
+        ),
+        TopicPolicy(
+            "subscribeRate",
+            "subscribeRate",
+            SubscribeRate,
+            applied=lambda e: {
+                "subscribeThrottlingRatePerConsumer": e.policies.subscribe_rate.messages,
+                "ratePeriodInSecond": e.policies.subscribe_rate.period_s,
+            },
+            empty="keep",
+        ),
+    )
 
 
 def _limits() -> tuple[TopicPolicy, ...]:
@@ -283,4 +275,20 @@ RETENTION = TopicPolicy(
 )
 TTL = TopicPolicy(
     "messageTTL", "messageTTLInSeconds", int, applied=lambda e: e.policies.message_ttl_s
+)
+DELAYED_DELIVERY = TopicPolicy(
+    "delayedDelivery",
+    "",
+    DelayedDelivery,
+    applied=_delayed_told,
+    empty="keep",
+    read=_read_delayed,
+    write=_write_delayed,
+)
+INACTIVITY = TopicPolicy(
+    "inactiveTopicPolicies",
+    "inactiveTopicPolicies",
+    InactiveTopicPolicies,
+    applied=_inactivity_told,
+    empty="unset",
 )

@@ -58,6 +58,24 @@ async def terminate(service: BrokerService, name: TopicName) -> dict[str, int]:
     return message_id_json(name, await topic.terminate())
 
 
+async def truncate(service: BrokerService, name: TopicName) -> None:
+    """Truncate a topic, or all partitions. Raises RestError 404, 412."""
+    if not name.is_persistent:
+        raise RestError(412, "unsupport truncate")
+    partitions = await service.catalog.partitions(name)
+    for one in [name.partition(i) for i in range(partitions)] or [name]:
+        await (await require_topic(service, one)).truncate()
+
+
+async def unload(service: BrokerService, name: TopicName) -> None:
+    """Unload a topic, or all partitions. Raises RestError 404."""
+    partitions = await service.catalog.partitions(name)
+    if not partitions and not await service.topic_exists(name):
+        raise RestError(404, f"Topic {name} not found")
+    for one in [name.partition(i) for i in range(partitions)] or [name]:
+        await service.unload_topic(one)
+
+
 def routes(service: BrokerService, domain: str) -> list[Route]:
     """All routes of the family for one domain."""
 
@@ -90,25 +108,15 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
         await service.delete_topic(name, force=flag(request, "force"))
         return no_content()
 
-    async def unload(request: Request) -> Response:
-        name = topic_of(request, domain)
-        partitions = await service.catalog.partitions(name)
-        if not partitions and not await service.topic_exists(name):
-            raise RestError(404, f"Topic {name} not found")
-        for one in [name.partition(i) for i in range(partitions)] or [name]:
-            await service.unload_topic(one)
+    async def close(request: Request) -> Response:
+        await unload(service, topic_of(request, domain))
         return no_content()
 
     async def stop_writes(request: Request) -> Response:
         return ok(await terminate(service, topic_of(request, domain)))
 
-    async def truncate(request: Request) -> Response:
-        name = topic_of(request, domain)
-        if not name.is_persistent:
-            raise RestError(412, "unsupport truncate")
-        partitions = await service.catalog.partitions(name)
-        for one in [name.partition(i) for i in range(partitions)] or [name]:
-            await (await require_topic(service, one)).truncate()
+    async def cut(request: Request) -> Response:
+        await truncate(service, topic_of(request, domain))
         return no_content()
 
     async def last_message_id(request: Request) -> Response:
@@ -124,8 +132,8 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
         route("GET", base, list_topics),
         route("PUT", one, create),
         route("DELETE", one, delete),
-        route("PUT", one + "/unload", unload),
+        route("PUT", one + "/unload", close),
         route("POST", one + "/terminate", stop_writes),
-        route("DELETE", one + "/truncate", truncate),
+        route("DELETE", one + "/truncate", cut),
         route("GET", one + "/lastMessageId", last_message_id),
     ]
