@@ -150,7 +150,7 @@ ON_BOTH = {"server", "peer", "tls_server"}
 """Fixtures that make a test run on our server and on Apache's."""
 
 
-def tests_of(path: str) -> dict[str, set[str]]:
+def named_in(path: str) -> dict[str, set[str]]:
     """The tests of the one file that is meant, with the names of their arguments."""
     files = [*ROOT.glob(f"sdk/geminga/**/{path}"), *ROOT.glob(f"compat_tests/**/{path}")]
     own = [each for each in files if "_faces" not in each.parts] or files
@@ -175,7 +175,7 @@ def test_named_tests_exist() -> None:
         named += [(True, each) for each in NAMED_TEST.findall(both)]
         assert len(named) == f"{ours}{both}".count("`") / 2, f"{row}: {ours} {both}"
         for runs_on_both, (path, name) in named:
-            tests = tests_of(path)
+            tests = named_in(path)
             assert not name or name in tests, f"{row}: {path} has no {name}"
             if runs_on_both:
                 assert tests[name] & ON_BOTH, f"{row}: {name} doesn't run on both servers"
