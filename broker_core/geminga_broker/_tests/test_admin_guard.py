@@ -228,3 +228,12 @@ async def test_secrets_are_not_shown_by_the_runtime_configuration() -> None:
         values = msgspec.json.decode(shown.body)
         assert values["tokenSecretKey"] == "*****"
         assert values["superUserRoles"] == "root,proxy"
+
+
+async def test_metrics_count_who_was_let_in() -> None:
+    async with secured() as (_, app):
+        await call(app, "GET", "/admin/v2/clusters", None, authorization="Bearer rubbish")
+        text = (await call(app, "GET", "/metrics/", None)).body.decode()
+    labels = 'provider_name="AuthenticationProviderToken",auth_method="token"'
+    assert f'pulsar_authentication_success_total{{cluster="standalone",{labels}}} 3' in text
+    assert f'{labels},reason="invalid_token"}} 1' in text

@@ -21,6 +21,7 @@ from geminga_broker.service import BrokerService
 from geminga_broker.stats import as_json
 from geminga_broker.topic import PersistentTopic
 from geminga_protocol.topic_name import TopicName
+from geminga_runtime.auth.service import Authenticator
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -60,7 +61,23 @@ def scrape(service: BrokerService, *, version: str, consumer_level: bool = False
     for metric, _field in NAMESPACE_SUMS:
         text.add(metric, where, totals[metric])
     text.add("pulsar_active_connections", where, len(service.sessions))
+    _authentication(text, cluster, service.authenticator)
     return text.render() + process_metrics()
+
+
+def _authentication(text: Exposition, cluster: str, authenticator: Authenticator | None) -> None:
+    """Who was let in and who was not, by provider and method."""
+    if authenticator is None:
+        return
+    for (provider, method), count in sorted(authenticator.successes.items()):
+        pairs = [("cluster", cluster), ("provider_name", provider), ("auth_method", method)]
+        text.add("pulsar_authentication_success_total", labels(pairs), count, "counter")
+    for (provider, method, reason), count in sorted(authenticator.failures.items()):
+        pairs = [("cluster", cluster), ("provider_name", provider), ("auth_method", method)]
+        where = labels([*pairs, ("reason", reason)])
+        text.add("pulsar_authentication_failures_total", where, count, "counter")
+        if reason == "expired_token":
+            text.add("pulsar_expired_token_total", labels(pairs[:1]), count, "counter")
 
 
 def _evictions(text: Exposition, where: list[tuple[str, str]], topic: PersistentTopic) -> None:
