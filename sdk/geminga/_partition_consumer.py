@@ -121,7 +121,7 @@ class PartitionConsumer:
             self._discard_corrupt(command.message_id.ledgerId, command.message_id.entryId, error)
             return
         if entry is None:
-            self._keep_chunk()
+            self._keep_chunk(command.message_id.ledgerId, command.message_id.entryId)
             return
         # The broker doesn't count what its own ack set says is acknowledged.
         counted = cardinality(entry.ack_set) if entry.ack_set else entry.message_count
@@ -163,7 +163,10 @@ class PartitionConsumer:
             if bits >> n & 1 and (left is None or left[n])
         ]
 
-    def _keep_chunk(self) -> None:
+    def _keep_chunk(self, ledger_id: int, entry_id: int) -> None:
+        if self._subscription.options.durable and self._start.passes(ledger_id, entry_id):
+            # The last chunk of the message that a seek named: the others don't come.
+            self.acknowledger.acknowledge_id(MessageId(ledger_id, entry_id, self.partition))
         # It takes no room in the queue; without a queue, the next one must be asked for.
         self.acknowledger.took_chunk()
         self._permits.used(1)

@@ -62,6 +62,16 @@ class Start:
             return 0 if self._inclusive else size
         return first.batch_index + (0 if self._inclusive else 1)
 
+    def passes(self, ledger_id: int, entry_id: int) -> bool:
+        """Whether it begins right behind that entry."""
+        first = self._first
+        return (
+            first is not None
+            and not self._inclusive
+            and first.batch_index < 0
+            and (ledger_id, entry_id) == (first.ledger_id, first.entry_id)
+        )
+
     def taken(self, entry: Entry) -> None:
         """The program took messages of that entry."""
         indexes = entry.indexes

@@ -61,6 +61,23 @@ async def test_what_a_seek_passes_is_acknowledged(autojump_clock: MockClock) -> 
         assert broker.topic("t").subscriptions["s"].acked == {0, 1, 2}
 
 
+async def test_the_last_chunk_of_what_a_seek_passes_too(autojump_clock: MockClock) -> None:
+    async with fake_broker() as broker, broker.client() as client:
+        producer = await client.create_producer(
+            "t", batching_enabled=False, chunking_enabled=True, chunk_max_message_size_bytes=100
+        )
+        large = await producer.send(b"x" * 250)
+        await producer.send(b"small")
+        consumer = await client.subscribe("t", "s", initial_position=InitialPosition.EARLIEST)
+        await consumer.seek(large)
+        message = await consumer.receive(1)
+        assert message.data == b"small"
+        await consumer.acknowledge(message)
+        await trio.sleep(1)
+        subscription = broker.topic("t").subscriptions["s"]
+        assert subscription.acked == set(range(len(broker.topic("t").entries)))
+
+
 def test_a_scaled_queue_doubles_while_the_program_waits() -> None:
     permits = Permits(6, scaled=True)
     assert permits.start() == 1
