@@ -220,6 +220,27 @@ async def test_limits_change_under_a_consumer(world: World) -> None:
         assert (consumer.sent, consumer.blocked) == (sent, limit != 0)
 
 
+async def test_limits_change_under_a_subscription(world: World) -> None:
+    topic = world.topic(unacked_per_subscription_max=5)
+    await topic.create_subscription("sub", EARLIEST)
+    consumer = await topic.subscribe(
+        subscribe_request(FakeConnection(), 1, sub_type=SubType.Shared)
+    )
+    producer = await topic.add_producer(producer_request(FakeConnection()))
+    producer.publish([item(n) for n in range(50)])
+    consumer.flow(5)
+    await world.settle()
+    consumer.flow(100)
+    await world.settle()
+    assert consumer.sent == 5
+    assert topic.stats().subscriptions["sub"].blocked_subscription_on_unacked_msgs
+    topic.set_options(replace(topic.options, unacked_per_subscription_max=0))
+    await obey(topic, TopicPolicies())
+    await world.settle()
+    assert consumer.sent == 50
+    assert not topic.stats().subscriptions["sub"].blocked_subscription_on_unacked_msgs
+
+
 async def test_one_subscription_has_its_own_rate(world: World, autojump_clock: object) -> None:
     topic = world.topic()
     await obey(

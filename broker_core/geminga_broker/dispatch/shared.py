@@ -57,12 +57,12 @@ class SharedDispatcher(Dispatcher):
         if broker is not None and broker.pauses(self):
             return True
         limit = self.options.unacked_per_subscription_max
-        if limit:
-            unacked = self.unacked
-            if unacked >= limit:
-                self._blocked = True
-            elif unacked < limit / 2:
-                self._blocked = False
+        if not limit:
+            self._blocked = False
+        elif (unacked := self.unacked) >= limit:
+            self._blocked = True
+        elif unacked < limit / 2:
+            self._blocked = False
         return self._blocked
 
     @property
