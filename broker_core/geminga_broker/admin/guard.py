@@ -56,7 +56,7 @@ async def _admit(
         place = _place(need.scope, request)
         await _check(service, need, place, caller)
         if request.method != "GET":
-            _audit.info("%s %s by %s", request.method, request.url.path, _names(caller))
+            _audit.info("%s %s by %s", request.method, request.url.path, caller)
     return await handler(request)
 
 
@@ -97,7 +97,7 @@ async def _check(service: BrokerService, need: Need, place: Place, caller: Calle
         raise RestError(401, str(error)) from None
     if not allowed:
         status, reason = refusal(need, place, caller.role, caller.original)
-        _log.warning("%s: %s", _names(caller), reason)
+        _log.warning("%s: %s", caller, reason)
         raise RestError(status, reason)
 
 
@@ -119,8 +119,3 @@ def _domain(request: Request) -> str:
     if "domain" in request.path_params:
         return parameter(request, "domain")
     return next(one for one in _DOMAINS if f"/{one}/" in request.url.path)
-
-
-def _names(caller: Caller) -> str:
-    through = f" through {caller.role}" if caller.original else ""
-    return f"role={caller.original or caller.role}{through}"

@@ -19,6 +19,10 @@ class Caller(NamedTuple):
     role: str | None
     original: str | None = None
 
+    def __str__(self) -> str:
+        """For logs: the role, and the proxy that it comes through."""
+        return f"role={self.original} through {self.role}" if self.original else f"role={self.role}"
+
 
 class Authorizer:
     """The rules over the policies in the metadata store. Disabled, it allows everything."""

@@ -37,7 +37,9 @@ async def authorize(session: Session, kind: int, command: object) -> Place:
     except SubscriptionRefused as error:
         raise BrokerError(ServerError.AuthorizationError, str(error)) from None
     if not allowed:
-        _log.warning("address=%s %s: %s on %s", session.address, session.caller, need, place)
+        what = BaseCommand.Type.Name(BaseCommand.Type.ValueType(kind))
+        where = place.topic or place.namespace
+        _log.warning("address=%s %s may not %s %s", session.address, session.caller, what, where)
         through = "Proxy " if session.service.authorizer.is_proxy(session.principal) else ""
         text = REFUSALS.get(kind, "Client is not authorized")
         raise BrokerError(ServerError.AuthorizationError, through + text)
@@ -71,6 +73,11 @@ async def recheck(session: Session, tenant: str, namespace: str | None) -> None:
                 allowed = False
             opened = registry.get(key)
             if not allowed and opened is not None:
-                _log.warning("address=%s may no longer use %s", session.address, place)
+                _log.warning(
+                    "address=%s %s may no longer use %s",
+                    session.address,
+                    session.caller,
+                    place.topic,
+                )
                 drop(key)
                 opened.close()
