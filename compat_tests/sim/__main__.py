@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
+from types import FrameType
 
 from .chance import Chances
 from .plan import make_plan
 from .run import Outcome, run_seed
+
+SEED_S = 60
+"""Real time of one run; one that takes longer spins without virtual time going on."""
 
 
 def main() -> int:
@@ -33,10 +38,22 @@ def main() -> int:
     return 1 if failed else 0
 
 
+def _too_slow(number: int, frame: FrameType | None) -> None:
+    raise TimeoutError(f"it spins: {SEED_S} s of real time have passed")
+
+
 def _run(seed: int, seeds: range, *, verbose: bool) -> bool:
     if verbose:
         print(make_plan(seed, Chances(seed).of("plan")))
-    outcome = run_seed(seed, verbose=verbose)
+    signal.signal(signal.SIGALRM, _too_slow)
+    signal.alarm(SEED_S)
+    try:
+        outcome = run_seed(seed, verbose=verbose)
+    except BaseException:
+        print(f"in seed {seed}", flush=True)
+        raise
+    finally:
+        signal.alarm(0)
     for line in outcome.lines or ():
         print(line)
     if outcome.violations:
