@@ -30,6 +30,8 @@ from geminga_protocol.message_id import MessageId
 T = TypeVar("T")
 C = TypeVar("C")
 
+QUEUED_MAX = 384
+"""Messages that wait for the loop before `send_soon` lets it take them."""
 BYTES_BETWEEN_TURNS = 128 * 1024
 """`send_soon` lets the program's other tasks run after that much; a message is 1 KiB at least."""
 
@@ -165,7 +167,14 @@ class AsyncSender(Sender):
         self._since_turn += size_bytes if size_bytes > 1024 else 1024
         if self._since_turn >= BYTES_BETWEEN_TURNS:
             self._since_turn = 0
-            await self.session.host.turn()
+            if len(self._queue) < QUEUED_MAX:
+                await self.session.host.turn()
+            else:
+                # The interpreter's lock alone would let the loop have its turn after 5 ms only, and
+                # the broker would have nothing to do meanwhile.
+                waiter = self.session.host.waiter()
+                self.session.portal.post(waiter.notify)
+                await waiter.wait()
         if self.put(handed) is not None:
             await self._put_when_there_is_room(handed)
         return handed
