@@ -122,6 +122,8 @@ class Peer:
         try:
             while (frame := await self.wire.next()) is not None:
                 await self._gate.wait()
+                if frame.type == Type.PONG:
+                    continue  # unasked, to one that was not read for a while
                 if frame.type == Type.PING:
                     await self.send(connection.PONG)
                 else:
