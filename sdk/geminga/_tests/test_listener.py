@@ -141,18 +141,21 @@ async def test_closing_waits_for_the_call_that_runs(autojump_clock: MockClock) -
 @pytest.mark.parametrize("concurrency", [1, 3])
 async def test_it_may_close_its_consumer(concurrency: int, autojump_clock: MockClock) -> None:
     seen: list[bytes] = []
+    closed: list[bytes] = []
 
     async def listener(consumer: geminga.Consumer, message: geminga.Message) -> None:
         seen.append(message.data)
         await consumer.acknowledge(message)
         await consumer.aclose()
+        closed.append(message.data)
 
     async with filled(10, batching=False) as (broker, client):
         with trio.fail_after(30):
             options = {"message_listener_concurrency": concurrency, "consumer_type": SHARED}
             await listen(client, listener, **options)
             await trio.sleep(5)
-        assert len(seen) <= concurrency
+        assert closed == seen
+        assert 1 <= len(seen) <= concurrency
         assert acked(broker) == {int(each) for each in seen}
 
 
