@@ -304,7 +304,7 @@ async def test_random_clients(
         await trio.sleep(20)
         assert not audit.failures, audit.failures[0]
         assert audit.sends > 50
-        assert len(books.stored[A]) > 100
+        assert len(books.stored[A]) > 50
         for topic in (A, B):
             for name in NAMES:
                 await drain(books, broker, topic, name)
