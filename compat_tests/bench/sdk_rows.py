@@ -237,7 +237,7 @@ CLIENT_ROWS: tuple[ClientRow, ...] = (
         300_000,
         20_000,
         filled=True,
-        options={"type": "Key_Shared", "keyed": 1, "keys": 100},
+        options={"type": "Key_Shared", "keyed": 1, "keys": 10},
     ),
     ClientRow(
         "sdk-ping",
