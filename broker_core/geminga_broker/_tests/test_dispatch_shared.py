@@ -12,6 +12,7 @@ from geminga_broker.topic_api import InitialPosition, SubType
 from geminga_protocol import ack_set
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand
 
+from .audit import check_subscription
 from .conftest import World
 from .fake_client import FakeConnection, item, position, producer_request, subscribe_request
 
@@ -70,6 +71,22 @@ async def test_nack_is_redelivered_with_its_count_in_order(world: World) -> None
     consumer.flow(1)
     await world.settle()
     assert connection.messages()[-1].message.redelivery_count == 2
+
+
+@pytest.mark.parametrize("kind", [SubType.Shared, SubType.Key_Shared])
+async def test_acknowledged_while_it_was_read_is_not_counted(world: World, kind: int) -> None:
+    topic = world.topic()
+    consumer, connection = await join(topic, 1, kind)
+    consumer.flow(10)
+    await publish(topic, 2)
+    await world.settle()
+    subscription = topic.subscriptions["sub"]
+    subscription.cursor.ack([Ack(position(1))])  # as from a consumer before this one
+    consumer.redeliver([position(0), position(1)])
+    await world.settle()
+    assert connection.entries() == [0, 1, 0]
+    assert subscription._dispatcher.counts == {position(0): 1}
+    check_subscription(subscription)
 
 
 async def test_acknowledged_while_waiting_is_not_sent_again(world: World) -> None:

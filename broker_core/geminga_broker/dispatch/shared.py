@@ -140,6 +140,10 @@ class SharedDispatcher(Dispatcher):
         messages = 0
         for position in wanted:
             messages += held.pop(position, 0)
+            if self.cursor.is_deleted(position):
+                # Acknowledged while it was read, so that nobody was known to hold it.
+                self.released(consumer, position)
+                continue
             self.counts[position] = self.counts.get(position, 0) + 1
             self.put_back(consumer, position)
         consumer.redelivered.add(messages, 0)
