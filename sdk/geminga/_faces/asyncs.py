@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import geminga.client
 from geminga._arguments import duration, several
@@ -90,8 +90,11 @@ class AsyncSession(Session):
 class Receipt(Handed, eq=False, gc=False):
     """A message that was handed over for sending; made by `send_soon` and `send_nowait`."""
 
-    if TYPE_CHECKING:
-        session: AsyncSession
+    @property
+    def _home(self) -> AsyncSession:
+        session = self.session
+        assert isinstance(session, AsyncSession)
+        return session
 
     async def wait(self) -> MessageId:
         """The message's id once the broker has stored it; raises what it failed with.
@@ -99,9 +102,10 @@ class Receipt(Handed, eq=False, gc=False):
         Giving up waiting doesn't take the message back.
         """
         if not self.is_done:
-            self.session.portal.check_may_wait()
-            waiter = self.session.host.waiter()
-            self.session.portal.post(self.on_done, waiter.notify)
+            session = self._home
+            session.portal.check_may_wait()
+            waiter = session.host.waiter()
+            session.portal.post(self.on_done, waiter.notify)
             await waiter.wait()
         return self.message_id
 
@@ -110,7 +114,7 @@ class Receipt(Handed, eq=False, gc=False):
 
         The callback must be short and must not raise; what it raises is logged.
         """
-        host = self.session.host
+        host = self._home.host
         self.session.portal.post(self.on_done, lambda: host.tell(callback, self))
 
 

@@ -124,7 +124,7 @@ class Receiver:
 
     def acknowledge(self, message: MessageOrId) -> None:
         """Hand an acknowledgement over. Raises InvalidArgument and ForkedClient."""
-        if message.__class__ is not Message or message._entry is not self._checked:
+        if not isinstance(message, Message) or message._entry is not self._checked:
             self._check_once(message)
         self._acks.append(message)
         if not self._is_signalled:
