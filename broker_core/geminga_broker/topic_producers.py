@@ -126,6 +126,8 @@ class ProducerRegistry:
         if len(self._waiting) >= WAITING_MAX:
             text = "Too many producers wait for exclusive access"
             raise BrokerError(ServerError.ProducerBusy, text)
+        # Another had the topic since: that doesn't change by waiting.
+        self._check_epoch(producer)
         producer.ready = False
         self._waiting.append(producer)
 

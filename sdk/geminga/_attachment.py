@@ -45,6 +45,7 @@ class Attachment:
         self._target = target
         self._lost = Wakeup()
         self._lost_while_attaching = False
+        self._attaching = trio.CancelScope()
         self._hint: str | None = None
         self._scope = trio.CancelScope()
         self._finished = trio.Event()
@@ -74,7 +75,9 @@ class Attachment:
         """
         self._hint = assigned_broker_url
         if self.connection is None:
+            # An answer may never come: one that waits for exclusive access has no timeout.
             self._lost_while_attaching = True
+            self._attaching.cancel()
             return
         self.connection = None
         self._target.detached()
@@ -144,7 +147,8 @@ class Attachment:
             endpoint = await self._core.lookup.broker_of(self._target.topic)
         connection = await self._core.pool.get(endpoint)
         self._lost_while_attaching = False
-        await self._target.attach(connection)
+        with trio.CancelScope() as self._attaching:
+            await self._target.attach(connection)
         if self._lost_while_attaching:
             self._target.detached()
             raise ConnectionFailed("lost while attaching", topic=self._target.topic)

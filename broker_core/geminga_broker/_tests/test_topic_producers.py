@@ -70,6 +70,8 @@ async def test_an_old_epoch_is_fenced(world: World) -> None:
     code = await refusal(topic, "a", Mode.Exclusive, topic_epoch=0)
     assert code == ServerError.ProducerFenced
     assert (await add(topic, "b", Mode.Exclusive, topic_epoch=1)).topic_epoch == 1
+    code = await refusal(topic, "a", Mode.WaitForExclusive, topic_epoch=0)
+    assert code == ServerError.ProducerFenced
 
 
 async def test_fencing_throws_out_all(world: World) -> None:

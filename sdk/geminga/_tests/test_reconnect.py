@@ -122,6 +122,31 @@ async def test_the_broker_closes_and_tells_where_to_go(autojump_clock: MockClock
         assert broker.seen.count("lookupTopic") == lookups + 1
 
 
+async def test_a_waiting_producer_that_is_closed_asks_again(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    """It waits for exclusive access without a timeout, so nothing else would wake it."""
+    handle = FakeSession.handle
+    asked = 0
+
+    def waiting(self: FakeSession, frame: Frame) -> None:
+        nonlocal asked
+        body = frame.command.producer
+        asked += SUBMESSAGE[frame.type] == "producer"
+        if SUBMESSAGE[frame.type] != "producer" or asked > 1:
+            handle(self, frame)
+            return
+        answer = producing.producer_success(body.request_id, "p", producer_ready=False)
+        self.stream.write(answer, producing.close_producer(body.producer_id, 0))
+
+    monkeypatch.setattr(FakeSession, "handle", waiting)
+    async with fake_broker() as broker, broker.client() as client:
+        with trio.fail_after(30):
+            producer = await client.create_producer("t")
+            await producer.send(b"x")
+        assert asked == 2
+
+
 async def test_first_attempt_goes_on_until_its_deadline(autojump_clock: MockClock) -> None:
     async with fake_broker() as broker, broker.client(operation_timeout_s=20) as client:
         broker.fail["lookupTopic"] = [(ServerError.ServiceNotReady, "loading")] * 5
