@@ -27,6 +27,7 @@ from pathlib import Path
 import pytest
 
 import geminga
+from compat_tests.guides import Step, guides, run_guide, steps
 from compat_tests.processes import ROOT, ServerProcess, free_port, spawn, wait_until
 
 BLOCK = re.compile(
@@ -142,6 +143,58 @@ def test_example(
     assert kind == "console", f"{name}: no way to run {kind}"
     for line in shell_lines(code, standalone):
         run(["bash", "-c", addressed(line, standalone)], tmp_path)
+
+
+GUIDES = [
+    pytest.param(found, id=f"{path.name}:{name}")
+    for path in DOCUMENTS
+    for name, found in guides(path).items()
+]
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+def test_guide(guide: list[Step], tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    run_guide(guide, folder)
+
+
+SERVER = "sh -c 'echo ready in 0.1 s: ; exec sleep 60' &"
+
+
+def test_a_guide_is_one_shell_script(tmp_path: Path) -> None:
+    text = f"""$ {SERVER}
+$ NAME=two
+$ cat > file <<'END'
+$HOME
+END
+$ echo "$NAME 6650"; cat \\
+    file
+two 6650
+$...ME
+$ false   # refused
+"""
+    found = steps(text)
+    assert [step.is_server for step in found] == [True, False, False, False, False]
+    run_guide(found, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("$ true   # refused", "ended with 0"),
+        ("$ false", "ended with 1"),
+        ("$ exit 1 &", "not ready"),
+        ("$ echo one\ntwo", "has no 'two'"),
+        ("$ echo one; echo two\ntwo\none", "has no 'one'"),
+        ("$ false\n$ true", "ended with 1"),
+    ],
+)
+def test_a_guide_that_is_wrong_is_found(text: str, complaint: str, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with pytest.raises(AssertionError, match=complaint):
+        run_guide(steps(text), folder)
 
 
 SDK = ROOT / "docs" / "SDK.md"
