@@ -19,6 +19,8 @@ CHUNKED_MESSAGE_BYTES_MAX = 512 * 1024 * 1024
 SEQUENCES_MAX = 100_000
 """Chunked messages handed out and not acknowledged whose chunks are remembered; the oldest is
 forgotten, then only its last chunk is acknowledged."""
+WHOLE_MAX = 1000
+"""Latest messages that became whole, so that a chunk of theirs that comes once more is known."""
 
 
 class PendingMessage:
@@ -53,6 +55,7 @@ class Chunks:
         self._now_ms = now_ms
         self._pending: dict[str, PendingMessage] = {}
         self._sequences: dict[Position, tuple[Position, ...]] = {}
+        self._whole: dict[str, Position] = {}
         self.to_acknowledge: list[Position] = []
         self.dropped = 0
         """Messages given up: too many pending, expired, or their chunks didn't fit."""
@@ -69,8 +72,11 @@ class Chunks:
         if chunk.chunk_id == 0:
             pending = self._begin(chunk.uuid, pending, position, now_s)
         elif pending is None:
-            # Its first chunk is before our start, or was given up.
-            if self._now_ms() - published_ms > self._expire_s * 1000:
+            # Its first chunk is before our start, or was given up; or the message is whole, and the
+            # producer sent this one again because it didn't hear of it.
+            whole_at = self._whole.get(chunk.uuid)
+            is_repeated = whole_at is not None and position > whole_at
+            if is_repeated or self._now_ms() - published_ms > self._expire_s * 1000:
                 self.to_acknowledge.append(position)
             return None
         elif chunk.chunk_id < len(pending.parts):
@@ -89,6 +95,7 @@ class Chunks:
             return None
         del self._pending[chunk.uuid]
         self._note(position, tuple(pending.positions[:-1]))
+        self._is_whole(chunk.uuid, position)
         return b"".join(pending.parts)
 
     def _begin(
@@ -113,6 +120,12 @@ class Chunks:
         if len(self._sequences) >= SEQUENCES_MAX:
             del self._sequences[next(iter(self._sequences))]
         self._sequences[last] = earlier
+
+    def _is_whole(self, uuid: str, last: Position) -> None:
+        self._whole.pop(uuid, None)
+        if len(self._whole) >= WHOLE_MAX:
+            del self._whole[next(iter(self._whole))]
+        self._whole[uuid] = last
 
     def expire(self, now_s: float) -> float:
         """Give up what began too long ago, for good; answers when to look again."""

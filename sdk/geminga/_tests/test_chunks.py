@@ -92,6 +92,16 @@ def test_sent_twice_and_redelivered() -> None:
     assert [desk.feed("a", 1), desk.feed("a", 2)] == [None, b"012"]
 
 
+def test_a_last_chunk_that_comes_twice_is_acknowledged() -> None:
+    desk = Desk()
+    assert [desk.feed("a", n) for n in range(3)] == [None, None, b"012"]
+    assert desk.feed("a", 2, at=2) is None
+    assert desk.given_up() == []  # the same one again: a redelivery
+    desk.chunks.clear()
+    assert desk.feed("a", 2) is None
+    assert desk.given_up() == [3]
+
+
 def test_what_does_not_fit_is_given_up() -> None:
     desk = Desk()
     desk.feed("a", 0)
