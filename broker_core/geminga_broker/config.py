@@ -42,6 +42,8 @@ class NetworkConfig:
     keep_alive_interval_s: int = setting("keepAliveIntervalSeconds", 30, at_least=1)
     liveness_timeout_ms: int = setting("connectionLivenessCheckTimeoutMillis", 5000)
     connections_max: int = setting("brokerMaxConnections", 0)
+    connections_per_ip_max: int = setting("brokerMaxConnectionsPerIp", 0)
+    haproxy_protocol: bool = setting("haProxyProtocolEnabled", False)
     publish_buffer_mb_max: int = setting("maxMessagePublishBufferSizeInMB", 64, at_least=-1)
     shutdown_timeout_ms: int = setting("brokerShutdownTimeoutMs", 60_000)
 
@@ -58,7 +60,6 @@ class TopicConfig:
     enable_persistent: bool = setting("enablePersistentTopics", True)
     enable_non_persistent: bool = setting("enableNonPersistentTopics", True)
     topics_per_namespace_max: int = setting("maxTopicsPerNamespace", 0)
-    force_delete_namespaces: bool = setting("forceDeleteNamespaceAllowed", False)
     force_delete_namespaces: bool = setting("forceDeleteNamespaceAllowed", False)
     loads_max: int = setting("maxConcurrentTopicLoadRequest", 5000, at_least=1)
     load_timeout_s: int = setting("topicLoadTimeoutSeconds", 60, at_least=1)
@@ -123,9 +124,6 @@ class PolicyConfig:
     )
     deduplication_snapshot_s: int = setting(
         "brokerDeduplicationSnapshotFrequencyInSeconds", 120, at_least=1
-    )
-    deduplication_snapshot_interval_s: int = setting(
-        "brokerDeduplicationSnapshotIntervalSeconds", 120
     )
     deduplication_snapshot_interval_s: int = setting(
         "brokerDeduplicationSnapshotIntervalSeconds", 120

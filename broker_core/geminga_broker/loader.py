@@ -285,9 +285,9 @@ def broker_options(config: BrokerConfig) -> TopicOptions:
         ),
         dispatch_entries_max=clients.dispatch_entries_max,
         dispatch_bytes_max=clients.dispatch_bytes_max,
-        entry_filters=load_filters(config.policies.entry_filters),
         consistent_hashing=clients.consistent_hashing,
         hash_points=clients.hash_points,
         look_ahead_per_consumer_entries=clients.look_ahead_per_consumer_entries,
         look_ahead_entries_max=clients.look_ahead_entries_max,
+        entry_filters=load_filters(config.policies.entry_filters),
     )

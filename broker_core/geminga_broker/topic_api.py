@@ -58,11 +58,9 @@ class TopicOptions:
     delayed_entries_max: int = 100_000
     delayed_delivery: bool = True
     """Otherwise what is to be delivered later is delivered at once."""
-    look_ahead_per_consumer_entries: int = 2_000
-    delayed_delivery: bool = True
-    """Otherwise what is to be delivered later is delivered at once."""
     consistent_hashing: bool = True
     hash_points: int = 100
+    look_ahead_per_consumer_entries: int = 2_000
     look_ahead_entries_max: int = 20_000
     entry_filters: tuple[EntryFilter, ...] = ()
 
