@@ -173,7 +173,10 @@ async def _listen(
     config: BrokerConfig, service: BrokerService, nursery: trio.Nursery
 ) -> tuple[Bound | None, Bound | None]:
     """Where the binary protocol is served, without TLS and with it."""
-    count = ConnectionCount(config.network.connections_max or CONNECTIONS_MAX)
+    network = config.network
+    count = ConnectionCount(
+        network.connections_max or CONNECTIONS_MAX, network.connections_per_ip_max
+    )
     found: list[Bound | None] = []
     for port, with_tls in (
         (config.network.broker_service_port, False),
@@ -190,6 +193,7 @@ async def _listen(
             connections_max=count,
             drain_s=service.shutdown_s,
             tls=config.tls.contexts() if with_tls else None,
+            proxy_header=network.haproxy_protocol,
         )
         bound: list[Bound] = await nursery.start(listening)
         found.append(bound[0])

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+import socket
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import trio
 
+from geminga_protocol.proxy_header import PEEK_BYTES, ProxyHeaderError, ProxyHeaderReader
 from geminga_runtime.errors import BindFailed, ConnectionLost
 from geminga_runtime.stream import FramedStream
 from geminga_runtime.tls import TlsContexts
@@ -19,16 +23,59 @@ Handler = Callable[[FramedStream], Awaitable[object]]
 
 CONNECTIONS_MAX = 50_000
 HANDSHAKE_TIMEOUT_S = 10.0
-"""How long a client may take for the TLS handshake; it counts as a connection meanwhile."""
+"""How long a client may take for the PROXY header and the TLS handshake; it counts as a connection
+meanwhile.
+"""
 
 
 class ConnectionCount:
     """Connections that are open, of one listener or of several that share it."""
 
-    def __init__(self, connections_max: int) -> None:
+    def __init__(self, connections_max: int, per_ip_max: int = 0) -> None:
+        """Zero for `per_ip_max` is no limit."""
         self.connections_max = connections_max
+        self.per_ip_max = per_ip_max
         self.open = 0
-        self.refusing = False
+        self.rejected = 0
+        self._refusing = False
+        self._by_ip: Counter[str] = Counter()
+
+    @contextmanager
+    def one_more(self) -> Iterator[bool]:
+        """Counts a connection while the context is open; answers whether there is room for it."""
+        if self.open >= self.connections_max:
+            if not self._refusing:
+                self._refusing = True
+                _log.warning("refusing connections: %d are open", self.open)
+            self.rejected += 1
+            yield False
+            return
+        self._refusing = False
+        self.open += 1
+        try:
+            yield True
+        finally:
+            self.open -= 1
+
+    @contextmanager
+    def one_more_of(self, name: str) -> Iterator[bool]:
+        """The same for one of this peer's address."""
+        if not self.per_ip_max:
+            yield True
+            return
+        ip = name.rpartition(":")[0]
+        if self._by_ip[ip] >= self.per_ip_max:
+            self.rejected += 1
+            _log.debug("refusing %s: %d connections of its address", name, self._by_ip[ip])
+            yield False
+            return
+        self._by_ip[ip] += 1
+        try:
+            yield True
+        finally:
+            self._by_ip[ip] -= 1
+            if not self._by_ip[ip]:
+                del self._by_ip[ip]
 
 
 class Bound(NamedTuple):
@@ -46,6 +93,7 @@ async def serve(
     connections_max: int | ConnectionCount = CONNECTIONS_MAX,
     drain_s: float = 0.0,
     tls: TlsContexts | None = None,
+    proxy_header: bool = False,
     handshake_timeout_s: float = HANDSHAKE_TIMEOUT_S,
     task_status: trio.TaskStatus[list[Bound]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -56,7 +104,9 @@ async def serve(
     only. Connections over `connections_max` are closed at once; listeners that are given the same
     ConnectionCount share the bound. Port 0 takes a free one. No file
     descriptors left: accepting is retried (trio.serve_listeners does). With `tls` all connections
-    are by TLS; a handshake that fails or takes longer than its time ends them.
+    are by TLS; a handshake that fails or takes longer than its time ends them. With `proxy_header`
+    a connection may begin with a PROXY header, before TLS; the stream's name is the address that it
+    tells then.
 
     Cancelled, it stops accepting at once and gives the handlers `drain_s` seconds to end. Raises
     BindFailed.
@@ -65,7 +115,8 @@ async def serve(
         listeners = await trio.open_tcp_listeners(port, host=host)
     except OSError as error:
         raise BindFailed(f"can't listen on {host}:{port}: {error.strerror or error}") from error
-    connections = _Connections(handler, connections_max, tls, handshake_timeout_s)
+    opening = _Opening(tls, proxy_header, handshake_timeout_s)
+    connections = _Connections(handler, connections_max, opening)
     async with trio.open_nursery() as outer:
         scope, nursery, stop = await outer.start(_run_handlers)
         task_status.started([_bound(listener) for listener in listeners])
@@ -94,43 +145,38 @@ def _bound(listener: trio.SocketListener) -> Bound:
     return Bound(str(host), int(port))
 
 
-class _Connections:
-    """Counts what is open and keeps one connection's errors from the others."""
+class _Opening:
+    """What comes before the first frame."""
 
     def __init__(
-        self,
-        handler: Handler,
-        connections_max: int | ConnectionCount,
-        tls: TlsContexts | None,
-        handshake_timeout_s: float,
+        self, tls: TlsContexts | None, proxy_header: bool, handshake_timeout_s: float
     ) -> None:
-        self._handler = handler
-        if isinstance(connections_max, int):
-            connections_max = ConnectionCount(connections_max)
-        self._count = connections_max
         self._tls = tls
+        self._proxy_header = proxy_header
         self._handshake_timeout_s = handshake_timeout_s
 
-    async def run(self, stream: trio.SocketStream) -> None:
-        count = self._count
-        if count.open >= count.connections_max:
-            if not count.refusing:
-                count.refusing = True
-                _log.warning("refusing connections: %d are open", count.open)
-            await trio.aclose_forcefully(stream)
-            return
-        count.refusing = False
-        count.open += 1
-        try:
-            name = _peer_name(stream)
-            secured = stream if self._tls is None else await self._shake_hands(stream, name)
-            if secured is not None:
-                await self._run_one(FramedStream(secured, name=name))
-        finally:
-            count.open -= 1
+    async def peer_name(self, stream: trio.SocketStream) -> str | None:
+        """Whom the connection is from; None if it isn't to be served."""
+        name = _peer_name(stream)
+        if not self._proxy_header:
+            return name
+        reason = f"not done within {self._handshake_timeout_s:g} s"
+        with trio.move_on_after(self._handshake_timeout_s):
+            try:
+                source = await _read_proxy_header(stream)
+            except EOFError:  # a load balancer that looks whether we are there
+                return None
+            except (ProxyHeaderError, OSError) as error:
+                reason = str(error)
+            else:
+                return name if source is None else source
+        _log.warning("PROXY header of %s: %s", name, reason)
+        return None
 
-    async def _shake_hands(self, stream: trio.SocketStream, name: str) -> TlsStream | None:
-        assert self._tls is not None
+    async def secured(self, stream: trio.SocketStream, name: str) -> trio.abc.Stream | None:
+        """By TLS where that is asked for; None if the handshake failed."""
+        if self._tls is None:
+            return stream
         secured = TlsStream(stream, self._tls.current(), server_side=True)
         reason = f"not done within {self._handshake_timeout_s:g} s"
         try:
@@ -148,6 +194,52 @@ class _Connections:
         secured.close()
         _log.warning("TLS handshake with %s failed: %s", name, reason)
         return None
+
+
+async def _read_proxy_header(stream: trio.SocketStream) -> str | None:
+    """The address in the header, None without one; nothing that follows it is read.
+
+    Raises ProxyHeaderError, EOFError, OSError.
+    """
+    reader = ProxyHeaderReader()
+    while not reader.done:
+        data = await stream.socket.recv(PEEK_BYTES, socket.MSG_PEEK)
+        if not data:
+            raise EOFError
+        if taken := reader.feed(data):
+            await stream.socket.recv(taken)
+    if reader.unused:
+        raise ProxyHeaderError("it begins like a PROXY header and is none")
+    return None if reader.source is None else str(reader.source)
+
+
+class _Connections:
+    """Counts what is open and keeps one connection's errors from the others."""
+
+    def __init__(
+        self, handler: Handler, connections_max: int | ConnectionCount, opening: _Opening
+    ) -> None:
+        self._handler = handler
+        if isinstance(connections_max, int):
+            connections_max = ConnectionCount(connections_max)
+        self._count = connections_max
+        self._opening = opening
+
+    async def run(self, stream: trio.SocketStream) -> None:
+        with self._count.one_more() as has_room:
+            if has_room:
+                await self._open(stream)
+
+    async def _open(self, stream: trio.SocketStream) -> None:
+        name = await self._opening.peer_name(stream)
+        if name is None:
+            return
+        with self._count.one_more_of(name) as has_room:
+            if not has_room:
+                return
+            secured = await self._opening.secured(stream, name)
+            if secured is not None:
+                await self._run_one(FramedStream(secured, name=name))
 
     async def _run_one(self, stream: FramedStream) -> None:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 from functools import partial
+from pathlib import Path
 
 import pytest
 import trio
@@ -12,8 +13,11 @@ import trio.testing
 
 from geminga_runtime.connect import connect
 from geminga_runtime.errors import BindFailed, ConnectFailed, ConnectionLost
-from geminga_runtime.server import Bound, serve
+from geminga_runtime.server import Bound, ConnectionCount, serve
 from geminga_runtime.stream import FramedStream
+from geminga_runtime.testing.certificates import Authority
+from geminga_runtime.tls import ClientTls, ServerTls, TlsContexts
+from geminga_runtime.tls_stream import TlsStream
 
 HOST = "127.0.0.1"
 
@@ -147,3 +151,81 @@ async def test_connect_deadline(monkeypatch: pytest.MonkeyPatch, autojump_clock:
     with pytest.raises(ConnectFailed, match=r"\[::1\]:1: no connection before the deadline"):
         await connect("::1", 1, deadline=trio.current_time() + 3)
     assert trio.current_time() >= 3
+
+
+async def test_a_proxy_header_names_the_client(nursery: trio.Nursery) -> None:
+    names = []
+
+    async def handler(stream: FramedStream) -> None:
+        names.append(stream.name)
+        await echo(stream)
+
+    bound = await start(nursery, handler, proxy_header=True)
+    header = b"PROXY TCP4 192.0.2.7 10.0.0.1 4711 6650\r\n"
+    assert await ask(bound, header + b"hello") == b"hello"
+    assert await ask(bound, b"hello") == b"hello"
+    assert names[0] == "192.0.2.7:4711"
+    assert names[1].startswith("127.0.0.1:")
+    stream = await trio.open_tcp_stream(*bound)
+    for byte in header + b"x":
+        await stream.send_all(bytes([byte]))
+        await trio.lowlevel.checkpoint()
+    assert await stream.receive_some() == b"x"
+    await stream.aclose()
+
+
+async def test_a_proxy_header_comes_before_tls(nursery: trio.Nursery, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    leaf = authority.server()
+    names = []
+
+    async def handler(stream: FramedStream) -> None:
+        names.append(stream.name)
+        await echo(stream)
+
+    server = ServerTls(certificate_file=str(leaf.certificate), key_file=str(leaf.key))
+    bound = await start(nursery, handler, proxy_header=True, tls=TlsContexts(server))
+    stream = await trio.open_tcp_stream(*bound)
+    await stream.send_all(b"PROXY TCP6 2001:db8::1 ::1 4711 6651\r\n")
+    context = ClientTls(trust_certs_file=str(authority.certificate)).context()
+    secured = TlsStream(stream, context, server_hostname=HOST)
+    await secured.do_handshake()
+    await secured.send_all(b"hello")
+    assert await secured.receive_some() == b"hello"
+    assert names == ["[2001:db8::1]:4711"]
+    await secured.aclose()
+
+
+@pytest.mark.parametrize("begin", [b"PROXY nonsense\r\n", b"PROXY"])
+async def test_a_bad_or_stalled_proxy_header_ends_the_connection(
+    nursery: trio.Nursery, begin: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    bound = await start(nursery, echo, proxy_header=True, handshake_timeout_s=0.05)
+    stream = await trio.open_tcp_stream(*bound)
+    await stream.send_all(begin)
+    with trio.fail_after(5):
+        assert not await ended(stream)
+    assert caplog.text.count("PROXY header of 127.0.0.1") == 1
+    await stream.aclose()
+
+
+async def ended(stream: trio.SocketStream) -> bytes:
+    try:
+        return bytes(await stream.receive_some())
+    except trio.BrokenResourceError:
+        return b""
+
+
+async def test_connections_of_one_address_are_bounded(nursery: trio.Nursery) -> None:
+    count = ConnectionCount(100, per_ip_max=1)
+    bound = await start(nursery, echo, proxy_header=True, connections_max=count)
+    streams = [await trio.open_tcp_stream(*bound) for _ in range(3)]
+    for number, stream in enumerate(streams):
+        await stream.send_all(b"PROXY TCP4 192.0.2.%d 10.0.0.1 1 2\r\nx" % (number // 2))
+    assert [len(await ended(each)) for each in streams] == [1, 0, 1]
+    assert (count.open, count.rejected) == (2, 1)
+    for stream in streams:
+        await stream.aclose()
+    while count.open:  # noqa: ASYNC110
+        await trio.sleep(0.001)
+    assert not count._by_ip
