@@ -238,14 +238,15 @@ class BrokerService:
         """Make what every cluster has, and tell clients these addresses from now on."""
         network = self.config.network
         self.lookup.addresses = addresses
+        urls = {
+            "serviceUrl": addresses.web_url,
+            "serviceUrlTls": addresses.web_url_tls,
+            "brokerServiceUrl": addresses.broker_url,
+            "brokerServiceUrlTls": addresses.broker_url_tls,
+        }
         await self.namespaces.bootstrap(
             network.cluster_name,
-            {
-                "serviceUrl": addresses.web_url,
-                "serviceUrlTls": addresses.web_url_tls,
-                "brokerServiceUrl": addresses.broker_url,
-                "brokerServiceUrlTls": addresses.broker_url_tls,
-            },
+            {name: url for name, url in urls.items() if url},
             self.config.topics.namespace_bundles,
         )
         path, _ = await self.store.put(f"{_COUNTER}-", b"", sequential=True)
