@@ -59,6 +59,7 @@ class Exchange(Protocol):
 
     async def step(self, data: bytes) -> Identity | Challenge:
         """Take what the peer sent. Raises AuthenticationFailed."""
+        ...
 
 
 class Provider(Protocol):
@@ -67,13 +68,16 @@ class Provider(Protocol):
     @property
     def method(self) -> str:
         """Wire name of the method that clients announce in CONNECT."""
+        ...
 
     @property
     def name(self) -> str:
         """Class name as Apache's metrics put it in the label `provider_name`."""
+        ...
 
     def begin(self, peer: Peer) -> Exchange:
         """A new proof for one connection, or one HTTP request."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,18 +33,22 @@ class Proved(Protocol):
     @property
     def nursery(self) -> trio.Nursery:
         """Where checks run; it ends with the connection."""
+        ...
 
     @property
     def server_version(self) -> str:
         """For challenges."""
+        ...
 
     @property
     def protocol_version(self) -> int:
         """For challenges."""
+        ...
 
     @property
     def supports_refresh(self) -> bool:
         """Whether the peer can be asked for a fresh proof."""
+        ...
 
     def write(self, data: bytes, /) -> None:
         """Send a frame."""
@@ -82,6 +86,8 @@ class Proof:
         self._exchange: Exchange | None = None
         self._identity: Identity | None = None
         self._renewed = trio.Event()
+        self.on_renewed: Callable[[Identity, bytes], object] | None = None
+        """Hears of each fresh proof, and what it was made of."""
 
     def begin(self, command: CommandConnect, peer: Peer) -> None:
         """CONNECT came: check in a task."""
@@ -126,6 +132,8 @@ class Proof:
                 await self._let_in(found)
             else:
                 self._renew(found)
+                if self.on_renewed is not None:
+                    self.on_renewed(found, data)
         except AuthenticationFailed as error:
             self._connection.refuse(str(error))
 
