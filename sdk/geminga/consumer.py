@@ -102,7 +102,7 @@ class Consumer:
         try:
             await self._parts.start()
         except BaseException:
-            await self._parts.abandon()
+            await self._parts.abandon()  # noqa: ASYNC102 - shielded, with a deadline, there
             raise
         if listener is not None:
             self._begin_listening()
