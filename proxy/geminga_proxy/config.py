@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from geminga_proxy.discovery import store_file
+from geminga_proxy.http.settings import WebConfig
 from geminga_runtime.auth.settings import AuthSettings
 from geminga_runtime.settings import ConfigError, build, gather, setting, written
 from geminga_runtime.tls_settings import NO_PORT, TlsSettings
@@ -28,6 +30,7 @@ class ListenConfig:
     connections_max: int = setting("maxConcurrentInboundConnections", 10_000)
     connections_per_ip_max: int = setting("maxConcurrentInboundConnectionsPerIp", 0)
     lookups_max: int = setting("maxConcurrentLookupRequests", 50_000, at_least=1)
+    max_message_size_bytes: int = setting("maxMessageSize", 5 << 20, at_least=1, at_most=1 << 30)
     log_level: int = setting("proxyLogLevel", 0, at_most=2)
     drain_s: float = setting("proxyDrainSeconds", 5.0)
     """Ours: how long connections may go on after the proxy was told to stop."""
@@ -73,6 +76,7 @@ class ProxyConfig:
     listen: ListenConfig = field(default_factory=ListenConfig)
     brokers: BrokerConfig = field(default_factory=BrokerConfig)
     client: BrokerClientConfig = field(default_factory=BrokerClientConfig)
+    web: WebConfig = field(default_factory=WebConfig)
     tls: TlsSettings = field(default_factory=TlsSettings)
     auth: AuthSettings = field(default_factory=AuthSettings)
 
@@ -93,6 +97,8 @@ def load_config(
     brokers = config.brokers
     if not (brokers.service_url or brokers.service_url_tls or brokers.metadata_store_url):
         raise ConfigError(f"the proxy needs to know where brokers are: {BROKER_ADDRESSES}")
+    if brokers.metadata_store_url:
+        store_file(brokers.metadata_store_url)
     if config.client.tls and not (brokers.service_url_tls or brokers.metadata_store_url):
         raise ConfigError("tlsEnabledWithBroker needs brokerServiceURLTLS or metadataStoreUrl")
     if config.client.forward_credentials and not config.auth.enabled:

@@ -8,8 +8,10 @@ from functools import partial
 import trio
 
 from geminga_proxy.config import ProxyConfig
+from geminga_proxy.discovery import store_file, watch_brokers
+from geminga_proxy.http.server import serve_http
 from geminga_proxy.service import ProxyService
-from geminga_runtime.server import Bound, ConnectionCount, serve
+from geminga_runtime.server import Bound, serve
 from geminga_runtime.tls_settings import NO_PORT
 
 
@@ -30,13 +32,13 @@ async def run_proxy(
     """
     service = ProxyService(config)
     listen = config.listen
-    count = ConnectionCount(listen.connections_max)
     start = partial(
         serve,
         service.handle,
         host=listen.bind_address,
-        connections_max=count,
+        connections_max=service.connections,
         drain_s=listen.drain_s,
+        proxy_header=listen.haproxy_protocol,
     )
     async with trio.open_nursery() as nursery:
         urls = []
@@ -47,7 +49,18 @@ async def run_proxy(
             tls = config.tls.contexts()
             bound = await nursery.start(partial(start, port=listen.service_port_tls, tls=tls))
             urls.append(_url("pulsar+ssl", bound, listen.advertised_address))
+        for scheme, web_bound in await serve_http(service, nursery):
+            urls.append(_url(scheme, [web_bound], listen.advertised_address))
+        if config.brokers.metadata_store_url:
+            file = store_file(config.brokers.metadata_store_url)
+            await nursery.start(watch_brokers, file, service.brokers.found)
+        nursery.start_soon(service.tunnels.watch)
         task_status.started(Running(urls, service))
+        try:
+            await trio.sleep_forever()
+        finally:
+            # Accepting has stopped with the cancellation.
+            service.drain()
 
 
 def _url(scheme: str, bound: list[Bound], advertised: str) -> str:

@@ -1,0 +1,417 @@
+"""A real proxy before brokers that the test plays (spec PX-06)."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+import h11
+import pytest
+import trio
+
+from geminga_protocol import tokens
+from geminga_proxy.http._tests.played import (
+    Client,
+    PlayedBroker,
+    Talk,
+    brokers,
+    echo,
+    proxied,
+    raw,
+)
+from geminga_proxy.http._tests.test_client_side import REFUSED
+from geminga_runtime.testing.certificates import Authority
+
+SECRET = bytes(range(32))
+AUTH = {
+    "authenticationEnabled": "true",
+    "authenticationProviders": "token",
+    "tokenSecretKey": "data:;base64," + base64.b64encode(SECRET).decode(),
+    "brokerClientAuthenticationPlugin": "token",
+    "brokerClientAuthenticationParameters": "token:of-the-proxy",
+}
+UPGRADE = [
+    ("Connection", "Upgrade"),
+    ("Upgrade", "websocket"),
+    ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
+    ("Sec-WebSocket-Version", "13"),
+]
+
+
+def token(role: str) -> str:
+    return "Bearer " + tokens.create(SECRET, role)
+
+
+async def test_requests_and_answers_go_through() -> None:
+    async with brokers(echo) as (broker,), proxied(broker.port) as running:
+        client = await Client.of(running)
+        for _ in range(3):
+            status, headers, body = await client.ask("GET", "/admin/v2/a%2Fb?x=1&y")
+            assert (status, body) == (200, b"/admin/v2/a%2Fb?x=1&y")
+            assert headers[b"x-broker"] == b"%d" % broker.port
+        assert broker.connections == 1
+        told = broker.headers()
+        assert told[b"host"] == b"127.0.0.1:%d" % broker.port
+        assert told[b"x-forwarded-for"] == b"127.0.0.1"
+        assert told[b"x-forwarded-host"] == b"proxy"
+        assert b"x-original-principal" not in told
+        status, _, body = await client.ask("PUT", "/admin", b"some body")
+        assert (status, body) == (200, b"some body")
+        chunked = [("Transfer-Encoding", "chunked")]
+        status, _, body = await client.ask("POST", "/admin", b"x" * 200_000, chunked)
+        assert (status, len(body)) == (200, 200_000)
+        assert broker.headers()[b"transfer-encoding"] == b"chunked"
+        status, headers, body = await client.ask("HEAD", "/admin")
+        assert (status, body, headers[b"content-length"]) == (200, b"", b"6")
+        assert running.service.metrics.active_connections == 0
+
+
+async def test_a_client_waits_for_100() -> None:
+    async with brokers(echo) as (broker,), proxied(broker.port) as running:
+        client = await Client.of(running)
+        headers = [("Host", "p"), ("Content-Length", "4"), ("Expect", "100-continue")]
+        request = h11.Request(method="PUT", target="/admin", headers=headers)
+        await client.stream.send_all(client.http.send(request) or b"")
+        with trio.fail_after(5):
+            interim = await client.event()
+        assert isinstance(interim, h11.InformationalResponse)
+        assert interim.status_code == 100
+        data = (client.http.send(h11.Data(data=b"body")) or b"") + (
+            client.http.send(h11.EndOfMessage()) or b""
+        )
+        await client.stream.send_all(data)
+        assert (await client.answer())[2] == b"body"
+
+
+@pytest.mark.parametrize("name", REFUSED)
+async def test_smuggled_requests_never_reach_a_broker(name: str) -> None:
+    async with brokers(echo) as (broker,), proxied(broker.port) as running:
+        hidden = b"GET /hidden HTTP/1.1\r\nHost: p\r\n\r\n"
+        answer = await raw(running, REFUSED[name] + hidden)
+        assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 505 "))
+        assert answer.count(b"HTTP/1.1 ") == 1
+        assert b"Connection: close" in answer
+        assert [bytes(one.target) for one in broker.requests if b"hidden" in one.target] == []
+
+
+async def test_pipelined_requests_are_answered_in_order() -> None:
+    async with brokers(echo) as (broker,), proxied(broker.port) as running:
+        requests = b"".join(
+            b"POST /%d HTTP/1.1\r\nHost: p\r\nContent-Length: 2\r\n\r\n%02d" % (n, n)
+            for n in range(5)
+        )
+        last = b"GET /last HTTP/1.1\r\nHost: p\r\nConnection: close\r\n\r\n"
+        answer = await raw(running, requests + last)
+        assert answer.count(b"HTTP/1.1 200") == 6
+        assert [bytes(one.target) for one in broker.requests] == [
+            b"/0", b"/1", b"/2", b"/3", b"/4", b"/last",
+        ]  # fmt: skip
+        assert answer.endswith(b"/last")
+
+
+async def test_redirects_are_followed_with_the_body() -> None:
+    async def elsewhere(
+        broker: PlayedBroker, request: h11.Request, body: bytes, talk: Talk
+    ) -> None:
+        to = b"http://127.0.0.1:%d%b" % (broker.owner, request.target)  # type: ignore[attr-defined]
+        await talk.say(307, b"", [(b"location", to)])
+
+    async with brokers(elsewhere, echo) as (first, owner), proxied(first.port) as running:
+        first.owner = owner.port  # type: ignore[attr-defined]
+        client = await Client.of(running)
+        for body in (b"", b"to be sent twice" * 1000):
+            status, headers, got = await client.ask("PUT", "/admin/x?y", body)
+            assert (status, got) == (200, body or b"/admin/x?y")
+            assert headers[b"x-broker"] == b"%d" % owner.port
+        first.owner = first.port  # type: ignore[attr-defined]
+        status, _, got = await client.ask("GET", "/admin")
+        assert (status, json.loads(got)) == (502, {"reason": "More than 8 brokers were asked"})
+
+
+async def test_a_body_too_large_to_keep_leads_the_client_back_to_the_proxy() -> None:
+    async def elsewhere(
+        broker: PlayedBroker, request: h11.Request, body: bytes, talk: Talk
+    ) -> None:
+        await talk.say(307, b"", [(b"location", b"http://127.0.0.1:1/admin?z")])
+
+    settings = {"httpInputMaxReplayBufferSize": "1000"}
+    async with brokers(elsewhere) as (first,), proxied(first.port, **settings) as running:
+        client = await Client.of(running)
+        status, headers, _ = await client.ask("PUT", "/admin?z", b"x" * 5000)
+        assert (status, headers[b"location"]) == (307, b"/admin?z")
+
+
+async def test_dead_brokers_are_skipped() -> None:
+    async with brokers(echo) as (gone,):
+        dead = gone.port
+    async with brokers(echo, echo) as (one, two), proxied(dead, one.port, two.port) as running:
+        client = await Client.of(running)
+        for _ in range(6):
+            assert (await client.ask("POST", "/admin"))[0] == 200
+        assert len(one.requests) >= 2
+        assert len(two.requests) >= 2
+    async with proxied(dead) as running:
+        status, headers, body = await (await Client.of(running)).ask("GET", "/admin")
+        assert (status, json.loads(body)) == (502, {"reason": "No broker can be reached now"})
+        assert headers[b"content-type"] == b"application/json"
+    async with proxied() as running:
+        assert (await (await Client.of(running)).ask("GET", "/admin"))[0] == 502
+
+
+async def test_a_broker_that_says_nothing() -> None:
+    async def silent(broker: PlayedBroker, request: h11.Request, body: bytes, talk: Talk) -> None:
+        await trio.sleep_forever()
+
+    async with brokers(silent) as (one,), proxied(one.port, httpProxyTimeout="50") as running:
+        status, _, body = await (await Client.of(running)).ask("GET", "/admin")
+        assert (status, json.loads(body)) == (504, {"reason": "The broker did not answer in time"})
+
+
+async def test_a_broker_that_leaves_in_mid_answer() -> None:
+    async def half(broker: PlayedBroker, request: h11.Request, body: bytes, talk: Talk) -> None:
+        if request.target == b"/chunks":
+            head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"
+        else:
+            head = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"
+        await talk.stream.send_all(head)
+        await talk.stream.aclose()
+
+    async with brokers(half) as (one,), proxied(one.port) as running:
+        for target in (b"/chunks", b"/length"):
+            answer = await raw(running, b"GET %b HTTP/1.1\r\nHost: p\r\n\r\n" % target)
+            assert b"hello" in answer
+            assert not answer.endswith(b"0\r\n\r\n")
+
+
+async def test_a_request_is_made_again_only_where_that_is_safe() -> None:
+    async def leaves(broker: PlayedBroker, request: h11.Request, body: bytes, talk: Talk) -> None:
+        if request.target == b"/first":
+            await talk.say(200, b"ok")
+        else:
+            await talk.stream.aclose()
+
+    async with (
+        brokers(leaves, echo) as (one, two),
+        proxied(one.port, two.port) as running,
+    ):
+        client = await Client.of(running)
+        for _ in range(2):
+            await client.ask("GET", "/first")
+        for _ in range(4):
+            assert (await client.ask("GET", "/second"))[0] == 200
+    async with brokers(leaves, echo) as (one, two), proxied(one.port, two.port) as running:
+        client = await Client.of(running)
+        statuses = sorted([(await client.ask("POST", "/third"))[0] for _ in range(4)])
+        assert 502 in statuses
+        assert 200 in statuses
+        assert len([r for r in (*one.requests, *two.requests) if r.target == b"/third"]) == 4
+
+
+async def test_bodies_stream_with_back_pressure() -> None:
+    size = 64 << 20
+    sent = 0
+
+    async def torrent(broker: PlayedBroker, request: h11.Request, body: bytes, talk: Talk) -> None:
+        nonlocal sent
+        head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size
+        await talk.stream.send_all(head)
+        while sent < size:
+            await talk.stream.send_all(b"x" * 65536)
+            sent += 65536
+
+    async with brokers(torrent) as (one,), proxied(one.port) as running:
+        client = await Client.of(running)
+        await client.stream.send_all(b"GET / HTTP/1.1\r\nHost: p\r\n\r\n")
+        last = -1
+        while last != sent:  # the client reads nothing, so the broker is stopped
+            last = sent
+            await trio.sleep(0.05)
+        assert sent < size // 4
+        got = 0
+        with trio.fail_after(20):
+            while got < size:
+                got += len(await client.stream.receive_some(1 << 20))
+
+
+async def test_clients_are_authenticated() -> None:
+    async with brokers(echo) as (broker,), proxied(broker.port, **AUTH) as running:
+        client = await Client.of(running)
+        for given in ([], [("Authorization", "Bearer rubbish")], [("Authorization", "Nonsense")]):
+            status, _, body = await client.ask("GET", "/admin", b"", given)
+            assert (status, json.loads(body)) == (401, {"reason": "Authentication required"})
+        assert broker.requests == []
+        given = [("Authorization", token("joe")), ("X-Original-Principal", "admin")]
+        assert (await client.ask("GET", "/admin", b"", given))[0] == 200
+        told = broker.headers()
+        assert told[b"authorization"] == b"Bearer of-the-proxy"
+        assert told[b"x-original-principal"] == b"joe"
+        # A header of HTTP can't be broken into two by a role's name.
+        evil = [("Authorization", token("joe\r\nX-Original-Principal: admin"))]
+        assert (await client.ask("GET", "/admin", b"", evil))[0] == 400
+        assert len(broker.requests) == 1
+
+
+async def test_credentials_are_forwarded_when_asked_for() -> None:
+    settings = AUTH | {"forwardAuthorizationCredentials": "true"}
+    async with brokers(echo) as (broker,), proxied(broker.port, **settings) as running:
+        client = await Client.of(running)
+        theirs = token("joe")
+        await client.ask("GET", "/admin", b"", [("Authorization", theirs)])
+        told = broker.headers()
+        assert told[b"authorization"] == theirs.encode()
+        assert told[b"x-original-principal"] == b"joe"
+
+
+async def test_own_pages(tmp_path: Path) -> None:
+    file = tmp_path / "up"
+    settings = AUTH | {"statusFilePath": str(file)}
+    async with brokers(echo) as (broker,), proxied(broker.port, **settings) as running:
+        client = await Client.of(running)
+        assert (await client.ask("GET", "/status.html"))[0] == 404
+        file.touch()
+        assert (await client.ask("GET", "/status.html"))[2] == b"OK"
+        assert (await client.ask("HEAD", "/status.html"))[2] == b""
+        assert (await client.ask("GET", "/metrics"))[0] == 401
+        given = [("Authorization", token("joe"))]
+        status, headers, body = await client.ask("GET", "/metrics", b"", given)
+        assert (status, headers[b"content-type"][:10]) == (200, b"text/plain")
+        assert b"pulsar_proxy_active_connections 0\n" in body
+        assert (
+            b'pulsar_authentication_success_total{provider_name="AuthenticationProviderToken",'
+            b'auth_method="token"} 1\n' in body
+        )
+        assert b'pulsar_authentication_failures_total{provider_name="none"' in body
+        assert broker.requests == []
+    settings = {**AUTH, "authenticateMetricsEndpoint": "false"}
+    async with proxied(**settings) as running:
+        assert (await (await Client.of(running)).ask("GET", "/metrics"))[0] == 200
+
+
+async def switch(broker: PlayedBroker, request: h11.Request, body: bytes, talk: Talk) -> None:
+    """To a protocol that sends back what comes, if that is asked for."""
+    if (b"upgrade", b"websocket") not in request.headers:
+        await talk.say(200)
+        return
+    headers = [(b"connection", b"upgrade"), (b"upgrade", b"websocket"), (b"x-kept", b"1")]
+    answer = h11.InformationalResponse(status_code=101, headers=headers)
+    await talk.stream.send_all((talk.http.send(answer) or b"") + b"hello ")
+    await talk.stream.send_all(talk.http.trailing_data[0])
+    async for data in talk.stream:
+        await talk.stream.send_all(data)
+
+
+async def open_websocket(
+    running: object, target: str, *headers: tuple[str, str], data: bytes = b""
+) -> tuple[Client, h11.Event]:
+    client = await Client.of(running)  # type: ignore[arg-type]
+    request = h11.Request(method="GET", target=target, headers=[("Host", "p"), *UPGRADE, *headers])
+    await client.stream.send_all((client.http.send(request) or b"") + data)
+    client.http.send(h11.EndOfMessage())
+    with trio.fail_after(5):
+        return client, await client.event()
+
+
+async def test_websockets_are_tunnels() -> None:
+    async with brokers(switch) as (broker,), proxied(broker.port) as running:
+        client, answer = await open_websocket(running, "/ws/v2/producer/x", data=b"early ")
+        assert isinstance(answer, h11.InformationalResponse)
+        assert answer.status_code == 101
+        headers = dict(answer.headers)
+        assert headers[b"upgrade"] == b"websocket"
+        assert headers[b"connection"] == b"upgrade"
+        assert headers[b"x-kept"] == b"1"
+        assert broker.headers()[b"sec-websocket-version"] == b"13"
+        await client.stream.send_all(b"late")
+        got = bytes(client.http.trailing_data[0])
+        with trio.fail_after(5):
+            while got != b"hello early late":
+                got += bytes(await client.stream.receive_some())
+        assert running.service.metrics.tunnels == 1
+        await client.stream.aclose()
+        for _ in range(200):
+            if not running.service.metrics.tunnels:
+                break
+            await trio.sleep(0.01)
+        assert running.service.metrics.tunnels == 0
+        # What isn't a WebSocket's path isn't upgraded.
+        _, answer = await open_websocket(running, "/admin")
+        assert b"upgrade" not in broker.headers()
+
+
+async def test_websocket_clients_speak_for_themselves() -> None:
+    bearer = token("joe")
+    async with brokers(switch) as (broker,), proxied(broker.port, **AUTH) as running:
+        _, answer = await open_websocket(running, "/ws/v2/producer/x")
+        assert isinstance(answer, h11.Response)
+        assert answer.status_code == 401
+        _, answer = await open_websocket(running, "/ws/v2/producer/x", ("Authorization", bearer))
+        assert answer.status_code == 101  # type: ignore[union-attr]
+        assert broker.headers()[b"authorization"] == bearer.encode()
+        assert broker.headers()[b"x-original-principal"] == b"joe"
+        target = "/ws/v2/producer/x?token=" + bearer.removeprefix("Bearer ")
+        _, answer = await open_websocket(running, target)
+        assert answer.status_code == 101  # type: ignore[union-attr]
+        assert broker.requests[-1].target == target.encode()
+        assert b"authorization" not in broker.headers()
+
+
+async def test_tls(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    leaf, alice = authority.server(), authority.client("alice")
+    settings = AUTH | {
+        "webServicePort": "-1",
+        "webServicePortTls": "0",
+        "authenticationProviders": "tls",
+        "tlsCertificateFilePath": str(leaf.certificate),
+        "tlsKeyFilePath": str(leaf.key),
+        "tlsTrustCertsFilePath": str(authority.certificate),
+    }
+    import ssl
+
+    context = ssl.create_default_context(cafile=str(authority.certificate))
+    context.load_cert_chain(alice.certificate, alice.key)
+    async with brokers(echo) as (broker,), proxied(broker.port, **settings) as running:
+        assert running.urls[-1].startswith("https://")
+        port = int(running.urls[-1].rpartition(":")[2])
+        stream = await trio.open_ssl_over_tcp_stream("127.0.0.1", port, ssl_context=context)
+        client = Client(stream)
+        assert (await client.ask("GET", "/admin"))[0] == 200
+        assert broker.headers()[b"x-original-principal"] == b"alice"
+        assert broker.headers()[b"x-forwarded-proto"] == b"https"
+        request = h11.Request(
+            method="GET", target="/ws/v2/producer/x", headers=[("Host", "p"), *UPGRADE]
+        )
+        await stream.send_all(client.http.send(request) or b"")
+        client.http.send(h11.EndOfMessage())
+        assert (await client.answer())[0] == 403
+
+
+async def test_a_drain_ends_idle_connections_at_once_and_waits_for_answers() -> None:
+    asked, go = trio.Event(), trio.Event()
+
+    async def slow(broker: PlayedBroker, request: h11.Request, body: bytes, talk: Talk) -> None:
+        asked.set()
+        await go.wait()
+        await talk.say(200, b"done")
+
+    answers: list[bytes] = []
+    async with (
+        brokers(slow) as (broker,),
+        trio.open_nursery() as outer,
+        proxied(broker.port, proxyDrainSeconds="20") as running,
+    ):
+        idle, busy = await Client.of(running), await Client.of(running)
+
+        async def ask() -> None:
+            answers.append((await busy.ask("GET", "/admin"))[2])
+
+        async def leave() -> None:
+            with trio.fail_after(5):
+                assert await idle.stream.receive_some() == b""
+            go.set()
+
+        outer.start_soon(ask)
+        await asked.wait()
+        outer.start_soon(leave)
+    assert answers == [b"done"]

@@ -1,0 +1,265 @@
+"""A client's side of HTTP/1.1: bytes in, events out; answers in, bytes out (spec PX-06; RFC 9110,
+9112). Pure, over h11.
+
+What another server might read in another way is refused, so that no request can hide in another:
+h11 takes a bare line feed for a line's end, joins folded lines, and prefers Transfer-Encoding over
+Content-Length. So heads are looked at here before h11 sees them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import h11
+
+from geminga_proxy.http.errors import BadRequest
+
+Headers = list[tuple[bytes, bytes]]
+
+LENGTH_DIGITS_MAX = 18
+_END = b"\r\n\r\n"
+_BARE = re.compile(rb"\r(?!\n)|(?<!\r)\n")
+_FOLDED = re.compile(rb"\r\n[ \t]")
+_TARGET = re.compile(rb"(?:/|\*\Z|https?://)[!-~]*")
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHead:
+    """A request without its body. Header names are in lower case, in the order they came."""
+
+    method: bytes
+    target: bytes
+    """Path and query."""
+    headers: tuple[tuple[bytes, bytes], ...]
+    version: bytes
+    has_body: bool
+    length: int | None
+    """Of the body, None if it comes in chunks."""
+
+    def value(self, name: bytes) -> bytes:
+        """All values of a header, as one list; empty without it."""
+        return b", ".join(value for key, value in self.headers if key == name)
+
+
+@dataclass(frozen=True, slots=True)
+class BodyPart:
+    """Some bytes of a body."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class BodyEnd:
+    """The body is whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """The client has ended its side between two requests."""
+
+
+Event = RequestHead | BodyPart | BodyEnd | Gone
+
+
+class ClientSide:
+    """One connection. Each request has an h11 connection of its own, so that no byte of the next
+    one gets to h11 unseen.
+    """
+
+    def __init__(self, head_bytes_max: int) -> None:
+        self._head_bytes_max = head_bytes_max
+        self._http = h11.Connection(h11.SERVER)
+        self._buffer = bytearray()
+        self._looked_at = 0
+        self._in_head = True
+        self._ended = False
+        self._method = b""
+        self._in_chunks = False
+        self._recent = b""
+        self.answered = False
+        """Whether the answer's head is out."""
+
+    def has_begun(self) -> bool:
+        """Whether some of a request's head has come, but not all."""
+        return self._in_head and bool(self._buffer)
+
+    def feed(self, data: bytes) -> None:
+        """What the client sent, b"" when it ended its side."""
+        if not data:
+            self._ended = True
+        if self._in_head:
+            self._buffer += data
+        elif self._http.their_state is h11.SEND_BODY:
+            self._receive(data)
+        else:
+            self._buffer += data
+
+    def _receive(self, data: bytes) -> None:
+        self._recent = self._recent[-len(_END) :] + data
+        try:
+            self._http.receive_data(data)
+        except h11.RemoteProtocolError as error:
+            raise BadRequest(f"Bad request: {error}") from None
+
+    @property
+    def stashed_bytes(self) -> int:
+        """Bytes of later requests that wait for this one's end."""
+        return 0 if self._in_head else len(self._buffer)
+
+    def next_event(self) -> Event | None:
+        """None if more bytes are needed. Raises BadRequest."""
+        if self._in_head:
+            return self._read_head()
+        try:
+            event = self._http.next_event()
+        except h11.RemoteProtocolError as error:
+            raise BadRequest(f"Bad request: {error}") from None
+        if isinstance(event, h11.Data):
+            return BodyPart(bytes(event.data))
+        if isinstance(event, h11.EndOfMessage):
+            rest, _ = self._http.trailing_data
+            chunks_end = self._recent[: len(self._recent) - len(rest)]
+            if self._in_chunks and (event.headers or not chunks_end.endswith(_END)):
+                raise BadRequest("Trailers, or a body that does not end with CR LF")
+            self._buffer[:0] = rest
+            return BodyEnd()
+        return None
+
+    def _read_head(self) -> Event | None:
+        buffer = self._buffer
+        if buffer[:2] == b"\r\n":
+            del buffer[:2]  # after a request, by old clients (RFC 9112, 2.2)
+        end = buffer.find(_END, max(0, self._looked_at - 3))
+        self._refuse_bare(len(buffer) if end < 0 else end + 4)
+        if end > self._head_bytes_max or (end < 0 and len(buffer) > self._head_bytes_max):
+            raise BadRequest("Request header fields are too large", 431)
+        if end < 0:
+            self._looked_at = len(buffer)
+            if not self._ended:
+                return None
+            if buffer:
+                raise BadRequest("The request is cut short")
+            return Gone()
+        head = bytes(buffer[: end + 4])
+        rest = bytes(buffer[end + 4 :])
+        buffer.clear()
+        self._looked_at = 0
+        request = self._parse(head)
+        self._in_head = False
+        self._method = request.method
+        self._in_chunks = request.has_body and request.length is None
+        if request.has_body:
+            if rest:  # nothing means the end to h11
+                self._receive(rest)
+            if self._ended:
+                self._receive(b"")
+        else:
+            self._http.next_event()  # the end of it, so that h11 knows
+            buffer += rest
+        return request
+
+    def _refuse_bare(self, end: int) -> None:
+        # A carriage return at the very end may still get its line feed.
+        found = _BARE.search(self._buffer, max(0, self._looked_at - 1), end)
+        if found and not (found.group() == b"\r" and found.end() == len(self._buffer)):
+            raise BadRequest("A line that does not end with CR LF")
+
+    def _parse(self, head: bytes) -> RequestHead:
+        if _FOLDED.search(head):
+            raise BadRequest("A folded header line")
+        self._receive(head)
+        try:
+            request = self._http.next_event()
+        except h11.RemoteProtocolError as error:
+            raise BadRequest(f"Bad request: {error}") from None
+        if not isinstance(request, h11.Request):
+            raise BadRequest("No request")
+        headers = tuple((bytes(name), bytes(value)) for name, value in request.headers)
+        return _checked(bytes(request.method), bytes(request.target), headers, request.http_version)
+
+    # ---- answers ----
+
+    def interim(self, status: int, headers: Headers) -> bytes:
+        """An answer before the answer; nothing for clients that know of none."""
+        if self._http.their_http_version == b"1.0":
+            return b""
+        return (
+            self._http.send(h11.InformationalResponse(status_code=status, headers=headers)) or b""
+        )
+
+    def answer(self, status: int, headers: Headers, reason: bytes = b"") -> bytes:
+        """The head of an answer. Without Content-Length it goes in chunks, or until the end."""
+        self.answered = True
+        response = h11.Response(status_code=status, headers=headers, reason=reason)
+        return self._http.send(response) or b""
+
+    def part(self, data: bytes) -> bytes:
+        """Some of an answer's body; nothing for HEAD, whose answers have none."""
+        if self._method == b"HEAD":
+            return b""
+        return self._http.send(h11.Data(data=data)) or b""
+
+    def end(self) -> bytes:
+        """The answer is whole."""
+        return self._http.send(h11.EndOfMessage()) or b""
+
+    def switch(self, headers: Headers) -> bytes:
+        """101: from now on it is a tunnel."""
+        self.answered = True
+        return self._http.send(h11.InformationalResponse(status_code=101, headers=headers)) or b""
+
+    def take_rest(self) -> bytes:
+        """What the client sent behind a request that became a tunnel."""
+        rest = bytes(self._buffer)
+        self._buffer.clear()
+        return rest
+
+    @property
+    def waits_for_continue(self) -> bool:
+        """Whether the client sends its body only after a 100."""
+        return self._http.they_are_waiting_for_100_continue
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether the connection can take another request."""
+        return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
+
+    def go_on(self) -> None:
+        """The next request. Only if `can_go_on`."""
+        assert self.can_go_on
+        self._http = h11.Connection(h11.SERVER)
+        self._in_head = True
+        self._looked_at = 0
+        self.answered = False
+
+
+def _checked(
+    method: bytes, target: bytes, headers: tuple[tuple[bytes, bytes], ...], version: bytes
+) -> RequestHead:
+    """Raises BadRequest."""
+    if version not in (b"1.0", b"1.1"):
+        raise BadRequest("This version of HTTP is not spoken here", 505)
+    names = [name for name, _ in headers]
+    in_chunks = b"transfer-encoding" in names
+    lengths = {value for name, value in headers if name == b"content-length"}
+    if in_chunks and (lengths or version == b"1.0"):
+        raise BadRequest("Transfer-Encoding beside Content-Length, or in HTTP/1.0")
+    if len(lengths) > 1 or any(len(value) > LENGTH_DIGITS_MAX for value in lengths):
+        raise BadRequest("More than one length, or none that can be")
+    if names.count(b"host") > 1:
+        raise BadRequest("More than one Host")
+    length = int(lengths.pop()) if lengths else None
+    if not _TARGET.fullmatch(target):
+        raise BadRequest("The request target is neither a path nor a URL")
+    return RequestHead(method, _path(target), headers, version, in_chunks or bool(length), length)
+
+
+def _path(target: bytes) -> bytes:
+    """Path and query, also of a request that names the whole URL, as to a forward proxy."""
+    if target.startswith((b"/", b"*")):
+        return target
+    rest = target.partition(b"://")[2]
+    slash = min((at for at in (rest.find(b"/"), rest.find(b"?")) if at >= 0), default=len(rest))
+    path = rest[slash:]
+    return path if path.startswith(b"/") else b"/" + path

@@ -1,0 +1,291 @@
+"""One request on its way to a broker and its answer on the way back (spec PX-06).
+
+The body goes up in one task while the answer is waited for in another; each holds one read at most,
+beside what of the body is kept to be sent again (`httpInputMaxReplayBufferSize`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+import h11
+import trio
+
+from geminga_proxy.addresses import Address
+from geminga_proxy.http.client_side import BodyEnd, BodyPart, ClientSide, Event, RequestHead
+from geminga_proxy.http.errors import BrokerFailed, ExchangeBroken, HttpError
+from geminga_proxy.http.headers import Follow, Header, Rewrite, plan_redirect, to_client
+from geminga_proxy.http.upstreams import BrokerConnection, Upstreams
+from geminga_proxy.http.wire import Wire
+from geminga_runtime.errors import ConnectionLost
+
+_log = logging.getLogger(__name__)
+
+HOPS_MAX = 8
+"""Brokers that are asked for one request, as Jetty's client follows redirects."""
+REPEATED_METHODS = frozenset({b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"})
+"""Asked twice they do what asked once (RFC 9110, 9.2.2)."""
+
+
+class RequestBody:
+    """The client's body, read when it is wanted; as long as it is small it is kept, to be sent to
+    another broker.
+    """
+
+    def __init__(
+        self, next_event: Callable[[], Awaitable[Event]], *, has_body: bool, kept_bytes_max: int
+    ) -> None:
+        self._next_event = next_event
+        self._kept: list[bytes] = []
+        self._kept_bytes = 0
+        self._kept_bytes_max = kept_bytes_max
+        self._is_whole = not has_body
+        self.is_repeatable = True
+
+    async def part(self, number: int) -> bytes | None:
+        """The part of that number, None behind the last. One that isn't kept can be had once.
+
+        Raises BadRequest, ConnectionLost.
+        """
+        if self.is_repeatable and number < len(self._kept):
+            return self._kept[number]
+        if self._is_whole:
+            return None
+        event = await self._next_event()
+        if isinstance(event, BodyEnd):
+            self._is_whole = True
+            return None
+        assert isinstance(event, BodyPart)
+        self._kept_bytes += len(event.data)
+        if self._kept_bytes > self._kept_bytes_max:
+            self.is_repeatable = False
+            self._kept.clear()
+        elif self.is_repeatable:
+            self._kept.append(event.data)
+        return event.data
+
+
+@dataclass(frozen=True, slots=True)
+class Outbound:
+    """A request as brokers are to see it, but for Host."""
+
+    head: RequestHead
+    target: bytes
+    headers: list[Header]
+    timeout_s: float
+
+
+class Exchange:
+    """Sends one request to one broker, or to others after it, and the answer to the client."""
+
+    def __init__(
+        self, client: ClientSide, wire: Wire, upstreams: Upstreams, outbound: Outbound
+    ) -> None:
+        self._client = client
+        self._wire = wire
+        self._upstreams = upstreams
+        self._outbound = outbound
+        self._upload_failure: Exception | None = None
+        self.upgraded: BrokerConnection | None = None
+        """The broker that switched protocols; the owner's to close."""
+
+    async def run(self, body: RequestBody) -> None:
+        """Raises HttpError while nothing is answered, ExchangeBroken after, ConnectionLost for the
+        client's connection.
+        """
+        outbound = self._outbound
+        address: Address | None = None
+        fresh = False
+        for _ in range(HOPS_MAX):
+            connection = await self._connect(address, fresh=fresh)
+            try:
+                follow = await self._ask(connection, outbound, body)
+            except BrokerFailed as error:
+                if not connection.is_reused:
+                    self._upstreams.is_dead(connection.address)
+                self._must_repeat(connection, body, error)
+                _log.info("%s; another connection is tried", error)
+                # From the beginning: whom a redirect named may be gone.
+                address, outbound, fresh = None, self._outbound, True
+                continue
+            if follow is None:
+                return
+            address = follow.address
+            outbound = replace(outbound, target=follow.target)
+        raise HttpError(502, f"More than {HOPS_MAX} brokers were asked")
+
+    async def _connect(self, address: Address | None, *, fresh: bool) -> BrokerConnection:
+        try:
+            if address is None:
+                return await self._upstreams.open_any(fresh=fresh)
+            return await self._upstreams.open(address, fresh=fresh)
+        except BrokerFailed as error:
+            raise _told(error) from error
+
+    def _must_repeat(
+        self, connection: BrokerConnection, body: RequestBody, error: BrokerFailed
+    ) -> None:
+        """Raises unless the request can be made again."""
+        if self._client.answered:
+            _log.warning("an answer is cut short: %s", error)
+            raise ExchangeBroken(str(error)) from error
+        method = self._outbound.head.method
+        again = connection.is_reused or method in (b"GET", b"HEAD")
+        if error.timed_out or not (again and method in REPEATED_METHODS and body.is_repeatable):
+            raise _told(error) from error
+
+    async def _ask(
+        self, connection: BrokerConnection, outbound: Outbound, body: RequestBody
+    ) -> Follow | None:
+        """Where to ask instead, None if the client has its answer.
+
+        Raises BrokerFailed, HttpError, ConnectionLost (the client's).
+        """
+        try:
+            method = outbound.head.method
+            head = connection.encode_head(method, outbound.target, outbound.headers)
+        except h11.LocalProtocolError as error:
+            await connection.wire.aclose()
+            raise HttpError(400, f"Bad request: {error}") from None
+        follow: Follow | None = None
+        failure: BrokerFailed | None = None
+        lost: ConnectionLost | ExchangeBroken | None = None
+        try:
+            async with trio.open_nursery() as nursery:
+                deadline = trio.CancelScope()
+                nursery.start_soon(
+                    self._send_up, connection, head, body, nursery.cancel_scope, deadline
+                )
+                try:
+                    follow = await self._answer(connection, outbound, body, deadline)
+                except BrokerFailed as error:
+                    failure = error
+                except (ConnectionLost, ExchangeBroken) as error:
+                    lost = error
+                nursery.cancel_scope.cancel()
+        finally:
+            if self.upgraded is None:
+                with trio.CancelScope(shield=True):
+                    await self._upstreams.give_back(connection)
+        for broke in (self._upload_failure, failure, lost):
+            if broke is not None:
+                raise broke
+        return follow
+
+    async def _send_up(
+        self,
+        connection: BrokerConnection,
+        head: bytes,
+        body: RequestBody,
+        both: trio.CancelScope,
+        deadline: trio.CancelScope,
+    ) -> None:
+        try:
+            await connection.send_bytes(head)
+        except ConnectionLost:
+            return  # whoever waits for the answer hears of it
+        number = 0
+        while True:
+            try:
+                part = await body.part(number)
+            except (HttpError, ConnectionLost) as error:
+                self._upload_failure = error
+                both.cancel()
+                return
+            number += 1
+            deadline.deadline = trio.current_time() + self._outbound.timeout_s
+            try:
+                if part is None:
+                    await connection.send(h11.EndOfMessage())
+                    return
+                await connection.send(h11.Data(data=part))
+            except ConnectionLost:
+                return
+
+    async def _answer(
+        self,
+        connection: BrokerConnection,
+        outbound: Outbound,
+        body: RequestBody,
+        deadline: trio.CancelScope,
+    ) -> Follow | None:
+        """Raises BrokerFailed, ConnectionLost (the client's), ExchangeBroken."""
+        deadline.deadline = trio.current_time() + outbound.timeout_s
+        with deadline:
+            response = await self._head(connection)
+        if deadline.cancelled_caught:
+            raise BrokerFailed(f"{connection.address} did not answer in time", timed_out=True)
+        if response.status_code == 101:
+            self.upgraded = connection
+            return None
+        headers = [(bytes(name), bytes(value)) for name, value in response.headers]
+        location = next((value for name, value in headers if name == b"location"), b"")
+        plan = plan_redirect(
+            outbound.head,
+            response.status_code,
+            location,
+            scheme=self._upstreams.scheme,
+            can_repeat=body.is_repeatable,
+        )
+        if isinstance(plan, Follow):
+            await self._skip(connection)
+            return plan
+        if isinstance(plan, Rewrite):
+            headers = to_client(headers, location=plan.location)
+        else:
+            headers = to_client(headers)
+        answer = self._client.answer(response.status_code, headers, bytes(response.reason))
+        await self._wire.send(answer)
+        await self._pass_down(connection)
+        return None
+
+    async def _head(self, connection: BrokerConnection) -> h11.Response | h11.InformationalResponse:
+        while True:
+            event = await connection.next_event()
+            if isinstance(event, h11.Response):
+                return event
+            assert isinstance(event, h11.InformationalResponse)
+            if event.status_code == 101:
+                headers = [(bytes(name), bytes(value)) for name, value in event.headers]
+                await self._wire.send(self._client.switch(_of_switch(headers)))
+                return event
+            if not self._client.answered:
+                interim = to_client((bytes(name), bytes(value)) for name, value in event.headers)
+                await self._wire.send(self._client.interim(event.status_code, interim))
+
+    async def _pass_down(self, connection: BrokerConnection) -> None:
+        timeout_s = self._outbound.timeout_s
+        try:
+            while True:
+                with trio.fail_after(timeout_s):
+                    event = await connection.next_event()
+                    if isinstance(event, h11.EndOfMessage):
+                        await self._wire.send(self._client.end())
+                        return
+                    assert isinstance(event, h11.Data)
+                    await self._wire.send(self._client.part(bytes(event.data)))
+        except trio.TooSlowError:
+            raise ExchangeBroken("no progress in an answer") from None
+
+    async def _skip(self, connection: BrokerConnection) -> None:
+        """A redirect's body, if it is short; otherwise the connection isn't kept."""
+        with trio.move_on_after(1):
+            for _ in range(4):
+                if isinstance(await connection.next_event(), h11.EndOfMessage):
+                    return
+
+
+def _of_switch(headers: list[Header]) -> list[Header]:
+    """Those of a 101, which are for this connection: what was agreed on is passed on."""
+    kept = [(name, value) for name, value in headers if name not in (b"connection", b"upgrade")]
+    return [*to_client(kept), (b"connection", b"upgrade"), (b"upgrade", b"websocket")]
+
+
+def _told(error: BrokerFailed) -> HttpError:
+    """What the client hears of a broker that failed: not where it is."""
+    _log.warning("%s", error)
+    if error.timed_out:
+        return HttpError(504, "The broker did not answer in time")
+    return HttpError(502, "No broker can be reached now")

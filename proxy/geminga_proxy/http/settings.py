@@ -1,0 +1,20 @@
+"""Settings of the proxy's web side, by Apache's keys (spec OP-07)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from geminga_runtime.settings import setting
+
+
+@dataclass(frozen=True, slots=True)
+class WebConfig:
+    """Bounds of the web side, and its own pages."""
+
+    status_file: str = setting("statusFilePath", "")
+    authenticate_metrics: bool = setting("authenticateMetricsEndpoint", True)
+    head_bytes_max: int = setting(
+        "httpMaxRequestHeaderSize", 8192, at_least=1024, at_most=1024 * 1024
+    )
+    replay_bytes_max: int = setting("httpInputMaxReplayBufferSize", 5 * 1024 * 1024)
+    connections_max: int = setting("maxHttpServerConnections", 2048, at_least=1)

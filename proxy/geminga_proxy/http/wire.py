@@ -1,0 +1,78 @@
+"""A connection's bytes, each send awaited: what is under way is one read at most (spec PX-06)."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+import trio
+
+from geminga_runtime.errors import ConnectionLost, TlsFailed
+from geminga_runtime.stream import FramedStream
+from geminga_runtime.tls_stream import TlsStream
+
+READ_BYTES = 64 * 1024
+_BROKEN = (OSError, trio.BrokenResourceError, trio.ClosedResourceError, TlsFailed)
+
+
+class Wire:
+    """The stream beneath a FramedStream, which is closed by its owner."""
+
+    def __init__(self, framed: FramedStream, stream: trio.abc.Stream) -> None:
+        self.name = framed.name
+        self.stream = stream
+        self._framed = framed
+
+    @classmethod
+    async def over(cls, framed: FramedStream) -> Wire:
+        """Take the stream out. Raises ConnectionLost."""
+        return cls(framed, await framed.detach())
+
+    async def receive(self) -> bytes:
+        """b"" when the peer has ended its side. Raises ConnectionLost. Cancelled, it loses
+        nothing.
+        """
+        try:
+            return bytes(await self.stream.receive_some(READ_BYTES))
+        except _BROKEN as error:
+            raise ConnectionLost(f"{self.name}: {error}") from error
+
+    async def send(self, data: bytes) -> None:
+        """Until the kernel has it. Raises ConnectionLost."""
+        if not data:
+            return
+        try:
+            await self.stream.send_all(data)
+        except _BROKEN as error:
+            raise ConnectionLost(f"{self.name}: {error}") from error
+
+    async def end_sending(self) -> None:
+        """Tell the peer that no more comes, where that can be told of one direction alone.
+
+        Raises ConnectionLost.
+        """
+        if isinstance(self.stream, trio.SocketStream):
+            try:
+                await self.stream.send_eof()
+            except _BROKEN as error:
+                raise ConnectionLost(f"{self.name}: {error}") from error
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the peer has neither sent anything nor left, as far as the kernel knows."""
+        stream = self.stream
+        inner = stream.transport_stream if isinstance(stream, TlsStream) else stream
+        if not isinstance(inner, trio.SocketStream):
+            return False
+        try:
+            with socket.socket(fileno=os.dup(inner.socket.fileno())) as probe:
+                probe.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    async def aclose(self) -> None:
+        """Close, even when cancelled."""
+        await self._framed.aclose()
