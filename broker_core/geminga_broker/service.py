@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from geminga_broker.authz import granting
 from geminga_broker.authz.authorizer import Authorizer
 from geminga_broker.authz.settings import check_settings
 from geminga_broker.config import BrokerConfig
@@ -19,7 +20,7 @@ from geminga_broker.lookup import Addresses, Lookup
 from geminga_broker.namespaces import Namespaces
 from geminga_broker.obedience import broker_unacked_limit
 from geminga_broker.schemas import SchemaStore
-from geminga_broker.session.authorization import recheck
+from geminga_broker.session.authorization import doubt, recheck
 from geminga_broker.topic_api import Topic, TopicEnvironment
 from geminga_broker.topic_policies import MetadataTopicPolicies, PolicyResolver
 from geminga_broker.topics import TopicCatalog
@@ -127,6 +128,18 @@ class BrokerService:
 
         await self.loader.leave(str(name), delete)
         await self._forget(name)
+        await self.forget_grants(name)
+
+    async def forget_grants(self, name: TopicName) -> None:
+        """Of a topic that was deleted, so that a later one of its name begins without (Apache's
+        `deleteTopicAuthenticationWithRetry`).
+        """
+        policies = await self.namespaces.tenants.get(name.namespace)
+        if policies is not None and granting.has_topic(policies, str(name)):
+            await self.namespaces.tenants.update(
+                name.namespace, lambda old: granting.forget_topic(old, str(name))
+            )
+            await self.permissions_changed(name.tenant, name.namespace)
 
     async def _forget(self, name: TopicName) -> None:
         """Of a topic that was deleted, what does not belong to all partitions together."""
@@ -186,7 +199,10 @@ class BrokerService:
     async def permissions_changed(self, tenant: str, namespace: str | None = None) -> None:
         """Grants were revoked: producers and consumers that may no longer be are closed."""
         if self.authorizer.enabled:
-            for session in list(self.sessions):
+            sessions = list(self.sessions)
+            for session in sessions:
+                doubt(session)
+            for session in sessions:
                 await recheck(session, tenant, namespace)
 
     @property

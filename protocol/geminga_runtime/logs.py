@@ -8,9 +8,32 @@ import logging
 import sys
 import time
 
+SHOWN_CHARACTERS_MAX = 300
+"""What a peer has said is not repeated any further in a log."""
+
+_BREAKS = {code: f"\\x{code:02x}" for code in (*range(32), 127, 0x85)} | {
+    0x2028: "\\u2028",
+    0x2029: "\\u2029",
+}
+
+
+def shown(text: str) -> str:
+    """What a peer has said, for a log: cut short, and no line of its own."""
+    rest = len(text) - SHOWN_CHARACTERS_MAX
+    cut = text if rest <= 0 else f"{text[:SHOWN_CHARACTERS_MAX]}... ({rest} more)"
+    return cut.translate(_BREAKS)
+
 
 class _LineFormatter(logging.Formatter):
-    """`2026-01-31T10:20:30.123Z INFO geminga_broker.service text`, times in UTC."""
+    """`2026-01-31T10:20:30.123Z INFO geminga_broker.service text`, times in UTC.
+
+    A message is one line whatever is in it, so that nobody can forge another; only a traceback
+    goes on below.
+    """
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """The line."""
+        return super().formatMessage(record).translate(_BREAKS)
 
     converter = staticmethod(time.gmtime)
     default_time_format = "%Y-%m-%dT%H:%M:%S"

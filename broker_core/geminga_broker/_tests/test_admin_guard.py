@@ -51,15 +51,24 @@ class Answer(msgspec.Struct):
 
 
 async def call(
-    app: ASGIApp, method: str, path: str, role: str | None, *, body: object = None, **headers: str
+    app: ASGIApp,
+    method: str,
+    path: str,
+    role: str | None,
+    *,
+    body: object = None,
+    query: str = "",
+    unread: bool = False,
+    **headers: str,
 ) -> Answer:
-    """One request straight into the application."""
+    """One request straight into the application, whose body must stay unread if that is said."""
     pairs = {name.replace("_", "-"): value for name, value in headers.items()}
     if role is not None:
         pairs.setdefault("authorization", "Bearer " + tokens.create(SECRET, role))
     sent: list[Message] = []
 
     async def receive() -> Message:
+        assert not unread
         content = b"" if body is None else msgspec.json.encode(body)
         return {"type": "http.request", "body": content, "more_body": False}
 
@@ -68,7 +77,8 @@ async def call(
 
     scope = {
         "type": "http", "method": method, "path": path, "raw_path": path.encode(),
-        "query_string": b"", "client": ("1.2.3.4", 5), "server": ("here", 8080), "scheme": "http",
+        "query_string": query.encode(), "client": ("1.2.3.4", 5), "server": ("here", 8080),
+        "scheme": "http",
         "headers": [(k.encode(), v.encode()) for k, v in pairs.items()], "root_path": "",
         TLS_PEER_CERTIFICATE: None,
     }  # fmt: skip
@@ -205,13 +215,85 @@ async def test_grants_and_revocations(caplog: pytest.LogCaptureFixture) -> None:
         assert (await call(app, "PUT", topic + "/partitions", "tadmin", body=2)).status == 204
         path = topic + "/permissions/guest"
         assert (await call(app, "POST", path, "tadmin", body=["consume"])).status == 204
-        part = await call(app, "GET", topic + "-partition-1/permissions", "tadmin")
-        assert msgspec.json.decode(part.body)["guest"] == ["consume"]
-        assert (await call(app, "GET", topic + "/stats", "guest")).status != 401
-        assert (await call(app, "DELETE", path, "tadmin")).status == 204
-        assert (await call(app, "DELETE", path, "tadmin")).status == 412
+        part = topic + "-partition-1"
+        assert (await call(app, "GET", part + "/stats", "guest")).status != 401
+        path_of_part = part + "/permissions/guest"
+        assert (await call(app, "POST", path_of_part, "tadmin", body=["produce"])).status == 204
+        known = await call(app, "GET", part + "/permissions", "tadmin")
+        assert msgspec.json.decode(known.body)["guest"] == ["produce"]
+        for _ in range(2):
+            assert (await call(app, "DELETE", path, "tadmin")).status == 204
+        assert (await call(app, "GET", part + "/stats", "guest")).status == 401
         assert (await call(app, "GET", topic + "/stats", "guest")).status == 401
+        policies = msgspec.json.decode((await call(app, "GET", NAMESPACE, "tadmin")).body)
+        assert policies["auth_policies"]["destination_auth"] == {}
     assert "PUT /admin/v2/persistent/t/n/p/partitions by role=tadmin" in caplog.text
+
+
+async def test_grants_on_several_topics_at_once() -> None:
+    async with secured() as (_, app):
+        for name in "ab":
+            path = f"/admin/v2/persistent/t/n/{name}"
+            assert (await call(app, "PUT", path, "tadmin")).status == 204
+        a, b = ({"topic": f"persistent://t/n/{name}", "role": "guest"} for name in "ab")
+        grant, revoke = (f"/admin/v2/namespaces/{verb}PermissionsOnTopics" for verb in VERBS)
+        wanted = [a | {"actions": ["consume"]}, b | {"actions": ["produce"]}]
+        for role, status in ((None, 401), ("guest", 401), ("tadmin", 204)):
+            assert (await call(app, "POST", grant, role, body=wanted)).status == status
+        known = msgspec.json.decode((await call(app, "GET", NAMESPACE, "tadmin")).body)
+        assert known["auth_policies"]["destination_auth"] == {
+            "persistent://t/n/a": {"guest": ["consume"]},
+            "persistent://t/n/b": {"guest": ["produce"]},
+        }
+        assert (await call(app, "POST", revoke, "guest", body=[a, b])).status == 401
+        assert (await call(app, "POST", revoke, "tadmin", body=[a, b])).status == 204
+        known = msgspec.json.decode((await call(app, "GET", NAMESPACE, "tadmin")).body)
+        assert known["auth_policies"]["destination_auth"] == {}
+        other = b | {"topic": "persistent://public/default/x"}
+        absent = a | {"topic": "persistent://t/n/absent"}
+        for body, status in (
+            ([], 400),
+            ([a, other], 400),
+            ([absent], 404),
+            ([a | {"role": 1}], 400),
+        ):
+            assert (await call(app, "POST", revoke, "root", body=body)).status == status
+        unknown = [a | {"actions": ["write"]}]
+        assert (await call(app, "POST", grant, "tadmin", body=unknown)).status == 400
+
+
+VERBS = ("grant", "revoke")
+
+
+async def test_subscription_mode() -> None:
+    async with secured() as (_, app):
+        path = NAMESPACE + "/subscriptionAuthMode"
+
+        async def mode() -> object:
+            return msgspec.json.decode((await call(app, "GET", path, "tadmin")).body)
+
+        assert await mode() == "None"
+        for body, status, then in (("Prefix", 204, "Prefix"), ("Other", 400, "Prefix")):
+            assert (await call(app, "POST", path, "tadmin", body=body)).status == status
+            assert await mode() == then
+        assert (await call(app, "POST", path, "prod", body="None")).status == 403
+        assert (await call(app, "POST", path, "tadmin")).status == 204
+        assert await mode() == "None"
+        missing = "/admin/v2/namespaces/t/none/subscriptionAuthMode"
+        assert (await call(app, "GET", missing, "root")).status == 404
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "stranger"),
+    [("GET", "/admin/v2/nowhere", 404), ("OPTIONS", NAMESPACE, 405), ("PATCH", NAMESPACE, 405)],
+)
+async def test_who_is_nobody_does_not_hear_what_there_is(
+    method: str, path: str, stranger: int
+) -> None:
+    async with secured() as (_, app):
+        assert (await call(app, method, path, None)).status == 401
+        assert (await call(app, method, path, "nobody")).status == stranger
+        assert (await call(app, "GET", "/", None)).status == 404
 
 
 async def test_metrics_are_open_unless_they_are_to_be_guarded() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
@@ -22,7 +23,7 @@ from geminga_broker.admin import (
     topic_policy_routes,
     topic_routes,
 )
-from geminga_broker.admin.guard import guard
+from geminga_broker.admin.guard import guard, unknown_to
 from geminga_broker.admin.rest import EXCEPTION_HANDLERS
 from geminga_broker.metrics.scrape import scrape
 from geminga_broker.service import BrokerService
@@ -45,7 +46,8 @@ def create_app(service: BrokerService) -> ASGIApp:
         routes += permission_routes.topic_routes(service, domain)
     routes += permission_routes.routes(service)
     routes += _plain_routes(service)
-    app = Starlette(routes=guard(service, routes), exception_handlers=EXCEPTION_HANDLERS)
+    handlers = EXCEPTION_HANDLERS | {HTTPException: unknown_to(service)}
+    app = Starlette(routes=guard(service, routes), exception_handlers=handlers)
     app.router.redirect_slashes = False
     return _encoded_paths(app)
 

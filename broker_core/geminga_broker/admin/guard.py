@@ -10,11 +10,18 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import cast
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from geminga_broker.admin.rest import RestError, namespace_of, parameter, topic_of
+from geminga_broker.admin.rest import (
+    RestError,
+    namespace_of,
+    on_rest_error,
+    parameter,
+    topic_of,
+)
 from geminga_broker.authz.authorizer import Caller, place_of
 from geminga_broker.authz.grants import SubscriptionRefused
 from geminga_broker.authz.needs import Need, Place, Scope
@@ -22,6 +29,7 @@ from geminga_broker.authz.routes import need_of, refusal
 from geminga_broker.service import BrokerService
 from geminga_broker.web import TLS_PEER_CERTIFICATE
 from geminga_runtime.auth.api import AuthenticationFailed, HttpRequest, Peer
+from geminga_runtime.logs import shown
 from geminga_runtime.tls import PeerCertificate
 
 _log = logging.getLogger(__name__)
@@ -55,9 +63,38 @@ async def _admit(
         caller = await _caller(service, request)
         place = _place(need.scope, request)
         await _check(service, need, place, caller)
+        request.state.caller = caller
         if request.method != "GET":
             _audit.info("%s %s by %s", request.method, request.url.path, caller)
     return await handler(request)
+
+
+async def require(service: BrokerService, request: Request, need: Need, place: Place) -> None:
+    """For handlers that find in the body what the call is on. Raises RestError."""
+    caller = getattr(request.state, "caller", None)
+    if service.authenticator is not None:
+        await _check(service, need, place, cast(Caller, caller))
+
+
+def unknown_to(service: BrokerService) -> Callable[[Request, Exception], Awaitable[Response]]:
+    """What answers paths and methods that aren't there: who has not shown who he is doesn't hear
+    which there are.
+    """
+
+    async def answer(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        path = str(request.scope["path"])
+        if service.authenticator is not None and path.startswith(_GUARDED):
+            try:
+                await _caller(service, request)
+            except RestError as refused:
+                return await on_rest_error(request, refused)
+        return PlainTextResponse(error.detail, error.status_code, headers=error.headers)
+
+    return answer
+
+
+_GUARDED = ("/admin", "/lookup")
 
 
 def _is_guarded_metrics(service: BrokerService, request: Request) -> bool:
@@ -82,7 +119,9 @@ async def _caller(service: BrokerService, request: Request) -> Caller:
     original = request.headers.get(ORIGINAL_PRINCIPAL) or None
     authorizer = service.authorizer
     if authorizer.enabled and not authorizer.original_is_valid(identity.role, original, http=True):
-        _log.warning("address=%s role=%s original=%s", address, identity.role, original)
+        _log.warning(
+            "address=%s role=%s original=%r", address, identity.role, shown(original or "")
+        )
         raise RestError(401, "Invalid roles.")
     return Caller(identity.role, original)
 
@@ -97,7 +136,7 @@ async def _check(service: BrokerService, need: Need, place: Place, caller: Calle
         raise RestError(401, str(error)) from None
     if not allowed:
         status, reason = refusal(need, place, caller.role, caller.original)
-        _log.warning("%s: %s", caller, reason)
+        _log.warning("%s: %s", caller, shown(reason))
         raise RestError(status, reason)
 
 
@@ -108,6 +147,10 @@ def _place(scope: Scope, request: Request) -> Place:
         topic = topic_of(request, _domain(request))
         subscription = parameter(request, "subscription") if "subscription" in parts else ""
         return place_of(topic, subscription)
+    for part in ("tenant", "namespace", "cluster"):
+        # Else a handler might cut the name elsewhere than this rule does.
+        if part in parts and "/" in parameter(request, part):
+            raise RestError(412, f"{part.capitalize()} name is not valid")
     tenant = parameter(request, "tenant") if "tenant" in parts else ""
     namespace = namespace_of(request) if "namespace" in parts else ""
     name = parameter(request, "cluster") if "cluster" in parts else ""
@@ -118,4 +161,5 @@ def _domain(request: Request) -> str:
     """Of a topic's path, where it is a parameter or stands in it."""
     if "domain" in request.path_params:
         return parameter(request, "domain")
-    return next(one for one in _DOMAINS if f"/{one}/" in request.url.path)
+    # Not anywhere else in it: a tenant may be called "persistent".
+    return next(part for part in str(request.scope["path"]).split("/") if part in _DOMAINS)

@@ -128,6 +128,7 @@ def _routes_of_existing(service: BrokerService, domain: str, base: str) -> list[
             await service.policies.store.delete(name)
         except ResourceMissing:
             raise RestError(404, f"Topic {name} not found.") from None
+        await service.forget_grants(name)
         return no_content()
 
     async def stop_writes(request: Request) -> Response:

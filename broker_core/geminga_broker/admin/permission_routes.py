@@ -5,11 +5,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Literal, cast
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from geminga_broker.admin.guard import require
 from geminga_broker.admin.rest import (
     RestError,
     bad_body,
@@ -22,9 +25,29 @@ from geminga_broker.admin.rest import (
     topic_of,
 )
 from geminga_broker.authz import granting
+from geminga_broker.authz.needs import Need, Place, Scope
 from geminga_broker.resources import JsonObject, ResourceMissing
 from geminga_broker.service import BrokerService
+from geminga_protocol.errors import LocalProtocolError
 from geminga_protocol.topic_name import TopicName
+
+TENANT_ADMIN = Need(Scope.TENANT_ADMIN)
+SubscriptionMode = Literal["None", "Prefix"]
+
+
+class _Grant(msgspec.Struct):
+    """Apache's `GrantTopicPermissionOptions`."""
+
+    topic: str
+    role: str
+    actions: list[str]
+
+
+class _Revocation(msgspec.Struct):
+    """Apache's `RevokeTopicPermissionOptions`."""
+
+    topic: str
+    role: str
 
 
 async def _policies(service: BrokerService, namespace: str) -> JsonObject:
@@ -50,6 +73,10 @@ async def _actions(request: Request) -> list[str]:
     actions = await read_body(request, list[str])
     if actions is None:
         raise bad_body("the body must be a list of actions")
+    return _checked(actions)
+
+
+def _checked(actions: Sequence[str]) -> list[str]:
     try:
         return granting.checked_actions(actions)
     except granting.UnknownAction as error:
@@ -79,6 +106,8 @@ def routes(service: BrokerService) -> list[Route]:
 
     return [
         route("GET", base, get),
+        *_routes_of_many(service),
+        *_subscription_mode_routes(service),
         *_subscription_routes(service, base),
         route("POST", base + "/{role}", grant),
         route("DELETE", base + "/{role}", revoke),
@@ -117,6 +146,81 @@ def _subscription_routes(service: BrokerService, base: str) -> list[Route]:
     ]
 
 
+def _subscription_mode_routes(service: BrokerService) -> list[Route]:
+    """Whether names of subscriptions must begin with the role."""
+    path = "/admin/v2/namespaces/{tenant}/{namespace}/subscriptionAuthMode"
+
+    async def get(request: Request) -> Response:
+        policies = await _policies(service, namespace_of(request))
+        return ok(policies.get("subscription_auth_mode") or "None")
+
+    async def post(request: Request) -> Response:
+        mode = await read_body(request, cast(type[str], SubscriptionMode)) or "None"
+        return await _change(
+            service, namespace_of(request), lambda old: old | {"subscription_auth_mode": mode}
+        )
+
+    return [route("GET", path, get), route("POST", path, post)]
+
+
+def _routes_of_many(service: BrokerService) -> list[Route]:
+    """Grants on several topics of one namespace at once."""
+    base = "/admin/v2/namespaces"
+
+    async def grant(request: Request) -> Response:
+        wanted = await read_body(request, list[_Grant]) or []
+        for each in wanted:
+            _checked(each.actions)
+        namespace = await _namespace_of_all(service, request, [each.topic for each in wanted])
+
+        def change(policies: JsonObject) -> JsonObject:
+            for each in wanted:
+                topic, actions = str(_topic(each.topic)), _checked(each.actions)
+                policies = granting.grant_on_topic(policies, topic, each.role, actions)
+            return policies
+
+        return await _change(service, namespace, change)
+
+    async def revoke(request: Request) -> Response:
+        wanted = await read_body(request, list[_Revocation]) or []
+        namespace = await _namespace_of_all(service, request, [each.topic for each in wanted])
+        names = [await _with_partitions(service, _topic(each.topic)) for each in wanted]
+
+        def change(policies: JsonObject) -> JsonObject:
+            for each, topics in zip(wanted, names, strict=True):
+                policies = granting.revoke_on_topics(policies, topics, each.role)
+            return policies
+
+        return await _change(service, namespace, change)
+
+    return [
+        route("POST", base + "/grantPermissionsOnTopics", grant),
+        route("POST", base + "/revokePermissionsOnTopics", revoke),
+    ]
+
+
+async def _namespace_of_all(service: BrokerService, request: Request, topics: Sequence[str]) -> str:
+    """The topics' one namespace, whose tenant the caller must administrate. Raises RestError, and
+    BrokerError for a topic that isn't there.
+    """
+    names = [_topic(topic) for topic in topics]
+    namespaces = {name.namespace for name in names}
+    if len(namespaces) != 1:
+        raise RestError(400, "The namespace should be the same")
+    namespace = namespaces.pop()
+    await require(service, request, TENANT_ADMIN, Place(names[0].tenant, namespace))
+    for name in names:
+        await _with_partitions(service, name)
+    return namespace
+
+
+def _topic(text: str) -> TopicName:
+    try:
+        return TopicName.parse(text)
+    except LocalProtocolError as error:
+        raise RestError(412, f"Topic name is not valid: {error}") from None
+
+
 def topic_routes(service: BrokerService, domain: str) -> list[Route]:
     """Grants on single topics; those of a partitioned one count for its partitions."""
     base = f"/admin/v2/{domain}/{{tenant}}/{{namespace}}/{{topic}}/permissions"
@@ -132,18 +236,15 @@ def topic_routes(service: BrokerService, domain: str) -> list[Route]:
     async def grant(request: Request) -> Response:
         topic, role = topic_of(request, domain), parameter(request, "role")
         actions = await _actions(request)
-        names = await _with_partitions(service, topic)
+        await _with_partitions(service, topic)
         return await _change(
             service,
             topic.namespace,
-            lambda old: granting.grant_on_topics(old, names, role, actions),
+            lambda old: granting.grant_on_topic(old, str(topic), role, actions),
         )
 
     async def revoke(request: Request) -> Response:
         topic, role = topic_of(request, domain), parameter(request, "role")
-        policies = await _policies(service, topic.namespace)
-        if role not in granting.topic_grants(policies, str(topic)):
-            raise RestError(412, "Permissions are not set at the topic level")
         names = await _with_partitions(service, topic)
         return await _change(
             service, topic.namespace, lambda old: granting.revoke_on_topics(old, names, role)
@@ -157,6 +258,6 @@ def topic_routes(service: BrokerService, domain: str) -> list[Route]:
 
 
 async def _with_partitions(service: BrokerService, topic: TopicName) -> Sequence[str]:
-    """The topic and its partitions, as Apache writes grants."""
+    """The topic and its partitions. Raises BrokerError when it isn't there."""
     count = 0 if topic.is_partition else await service.partition_count(topic, create=False)
     return [*(str(topic.partition(index)) for index in range(count)), str(topic)]

@@ -52,13 +52,12 @@ def revoke_on_namespace(policies: JsonObject, role: str) -> JsonObject:
     return _with(policies, "namespace_auth", grants)
 
 
-def grant_on_topics(
-    policies: JsonObject, topics: Sequence[str], role: str, actions: Sequence[str]
+def grant_on_topic(
+    policies: JsonObject, topic: str, role: str, actions: Sequence[str]
 ) -> JsonObject:
-    """The role may do exactly these on the topics from now on."""
+    """The role may do exactly these on the topic, and its partitions, from now on."""
     every = dict(cast(dict[str, Actions], _part(policies, "destination_auth")))
-    for topic in topics:
-        every[topic] = every.get(topic, {}) | {role: list(actions)}
+    every[topic] = every.get(topic, {}) | {role: list(actions)}
     return _with(policies, "destination_auth", every)
 
 
@@ -68,6 +67,20 @@ def revoke_on_topics(policies: JsonObject, topics: Sequence[str], role: str) -> 
     for topic in topics:
         if topic in every:
             every[topic] = {k: v for k, v in every[topic].items() if k != role}
+            if not every[topic]:
+                del every[topic]
+    return _with(policies, "destination_auth", every)
+
+
+def has_topic(policies: JsonObject, topic: str) -> bool:
+    """Whether something is granted on the topic itself."""
+    return topic in cast(dict[str, Actions], _part(policies, "destination_auth"))
+
+
+def forget_topic(policies: JsonObject, topic: str) -> JsonObject:
+    """Nothing is granted on the topic itself any more."""
+    every = dict(cast(dict[str, Actions], _part(policies, "destination_auth")))
+    every.pop(topic, None)
     return _with(policies, "destination_auth", every)
 
 

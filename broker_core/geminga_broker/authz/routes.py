@@ -26,6 +26,9 @@ PLAIN: dict[str, Need] = {
     "PUT /admin/v2/tenants/{tenant}": Need(Scope.TENANT, "CREATE_TENANT"),
     "POST /admin/v2/tenants/{tenant}": Need(Scope.TENANT, "UPDATE_TENANT"),
     "DELETE /admin/v2/tenants/{tenant}": Need(Scope.TENANT, "DELETE_TENANT"),
+    # Of which tenant stands in the body.
+    "POST /admin/v2/namespaces/grantPermissionsOnTopics": Need(Scope.ROLE),
+    "POST /admin/v2/namespaces/revokePermissionsOnTopics": Need(Scope.ROLE),
     "GET /admin/v2/namespaces/{tenant}": Need(Scope.TENANT, "LIST_NAMESPACES"),
     "GET /admin/v2/brokers": Need(Scope.BROKER, "LIST_BROKERS"),
     "GET /admin/v2/brokers/{cluster}": Need(Scope.BROKER, "LIST_BROKERS"),

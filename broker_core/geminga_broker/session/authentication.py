@@ -12,6 +12,7 @@ from geminga_protocol.pb.pulsar_api_pb2 import CommandConnect, ServerError
 from geminga_runtime.auth.api import Identity, Peer
 from geminga_runtime.auth.proof import Proof
 from geminga_runtime.auth.service import Authenticator
+from geminga_runtime.logs import shown
 
 if TYPE_CHECKING:
     import trio
@@ -95,7 +96,7 @@ class Authentication:
         if authorizer.enabled and not authorizer.original_is_valid(
             session.principal, original, http=False
         ):
-            why = f"role {session.principal!r} with original principal {original!r}"
+            why = f"role {session.principal!r} with original principal {shown(original or '')!r}"
             self.refuse(why, ServerError.AuthorizationError, INVALID_ROLES)
             return None
         session.original_principal = original

@@ -10,9 +10,11 @@ from geminga_broker.authz.commands import COMMANDS, REFUSALS
 from geminga_broker.authz.grants import SubscriptionRefused
 from geminga_broker.authz.needs import Place, Scope
 from geminga_broker.errors import BrokerError
+from geminga_broker.session.registry import Opening
 from geminga_broker.session.session import Session
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, ServerError
 from geminga_protocol.topic_name import TopicName
+from geminga_runtime.logs import shown
 
 _log = logging.getLogger(__name__)
 
@@ -32,13 +34,17 @@ async def authorize(session: Session, kind: int, command: object) -> Place:
     """Return what the command is on. Raises BrokerError AuthorizationError."""
     need = COMMANDS[kind]
     place = _place(need.scope, command)
+    allows, caller = session.service.authorizer.allows, session.caller
     try:
-        allowed = await session.service.authorizer.allows(session.caller, need, place)
+        allowed = await allows(caller, need, place)
+        # A producer that makes a subscription must be allowed that as well (ServerCnx).
+        if allowed and (first := getattr(command, "initial_subscription_name", "")):
+            allowed = await allows(caller, COMMANDS[_SUBSCRIBE], place._replace(subscription=first))
     except SubscriptionRefused as error:
         raise BrokerError(ServerError.AuthorizationError, str(error)) from None
     if not allowed:
         what = BaseCommand.Type.Name(BaseCommand.Type.ValueType(kind))
-        where = place.topic or place.namespace
+        where = shown(place.topic or place.namespace)
         _log.warning("address=%s %s may not %s %s", session.address, session.caller, what, where)
         through = "Proxy " if session.service.authorizer.is_proxy(session.principal) else ""
         text = REFUSALS.get(kind, "Client is not authorized")
@@ -55,6 +61,21 @@ def _place(scope: Scope, command: object) -> Place:
         namespace = cast(_OnNamespace, command).namespace
         return Place(namespace.partition("/")[0], namespace)
     return Place()
+
+
+async def settle(session: Session, kind: int, command: object, opening: Opening) -> None:
+    """Return when the client may open it by the grants of now; at once if it was asked already and
+    nothing was revoked since. Raises BrokerError AuthorizationError.
+    """
+    while opening.is_doubted():
+        opening.doubt(doubted=False)
+        opening.place = await authorize(session, kind, command)
+
+
+def doubt(session: Session) -> None:
+    """Grants were revoked: what the client is opening at this moment is asked for again."""
+    session.producers.doubt_openings()
+    session.consumers.doubt_openings()
 
 
 async def recheck(session: Session, tenant: str, namespace: str | None) -> None:
@@ -77,7 +98,7 @@ async def recheck(session: Session, tenant: str, namespace: str | None) -> None:
                     "address=%s %s may no longer use %s",
                     session.address,
                     session.caller,
-                    place.topic,
+                    shown(place.topic),
                 )
                 drop(key)
                 opened.close()

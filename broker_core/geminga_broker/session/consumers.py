@@ -7,7 +7,7 @@ from functools import partial
 
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import Ack
-from geminga_broker.session.authorization import authorize
+from geminga_broker.session.authorization import settle
 from geminga_broker.session.producers import NO_SCHEMA
 from geminga_broker.session.registry import Opening
 from geminga_broker.session.session import Session
@@ -58,11 +58,12 @@ async def _open(session: Session, command: CommandSubscribe, opening: Opening) -
             session.write(answers.success(command.request_id))
 
     try:
-        opening.place = await authorize(session, BaseCommand.Type.SUBSCRIBE, command)
+        await settle(session, BaseCommand.Type.SUBSCRIBE, command, opening)
         name = TopicName.parse(command.topic)
         topic = await service.get_topic(name, create=command.force_topic_creation)
         if command.HasField("schema") and command.schema.type not in NO_SCHEMA:
             await service.schemas.register(name, command.schema)
+        await settle(session, BaseCommand.Type.SUBSCRIBE, command, opening)
         if opening.is_dropped():
             return
         consumer = await topic.subscribe(_request(session, command, subscribed))
@@ -71,6 +72,14 @@ async def _open(session: Session, command: CommandSubscribe, opening: Opening) -
         raise
     if opening.is_dropped():
         consumer.close()
+        return
+    try:
+        await settle(session, BaseCommand.Type.SUBSCRIBE, command, opening)
+    except BrokerError:
+        # It was told to the client as open: it is closed, as those that were open before are.
+        if session.consumers.get(key) is consumer:
+            session.drop_consumer(key)
+            consumer.close()
 
 
 def _request(

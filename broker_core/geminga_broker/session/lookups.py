@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from geminga_broker.errors import BrokerError
+from geminga_broker.session.authorization import authorize
 from geminga_broker.session.session import Session
 from geminga_broker.topics import (
     MANAGED_LEDGERS,
@@ -19,6 +20,7 @@ from geminga_broker.topics import (
 )
 from geminga_protocol.commands import answers, lookup
 from geminga_protocol.pb.pulsar_api_pb2 import (
+    BaseCommand,
     CommandGetTopicsOfNamespace,
     CommandLookupTopic,
     CommandPartitionedTopicMetadata,
@@ -66,6 +68,8 @@ async def topics_of_namespace(session: Session, command: CommandGetTopicsOfNames
     """
     async with session.listing:
         await session.until_writable()
+        # That may have taken long: what was revoked meanwhile counts.
+        await authorize(session, BaseCommand.Type.GET_TOPICS_OF_NAMESPACE, command)
         await _list_topics(session, command)
 
 
@@ -132,6 +136,10 @@ async def _watch(
         while await _topics_changed(changes):
             # Changes that come while the client doesn't read are told together later.
             await session.until_writable()
+            try:
+                await authorize(session, BaseCommand.Type.WATCH_TOPIC_LIST, command)
+            except BrokerError:
+                return  # it was told the list once, and hears no more of it
             now = await _persistent_matching(session, command.namespace, pattern)
             if now != known:
                 new, gone = sorted(now - known), sorted(known - now)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from geminga_broker.session.authorization import authorize
+from geminga_broker.errors import BrokerError
+from geminga_broker.session.authorization import settle
 from geminga_broker.session.registry import Opening
 from geminga_broker.session.session import Session
 from geminga_broker.topic_api import ProducerRequest, TopicProducer
@@ -46,6 +47,12 @@ async def _open(session: Session, command: CommandProducer, opening: Opening) ->
     if joined is None:
         return
     producer, schema_version = joined
+    try:
+        await settle(session, BaseCommand.Type.PRODUCER, command, opening)
+    except BrokerError:
+        session.producers.fail(command.producer_id, opening)
+        producer.close()
+        raise
     if session.producers.finish(command.producer_id, opening, producer):
         _answer(session, command.request_id, producer, schema_version)
     else:
@@ -59,9 +66,11 @@ async def _join_topic(
     have asked anew, and this late one must not take the place of its successor.
     """
     service = session.service
-    opening.place = await authorize(session, BaseCommand.Type.PRODUCER, command)
+    await settle(session, BaseCommand.Type.PRODUCER, command, opening)
     name = TopicName.parse(command.topic)
     topic = await service.get_topic(name, create=True)
+    # A topic may load for long, and its creation must not outlive a right that was revoked.
+    await settle(session, BaseCommand.Type.PRODUCER, command, opening)
     version = b""
     if command.HasField("schema") and command.schema.type not in NO_SCHEMA:
         version = await service.schemas.register(name, command.schema)

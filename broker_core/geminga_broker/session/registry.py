@@ -16,10 +16,11 @@ CLOSED_IDS_MAX = 10_000
 class Opening:
     """An id whose producer or consumer is being made."""
 
-    __slots__ = ("_dropped", "place")
+    __slots__ = ("_doubted", "_dropped", "place")
 
     def __init__(self) -> None:
         self._dropped = False
+        self._doubted = True
         self.place: Place | None = None
         """What the client was allowed to open it on."""
 
@@ -30,6 +31,14 @@ class Opening:
     def is_dropped(self) -> bool:
         """Whether the client gave it up meanwhile."""
         return self._dropped
+
+    def doubt(self, *, doubted: bool = True) -> None:
+        """Grants were revoked: what was allowed before must be asked for again."""
+        self._doubted = doubted
+
+    def is_doubted(self) -> bool:
+        """Whether it must be asked for (again) that the client may open it."""
+        return self._doubted
 
 
 class Registry(Generic[T]):
@@ -78,6 +87,11 @@ class Registry(Generic[T]):
             for key, place in self._places.items()
             if place.tenant == tenant and namespace in (None, place.namespace)
         ]
+
+    def doubt_openings(self) -> None:
+        """Grants were revoked: whoever opens something must ask again before it is open."""
+        for opening in self._opening.values():
+            opening.doubt()
 
     def fail(self, key: int, opening: Opening) -> None:
         """Opening failed; harmless when it was finished or dropped."""

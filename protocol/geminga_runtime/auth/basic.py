@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
-
 import trio
 
 from geminga_runtime.auth.api import AuthenticationFailed, Identity, Peer
 from geminga_runtime.auth.key_files import KeySourceError, read_key
 from geminga_runtime.auth.settings import AuthSettings
 from geminga_runtime.settings import ConfigError
-
-if TYPE_CHECKING:
-    from passlib.apache import HtpasswdFile
 
 METHOD = "basic"
 CREDENTIAL_BYTES_MAX = 4096
@@ -32,10 +27,14 @@ class BasicProvider:
         """`lines` as in the file. Raises ValueError."""
         from passlib.apache import HtpasswdFile
 
-        self._users: HtpasswdFile = HtpasswdFile.from_string(lines)
-        for user in self._users.users():
-            if _scheme(self._users, str(user)) == "plaintext":
+        file = HtpasswdFile.from_string(lines)
+        self._context = file.context
+        names = [str(user) for user in file.users()]
+        self._hashes = {name: file.get_hash(name) or b"" for name in names}
+        for user, hashed in self._hashes.items():
+            if self._context.identify(hashed) == "plaintext":
                 raise ValueError(f"the password of {user!r} is not hashed in a way that is known")
+        self._decoy = max(self._hashes.values(), key=self._cost, default=None)
         self._limiter = trio.CapacityLimiter(CHECKS_AT_ONCE_MAX)
 
     @classmethod
@@ -70,12 +69,23 @@ class BasicProvider:
         return Identity(user, METHOD)
 
     def _check(self, user: str, password: str) -> bool:
+        hashed = self._hashes.get(user)
+        # Who isn't there costs as much as who is, so that nobody learns the users' names by time.
+        compared = hashed or self._decoy
+        if compared is None:
+            return False
         try:
-            return bool(self._users.check_password(user, password))
+            right = bool(self._context.verify(password, compared))
         except ValueError:
             return False  # longer than its hash takes
+        return right and hashed is not None
+
+    def _cost(self, hashed: bytes) -> tuple[int, int]:
+        """Greater for a hash that takes longer."""
+        scheme = self._context.identify(hashed)
+        rounds = hashed[4:6] if scheme == "bcrypt" else b"0"
+        return _BY_COST.index(scheme) if scheme in _BY_COST else len(_BY_COST), int(rounds)
 
 
-def _scheme(users: HtpasswdFile, user: str) -> str | None:
-    found = users.context.identify(users.get_hash(user))
-    return cast("str | None", found)
+_BY_COST = ("ldap_sha1", "des_crypt", "apr_md5_crypt", "bcrypt")
+"""Schemes whose hashes take ever longer; others are taken for slow."""

@@ -23,6 +23,7 @@ from geminga_runtime.auth.api import (
     Provider,
 )
 from geminga_runtime.auth.settings import AuthSettings
+from geminga_runtime.logs import shown
 from geminga_runtime.settings import ConfigError
 
 _log = logging.getLogger(__name__)
@@ -49,6 +50,7 @@ class ProviderFactory(Protocol):
 
     def from_settings(self, settings: AuthSettings) -> Provider:
         """Raises ConfigError."""
+        ...
 
 
 class Authenticator:
@@ -82,10 +84,13 @@ class Authenticator:
             return _Attempts(self, method, [(one.name, one.begin(peer)) for one in providers])
         if self._anonymous_role:
             return _Anonymous(self._anonymous_role)
-        self.failures["none", method or ANONYMOUS_METHOD, "unsupported_method"] += 1
+        # Not under the name that the peer gave: it may give a new one each time.
+        label = "unknown" if method else ANONYMOUS_METHOD
+        self.failures["none", label, "unsupported_method"] += 1
         known = ", ".join(self._providers) or "none"
+        given = shown(method) or ANONYMOUS_METHOD
         raise AuthenticationFailed(
-            f"no provider for method {method or ANONYMOUS_METHOD!r} (there are: {known})",
+            f"no provider for method {given!r} (there are: {known})",
             "unsupported_method",
         )
 
@@ -127,6 +132,12 @@ class _Attempts:
             except AuthenticationFailed as error:
                 failure = error
                 self._service.failures[name, self._method, error.reason] += 1
+                continue
+            except Exception as error:
+                # Of a plug-in: only this peer shall suffer. Its text may hold what the peer sent.
+                kind = type(error).__name__
+                failure = AuthenticationFailed(f"{name} failed with {kind}", "provider_failed")
+                self._service.failures[name, self._method, failure.reason] += 1
                 continue
             # Whoever began a conversation goes on with it, and whoever let the peer in is the one
             # to be shown fresh credentials.
