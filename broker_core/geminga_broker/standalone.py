@@ -27,6 +27,7 @@ from geminga_broker.log.options import (
     Rollover,
 )
 from geminga_broker.lookup import Addresses
+from geminga_broker.registration import registered
 from geminga_broker.service import BrokerService, open_service
 from geminga_broker.session.serving import handle_connection
 from geminga_broker.web import bind_web, serve_web
@@ -63,6 +64,11 @@ class Running:
     web_url_tls: str = ""
 
     @property
+    def addresses(self) -> Addresses:
+        """For those who look for brokers."""
+        return Addresses(self.broker_url, self.web_url, self.broker_url_tls, self.web_url_tls)
+
+    @property
     def urls(self) -> list[str]:
         """All addresses that there are."""
         every = (self.broker_url, self.broker_url_tls, self.web_url, self.web_url_tls)
@@ -88,6 +94,7 @@ async def run_standalone(
         stack.push_async_callback(store.aclose)
         service = await stack.enter_async_context(_open_broker(options, store))
         running = await stack.enter_async_context(_serve(options.config, service, web))
+        await stack.enter_async_context(registered(store, running.addresses))
         task_status.started(running)
         await trio.sleep_forever()
 

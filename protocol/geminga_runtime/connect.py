@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import trio
 
@@ -19,9 +20,12 @@ async def connect(
     deadline: float = math.inf,
     write_high_bytes: int = WRITE_HIGH_BYTES,
     tls: TlsContexts | None = None,
+    server_name: str = "",
+    preface: Callable[[str, int], bytes] | None = None,
 ) -> FramedStream:
     """A stream to `host:port`, by TLS if contexts for it are given; of several addresses the first
-    to answer wins (RFC 8305).
+    to answer wins (RFC 8305). The certificate must be of `server_name`, or else of the host. What
+    `preface` makes of the address that is connected to is sent first, before TLS.
 
     `deadline` is a time of Trio's clock. Raises ConnectFailed, and TlsRefused, which is one, for
     what waiting doesn't heal. The caller starts `run_writer` and closes.
@@ -29,10 +33,12 @@ async def connect(
     name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     try:
         with trio.fail_at(deadline):
-            stream: trio.abc.Stream = await trio.open_tcp_stream(host, port)
+            opened = await trio.open_tcp_stream(host, port)
+            stream: trio.abc.Stream = opened
+            if preface is not None:
+                await _send_first(opened, preface)
             if tls is not None:
-                assert isinstance(stream, trio.SocketStream)
-                stream = await _secured(stream, host, tls)
+                stream = await _secured(opened, server_name or host, tls)
     except TlsFailed as error:
         raise TlsRefused(f"{name}: {error}") from error
     except trio.TooSlowError as error:
@@ -40,6 +46,17 @@ async def connect(
     except OSError as error:
         raise ConnectFailed(f"{name}: {_reason(error)}") from error
     return FramedStream(stream, name=name, write_high_bytes=write_high_bytes)
+
+
+async def _send_first(stream: trio.SocketStream, preface: Callable[[str, int], bytes]) -> None:
+    try:
+        await stream.send_all(preface(*stream.socket.getpeername()[:2]))
+    except trio.BrokenResourceError as error:
+        await stream.aclose()
+        raise error.__cause__ or error from None
+    except BaseException:
+        await trio.aclose_forcefully(stream)
+        raise
 
 
 async def _secured(stream: trio.SocketStream, host: str, tls: TlsContexts) -> TlsStream:

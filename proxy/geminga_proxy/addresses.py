@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import ipaddress
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -11,6 +12,7 @@ from urllib.parse import urlsplit
 from geminga_runtime.settings import ConfigError
 
 DEFAULT_PORTS = {"pulsar": 6650, "pulsar+ssl": 6651, "http": 80, "https": 443}
+_HOST = re.compile(r"[a-z0-9_.:-]{1,253}")
 LEARNED_MAX = 10_000
 """Brokers that lookups have named; the one that was named longest ago goes first."""
 
@@ -37,7 +39,8 @@ def parse_target(text: str) -> Address:
         host, port = parts.hostname, parts.port
     except ValueError:
         raise BadAddress(f"{text!r} is no host:port") from None
-    if not host or not port or parts.path or parts.query or parts.username is not None:
+    odd = parts.path or parts.query or parts.fragment or parts.username is not None
+    if not host or not port or odd or not _HOST.fullmatch(host):
         raise BadAddress(f"{text!r} is no host:port")
     return Address(host, port)
 
@@ -112,9 +115,13 @@ class Targets:
         """These are the brokers from now on, beside those that lookups named."""
         self._known = dict.fromkeys(brokers)
 
+    def is_known(self, address: Address) -> bool:
+        """Whether it is a broker's, by configuration, discovery or a broker's word."""
+        return address in self._known or address in self._learned
+
     def allows(self, address: Address) -> bool:
         """Whether a tunnel may lead there, as far as its name tells."""
-        if address in self._known or address in self._learned:
+        if self.is_known(address):
             return True
         if not (self._host_patterns or self._networks or self._any_ip):
             return False
@@ -125,21 +132,19 @@ class Targets:
             for pattern in self._host_patterns
         ):
             return False
-        return self._any_ip or not self._networks or self._in_networks(address.host)
-
-    def _in_networks(self, host: str) -> bool:
         try:
-            ip = ipaddress.ip_address(host)
+            ipaddress.ip_address(address.host)
         except ValueError:
-            # A name, which is resolved when it is connected to: only patterns can allow it.
-            return bool(self._host_patterns)
-        return any(ip in network for network in self._networks)
-
-    def allows_ip(self, address: Address, ip: str) -> bool:
-        """Whether the tunnel may lead to what the name resolved to."""
-        if address in self._known or address in self._learned or self._any_ip:
+            # A name: what it resolves to is looked at when it is connected to.
             return True
-        return not self._networks or self._in_networks(ip)
+        return self.allows_ip(address.host)
+
+    def allows_ip(self, ip: str) -> bool:
+        """Whether a host that is no known broker may have this address."""
+        if self._any_ip or not self._networks:
+            return True
+        found = ipaddress.ip_address(ip.partition("%")[0])
+        return any(found in network for network in self._networks)
 
 
 def _split(text: str) -> list[str]:

@@ -31,6 +31,8 @@ REDIRECTS_MAX = 20
 PENDING_MAX = 5000
 """Requests of one client that wait for a broker."""
 
+UNAVAILABLE = "No broker can be reached now"
+
 _C = BaseCommand.Type
 
 
@@ -68,13 +70,16 @@ _ANSWERS: dict[int, str] = {
 class Link:
     """One client's connection to one broker, for requests."""
 
-    def __init__(self, brokers: Brokers, address: Address, greeted: Greeted, version: int) -> None:
+    def __init__(
+        self, brokers: Brokers, address: Address, greeted: Greeted, client: Client
+    ) -> None:
         self.address = address
         self._brokers = brokers
         self._greeted = greeted
-        self._version = version
+        self._client = client
         self._waiting: dict[int, trio.Event] = {}
         self._answers: dict[int, Frame] = {}
+        self._refreshing = False
 
     @property
     def lost(self) -> bool:
@@ -102,31 +107,39 @@ class Link:
     async def run(self) -> None:
         """Read answers until the broker is gone; whoever waits hears of that."""
         stream, reader = self._greeted.stream, self._greeted.reader
-        for frame in self._greeted.then:
-            self._take(frame)
         try:
-            while data := await stream.receive():
-                for frame in reader.feed(data):
-                    self._take(frame)
-        except (ConnectionLost, FramingError) as error:
-            _log.debug("%s: %s", self.address, error)
+            async with trio.open_nursery() as nursery:
+                for frame in self._greeted.then:
+                    self._take(frame, nursery)
+                while data := await stream.receive():
+                    for frame in reader.feed(data):
+                        self._take(frame, nursery)
+                nursery.cancel_scope.cancel()
+        except* (ConnectionLost, FramingError) as group:
+            _log.debug("%s: %s", self.address, group.exceptions[0])
         finally:
             await stream.aclose()
             for waiting in self._waiting.values():
                 waiting.set()
 
-    def _take(self, frame: Frame) -> None:
+    def _take(self, frame: Frame, nursery: trio.Nursery) -> None:
         kind = frame.type
         if kind == _C.PING:
             self._greeted.stream.write(connection.PONG)
         elif kind == _C.AUTH_CHALLENGE:
-            self._greeted.stream.write(self._brokers.answer_challenge(self._version))
+            if not self._refreshing:
+                self._refreshing = True
+                nursery.start_soon(self._refresh)
         elif kind in _ANSWERS:
             request_id = getattr(frame.command, _ANSWERS[kind]).request_id
             waiting = self._waiting.get(request_id)
             if waiting is not None:
                 self._answers[request_id] = frame
                 waiting.set()
+
+    async def _refresh(self) -> None:
+        self._greeted.stream.write(await self._brokers.answer_refresh(self._client))
+        self._refreshing = False
 
 
 class Lookups:
@@ -153,9 +166,8 @@ class Lookups:
             link = await self._any_link()
             answer = await link.ask(encode(frame.command), request_id, self._timeout_s)
         except BrokerUnavailable as error:
-            _log.warning("%s", error)
-            text = "No broker can be reached now"
-            return kind.refuse(request_id, ServerError.ServiceNotReady, text)
+            _log.warning("address=%s: %s", self._client.address, error)
+            return kind.refuse(request_id, error.code, UNAVAILABLE)
         return encode(answer.command)
 
     async def _any_link(self) -> Link:
@@ -174,8 +186,7 @@ class Lookups:
             return link
 
     def _run(self, address: Address, greeted: Greeted) -> Link:
-        version = self._client.hello.protocol_version
-        link = self._links[address] = Link(self._brokers, address, greeted, version)
+        link = self._links[address] = Link(self._brokers, address, greeted, self._client)
         self._nursery.start_soon(link.run)
         return link
 
@@ -187,6 +198,8 @@ class Lookups:
         for _ in range(REDIRECTS_MAX):
             body = BaseCommand(type=_C.LOOKUP, lookupTopic=request)
             frame = await link.ask(encode(body), request.request_id, self._timeout_s)
+            if frame.type != _C.LOOKUP_RESPONSE:
+                return encode(frame.command)
             answer = frame.command.lookupTopicResponse
             if answer.response == CommandLookupTopicResponse.Redirect:
                 link = await self._link_to(self._address(answer))

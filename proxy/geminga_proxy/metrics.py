@@ -5,20 +5,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from geminga_runtime.server import ConnectionCount
+
 
 class ProxyMetrics:
     """Plain numbers; the text is made when somebody asks."""
 
-    def __init__(self) -> None:
+    def __init__(self, connections: ConnectionCount) -> None:
+        self._connections = connections
         self.active_connections = 0
         self.new_connections = 0
-        self.rejected_connections = 0
         self.tunnels = 0
         self.lookups: Counter[str] = Counter()
         """Kind -> requests that were passed on."""
-        self.rejected_lookups = 0
+        self.rejected: Counter[str] = Counter()
+        """Kind -> requests that were too many."""
         self.bytes_relayed = 0
         self.reads_relayed = 0
+
+    @property
+    def rejected_connections(self) -> int:
+        """Connections over a bound, of all clients or of one address."""
+        return self._connections.rejected
 
     def lines(self) -> Iterator[str]:
         """In Prometheus' text form."""
@@ -28,17 +36,20 @@ class ProxyMetrics:
         yield from _one("pulsar_proxy_rejected_connections", counter, self.rejected_connections)
         yield from _one("pulsar_proxy_binary_ops", counter, self.reads_relayed)
         yield from _one("pulsar_proxy_binary_bytes", counter, self.bytes_relayed)
-        for name, kind in (
-            ("pulsar_proxy_lookup_requests", "lookup"),
-            ("pulsar_proxy_partitions_metadata_requests", "partitions"),
-            ("pulsar_proxy_get_topics_requests", "topics"),
-            ("pulsar_proxy_get_schema_requests", "schema"),
-        ):
-            yield from _one(name, counter, self.lookups[kind])
-        yield from _one("pulsar_proxy_rejected_lookup_requests", counter, self.rejected_lookups)
+        for kind, name in _KINDS.items():
+            yield from _one(f"pulsar_proxy_{name}_requests", counter, self.lookups[kind])
+            yield from _one(f"pulsar_proxy_rejected_{name}_requests", counter, self.rejected[kind])
         yield from _one("geminga_proxy_tunnels", gauge, self.tunnels)
+
+
+_KINDS = {
+    "lookup": "lookup",
+    "partitions": "partitions_metadata",
+    "topics": "get_topics_of_namespace",
+    "schema": "get_schema",
+}
 
 
 def _one(name: str, kind: str, value: float) -> Iterator[str]:
     yield f"# TYPE {name} {kind}"
-    yield f"{name} {value:g}" if value < 1e6 else f"{name} {value}"
+    yield f"{name} {value}"

@@ -2,14 +2,15 @@
 
 What one side sends is read only when the other has taken what came before: a slow reader stops the
 writer's socket, and no more than one read is held for each direction. A connection without traffic
-costs two parked tasks. The end of one side's bytes is passed on; the tunnel ends when both have
-ended, or one breaks.
+costs two parked tasks and holds no bytes. The end of one side's bytes is passed on; the tunnel ends
+when both have ended, or one breaks.
 """
 
 from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
 
 import trio
 
@@ -18,28 +19,110 @@ from geminga_runtime.errors import TlsFailed
 
 RELAY_BYTES = 256 * 1024
 """One read of one direction: what is held for it at most."""
+LOOKS_PER_TIMEOUT = 4
 
 _BROKEN = (OSError, trio.BrokenResourceError, trio.ClosedResourceError, TlsFailed)
 
 
-async def relay(ours: trio.abc.Stream, theirs: trio.abc.Stream, metrics: ProxyMetrics) -> None:
-    """Until both sides have ended or one breaks. The streams are closed by their owners."""
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(_one_way, theirs, ours, metrics, nursery.cancel_scope)
-        await _one_way(ours, theirs, metrics, nursery.cancel_scope)
+class Way:
+    """One direction of a tunnel."""
+
+    __slots__ = ("_quiet", "_reads_seen", "has_ended", "is_stuck", "reads", "see")
+
+    def __init__(self, see: Callable[[bytes], object] | None = None) -> None:
+        self.see = see
+        """Is shown what passes."""
+        self.reads = 0
+        self.is_stuck = False
+        """What was read can't be written now."""
+        self.has_ended = False
+        self._reads_seen = 0
+        self._quiet = 0
+
+    def is_silent(self) -> bool:
+        """Whether nothing has come for some looks; this is one. Nothing is heard of a sender that
+        isn't read.
+        """
+        if self.has_ended or self.is_stuck or self.reads != self._reads_seen:
+            self._reads_seen, self._quiet = self.reads, 0
+            return False
+        self._quiet += 1
+        return self._quiet >= LOOKS_PER_TIMEOUT
+
+
+class Tunnel:
+    """Both directions of a relay, and its end."""
+
+    __slots__ = ("down", "scope", "up")
+
+    def __init__(
+        self,
+        see_up: Callable[[bytes], object] | None = None,
+        see_down: Callable[[bytes], object] | None = None,
+    ) -> None:
+        self.up, self.down = Way(see_up), Way(see_down)
+        self.scope = trio.CancelScope()
+
+
+class Tunnels:
+    """All tunnels of a proxy; ends those that one end of has vanished without a word: clients and
+    brokers ask each other every 30 s whether they are there.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._open: dict[Tunnel, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(self, tunnel: Tunnel) -> None:
+        """It is watched from now on."""
+        self._open[tunnel] = None
+
+    def remove(self, tunnel: Tunnel) -> None:
+        """It has ended."""
+        del self._open[tunnel]
+
+    async def watch(self) -> None:
+        """Run as long as there are tunnels."""
+        while True:
+            await trio.sleep(self._timeout_s / LOOKS_PER_TIMEOUT)
+            for tunnel in self._open:
+                # Both are looked at, whatever the first says.
+                if tunnel.up.is_silent() | tunnel.down.is_silent():
+                    tunnel.scope.cancel()
+
+
+async def relay(
+    ours: trio.abc.Stream,
+    theirs: trio.abc.Stream,
+    metrics: ProxyMetrics,
+    tunnel: Tunnel | None = None,
+) -> None:
+    """Until both sides have ended, one breaks, or the tunnel is cancelled. The streams are closed
+    by their owners.
+    """
+    tunnel = tunnel or Tunnel()
+    with tunnel.scope:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_one_way, theirs, ours, metrics, tunnel.down, tunnel.scope)
+            await _one_way(ours, theirs, metrics, tunnel.up, tunnel.scope)
 
 
 async def _one_way(
     source: trio.abc.Stream,
     sink: trio.abc.Stream,
     metrics: ProxyMetrics,
+    way: Way,
     tunnel: trio.CancelScope,
 ) -> None:
     try:
         if isinstance(source, trio.SocketStream) and isinstance(sink, trio.SocketStream):
-            await _sockets(source.socket, sink.socket, metrics)
+            await _sockets(source.socket, sink.socket, metrics, way)
         else:
-            await _streams(source, sink, metrics)
+            await _streams(source, sink, metrics, way)
+        way.has_ended = True
         if isinstance(sink, trio.SocketStream):
             sink.socket.shutdown(socket.SHUT_WR)
             return
@@ -50,7 +133,7 @@ async def _one_way(
 
 
 async def _sockets(
-    source: trio.socket.SocketType, sink: trio.socket.SocketType, metrics: ProxyMetrics
+    source: trio.socket.SocketType, sink: trio.socket.SocketType, metrics: ProxyMetrics, way: Way
 ) -> None:
     """The system calls themselves: what Trio has above them costs as much as they do."""
     read_from, write_to = source.fileno(), sink.fileno()
@@ -67,21 +150,45 @@ async def _sockets(
             continue
         if not data:
             return
-        drained = len(data) < RELAY_BYTES
-        metrics.bytes_relayed += len(data)
+        size = len(data)
+        drained = size < RELAY_BYTES
+        way.reads += 1
+        metrics.bytes_relayed += size
         metrics.reads_relayed += 1
-        rest: bytes | memoryview = data
-        while rest:
-            try:
-                sent = os.write(write_to, rest)
-            except BlockingIOError:
-                await trio.lowlevel.wait_writable(sink)
-            else:
-                rest = memoryview(rest)[sent:]
+        if way.see is not None:
+            way.see(data)
+        try:
+            sent = os.write(write_to, data)
+        except BlockingIOError:
+            sent = 0
+        if sent < size:
+            await _rest(memoryview(data)[sent:], sink, way)
+        # Not held while nothing comes, which may be long.
+        data = b""
 
 
-async def _streams(source: trio.abc.Stream, sink: trio.abc.Stream, metrics: ProxyMetrics) -> None:
+async def _rest(rest: memoryview, sink: trio.socket.SocketType, way: Way) -> None:
+    way.is_stuck = True
+    write_to = sink.fileno()
+    while rest:
+        await trio.lowlevel.wait_writable(sink)
+        try:
+            rest = rest[os.write(write_to, rest) :]
+        except BlockingIOError:
+            continue
+    way.is_stuck = False
+
+
+async def _streams(
+    source: trio.abc.Stream, sink: trio.abc.Stream, metrics: ProxyMetrics, way: Way
+) -> None:
     while data := await source.receive_some(RELAY_BYTES):
+        way.reads += 1
         metrics.bytes_relayed += len(data)
         metrics.reads_relayed += 1
+        if way.see is not None:
+            way.see(bytes(data))
+        way.is_stuck = True
         await sink.send_all(data)
+        way.is_stuck = False
+        data = b""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from importlib.metadata import version
 
 from geminga_proxy.brokers import Brokers
 from geminga_proxy.config import ProxyConfig
 from geminga_proxy.metrics import ProxyMetrics
+from geminga_proxy.relay import Tunnels
 from geminga_proxy.session import ProxySession
 from geminga_runtime.auth.service import load_authenticator
+from geminga_runtime.server import ConnectionCount
 from geminga_runtime.stream import FramedStream
 
 VERSION = f"Geminga proxy {version('geminga')}"
@@ -24,25 +25,32 @@ class ProxyService:
         self.version = VERSION
         self.authenticator = load_authenticator(config.auth)
         self.brokers = Brokers(config, self.version)
-        self.metrics = ProxyMetrics()
+        listen = config.listen
+        self.connections = ConnectionCount(listen.connections_max, listen.connections_per_ip_max)
+        self.metrics = ProxyMetrics(self.connections)
+        self.tunnels = Tunnels(config.brokers.read_timeout_ms / 1000)
         self.lookups = 0
         """Requests that wait for a broker now, of all clients."""
-        self._by_ip: Counter[str] = Counter()
+        self._sessions: dict[ProxySession, None] = {}
+        self._is_draining = False
 
     async def handle(self, stream: FramedStream) -> None:
         """Serve one client until it leaves."""
-        metrics, per_ip = self.metrics, self.config.listen.connections_per_ip_max
-        ip = stream.name.rpartition(":")[0]
-        if self._by_ip[ip] >= per_ip > 0:
-            metrics.rejected_connections += 1
-            return
+        metrics = self.metrics
+        session = ProxySession(stream, self)
         metrics.new_connections += 1
         metrics.active_connections += 1
-        self._by_ip[ip] += 1
+        self._sessions[session] = None
+        if self._is_draining:
+            session.drain()
         try:
-            await ProxySession(stream, self).run()
+            await session.run()
         finally:
             metrics.active_connections -= 1
-            self._by_ip[ip] -= 1
-            if not self._by_ip[ip]:
-                del self._by_ip[ip]
+            del self._sessions[session]
+
+    def drain(self) -> None:
+        """The proxy stops: whoever looks something up goes elsewhere, tunnels may go on."""
+        self._is_draining = True
+        for session in self._sessions:
+            session.drain()

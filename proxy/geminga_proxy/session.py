@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import trio
@@ -19,10 +20,11 @@ from geminga_protocol.pb.pulsar_api_pb2 import (
     FeatureFlags,
     ServerError,
 )
+from geminga_proxy.access_log import FrameLog, access
 from geminga_proxy.addresses import Address, BadAddress, parse_target
 from geminga_proxy.brokers import BrokerUnavailable, Client, Greeted
 from geminga_proxy.lookups import PASSED_ON, Lookups
-from geminga_proxy.relay import relay
+from geminga_proxy.relay import Tunnel, relay
 from geminga_runtime.auth.api import Identity, Peer
 from geminga_runtime.auth.proof import Proof
 from geminga_runtime.errors import ConnectionLost
@@ -32,21 +34,30 @@ if TYPE_CHECKING:
     from geminga_proxy.service import ProxyService
 
 _log = logging.getLogger(__name__)
-_access = logging.getLogger("geminga.proxy.access")
 
 NO_REQUEST = (1 << 64) - 1
 HANDSHAKE_S = 30.0
 """How long a client may take until it is let in."""
+HELLO_BYTES_MAX = 64 * 1024
+"""Of a command before that: many clients may be in their hand-shake at once."""
+KEEP_ALIVE_S = 30.0
+"""Who looks things up is asked so often whether it is there (PR-12); in tunnels brokers ask."""
 LAST_ANSWERS_S = 1.0
-PROXY_PROTOCOL_VERSION = 10
-"""The first version whose clients can be told to come through a proxy."""
+REQUESTS_MAX = 5000
+"""Of one client that wait for a broker; no more are read."""
 
 _C = BaseCommand.Type
 _FLAGS = FeatureFlags(supports_get_partitioned_metadata_without_auto_creation=True)
+_TLS_HELLO = b"\x16\x03"
+"""How a TLS handshake begins (RFC 8446, 5.1)."""
+
+
+class _Left(Exception):
+    """The client has gone by itself."""
 
 
 class _Ended(Exception):
-    """The client left, or must go; the text goes to the log."""
+    """The client must go; the text goes to the log."""
 
 
 class ProxySession:
@@ -59,15 +70,20 @@ class ProxySession:
         self.protocol_version = 0
         self.supports_refresh = False
         self.write = stream.write
-        self._reader = FrameReader()
+        self._reader = FrameReader(HELLO_BYTES_MAX)
         self._hello: CommandConnect | None = None
         self._frames: list[Frame] = []
         self._proof: Proof | None = None
         self._identity: Identity | None = None
         self._asking = trio.CancelScope()
+        self._serving = trio.CancelScope()
+        self._client: Client | None = None
         self._lookups: Lookups | None = None
         self._nursery: trio.Nursery | None = None
         self._broker: Greeted | None = None
+        self._requests = 0
+        self._room: trio.Event | None = None
+        self._heard_s = 0.0
 
     # ---- what proofs ask of a connection ----
 
@@ -78,94 +94,108 @@ class ProxySession:
         return self._nursery
 
     def refuse(self, why: str) -> None:
-        """The client hears little and is closed."""
-        self._close(why, ServerError.AuthenticationError, "Failed to authenticate")
+        """The client hears little and is closed; once."""
+        if not self._serving.cancel_called:
+            _log.warning("address=%s is not let in: %s", self.stream.name, why)
+            self._say_failed()
+            self._serving.cancel()
 
-    def _close(self, why: str, code: ServerError, text: str) -> None:
-        _log.warning("address=%s closed: %s", self.stream.name, why)
-        self.write(answers.error(NO_REQUEST, code, text))
-        self.nursery.start_soon(self._end)
+    def _say_failed(self) -> None:
+        text = "Failed to authenticate"
+        self.write(answers.error(NO_REQUEST, ServerError.AuthenticationError, text))
 
-    async def _end(self) -> None:
-        with trio.move_on_after(LAST_ANSWERS_S):
-            try:
-                await self.stream.flush()
-            except ConnectionLost:
-                pass
-        self.nursery.cancel_scope.cancel()
+    def drain(self) -> None:
+        """The proxy stops: what was asked is still answered; a tunnel goes on."""
+        self._serving.cancel()
 
     # ---- the course of it ----
 
     async def run(self) -> None:
         """Until the client leaves. The stream is the caller's to close."""
-        target = None
+        name, target = self.stream.name, None
         async with trio.open_nursery() as self._nursery:
             self.nursery.start_soon(self.stream.run_writer)
             try:
-                with trio.fail_after(HANDSHAKE_S):
-                    await self._shake_hands()
-                target = self._target()
-                if target is None:
-                    await self._serve_lookups()
-                else:
-                    await self._reach(target)
+                with self._serving:
+                    with trio.fail_after(HANDSHAKE_S):
+                        await self._shake_hands()
+                    target = self._target()
+                    if target is None:
+                        await self._serve_lookups()
+                    else:
+                        await self._reach(target)
             except trio.TooSlowError:
-                _log.warning("address=%s not done with its hand-shake", self.stream.name)
-            except (_Ended, ConnectionLost, FramingError) as error:
-                _log.debug("address=%s ended: %s", self.stream.name, error)
+                _log.warning("address=%s not let in within %g s", name, HANDSHAKE_S)
+            except (_Ended, FramingError) as error:
+                _log.warning("address=%s closed: %s", name, error)
+            except (_Left, ConnectionLost) as error:
+                _log.debug("address=%s %s", name, error)
             if self._broker is None:
-                with trio.move_on_after(LAST_ANSWERS_S):
-                    await self._flush()
-                self.nursery.cancel_scope.cancel()
+                await self._end()
             else:
                 await self._tunnel(self._broker, target)
+            self.nursery.cancel_scope.cancel()
 
-    async def _flush(self) -> None:
-        try:
-            await self.stream.flush()
-        except ConnectionLost:
-            pass
+    async def _end(self) -> None:
+        """What was asked is answered, what was answered is sent, if that doesn't take long."""
+        with trio.move_on_after(LAST_ANSWERS_S):
+            while self._requests and not self.stream.lost:
+                await self._wait_room()
+            try:
+                await self.stream.flush()
+            except ConnectionLost:
+                pass
 
     async def _next(self) -> Frame:
-        """Raises _Ended, ConnectionLost, FramingError."""
+        """Raises _Left, ConnectionLost, FramingError."""
         while not self._frames:
             data = await self.stream.receive()
             if not data:
-                raise _Ended("the client left")
+                raise _Left("the client left")
+            self._heard_s = trio.current_time()
+            if self._hello is None and data.startswith(_TLS_HELLO):
+                raise _Ended("it speaks TLS on the port without")
             self._frames = self._reader.feed(data)
         return self._frames.pop(0)
 
     async def _shake_hands(self) -> None:
-        frame = await self._next()
+        try:
+            frame = await self._next()
+        except FramingError:
+            self._say_failed()
+            raise
         if frame.type != _C.CONNECT:
             raise _Ended("the first command is not CONNECT")
         hello = self._hello = frame.command.connect
         self.protocol_version = min(hello.protocol_version, connection.PROTOCOL_VERSION)
         self.supports_refresh = hello.feature_flags.supports_auth_refresh
         authenticator = self.service.authenticator
-        if authenticator is None:
-            return
-        refresh_s = self.service.config.auth.refresh_check_s
-        certificate = self.stream.peer_certificate
-        peer = Peer(self.stream.name, certificate.der if certificate else None)
-        self._proof = Proof(self, authenticator, refresh_s, self._accept)
-        self._proof.begin(hello, peer)
-        # A provider that asks for more is answered here, until it lets the client in.
-        with self._asking:
-            await self._hear_answers()
+        if authenticator is not None:
+            refresh_s = self.service.config.auth.refresh_check_s
+            certificate = self.stream.peer_certificate
+            peer = Peer(self.stream.name, certificate.der if certificate else None)
+            self._proof = Proof(self, authenticator, refresh_s, self._accept)
+            self._proof.begin(hello, peer)
+            # A provider that asks for more is answered here, until it lets the client in.
+            with self._asking:
+                await self._hear_answers(self._proof)
+        self._client = Client(hello, self.stream.name, identity=self._identity)
 
-    async def _hear_answers(self) -> None:
+    async def _hear_answers(self, proof: Proof) -> None:
         while True:
             frame = await self._next()
-            if frame.type != _C.AUTH_RESPONSE or self._proof is None:
+            if frame.type != _C.AUTH_RESPONSE:
                 raise _Ended("a command before the client was let in")
             response = frame.command.authResponse.response
-            self._proof.respond(response.auth_method_name, response.auth_data)
+            proof.respond(response.auth_method_name, response.auth_data)
+            await trio.lowlevel.checkpoint()
 
-    async def _accept(self, identity: Identity) -> Identity | None:
+    async def _accept(self, identity: Identity) -> Identity:
         self._identity = identity
         self._asking.cancel()
-        return identity
+        assert self._hello is not None
+        # In the middle of a tunnel's bytes the client can't be asked for another proof.
+        return replace(identity, expires_at_s=None) if self._hello.proxy_to_broker_url else identity
 
     def _target(self) -> Address | None:
         """Where a tunnel is to lead; None for a client that wants lookups. Raises _Ended."""
@@ -178,28 +208,21 @@ class ProxySession:
         try:
             address = parse_target(text)
         except BadAddress as error:
-            self._refuse_target(str(error))
-            raise _Ended("a bad target") from None
+            raise self._refused_target(str(error)) from None
         if not self.service.brokers.targets.allows(address):
-            self._refuse_target(f"{address} is no known broker, nor allowed by the configuration")
-            raise _Ended("a target that isn't allowed")
+            why = f"{address} is no known broker, nor allowed by the configuration"
+            raise self._refused_target(why)
         return address
 
-    def _refuse_target(self, why: str) -> None:
-        _log.warning("address=%s wants a tunnel: %s", self.stream.name, why)
+    def _refused_target(self, why: str) -> _Ended:
         text = "Target broker cannot be validated."
         self.write(answers.error(NO_REQUEST, ServerError.ServiceNotReady, text))
-
-    def _client(self) -> Client:
-        assert self._hello is not None
-        identity, hello = self._identity, self._hello
-        if identity is None:
-            return Client(hello)
-        return Client(hello, identity.role, hello.auth_method_name, hello.auth_data)
+        return _Ended(f"it wants a tunnel: {why}")
 
     # ---- lookups ----
 
     async def _serve_lookups(self) -> None:
+        assert self._client is not None
         self.write(
             connection.connected(
                 self.server_version, protocol_version=self.protocol_version, feature_flags=_FLAGS
@@ -207,9 +230,15 @@ class ProxySession:
         )
         timeout_s = self.service.config.brokers.read_timeout_ms / 1000
         brokers = self.service.brokers
-        self._lookups = Lookups(brokers, self._client(), self.nursery, timeout_s)
+        self._reader.max_message_size = self.service.config.listen.max_message_size_bytes
+        self._lookups = Lookups(brokers, self._client, self.nursery, timeout_s)
+        if self._proof is not None:
+            self._proof.on_renewed = self._client.renewed
+        self.nursery.start_soon(self._keep_alive)
         while True:
             self._take(await self._next())
+            while self._requests >= REQUESTS_MAX or not self.stream.writable:
+                await self._wait_room()
 
     def _take(self, frame: Frame) -> None:
         kind = frame.type
@@ -230,13 +259,14 @@ class ProxySession:
         kind = PASSED_ON[frame.type]
         metrics = self.service.metrics
         if self.service.lookups >= self.service.config.listen.lookups_max:
-            metrics.rejected_lookups += 1
+            metrics.rejected[kind.counted_as] += 1
             request_id = getattr(frame.command, kind.field).request_id
             text = "Too many lookups run at once in the proxy"
             self.write(kind.refuse(request_id, ServerError.ServiceNotReady, text))
             return
         metrics.lookups[kind.counted_as] += 1
         self.service.lookups += 1
+        self._requests += 1
         self.nursery.start_soon(self._answer, frame)
 
     async def _answer(self, frame: Frame) -> None:
@@ -245,45 +275,82 @@ class ProxySession:
             self.write(await self._lookups.answer(frame))
         finally:
             self.service.lookups -= 1
+            self._requests -= 1
+            self._look_for_room()
+
+    async def _wait_room(self) -> None:
+        """Until a request was answered, or the client has read its answers."""
+        self._room = trio.Event()
+        if not self.stream.writable:
+            self.stream.on_writable(self._look_for_room)
+        await self._room.wait()
+
+    def _look_for_room(self) -> None:
+        if self._room is not None:
+            self._room.set()
+
+    async def _keep_alive(self) -> None:
+        """End a client that has been silent for two intervals. One that isn't read can't be heard;
+        its answers are late by no more than brokers' time for them.
+        """
+        while True:
+            await trio.sleep(KEEP_ALIVE_S)
+            silent_s = trio.current_time() - self._heard_s
+            if silent_s >= 2 * KEEP_ALIVE_S and not self._requests:
+                _log.info("address=%s silent for %g s, dropped", self.stream.name, silent_s)
+                self._serving.cancel()
+                return
+            self.write(connection.PING)
 
     # ---- tunnel ----
 
     async def _reach(self, target: Address) -> None:
+        assert self._client is not None
         try:
-            self._broker = await self.service.brokers.greet(target, self._client(), self.nursery)
+            self._broker = await self.service.brokers.greet(target, self._client, self.nursery)
         except BrokerUnavailable as error:
-            _log.warning("address=%s: %s", self.stream.name, error)
             text = "Target broker isn't available."
-            self.write(answers.error(NO_REQUEST, ServerError.ServiceNotReady, text))
-            raise _Ended("the broker can't be reached") from None
+            self.write(answers.error(NO_REQUEST, error.code, text))
+            raise _Ended(str(error)) from None
 
     async def _tunnel(self, broker: Greeted, target: Address | None) -> None:
         """From here on bytes only. What either side had sent already goes first."""
-        self.write(encode(broker.connected.command), *map(_whole, broker.then))
-        self.write(broker.reader.take_rest())
-        if self.service.config.listen.log_level > 0:
-            _access.info("%s -> %s as %s", self.stream.name, target, self._role)
-        self.service.metrics.tunnels += 1
+        name = self.stream.name
+        tunnel = self._logged(target)
+        rest = broker.reader.take_rest()
+        self.write(encode(broker.connected.command), *map(_whole, broker.then), rest)
+        if tunnel.down.see is not None:
+            tunnel.down.see(rest)
+        metrics, tunnels = self.service.metrics, self.service.tunnels
+        metrics.tunnels += 1
+        tunnels.add(tunnel)
         try:
             theirs, ours = await broker.stream.detach(), await self.stream.detach()
             with trio.move_on_at(self._ends_at()) as life:
-                await relay(ours, theirs, self.service.metrics)
+                await relay(ours, theirs, metrics, tunnel)
             if life.cancelled_caught:
-                _log.warning("address=%s: its proof expired", self.stream.name)
+                _log.warning("address=%s closed: its proof expired", name)
         except ConnectionLost as error:
-            _log.debug("address=%s: %s", self.stream.name, error)
+            _log.debug("address=%s: %s", name, error)
         finally:
-            self.service.metrics.tunnels -= 1
+            metrics.tunnels -= 1
+            tunnels.remove(tunnel)
             await broker.stream.aclose()
-        self.nursery.cancel_scope.cancel()
+            if tunnel.up.see is not None:
+                access.info("%s -> %s ended", name, target)
 
-    @property
-    def _role(self) -> str | None:
-        return self._identity.role if self._identity else None
+    def _logged(self, target: Address | None) -> Tunnel:
+        level = self.service.config.listen.log_level
+        if not level:
+            return Tunnel()
+        name, role = self.stream.name, self._identity.role if self._identity else None
+        access.info("%s -> %s role=%s", name, target, role)
+        up, down = FrameLog(f"{name} -> {target}", level), FrameLog(f"{name} <- {target}", level)
+        return Tunnel(up.see, down.see)
 
     def _ends_at(self) -> float:
-        """When a tunnel must end because the client's proof does: the proxy can't ask for another
-        in the middle of its bytes. Brokers that were given the client's credentials ask themselves.
+        """When a tunnel must end because the client's proof does. Brokers that were given the
+        client's credentials ask for fresh ones themselves.
         """
         identity = self._identity
         if (

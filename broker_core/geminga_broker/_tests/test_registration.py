@@ -1,0 +1,36 @@
+"""The broker's record (spec PX-03)."""
+
+from __future__ import annotations
+
+import json
+
+from geminga_broker.lookup import Addresses
+from geminga_broker.registration import BROKERS_PATH, broker_id, registered
+from geminga_runtime.metadata.memory import MemoryMetadataStore
+
+EVERY = Addresses("pulsar://h:6650", "http://h:8080", "pulsar+ssl://h:6651", "https://h:8443")
+
+
+async def test_the_record_is_there_while_the_broker_is() -> None:
+    store = MemoryMetadataStore()
+    async with registered(store, EVERY):
+        assert await store.children(BROKERS_PATH) == ["h:8080"]
+        node = await store.get(f"{BROKERS_PATH}/h:8080")
+        assert node is not None
+        assert node.stat.ephemeral
+        found = json.loads(node.value)
+        assert found["pulsarServiceUrl"] == "pulsar://h:6650"
+        assert found["pulsarServiceUrlTls"] == "pulsar+ssl://h:6651"
+        assert (found["webServiceUrl"], found["webServiceUrlTls"]) == (
+            "http://h:8080",
+            "https://h:8443",
+        )
+        assert found["loadReportType"] == "LocalBrokerData"
+    assert await store.children(BROKERS_PATH) == []
+
+
+def test_ids() -> None:
+    assert broker_id(EVERY) == "h:8080"
+    assert broker_id(EVERY._replace(web_url="")) == "h:8443"
+    assert broker_id(Addresses("pulsar://[::1]:6650", "", "", "")) == "[::1]:6650"
+    assert broker_id(Addresses("", "", "pulsar+ssl://h:6651", "")) == "h:6651"

@@ -1,0 +1,63 @@
+"""What passes through tunnels, in words (proxyLogLevel, Apache's ParserProxyHandler).
+
+Level 1 names the tunnel and its commands, level 2 the messages' bytes as well. What proves who
+somebody is, is never written.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from google.protobuf.text_format import MessageToString
+
+from geminga_protocol.frames import BROKEN, SUBMESSAGE, Frame, FrameReader, FramingError
+from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand
+
+access = logging.getLogger("geminga_proxy.access")
+
+COMMAND_CHARACTERS_MAX = 500
+PAYLOAD_BYTES_MAX = 1000
+SECRET = frozenset({BaseCommand.CONNECT, BaseCommand.AUTH_CHALLENGE, BaseCommand.AUTH_RESPONSE})
+"""Commands that bring credentials: of them only the name is told."""
+
+
+class FrameLog:
+    """One direction of a tunnel. Holds at most one unfinished frame."""
+
+    def __init__(self, name: str, level: int) -> None:
+        self._name = name
+        self._with_payload = level > 1
+        self._reader = FrameReader()
+        self._is_broken = False
+
+    def see(self, data: bytes) -> None:
+        """Log the commands that are whole now."""
+        if self._is_broken:
+            return
+        try:
+            frames = self._reader.feed(data)
+        except FramingError as error:
+            self._is_broken = True
+            frames = error.frames
+        for frame in frames:
+            access.info("%s %s", self._name, described(frame, with_payload=self._with_payload))
+        if self._is_broken:
+            access.info("%s no frames any more", self._name)
+
+
+def described(frame: Frame, *, with_payload: bool) -> str:
+    """A command in one line, without secrets."""
+    kind = frame.type
+    if kind == BROKEN or kind not in SUBMESSAGE:
+        return f"a command that can't be read ({kind})"
+    name = BaseCommand.Type.Name(BaseCommand.Type.ValueType(kind))
+    if kind in SECRET:
+        return name
+    body = getattr(frame.command, SUBMESSAGE[kind])
+    text = MessageToString(body, as_one_line=True)[:COMMAND_CHARACTERS_MAX]
+    told = f"{name} {{{text}}}"
+    if frame.payload is not None:
+        told += f" {frame.payload.nbytes} bytes"
+        if with_payload:
+            told += f" {bytes(frame.payload[:PAYLOAD_BYTES_MAX])!r}"
+    return told
