@@ -182,6 +182,7 @@ IMPORTS = {
     "ConsumerKeywords": "geminga.options",
     "ProducerKeywords": "geminga.options",
     "ReaderKeywords": "geminga.options",
+    "ConsumerCryptoKeywords": "geminga.encryption",
     "ClientKeywords": "geminga.options",
     "MessageKeywords": "geminga.producer",
     "MessageOrId": "geminga.consumer",

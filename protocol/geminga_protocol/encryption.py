@@ -51,7 +51,7 @@ def load_public_key(data: bytes) -> PublicKey:
     pem = _pem(data, "public")
     try:
         if b"-----BEGIN CERTIFICATE-----" in pem:
-            key = x509.load_pem_x509_certificate(pem).public_key()
+            key: object = x509.load_pem_x509_certificate(pem).public_key()
         else:
             key = serialization.load_pem_public_key(pem)
     except (ValueError, UnsupportedAlgorithm):

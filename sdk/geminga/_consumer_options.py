@@ -5,10 +5,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypedDict
 
 from geminga import _checks as check
 from geminga._consumer_hooks import BatchReceivePolicy, ConsumerEventListener, ConsumerInterceptor
+from geminga.encryption import ConsumerCryptoKeywords, ConsumerCryptoOptions, check_key_names
 from geminga.errors import InvalidArgument
 
 
@@ -72,15 +72,20 @@ class DeadLetterPolicy:
     Without names the topics are `<topic>-<subscription>-DLQ` and `-RETRY`; with `retry_enabled` of
     the first topic that is subscribed, else of each topic or partition. The broker makes the
     subscription `initial_subscription_name` on a dead-letter topic that is new (PIP-124).
+
+    Letters are encrypted with `encryption_keys` of the consumer's `crypto_key_reader`; without
+    them they are plain, whatever the messages were.
     """
 
     max_redeliver_count: int = 16
     dead_letter_topic: str | None = None
     retry_letter_topic: str | None = None
     initial_subscription_name: str | None = None
+    encryption_keys: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         check.whole(self, "max_redeliver_count", least=1)
+        check_key_names(self.encryption_keys)
         check.text_or_none(
             self, "dead_letter_topic", "retry_letter_topic", "initial_subscription_name"
         )
@@ -110,8 +115,9 @@ class KeySharedPolicy:
 
 
 @dataclass(frozen=True)
-class ConsumerOptions:
-    """Options of `Client.subscribe`.
+class ConsumerOptions(ConsumerCryptoOptions):
+    """Options of `Client.subscribe`; a message that can't be decrypted is treated as
+    `crypto_failure_action` says.
 
     New partitions are looked for every `auto_update_partitions_interval_s` if
     `auto_update_partitions`, and topics of a pattern every `pattern_auto_discovery_period_s`, or
@@ -204,6 +210,9 @@ class ConsumerOptions:
         if policy is not None and policy.retry_letter_topic and not self.retry_enabled:
             raise InvalidArgument("retry_letter_topic needs retry_enabled")
         check.instances(self.interceptors, "interceptors", ConsumerInterceptor)
+        self.check_crypto()
+        if policy is not None and policy.encryption_keys and self.crypto_key_reader is None:
+            raise InvalidArgument("encryption_keys of dead_letter_policy need a crypto_key_reader")
 
 
 _BOOLEANS = (
@@ -227,7 +236,7 @@ _KINDS: Mapping[str, type[object]] = {
 }
 
 
-class ConsumerKeywords(TypedDict, total=False):
+class ConsumerKeywords(ConsumerCryptoKeywords, total=False):
     """Keywords of `Client.subscribe`."""
 
     consumer_type: ConsumerType
@@ -268,7 +277,7 @@ class ConsumerKeywords(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class ReaderOptions:
+class ReaderOptions(ConsumerCryptoOptions):
     """Options of `Client.create_reader`. With `read_compacted` only the latest message of each key
     comes, as far as the topic was compacted.
     """
@@ -286,9 +295,10 @@ class ReaderOptions:
             raise InvalidArgument("subscription_role_prefix must be a text")
         check.booleans(self, "read_compacted", "start_message_id_inclusive")
         check.whole(self, "receiver_queue_size", least=1)
+        self.check_crypto()
 
 
-class ReaderKeywords(TypedDict, total=False):
+class ReaderKeywords(ConsumerCryptoKeywords, total=False):
     """Keywords of `Client.create_reader`."""
 
     reader_name: str | None

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
+from geminga._crypto import TAG_BYTES, Sealer
 from geminga.errors import InvalidArgument, MessageTooBig
 from geminga.options import BatchingType, ProducerOptions
 from geminga_protocol.buffers import Buffer
@@ -101,6 +102,8 @@ class Encoder:
         self._chunk_bytes_max = options.chunk_max_message_size_bytes or sys.maxsize
         self._keyed = options.batching_type is BatchingType.KEY_BASED
         self._wall_clock_ms = wall_clock_ms
+        self.sealer = Sealer(options, wall_clock_ms) if options.encryption_keys else None
+        """Encrypts what was compressed, if anything is encrypted."""
         self.chunking = options.chunking_enabled and topic.startswith("persistent://")
         """Whether a large message goes in several frames; only stored ones can be put together."""
         self._name = ""
@@ -119,11 +122,13 @@ class Encoder:
         self._name = name
         encoded = name.encode()
         self._header = None
-        if not self._compression and not self.chunking and len(encoded) < 128:
+        is_plain = not self._compression and not self.chunking and self.sealer is None
+        if is_plain and len(encoded) < 128:
             self._header = SendHeader(self._producer_id, encoded)
 
     def encode(self, outgoing: Encodable) -> Sequence[Frame]:
-        """Fill in the frame. Raises MessageTooBig, and InvalidArgument for a codec that is missing.
+        """Fill in the frame. Raises MessageTooBig, InvalidArgument for a codec that is missing, and
+        CryptoError.
 
         A batch of one goes as a single message. Answers the chunks that go before it, none for
         what isn't chunked.
@@ -172,7 +177,10 @@ class Encoder:
         metadata, data = self._single(outgoing)
         payload = memoryview(self._compress(metadata, data))
         sequence_id = outgoing.sequence_id
-        room = min(self.max_message_size_bytes - metadata.ByteSize(), self._chunk_bytes_max)
+        # Each chunk is encrypted by itself, with an IV of its own.
+        sealing = None if self.sealer is None else self.sealer.begin(metadata)
+        overhead = metadata.ByteSize() + (0 if sealing is None else TAG_BYTES)
+        room = min(self.max_message_size_bytes - overhead, self._chunk_bytes_max)
         if room <= 0:
             raise MessageTooBig("the message's properties leave no room", topic=self._topic)
         is_whole = len(payload) <= room
@@ -185,7 +193,7 @@ class Encoder:
         for chunk, part in parts:
             if chunk is not None:
                 mark(metadata, chunk)
-            body = build(metadata, part)
+            body = build(metadata, part if sealing is None else sealing.seal(metadata, part))
             head = send(self._producer_id, sequence_id, 1, len(body), is_chunk=not is_whole)
             frames.append((head, body))
         return frames
@@ -225,6 +233,8 @@ class Encoder:
     def _build(self, metadata: MessageMetadata, payload: bytes) -> bytes:
         compressed = self._compress(metadata, payload)
         self._check_size(compressed)
+        if self.sealer is not None:
+            compressed = self.sealer.seal(metadata, compressed)
         return build(metadata, compressed)
 
     def _check_size(self, payload: bytes) -> None:

@@ -12,7 +12,9 @@ from fastcrc import crc32
 
 from geminga._batch_index import index_batch, single_metadata
 from geminga._chunks import CHUNKED_MESSAGE_BYTES_MAX, Chunks
-from geminga.errors import CorruptMessage
+from geminga._crypto import Opener
+from geminga.encryption import ConsumerCryptoFailureAction
+from geminga.errors import CorruptMessage, CryptoError
 from geminga_protocol.ack_set import AckSet
 from geminga_protocol.chunking import chunk_of
 from geminga_protocol.compression import decompress
@@ -50,11 +52,15 @@ sequence id, time, and its size."""
 
 
 class UndecodableEntry(CorruptMessage):
-    """The entry can't be read; `validation_error` is what the broker is told."""
+    """The entry can't be read; `validation_error` is what the broker is told. With `comes_again` it
+    stays unacknowledged; the broker counts it as `messages`.
+    """
 
     def __init__(self, message: str, validation_error: ValidationError | None) -> None:
         super().__init__(message)
         self.validation_error = validation_error
+        self.comes_again = False
+        self.messages = 1
 
 
 class Source(Protocol):
@@ -62,6 +68,8 @@ class Source(Protocol):
 
     topic: str
     partition: int
+    opener: Opener
+    crypto_failure_action: ConsumerCryptoFailureAction
     generation: int
     """Raised whenever all that was received and not taken is thrown away."""
 
@@ -97,6 +105,8 @@ class Entry(msgspec.Struct, eq=False):
     """How many of those taken the permits know of."""
     generation: int = 0
     """That of the source when it came."""
+    is_encrypted: bool = False
+    """Whether the payload is as the broker has it: it couldn't be decrypted."""
 
     @property
     def metadata(self) -> MessageMetadata:
@@ -173,7 +183,13 @@ def decode(
     if isinstance(metadata, bytes):
         return _entry_of(source, command, metadata, payload, broker_part)
     if metadata.encryption_keys:
-        raise UndecodableEntry("the message is encrypted, and there is no key reader", None)
+        decrypted = _decrypt(source, metadata, payload, clock())
+        if decrypted is None:
+            entry = _entry_of(source, command, metadata, payload, broker_part)
+            entry.is_encrypted = True
+            entry.message_count = max(1, metadata.num_messages_in_batch)
+            return entry
+        payload = decrypted
     is_chunk = metadata.num_chunks_from_msg > 1
     if is_chunk:
         whole = _put_together(command, metadata, payload, chunks, clock())
@@ -239,6 +255,24 @@ def _opened(data: memoryview) -> tuple[MessageMetadata | bytes, memoryview, byte
     parts = split(body)
     broker_part = bytes(data[: len(data) - len(body)])
     return decode_metadata(parts.metadata), parts.payload, broker_part
+
+
+def _decrypt(
+    source: Source, metadata: MessageMetadata, payload: bytes, now_s: float
+) -> bytes | None:
+    """The payload, None if it is to be handed out as it is. Raises UndecodableEntry."""
+    try:
+        return source.opener.open(metadata, payload, now_s)
+    except CryptoError as error:
+        action = source.crypto_failure_action
+        if action is ConsumerCryptoFailureAction.CONSUME:
+            return None
+        discards = action is ConsumerCryptoFailureAction.DISCARD
+        told = CommandAck.DecryptionError if discards else None
+        undecodable = UndecodableEntry(f"it can't be decrypted: {error}", told)
+        undecodable.comes_again = not discards
+        undecodable.messages = max(1, metadata.num_messages_in_batch)
+        raise undecodable from None
 
 
 def _put_together(

@@ -11,7 +11,6 @@ from collections.abc import Callable, Container
 from geminga._entry import Entry, Source
 from geminga.message import Message
 
-
 TAKEN_BETWEEN_CALLS = 64
 """Messages of one entry after which permits are given back at the latest."""
 

@@ -18,7 +18,7 @@ from geminga._letters import (
     retry_letter,
 )
 from geminga._subscribe import Subscription
-from geminga.errors import InvalidArgument
+from geminga.errors import CryptoError, InvalidArgument
 from geminga.message import Message
 from geminga.options import DeadLetterPolicy
 from geminga.producer import Producer
@@ -76,6 +76,9 @@ class Letterbox:
     async def _send(
         self, topic: str, kind: str, message: Message, properties: dict[str, str], delay_ms: int
     ) -> None:
+        if message._entry.is_encrypted:
+            # A letter has no room for the keys: nobody could ever read it.
+            raise CryptoError("a message that is still encrypted can't be a letter", topic=topic)
         producer = await self._producer_of(topic, kind, message.topic_name)
         version = await self._schemas.version_of(message, producer._partitions.parts[0].topic)
         deliver_at_ms = wall_clock_ms() + delay_ms if delay_ms else None

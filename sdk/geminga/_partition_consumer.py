@@ -16,6 +16,7 @@ from geminga._connection import Connection
 from geminga._consumer_interceptors import ConsumerInterceptors
 from geminga._consumer_statistics import ConsumerCounts, ConsumerStatistics
 from geminga._core import Core
+from geminga._crypto import Opener
 from geminga._dead_letters import DeadLetters
 from geminga._entry import Entry, UndecodableEntry, decode
 from geminga._events import Events
@@ -62,6 +63,8 @@ class PartitionConsumer:
         self.topic = topic
         self.partition = partition
         self.generation = 0
+        self.opener = Opener(options.crypto_key_reader)
+        self.crypto_failure_action = options.crypto_failure_action
         self.counts = ConsumerCounts()
         self.events = Events(topic, options.consumer_event_listener)
         self.error: GemingaError | None = None
@@ -118,7 +121,7 @@ class PartitionConsumer:
         try:
             entry = decode(self, command, payload, acknowledger.chunks, trio.current_time)
         except UndecodableEntry as error:
-            self._discard_corrupt(command.message_id.ledgerId, command.message_id.entryId, error)
+            self._discard_corrupt(command, error)
             return
         if entry is None:
             self._keep_chunk(command.message_id.ledgerId, command.message_id.entryId)
@@ -173,11 +176,16 @@ class PartitionConsumer:
         self.flow.release(1)
         self.flow.demand()
 
-    def _discard_corrupt(self, ledger_id: int, entry_id: int, error: UndecodableEntry) -> None:
+    def _discard_corrupt(self, command: CommandMessage, error: UndecodableEntry) -> None:
+        ledger_id, entry_id = command.message_id.ledgerId, command.message_id.entryId
         logger.error("%s: message %d:%d: %s", self.topic, ledger_id, entry_id, error)
         self.counts.failed += 1
-        self._permits.used(1)
-        self.flow.release(1)
+        count = cardinality(command.ack_set) if command.ack_set else error.messages
+        self._permits.used(count)
+        self.flow.release(count)
+        if error.comes_again and self._subscription.options.consumer_type.is_shared:
+            place = MessageId(ledger_id, entry_id, self.partition)
+            self.acknowledger.refuse(place, command.redelivery_count)
         connection = self._connection
         if connection is not None and error.validation_error is not None:
             ids = [MessageId(ledger_id, entry_id, self.partition)]

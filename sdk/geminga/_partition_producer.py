@@ -82,6 +82,8 @@ class PartitionProducer:
 
     async def start(self) -> None:
         """Until the broker knows it. Raises GemingaError."""
+        if self._encoder.sealer is not None:
+            self._encoder.sealer.prepare()
         self.is_started = True
         self._core.nursery.start_soon(self._keep_time)
         try:

@@ -35,5 +35,6 @@ def producer_command(
         user_provided_producer_name=options.producer_name is not None,
         access_mode=_ACCESS_MODES[options.access_mode],
         topic_epoch=topic_epoch,
+        encrypted=bool(options.encryption_keys),
         initial_subscription_name=options.initial_subscription_name,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from re import Pattern
 from typing import Unpack
 
@@ -21,6 +22,7 @@ from geminga._service_url import Address, parse
 from geminga._subscribe import Subscription
 from geminga._topic_pattern import parse_pattern, topics_matching
 from geminga.consumer import Consumer
+from geminga.encryption import ConsumerCryptoKeywords, ConsumerCryptoOptions
 from geminga.errors import (
     AlreadyClosed,
     GemingaError,
@@ -241,6 +243,8 @@ class Client:
             durable=False,
             read_compacted=made.read_compacted,
             start_message_id_inclusive=made.start_message_id_inclusive,
+            crypto_key_reader=made.crypto_key_reader,
+            crypto_failure_action=made.crypto_failure_action,
         )
         topics = [self._parse(topic)]
         partitions = await self._expand(topics)
@@ -253,14 +257,24 @@ class Client:
                     await consumer.seek(last)
         return Reader(consumer)
 
-    async def create_table_view(self, topic: str) -> TableView:
+    async def create_table_view(
+        self, topic: str, **options: Unpack[ConsumerCryptoKeywords]
+    ) -> TableView:
         """The latest value of each key of a topic; returns when all that is in the topic is read.
-        It reads what compaction has left, if the topic is persistent and compacted.
+        It reads what compaction has left, if the topic is persistent and compacted. See
+        `ConsumerCryptoOptions`.
 
         Raises what `subscribe` does.
         """
+        made = make(ConsumerCryptoOptions, options)
         compacted = self._parse(topic).is_persistent
-        reader = await self.create_reader(topic, EARLIEST_ID, read_compacted=compacted)
+        reader = await self.create_reader(
+            topic,
+            EARLIEST_ID,
+            read_compacted=compacted,
+            crypto_key_reader=made.crypto_key_reader,
+            crypto_failure_action=made.crypto_failure_action,
+        )
         view = TableView(self._core, reader)
         await view._start()
         return view
@@ -292,21 +306,29 @@ class Client:
         letterbox = None
         if options.dead_letter_policy is not None:
             policy = options.dead_letter_policy
-            letterbox = Letterbox(self._core, subscription, policy, self._letter_producer)
+            open_producer = partial(self._letter_producer, options)
+            letterbox = Letterbox(self._core, subscription, policy, open_producer)
         consumer = Consumer(self._core, subscription, partitions, letterbox, discovery)
         await consumer._start(listener)
         self._core.open[consumer] = None
         return consumer
 
     async def _letter_producer(
-        self, topic: str, name: str | None, initial_subscription_name: str | None
+        self,
+        options: ConsumerOptions,
+        topic: str,
+        name: str | None,
+        initial_subscription_name: str | None,
     ) -> Producer:
+        policy = options.dead_letter_policy
         return await self.create_producer(
             topic,
             producer_name=name,
             batching_enabled=False,
             chunking_enabled=True,
             initial_subscription_name=initial_subscription_name,
+            encryption_keys=() if policy is None else policy.encryption_keys,
+            crypto_key_reader=options.crypto_key_reader,
         )
 
     async def _expand(

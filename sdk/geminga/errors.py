@@ -5,12 +5,18 @@
         InvalidServiceUrl
         InvalidTopicName
         MessageTooBig                               above the broker's maxMessageSize
+        InvalidSchema                               no schema can be made of it
+        InvalidValue               (SchemaError)    the value doesn't fit the schema; names the field
       ForkedClient                                  made before os.fork, used in the child
       AlreadyClosed                                 client, producer, consumer or reader was closed
       Timeout                    (TimeoutError)     the operation's own deadline passed
       ConnectionFailed           (ConnectionError)  no connection to the broker, or it was lost
         TlsFailed                                   it answers, but TLS with it can't be had
       CorruptMessage                                a received message can't be decoded
+      CryptoError                                   a key for end-to-end encryption can't be used
+      SchemaError                                   reading or writing a typed value; `message_id`
+        UndecodableValue                            the payload doesn't fit the schema
+        SchemaUnavailable                           the writer's schema can't be had
       ProducerQueueFull                             max_pending_messages are pending (send_nowait)
       MemoryLimitExceeded                           memory_limit_bytes are in use (send_nowait)
       BrokerError                                   the broker answered with an error
@@ -49,7 +55,10 @@ Each carries
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from geminga_protocol.message_id import MessageId
 
 
 class GemingaError(Exception):
@@ -123,6 +132,44 @@ class TlsFailed(ConnectionFailed):
 
 class CorruptMessage(GemingaError):
     """A received message can't be decoded."""
+
+
+class SchemaError(GemingaError):
+    """A typed value can't be read or written. `message_id` is the id of the message that was read,
+    None if none was.
+    """
+
+    message_id: MessageId | None = None
+
+    def of_message(self, topic: str, message_id: MessageId) -> SchemaError:
+        """The same error about that message."""
+        made = type(self)(f"message {message_id!r}: {self.args[0]}", code=self.code, topic=topic)
+        made.message_id = message_id
+        return made
+
+
+class InvalidSchema(InvalidArgument):
+    """No schema can be made of that type or definition."""
+
+
+class InvalidValue(InvalidArgument, SchemaError):
+    """The value doesn't fit the producer's schema; the message names the field."""
+
+
+class UndecodableValue(SchemaError):
+    """A message's payload doesn't fit its schema, or its schema not the reader's."""
+
+
+class SchemaUnavailable(SchemaError):
+    """The schema that a message was written with can't be had from the broker."""
+
+    retryable = True
+
+
+class CryptoError(GemingaError):
+    """A message can't be encrypted or decrypted: a key is missing, unreadable or another one, or
+    the library for it isn't installed. Names the key.
+    """
 
 
 class ProducerQueueFull(GemingaError):

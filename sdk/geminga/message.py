@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from geminga._crypto import context_of
 from geminga._entry import Entry
+from geminga.encryption import EncryptionContext
 from geminga_protocol.keys import decode_key
 from geminga_protocol.message_id import MessageId
 from geminga_protocol.pb.pulsar_api_pb2 import MessageMetadata, SingleMessageMetadata
@@ -130,6 +132,11 @@ class Message(msgspec.Struct, eq=False):
         """Version of the topic's schema that it was written with."""
         metadata = self._entry.metadata
         return metadata.schema_version if metadata.HasField("schema_version") else None
+
+    @property
+    def encryption_context(self) -> EncryptionContext | None:
+        """How it was encrypted, None if it came plain."""
+        return context_of(self._entry.metadata, self._entry.is_encrypted)
 
     @property
     def index(self) -> int | None:

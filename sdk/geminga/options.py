@@ -10,7 +10,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypedDict
 
 from geminga._checks import (
     booleans,
@@ -41,6 +40,8 @@ from geminga._producer_interceptors import ProducerMessage as ProducerMessage
 from geminga._tls_options import TlsKeywords
 from geminga._tls_options import TlsOptions as TlsOptions
 from geminga.auth import Authentication, check_authentication
+from geminga.encryption import ProducerCryptoKeywords
+from geminga.encryption import ProducerCryptoOptions as ProducerCryptoOptions
 from geminga.errors import InvalidArgument
 from geminga.failover import AutoClusterFailover
 
@@ -151,8 +152,9 @@ class ClientKeywords(TlsKeywords, total=False):
 
 
 @dataclass(frozen=True)
-class ProducerOptions:
-    """Options of `Client.create_producer`.
+class ProducerOptions(ProducerCryptoOptions):
+    """Options of `Client.create_producer`; those of encryption are explained at
+    `ProducerCryptoOptions`.
 
     `send_timeout_s=0` waits for ever. `max_pending_messages` is per partition. A batch is sent when
     it is full by count or bytes, when its delay passes, or at once when nothing else is in flight.
@@ -208,6 +210,7 @@ class ProducerOptions:
             raise InvalidArgument(f"message_router must be a function, not {router!r}")
         texts(self.properties, "properties")
         instances(self.interceptors, "interceptors", ProducerInterceptor)
+        self.check_crypto()
 
 
 _PRODUCER_ENUMS: tuple[tuple[str, type[enum.Enum]], ...] = (
@@ -219,7 +222,7 @@ _PRODUCER_ENUMS: tuple[tuple[str, type[enum.Enum]], ...] = (
 )
 
 
-class ProducerKeywords(TypedDict, total=False):
+class ProducerKeywords(ProducerCryptoKeywords, total=False):
     """Keywords of `Client.create_producer`."""
 
     producer_name: str | None

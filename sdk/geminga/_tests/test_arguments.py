@@ -87,6 +87,9 @@ CREATE: list[tuple[str, object]] = [
     ("properties", {"a": 1}),
     ("properties", [("a", "b")]),
     ("interceptors", print),
+    *(("encryption_keys", value) for value in (["k"], "k", [""], [1], 5)),
+    ("crypto_key_reader", "public.pem"),
+    ("crypto_failure_action", "SEND"),
     ("max_pending_mesages", 5),
 ]
 SEND: list[tuple[str, object]] = [

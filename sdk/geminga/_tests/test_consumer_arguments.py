@@ -64,6 +64,8 @@ SUBSCRIBE: list[tuple[str, object]] = [
     ("properties", {"a": 1}),
     ("properties", [("a", "b")]),
     ("subscription_properties", {1: "a"}),
+    ("crypto_key_reader", "public.pem"),
+    ("crypto_failure_action", "FAIL"),
     ("reciever_queue_size", 5),
 ]
 TOGETHER: list[tuple[str, dict[str, object]]] = [
@@ -71,6 +73,7 @@ TOGETHER: list[tuple[str, dict[str, object]]] = [
     ("read_compacted", {"read_compacted": True, "consumer_type": ConsumerType.KEY_SHARED}),
     ("read_compacted", {"read_compacted": True, "topic": "non-persistent://public/default/t"}),
     ("retry_letter_topic", {"dead_letter_policy": DeadLetterPolicy(retry_letter_topic="r")}),
+    ("encryption_keys", {"dead_letter_policy": DeadLetterPolicy(encryption_keys=["k"])}),
     ("retry_enabled", {"retry_enabled": True, "topic": PATTERN}),
     ("receiver_queue_size", {"receiver_queue_size": 0, "topic": PATTERN}),
     ("receiver_queue_size", {"receiver_queue_size": 0, "topic": ["t", "u"]}),
@@ -84,6 +87,8 @@ READ: list[tuple[str, object]] = [
     ("read_compacted", 1),
     *(("receiver_queue_size", value) for value in (0, 1.5, True)),
     ("start_message_id_inclusive", "yes"),
+    ("crypto_key_reader", print),
+    ("crypto_failure_action", 1),
     ("start", 5),
 ]
 CALLS: list[tuple[str, str, tuple[object, ...]]] = [

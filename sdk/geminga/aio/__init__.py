@@ -37,6 +37,12 @@ if TYPE_CHECKING:
     from geminga.auth import AuthenticationOAuth2 as AuthenticationOAuth2
     from geminga.auth import AuthenticationTls as AuthenticationTls
     from geminga.auth import AuthenticationToken as AuthenticationToken
+    from geminga.encryption import ConsumerCryptoFailureAction as ConsumerCryptoFailureAction
+    from geminga.encryption import CryptoKeyReader as CryptoKeyReader
+    from geminga.encryption import DefaultCryptoKeyReader as DefaultCryptoKeyReader
+    from geminga.encryption import EncryptionContext as EncryptionContext
+    from geminga.encryption import EncryptionKeyInfo as EncryptionKeyInfo
+    from geminga.encryption import ProducerCryptoFailureAction as ProducerCryptoFailureAction
     from geminga.errors import AlreadyClosed as AlreadyClosed
     from geminga.errors import AuthenticationFailed as AuthenticationFailed
     from geminga.errors import AuthorizationFailed as AuthorizationFailed
@@ -47,13 +53,16 @@ if TYPE_CHECKING:
     from geminga.errors import ConsumerBusy as ConsumerBusy
     from geminga.errors import ConsumerNotFound as ConsumerNotFound
     from geminga.errors import CorruptMessage as CorruptMessage
+    from geminga.errors import CryptoError as CryptoError
     from geminga.errors import ForkedClient as ForkedClient
     from geminga.errors import GemingaError as GemingaError
     from geminga.errors import IncompatibleSchema as IncompatibleSchema
     from geminga.errors import InvalidArgument as InvalidArgument
+    from geminga.errors import InvalidSchema as InvalidSchema
     from geminga.errors import InvalidServiceUrl as InvalidServiceUrl
     from geminga.errors import InvalidTopicName as InvalidTopicName
     from geminga.errors import InvalidTransactionStatus as InvalidTransactionStatus
+    from geminga.errors import InvalidValue as InvalidValue
     from geminga.errors import MemoryLimitExceeded as MemoryLimitExceeded
     from geminga.errors import MessageTooBig as MessageTooBig
     from geminga.errors import MetadataFailed as MetadataFailed
@@ -63,6 +72,8 @@ if TYPE_CHECKING:
     from geminga.errors import ProducerFenced as ProducerFenced
     from geminga.errors import ProducerQueueFull as ProducerQueueFull
     from geminga.errors import QuotaExceeded as QuotaExceeded
+    from geminga.errors import SchemaError as SchemaError
+    from geminga.errors import SchemaUnavailable as SchemaUnavailable
     from geminga.errors import ServiceNotReady as ServiceNotReady
     from geminga.errors import SubscriptionNotFound as SubscriptionNotFound
     from geminga.errors import Timeout as Timeout
@@ -74,6 +85,7 @@ if TYPE_CHECKING:
     from geminga.errors import TransactionCoordinatorNotFound as TransactionCoordinatorNotFound
     from geminga.errors import TransactionFailed as TransactionFailed
     from geminga.errors import TransactionNotFound as TransactionNotFound
+    from geminga.errors import UndecodableValue as UndecodableValue
     from geminga.errors import UnknownBrokerError as UnknownBrokerError
     from geminga.errors import UnsupportedVersion as UnsupportedVersion
     from geminga.failover import AutoClusterFailover as AutoClusterFailover
@@ -125,6 +137,7 @@ __all__ = [
     "Consumer",
     "ConsumerAssignFailed",
     "ConsumerBusy",
+    "ConsumerCryptoFailureAction",
     "ConsumerEventListener",
     "ConsumerInterceptor",
     "ConsumerNotFound",
@@ -132,8 +145,13 @@ __all__ = [
     "ConsumerStatistics",
     "ConsumerType",
     "CorruptMessage",
+    "CryptoError",
+    "CryptoKeyReader",
     "DeadLetterPolicy",
+    "DefaultCryptoKeyReader",
     "EARLIEST",
+    "EncryptionContext",
+    "EncryptionKeyInfo",
     "FailoverCluster",
     "ForkedClient",
     "GemingaError",
@@ -141,9 +159,11 @@ __all__ = [
     "IncompatibleSchema",
     "InitialPosition",
     "InvalidArgument",
+    "InvalidSchema",
     "InvalidServiceUrl",
     "InvalidTopicName",
     "InvalidTransactionStatus",
+    "InvalidValue",
     "KeySharedPolicy",
     "LATEST",
     "MemoryLimitExceeded",
@@ -157,6 +177,7 @@ __all__ = [
     "Producer",
     "ProducerAccessMode",
     "ProducerBusy",
+    "ProducerCryptoFailureAction",
     "ProducerFenced",
     "ProducerInterceptor",
     "ProducerMessage",
@@ -170,6 +191,8 @@ __all__ = [
     "RegexSubscriptionMode",
     "RoutedMessage",
     "RoutingMode",
+    "SchemaError",
+    "SchemaUnavailable",
     "ServiceNotReady",
     "SubscriptionNotFound",
     "TableChanges",
@@ -183,6 +206,7 @@ __all__ = [
     "TransactionCoordinatorNotFound",
     "TransactionFailed",
     "TransactionNotFound",
+    "UndecodableValue",
     "UnknownBrokerError",
     "UnsupportedVersion",
     "connect",

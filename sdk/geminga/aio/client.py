@@ -13,6 +13,7 @@ from geminga.aio.consumer import Consumer
 from geminga.aio.producer import Producer
 from geminga.aio.reader import Reader
 from geminga.aio.table_view import TableView
+from geminga.encryption import ConsumerCryptoKeywords
 from geminga.message import Message
 from geminga.options import ClientKeywords, ConsumerKeywords, ProducerKeywords, ReaderKeywords
 from geminga_protocol.message_id import MessageId
@@ -114,15 +115,20 @@ class Client:
             ),
         )
 
-    async def create_table_view(self, topic: str) -> TableView:
+    async def create_table_view(
+        self, topic: str, **options: Unpack[ConsumerCryptoKeywords]
+    ) -> TableView:
         """The latest value of each key of a topic; returns when all that is in the topic is read.
-        It reads what compaction has left, if the topic is persistent and compacted.
+        It reads what compaction has left, if the topic is persistent and compacted. See
+        `ConsumerCryptoOptions`.
 
         Raises what `subscribe` does.
         """
         return TableView(
             self._session,
-            await self._session.call(lambda: self._session.client.create_table_view(topic)),
+            await self._session.call(
+                lambda: self._session.client.create_table_view(topic, **options)
+            ),
         )
 
     async def get_topic_partitions(self, topic: str) -> list[str]:

@@ -13,6 +13,7 @@ from geminga.blocking.consumer import Consumer
 from geminga.blocking.producer import Producer
 from geminga.blocking.reader import Reader
 from geminga.blocking.table_view import TableView
+from geminga.encryption import ConsumerCryptoKeywords
 from geminga.message import Message
 from geminga.options import ClientKeywords, ConsumerKeywords, ProducerKeywords, ReaderKeywords
 from geminga_protocol.message_id import MessageId
@@ -101,14 +102,16 @@ class Client:
             ),
         )
 
-    def create_table_view(self, topic: str) -> TableView:
+    def create_table_view(self, topic: str, **options: Unpack[ConsumerCryptoKeywords]) -> TableView:
         """The latest value of each key of a topic; returns when all that is in the topic is read.
-        It reads what compaction has left, if the topic is persistent and compacted.
+        It reads what compaction has left, if the topic is persistent and compacted. See
+        `ConsumerCryptoOptions`.
 
         Raises what `subscribe` does.
         """
         return TableView(
-            self._session, self._session.call(lambda: self._session.client.create_table_view(topic))
+            self._session,
+            self._session.call(lambda: self._session.client.create_table_view(topic, **options)),
         )
 
     def get_topic_partitions(self, topic: str) -> list[str]:

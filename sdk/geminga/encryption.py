@@ -1,0 +1,211 @@
+"""End-to-end encryption (spec SDK-10, PIP-4): where keys come from, and what to do without them.
+
+A producer with `encryption_keys` encrypts payloads so that only the holders of the private keys can
+read them; brokers see keys, properties and sizes, not payloads. A consumer needs a
+`crypto_key_reader` that has one of the private keys. Needs the extra `geminga[encryption]`.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypedDict
+
+from geminga._checks import of_enum
+from geminga.errors import CryptoError, InvalidArgument
+from geminga_runtime.auth.key_files import KeySourceError, read_key
+
+KeySource = str | bytes | os.PathLike[str]
+"""A key in PEM: `file:///...`, `data:application/x-pem-file;base64,...`, a path, or its bytes."""
+
+
+class ProducerCryptoFailureAction(enum.Enum):
+    """What becomes of a message that can't be encrypted."""
+
+    FAIL = "fail"
+    """It fails with CryptoError; so does creating the producer."""
+    SEND = "send"
+    """It is sent as it is, for everybody to read."""
+
+
+class ConsumerCryptoFailureAction(enum.Enum):
+    """What becomes of a message that can't be decrypted."""
+
+    FAIL = "fail"
+    """It isn't handed out and stays unacknowledged: a Shared or Key_Shared subscription has it
+    redelivered after `negative_ack_redelivery_delay_s`, others when the consumer attaches again.
+    """
+    DISCARD = "discard"
+    """It is acknowledged, and gone."""
+    CONSUME = "consume"
+    """It is handed out encrypted, a batch as one message, a large message chunk by chunk;
+    `Message.encryption_context` has what decrypting it takes.
+    """
+
+
+@dataclass(frozen=True)
+class EncryptionKeyInfo:
+    """A key (PEM from a key reader; in an encryption context the encrypted data key), and metadata
+    that the producer sends with it, for readers to find the private key by.
+    """
+
+    key: bytes = field(repr=False)
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+class CryptoKeyReader(ABC):
+    """Finds keys by name (CryptoKeyReader of the Java client).
+
+    It is called in the client's event loop, when a key is first needed and again after four hours,
+    so it must not take long. What it raises counts as a missing key.
+    """
+
+    @abstractmethod
+    def get_public_key(self, name: str, metadata: Mapping[str, str]) -> EncryptionKeyInfo:
+        """The public key or certificate of that name; the metadata are empty."""
+
+    @abstractmethod
+    def get_private_key(self, name: str, metadata: Mapping[str, str]) -> EncryptionKeyInfo:
+        """The private key; the metadata are those that the public key had at the producer."""
+
+
+class DefaultCryptoKeyReader(CryptoKeyReader):
+    """Keys from files, `data:` URLs or memory (DefaultCryptoKeyReader of the Java client). The
+    defaults are for all names that have no key of their own. Files are read each time.
+    """
+
+    def __init__(
+        self,
+        default_public_key: KeySource | None = None,
+        default_private_key: KeySource | None = None,
+        *,
+        public_keys: Mapping[str, KeySource] | None = None,
+        private_keys: Mapping[str, KeySource] | None = None,
+    ) -> None:
+        self._public = dict(public_keys or {})
+        self._private = dict(private_keys or {})
+        self._default_public = default_public_key
+        self._default_private = default_private_key
+        given = (default_public_key, default_private_key)
+        for source in (*self._public.values(), *self._private.values(), *given):
+            if source is not None and not isinstance(source, str | bytes | os.PathLike):
+                raise InvalidArgument(f"keys must be texts, bytes or paths, not {type(source)}")
+
+    def __repr__(self) -> str:
+        return f"<DefaultCryptoKeyReader of {sorted({*self._public, *self._private})}>"
+
+    def get_public_key(self, name: str, metadata: Mapping[str, str]) -> EncryptionKeyInfo:
+        """Raises CryptoError."""
+        return _read("public", name, self._public.get(name, self._default_public))
+
+    def get_private_key(self, name: str, metadata: Mapping[str, str]) -> EncryptionKeyInfo:
+        """Raises CryptoError."""
+        return _read("private", name, self._private.get(name, self._default_private))
+
+
+def _read(kind: str, name: str, source: KeySource | None) -> EncryptionKeyInfo:
+    if source is None:
+        raise CryptoError(f"there is no {kind} key {name!r}")
+    if isinstance(source, bytes):
+        return EncryptionKeyInfo(source)
+    try:
+        if not isinstance(source, str):
+            return EncryptionKeyInfo(Path(source).read_bytes())
+        if source.startswith("-----BEGIN"):
+            return EncryptionKeyInfo(source.encode())
+        if source.startswith(("data:", "file:")):
+            return EncryptionKeyInfo(read_key(source))
+        return EncryptionKeyInfo(Path(source).read_bytes())
+    except KeySourceError as error:
+        raise CryptoError(f"{kind} key {name!r}: {error}") from None
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise CryptoError(f"{kind} key {name!r} can't be read: {reason}") from None
+
+
+@dataclass(frozen=True)
+class EncryptionContext:
+    """How a message was encrypted (EncryptionContext of the Java client).
+
+    `keys` are the data key encrypted by each public key, `param` is the IV. With `is_encrypted` the
+    message's payload is what the broker has: decrypted, it is to be decompressed, and taken apart
+    if it is a batch of `batch_size`.
+    """
+
+    keys: Mapping[str, EncryptionKeyInfo]
+    param: bytes
+    compression_type: int
+    uncompressed_size_bytes: int
+    batch_size: int | None
+    is_encrypted: bool
+
+
+@dataclass(frozen=True)
+class ProducerCryptoOptions:
+    """A producer's part of it. The data key is encrypted by each of the `encryption_keys`, public
+    keys by name; whoever has one of the private keys can read.
+    """
+
+    encryption_keys: Sequence[str] = ()
+    crypto_key_reader: CryptoKeyReader | None = None
+    crypto_failure_action: ProducerCryptoFailureAction = ProducerCryptoFailureAction.FAIL
+
+    def check_crypto(self) -> None:
+        """Raises InvalidArgument, naming what is wrong."""
+        check_key_names(self.encryption_keys)
+        check_reader(self.crypto_key_reader)
+        of_enum(self, "crypto_failure_action", ProducerCryptoFailureAction)
+        if self.encryption_keys and self.crypto_key_reader is None:
+            raise InvalidArgument("encryption_keys needs a crypto_key_reader")
+
+
+def check_reader(reader: object) -> None:
+    """Raises InvalidArgument unless it is a CryptoKeyReader or None; doesn't repeat what it is."""
+    if reader is not None and not isinstance(reader, CryptoKeyReader):
+        kind = type(reader).__name__
+        raise InvalidArgument(f"crypto_key_reader must be a CryptoKeyReader, not a {kind}")
+
+
+def check_key_names(names: object) -> None:
+    """Raises InvalidArgument unless it is a sequence of texts."""
+    if (
+        not isinstance(names, Sequence)
+        or isinstance(names, str | bytes)
+        or not all(isinstance(name, str) and name for name in names)
+    ):
+        raise InvalidArgument("encryption_keys must be a list of names of keys")
+
+
+class ProducerCryptoKeywords(TypedDict, total=False):
+    """Keywords of `ProducerCryptoOptions`."""
+
+    encryption_keys: Sequence[str]
+    crypto_key_reader: CryptoKeyReader | None
+    crypto_failure_action: ProducerCryptoFailureAction
+
+
+@dataclass(frozen=True)
+class ConsumerCryptoOptions:
+    """The part of consumers, readers and table views."""
+
+    crypto_key_reader: CryptoKeyReader | None = None
+    crypto_failure_action: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL
+
+    def __post_init__(self) -> None:
+        self.check_crypto()
+
+    def check_crypto(self) -> None:
+        """Raises InvalidArgument, naming what is wrong."""
+        check_reader(self.crypto_key_reader)
+        of_enum(self, "crypto_failure_action", ConsumerCryptoFailureAction)
+
+
+class ConsumerCryptoKeywords(TypedDict, total=False):
+    """Keywords of `ConsumerCryptoOptions`."""
+
+    crypto_key_reader: CryptoKeyReader | None
+    crypto_failure_action: ConsumerCryptoFailureAction
