@@ -1,0 +1,133 @@
+"""Schemas that the topic decides (spec SDK-41; AutoProduceBytesSchema and AutoConsumeSchema of the
+Java client).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from geminga.errors import InvalidArgument, InvalidValue, SchemaError, UndecodableValue
+from geminga.schema import _primitives as primitives
+from geminga.schema._avro import Avro, Json
+from geminga.schema._base import Encoded, Reader, Schema
+from geminga.schema._info import PLAIN_BYTES, SchemaInfo, SchemaType
+from geminga.schema._key_value import KeyValueEncodingType, split_info, split_pair
+from geminga.schema._records import GenericRecord
+
+
+class AutoProduce(Schema[bytes]):
+    """Sends bytes that are encoded already: each message is checked against the topic's schema, as
+    it is when the producer is made.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(SchemaInfo("AutoProduce", SchemaType.AUTO_PRODUCE))
+
+    def encode(self, value: bytes) -> bytes:
+        """The same bytes; it is the producer that knows the topic's schema."""
+        return primitives.Bytes().encode(value)
+
+    def decode(self, data: bytes) -> bytes:
+        """The same bytes."""
+        return data
+
+    def _for_topic(self, info: SchemaInfo | None) -> Schema[bytes]:
+        """The schema of one topic, None if it has none. Raises InvalidSchema."""
+        return primitives.Bytes() if info is None else Checked(info)
+
+
+class Checked(Schema[bytes]):
+    """Bytes that fit a topic's schema."""
+
+    def __init__(self, info: SchemaInfo) -> None:
+        super().__init__(info)
+        self._read = generic_reader(info, None)
+
+    def encode(self, value: bytes) -> bytes:
+        """The same bytes. Raises InvalidValue if they don't fit."""
+        data = primitives.Bytes().encode(value)
+        try:
+            self._read(data, None)
+        except SchemaError as error:
+            raise InvalidValue(f"data doesn't fit the topic's schema: {error.args[0]}") from error
+        return data
+
+    def decode(self, data: bytes) -> bytes:
+        """The same bytes."""
+        return data
+
+
+class AutoConsume(Schema[object]):
+    """Reads whatever the topic's messages were written with: records become GenericRecord, pairs
+    tuples, all else its Python value, and bytes where there is no schema.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(SchemaInfo("AutoConsume", SchemaType.AUTO_CONSUME))
+
+    def encode(self, value: object) -> bytes:
+        """Nothing can be sent with it. Raises InvalidArgument."""
+        raise InvalidArgument("schema: AutoConsume can only be read with")
+
+    def decode(self, data: bytes) -> object:
+        """Without a topic there is no schema: the same bytes."""
+        return data
+
+    def _outgoing(self, value: object) -> Encoded:
+        return Encoded(self.encode(value))
+
+    @property
+    def _wants_writer(self) -> bool:
+        return True
+
+    def _reader(self, writer: SchemaInfo | None) -> Reader[object]:
+        return generic_reader(PLAIN_BYTES if writer is None else writer, None)
+
+
+def generic_reader(info: SchemaInfo, version: bytes | None) -> Reader[object]:
+    """Reads without a class what was written with that schema. Raises SchemaError."""
+    kind = info.type
+    simple = primitives.BY_TYPE.get(kind)
+    decode: Callable[[bytes], object]
+    if simple is not None:
+        return simple()._reader(None)
+    if kind is SchemaType.KEY_VALUE:
+        return _pair_reader(info, version)
+    if kind is SchemaType.AVRO:
+        decode = Avro(info.schema.decode()).decode
+    elif kind is SchemaType.JSON:
+        decode = Json(info.schema.decode()).decode
+    elif kind is SchemaType.PROTOBUF_NATIVE:
+        from geminga.schema._protobuf import generic_message
+
+        decode = generic_message(info)
+    elif kind is SchemaType.PROTOBUF:
+        return lambda data, key: data
+    else:
+        raise UndecodableValue(f"schemas of type {kind.name} can't be read without a class")
+
+    def read(data: bytes, _: bytes | None) -> object:
+        found: object = decode(data)
+        return GenericRecord(found, kind, version) if isinstance(found, dict) else found
+
+    return read
+
+
+def _pair_reader(info: SchemaInfo, version: bytes | None) -> Reader[object]:
+    parts = split_info(info)
+    read_key = generic_reader(parts.key, version)
+    read_value = generic_reader(parts.value, version)
+    if parts.encoding is KeyValueEncodingType.SEPARATED:
+        return lambda data, key: (
+            None if key is None else read_key(key, None),
+            read_value(data, None),
+        )
+
+    def read(data: bytes, _: bytes | None) -> object:
+        key, value = split_pair(data)
+        return (
+            None if key is None else read_key(key, None),
+            None if value is None else read_value(value, None),
+        )
+
+    return read

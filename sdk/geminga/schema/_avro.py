@@ -1,0 +1,309 @@
+"""Avro and JSON schemas (spec SDK-41; AvroSchema and JSONSchema of the Java client). Both describe
+themselves by an Avro schema.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, overload
+
+import msgspec
+
+from geminga.errors import InvalidArgument, InvalidSchema, InvalidValue, UndecodableValue
+from geminga.schema._base import Reader, Schema, T, undecodable
+from geminga.schema._definition import Definition, avro_library, load, parsed, renamed
+from geminga.schema._info import SchemaInfo, SchemaType
+from geminga.schema._official import is_official
+from geminga.schema._plans import Plan
+from geminga.schema._types import Planner
+
+ALWAYS_ALLOW_NULL = "__alwaysAllowNull"
+JSR310_CONVERSION_ENABLED = "__jsr310ConversionEnabled"
+_NAMED = {"return_named_type": True, "return_named_type_override": True}
+"""Only values of unions of several named types say which of them they are."""
+
+
+class Described(Schema[T]):
+    """A schema that an Avro schema describes: of a class, or given as it is (values are dicts)."""
+
+    _TYPE: SchemaType
+
+    def __init__(
+        self,
+        record: type[T] | Definition,
+        *,
+        always_allow_null: bool,
+        properties: Mapping[str, str] | None,
+        name: str,
+    ) -> None:
+        self._kind = record if isinstance(record, type) else None
+        if isinstance(record, type):
+            planner = Planner(always_allow_null=always_allow_null)
+            self._plan = planner.plan(record, record.__name__, "")
+            if not isinstance(self._plan.schema, dict) or self._plan.schema["type"] != "record":
+                raise InvalidSchema(f"{record.__name__} is no record")
+            self._definition = self._plan.schema
+        elif isinstance(record, str | Mapping):
+            self._definition = load(record)
+            self._plan = Plan(self._definition, (object,))
+        else:
+            raise InvalidSchema(f"a class or an Avro schema is needed, not {record!r}")
+        known = {
+            ALWAYS_ALLOW_NULL: "true" if always_allow_null else "false",
+            JSR310_CONVERSION_ENABLED: "false",
+        }
+        if record is not None and self._kind is not None and is_official(self._kind):
+            known = {}
+        text = json.dumps(self._definition, separators=(",", ":"), ensure_ascii=False)
+        super().__init__(
+            SchemaInfo(name, self._TYPE, text.encode(), {**known, **(properties or {})})
+        )
+
+    @property
+    def definition(self) -> dict[str, object]:
+        """The Avro schema."""
+        found: dict[str, object] = load(self._info.schema)
+        return found
+
+
+class Avro(Described[T]):
+    """Avro records of a dataclass, a msgspec struct or an official client's `Record`; or of an
+    explicit Avro schema (a dict or its JSON), then values are what it says: dicts for records.
+
+    `always_allow_null` makes every field but plain numbers and bools optional, as the Java client
+    does with its classes by default. Messages are read with the schema that they were written with,
+    resolved into this one. Raises InvalidSchema, and InvalidArgument if fastavro is missing.
+    """
+
+    _TYPE = SchemaType.AVRO
+
+    @overload
+    def __init__(
+        self,
+        record: type[T],
+        *,
+        always_allow_null: bool = ...,
+        properties: Mapping[str, str] | None = ...,
+        name: str = ...,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Avro[dict[str, object]],
+        record: Definition,
+        *,
+        properties: Mapping[str, str] | None = ...,
+        name: str = ...,
+    ) -> None: ...
+
+    def __init__(
+        self,
+        record: type[T] | Definition,
+        *,
+        always_allow_null: bool = False,
+        properties: Mapping[str, str] | None = None,
+        name: str = "",
+    ) -> None:
+        super().__init__(
+            record, always_allow_null=always_allow_null, properties=properties, name=name
+        )
+        library = avro_library()
+        self._parsed = parsed(self._definition)
+        self._write = library.schemaless_writer
+        self._out = self._plan.out
+        self._back = self._plan.back
+        self._decode = self._reading(self._parsed, None)
+
+    def encode(self, value: T) -> bytes:
+        """The Avro bytes, without a header. Raises InvalidValue."""
+        buffer = io.BytesIO()
+        out = self._out
+        try:
+            self._write(buffer, self._parsed, value if out is None else out(value))
+        except Exception as error:
+            raise self._explained(value, error) from error
+        return buffer.getvalue()
+
+    def _explained(self, value: T, error: Exception) -> InvalidValue:
+        if isinstance(error, InvalidValue):
+            return error
+        try:
+            plain = value if self._out is None else self._out(value)
+            avro_library().validate(plain, self._parsed)
+        except Exception as found:
+            return InvalidValue(f"the value doesn't fit the schema: {_plainly(found)}")
+        return InvalidValue(f"the value can't be written: {error}")
+
+    def decode(self, data: bytes) -> T:
+        """The value of Avro bytes. Raises UndecodableValue."""
+        return self._decode(data)
+
+    def _reading(self, writer: Any, reader: Any) -> Callable[[bytes], T]:
+        read = avro_library().schemaless_reader
+        back = self._back
+
+        def decode(data: bytes) -> T:
+            try:
+                found = read(io.BytesIO(data), writer, reader, **_NAMED)
+                value: T = found if back is None else back(found)
+            except Exception as error:
+                raise undecodable("Avro record", error or type(error).__name__) from error
+            return value
+
+        return decode
+
+    @property
+    def _wants_writer(self) -> bool:
+        return True
+
+    def _reader(self, writer: SchemaInfo | None) -> Reader[T]:
+        if writer is None or writer.schema == self._info.schema:
+            decode = self._decode
+        elif writer.type is not SchemaType.AVRO:
+            raise UndecodableValue(f"it was written with a schema of type {writer.type.name}")
+        else:
+            named = renamed(load(writer.schema), self._definition)
+            decode = self._reading(parsed(named), self._parsed)
+        return lambda data, key: decode(data)
+
+
+def _plainly(error: Exception) -> str:
+    """fastavro's list of complaints in one line."""
+    return " ".join(str(error).replace("\n", " ").strip('[]" ').split()).replace('",', ";")
+
+
+class Json(Described[T]):
+    """JSON objects of the same classes, or of an explicit Avro schema. Enums go by name, bytes as
+    Base64, as the Java client has them. Fields that aren't there are None where that is allowed.
+    """
+
+    _TYPE = SchemaType.JSON
+
+    @overload
+    def __init__(
+        self,
+        record: type[T],
+        *,
+        always_allow_null: bool = ...,
+        properties: Mapping[str, str] | None = ...,
+        name: str = ...,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Json[dict[str, object]],
+        record: Definition,
+        *,
+        properties: Mapping[str, str] | None = ...,
+        name: str = ...,
+    ) -> None: ...
+
+    def __init__(
+        self,
+        record: type[T] | Definition,
+        *,
+        always_allow_null: bool = False,
+        properties: Mapping[str, str] | None = None,
+        name: str = "",
+    ) -> None:
+        super().__init__(
+            record, always_allow_null=always_allow_null, properties=properties, name=name
+        )
+        self._encoder = msgspec.json.Encoder()
+        plan, kind = self._plan, self._kind
+        exact = kind is not None and plan.is_exact
+        self._check = plan.out
+        self._changes = not exact
+        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(kind if exact else Any)
+        self._back = None if exact else plan.back
+        self._fields = _Filling(self._definition)
+
+    def encode(self, value: T) -> bytes:
+        """The JSON, without white space. Raises InvalidValue."""
+        check = self._check
+        try:
+            plain = value if check is None else check(value)
+            return self._encoder.encode(plain if self._changes else value)
+        except InvalidValue:
+            raise
+        except Exception as error:
+            raise InvalidValue(f"the value can't be written: {error}") from error
+
+    def decode(self, data: bytes) -> T:
+        """The value of JSON. Raises UndecodableValue."""
+        try:
+            if self._back is None:
+                value: T = self._decoder.decode(data)
+                return value
+        except msgspec.ValidationError:
+            # Maybe only fields are missing that may be None: the Java client leaves these out.
+            pass
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise undecodable("JSON object", error) from error
+        try:
+            found = self._fields.fill(msgspec.json.decode(data))
+            if self._back is not None:
+                value = self._back(found)
+            elif self._kind is not None:
+                value = msgspec.convert(found, self._kind)
+            else:
+                value = found
+        except Exception as error:
+            raise undecodable("JSON object", error or type(error).__name__) from error
+        return value
+
+
+class _Filling:
+    """Adds to JSON objects the fields that were left out, as the schema has them by default."""
+
+    def __init__(self, definition: Any) -> None:
+        self._definition = definition
+        self._known: dict[str, Any] = {}
+        self._learn(definition)
+
+    def _learn(self, schema: Any) -> None:
+        if isinstance(schema, list):
+            for each in schema:
+                self._learn(each)
+        elif isinstance(schema, dict):
+            if schema.get("type") == "record":
+                self._known[schema["name"]] = schema
+                for field in schema["fields"]:
+                    self._learn(field["type"])
+            else:
+                for part in ("type", "items", "values"):
+                    self._learn(schema.get(part))
+
+    def fill(self, value: Any) -> Any:
+        """The value with what was missing. Raises InvalidArgument if it is no object."""
+        if self._known and not isinstance(value, dict):
+            raise InvalidArgument(f"an object is needed, not {value!r}")
+        return self._filled(value, self._definition)
+
+    def _filled(self, value: Any, schema: Any) -> Any:
+        if isinstance(schema, list):
+            real = [each for each in schema if each != "null"]
+            return self._filled(value, real[0]) if len(real) == 1 else value
+        if isinstance(schema, str):
+            schema = self._known.get(schema.rpartition(".")[2], schema)
+        if not isinstance(schema, dict):
+            return value
+        kind = schema["type"]
+        if kind == "record" and isinstance(value, dict):
+            made: dict[str, Any] = {}
+            for field in schema["fields"]:
+                name = field["name"]
+                if name in value:
+                    made[name] = self._filled(value[name], field["type"])
+                elif isinstance(field["type"], list) and "null" in field["type"]:
+                    made[name] = field.get("default")
+                elif "default" in field:
+                    made[name] = field["default"]
+            return made
+        if kind == "array" and isinstance(value, list):
+            return [self._filled(each, schema["items"]) for each in value]
+        if kind == "map" and isinstance(value, dict):
+            return {key: self._filled(each, schema["values"]) for key, each in value.items()}
+        return value

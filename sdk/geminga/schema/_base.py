@@ -1,0 +1,89 @@
+"""What all schemas have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Generic, NamedTuple
+
+from geminga.errors import UndecodableValue
+from geminga.schema._info import SchemaInfo
+
+if TYPE_CHECKING:
+    # Typing knows defaults of type variables, Python 3.11 doesn't.
+    from typing import Any
+
+    from typing_extensions import TypeVar
+
+    T = TypeVar("T", default=Any)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+Reader = Callable[[bytes, bytes | None], T]
+"""(payload, key of the message) -> value."""
+
+
+class Encoded(NamedTuple):
+    """A value as a message carries it. `key` is that of separated key-value pairs."""
+
+    data: bytes
+    is_null: bool = False
+    key: bytes | None = None
+    has_key: bool = False
+
+
+class Schema(ABC, Generic[T]):
+    """How values of one type become payloads and payloads values.
+
+    Given to `create_producer`, `subscribe` and `create_reader` as `schema`; it is registered with
+    the topic, and the broker checks that it fits. One object serves any number of them, in any
+    thread.
+    """
+
+    def __init__(self, info: SchemaInfo) -> None:
+        self._info = info
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} schema {self._info.name!r}>"
+
+    @property
+    def info(self) -> SchemaInfo:
+        """What the topic's registry gets to know."""
+        return self._info
+
+    @abstractmethod
+    def encode(self, value: T) -> bytes:
+        """The payload of a value. Raises InvalidValue, naming the field that is wrong."""
+
+    @abstractmethod
+    def decode(self, data: bytes) -> T:
+        """The value of a payload that was written with this very schema. Raises
+        UndecodableValue.
+        """
+
+    @property
+    def _wants_writer(self) -> bool:
+        """Whether reading needs the schema that the message was written with."""
+        return False
+
+    def _outgoing(self, value: T) -> Encoded:
+        """What is sent for a value; None is a message without payload that says so."""
+        if value is None:
+            return Encoded(b"", is_null=True)
+        return Encoded(self.encode(value))
+
+    def _reader(self, writer: SchemaInfo | None) -> Reader[T]:
+        """Reads what was written with that schema, None if it isn't known. Raises SchemaError."""
+        decode = self.decode
+        return lambda data, key: decode(data)
+
+    def _of_null(self, key: bytes | None) -> T | None:
+        """The value of a message without payload that says so."""
+        return None
+
+
+def undecodable(kind: str, error: object) -> UndecodableValue:
+    """The error for a payload that isn't what it should be."""
+    return UndecodableValue(f"the payload is no {kind}: {error}")

@@ -1,0 +1,214 @@
+"""Python types as Avro types (spec SDK-41): what the schema says, and how values go to what an Avro
+writer takes and back. All that can be known of a type is worked out once.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from geminga.errors import InvalidValue
+
+Json = Any
+"""A part of an Avro schema: a text, a list or a dict."""
+Change = Callable[[Any], Any]
+
+SIGNATURES_MAX = 256
+"""Combinations of types of a record's values that are remembered as right."""
+INT32_MAX = (1 << 31) - 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How one type is written and read. `kinds` are the types of values that are right; `out` and
+    `back` change a value on its way, None where it goes as it is.
+    """
+
+    schema: Json
+    kinds: tuple[type, ...]
+    out: Change | None = None
+    back: Change | None = None
+    name: str = ""
+    """Full name of the Avro type, for those that have one."""
+    is_exact: bool = True
+    """Whether JSON can be written from the Python value as it is."""
+
+    def fits(self, value: object) -> bool:
+        """Whether a value is of a right type. A bool is no number here."""
+        kind = type(value)
+        return kind in self.kinds or (kind is not bool and isinstance(value, self.kinds))
+
+
+def wrong(path: str, plan: Plan, value: object) -> InvalidValue:
+    """The error for a value of another type."""
+    wanted = " or ".join("None" if k is type(None) else k.__name__ for k in plan.kinds)
+    return InvalidValue(f"{path} must be {wanted}, not {value!r}")
+
+
+def leaf(schema: Json, *kinds: type, back: Change | None = None) -> Plan:
+    """A type without parts."""
+    return Plan(schema, kinds, None, back)
+
+
+def int32() -> Plan:
+    """A whole number whose size has to be looked at."""
+
+    def out(value: int) -> int:
+        if not -INT32_MAX - 1 <= value <= INT32_MAX:
+            raise InvalidValue(f"{value} is no whole number of 32 bits")
+        return value
+
+    return Plan("int", (int,), out)
+
+
+def enum_plan(kind: type[Enum], name: str, schema: Json) -> Plan:
+    """Enums go by name, as in Java."""
+    exact = all(each.name == each.value for each in kind)
+    return Plan(
+        schema, (kind,), operator.attrgetter("name"), kind.__getitem__, name, is_exact=exact
+    )
+
+
+def array_plan(item: Plan, made: type, schema: Json) -> Plan:
+    """Lists and their like."""
+    change_out, change_back = item.out, item.back
+    allowed = frozenset(item.kinds)
+
+    def out(values: Any) -> Any:
+        if not allowed.issuperset(map(type, values)):
+            for value in values:
+                if not item.fits(value):
+                    raise wrong("an item", item, value)
+        if change_out is None:
+            return values if made is list else list(values)
+        return [change_out(value) for value in values]
+
+    def back_all(values: Any) -> Any:
+        return made([change_back(value) for value in values]) if change_back else made(values)
+
+    back = None if change_back is None and made is list else back_all
+    kinds = (list, tuple) if made is list else (made,)
+    return Plan(schema, kinds, out, back, is_exact=item.is_exact)
+
+
+def map_plan(item: Plan, schema: Json) -> Plan:
+    """Dicts, keyed by texts."""
+    change_out, change_back = item.out, item.back
+    allowed = frozenset(item.kinds)
+    texts = frozenset({str})
+
+    def out(values: Any) -> Any:
+        if not texts.issuperset(map(type, values)):
+            raise InvalidValue(f"keys must be texts, not {values!r}")
+        if not allowed.issuperset(map(type, values.values())):
+            for key, value in values.items():
+                if not item.fits(value):
+                    raise wrong(f"[{key!r}]", item, value)
+        if change_out is None:
+            return values
+        return {key: change_out(value) for key, value in values.items()}
+
+    back = None
+    if change_back is not None:
+        change = change_back
+
+        def back(values: Any) -> Any:
+            return {key: change(value) for key, value in values.items()}
+
+    return Plan(schema, (dict, Mapping), out, back, is_exact=item.is_exact)
+
+
+def union_plan(branches: list[Plan]) -> Plan:
+    """One of several types; None is the null among them."""
+    schema = [each.schema for each in branches]
+    kinds = tuple(kind for each in branches for kind in each.kinds)
+    real = [each for each in branches if each.schema != "null"]
+    exact = all(each.is_exact for each in branches)
+    if len(real) == 1:
+        return Plan(schema, kinds, _or_none(real[0].out), _or_none(real[0].back), is_exact=exact)
+    named = {each.name: each for each in real if each.name}
+
+    def out(value: Any) -> Any:
+        for each in real:
+            if each.fits(value):
+                changed = value if each.out is None else each.out(value)
+                return (each.name, changed) if each.name else changed
+        return value
+
+    def back(value: Any) -> Any:
+        if type(value) is tuple:
+            each = named[value[0]]
+            return value[1] if each.back is None else each.back(value[1])
+        return value
+
+    return Plan(schema, kinds, out, back, is_exact=exact and not named)
+
+
+def _or_none(change: Change | None) -> Change | None:
+    if change is None:
+        return None
+    known = change
+    return lambda value: None if value is None else known(value)
+
+
+class RecordCodec:
+    """Objects of one class to dicts and back."""
+
+    def __init__(self, kind: type, name: str) -> None:
+        self.kind = kind
+        self.name = name
+        self._names: tuple[str, ...] = ()
+        self._plans: tuple[Plan, ...] = ()
+        self._get: Callable[[Any], tuple[Any, ...]] = lambda value: ()
+        self._out: tuple[tuple[str, Change], ...] = ()
+        self._back: tuple[tuple[str, Change], ...] = ()
+        self._seen: set[tuple[type, ...]] = set()
+
+    def begin(self, fields: list[tuple[str, Plan]]) -> None:
+        """Set the fields, which may be of this very class."""
+        self._names = tuple(name for name, _ in fields)
+        self._plans = tuple(plan for _, plan in fields)
+        if len(fields) == 1:
+            first = operator.attrgetter(fields[0][0])
+            self._get = lambda value: (first(value),)
+        elif fields:
+            self._get = operator.attrgetter(*self._names)
+        self._out = tuple((name, plan.out) for name, plan in fields if plan.out is not None)
+        self._back = tuple((name, plan.back) for name, plan in fields if plan.back is not None)
+
+    def to_dict(self, value: Any) -> dict[str, Any]:
+        """What an Avro writer takes. Raises InvalidValue, naming the field."""
+        if not isinstance(value, self.kind):
+            raise InvalidValue(f"the value must be a {self.kind.__name__}, not {value!r}")
+        values = self._get(value)
+        types = tuple(map(type, values))
+        if types not in self._seen:
+            self._check(values, types)
+        made = dict(zip(self._names, values, strict=True))
+        for name, change in self._out:
+            try:
+                made[name] = change(made[name])
+            except InvalidValue as error:
+                raise InvalidValue(f"{self.kind.__name__}.{name}: {error.args[0]}") from error
+        return made
+
+    def _check(self, values: tuple[object, ...], types: tuple[type, ...]) -> None:
+        for name, plan, value in zip(self._names, self._plans, values, strict=True):
+            if not plan.fits(value):
+                raise wrong(f"{self.kind.__name__}.{name}", plan, value)
+        if len(self._seen) < SIGNATURES_MAX:
+            self._seen.add(types)
+
+    def from_dict(self, read: dict[str, Any]) -> Any:
+        """The object for what an Avro reader gave; the dict is used up."""
+        for name, change in self._back:
+            read[name] = change(read[name])
+        return self.kind(**read)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether JSON can be written from the object as it is."""
+        return all(plan.is_exact for plan in self._plans)
