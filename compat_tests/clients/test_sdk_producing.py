@@ -198,9 +198,12 @@ async def test_quota_exceeded(peer: Peer, policy: str) -> None:
                 await producer.send(bytes(1000))
             while producer.is_connected:  # noqa: ASYNC110 - the broker looks every second
                 await trio.sleep(0.05)
+            began_s = trio.current_time()
             with pytest.raises(geminga.QuotaExceeded) as refused:
                 await client.create_producer(topic)
             assert refused.value.topic == topic
+            waited_s = trio.current_time() - began_s
+            assert waited_s < 0.5 if policy == "producer_exception" else 0.7 < waited_s < 2
             pending = await producer.send_soon(b"pending")
             if policy == "producer_exception":
                 with pytest.raises(geminga.QuotaExceeded) as failed:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from typing import Protocol
 
 import trio
@@ -12,11 +13,14 @@ import trio
 from geminga._connection import Connection
 from geminga._core import Core
 from geminga._retry import AttachAction, attach_action
-from geminga.errors import AlreadyClosed, ConnectionFailed, GemingaError
+from geminga.errors import AlreadyClosed, ConnectionFailed, GemingaError, Timeout
 from geminga_runtime.backoff import Backoff
 from geminga_runtime.waiters import Promise, Wakeup
 
 logger = logging.getLogger("geminga")
+
+LAST_WAIT_SHARE = 0.9
+"""Of the time that is left to a first attempt, a wait takes no more."""
 
 
 class Target(Protocol):
@@ -50,8 +54,19 @@ class Attachment:
         self._scope = trio.CancelScope()
         self._finished = trio.Event()
         self._ready: Promise[None] = Promise()
+        self._deadline_s = math.inf
         self.connection: Connection | None = None
         """The one attached to, None while there is none."""
+
+    @property
+    def timeout_s(self) -> float:
+        """How long a request may take that attaches: at first all attempts share the operation
+        timeout, later each has it.
+        """
+        timeout_s = self._core.options.operation_timeout_s
+        if self._ready.is_done():
+            return timeout_s
+        return max(0.0, min(timeout_s, self._deadline_s - trio.current_time()))
 
     async def start(self) -> None:
         """Until it is attached for the first time. Raises GemingaError.
@@ -96,10 +111,10 @@ class Attachment:
     async def _run(self) -> None:
         options = self._core.options
         backoff = Backoff(options.initial_backoff_s, options.max_backoff_s, rng=self._core.chance)
-        deadline_s = trio.current_time() + options.operation_timeout_s
+        self._deadline_s = trio.current_time() + options.operation_timeout_s
         try:
             with self._scope:
-                while await self._attach_once(backoff, deadline_s):
+                while await self._attach_once(backoff):
                     await self._lost.wait()
                     logger.info("%s: connection lost, attaching again", self._target.topic)
                     if self._hint is None:
@@ -113,16 +128,18 @@ class Attachment:
         finally:
             self._finished.set()
 
-    async def _attach_once(self, backoff: Backoff, deadline_s: float) -> bool:
+    async def _attach_once(self, backoff: Backoff) -> bool:
         """Until it is attached; answers False if that is given up."""
         while True:
             try:
                 await self._attach()
             except GemingaError as error:
+                attached_before = self._ready.is_done()
+                left_s = self._deadline_s - trio.current_time()
                 action = attach_action(
                     error,
-                    attached_before=self._ready.is_done(),
-                    deadline_passed=trio.current_time() >= deadline_s,
+                    attached_before=attached_before,
+                    deadline_passed=left_s <= self._core.options.initial_backoff_s,
                 )
                 if action is AttachAction.GIVE_UP:
                     final = error.of_topic(self._target.topic)
@@ -130,6 +147,9 @@ class Attachment:
                     self._ready.reject(final)
                     return False
                 delay_s = backoff.next_s(trio.current_time())
+                if not attached_before:
+                    # The last tries come before the deadline, however long the waits have become.
+                    delay_s = min(delay_s, left_s * LAST_WAIT_SHARE)
                 logger.warning(
                     "%s: %s; trying again in %.1f s", self._target.topic, error.args[0], delay_s
                 )
@@ -140,12 +160,11 @@ class Attachment:
                 return True
 
     async def _attach(self) -> None:
-        hint, self._hint = self._hint, None
-        if hint is not None:
-            endpoint = self._core.lookup.endpoint(hint)
-        else:
-            endpoint = await self._core.lookup.broker_of(self._target.topic)
-        connection = await self._core.pool.get(endpoint)
+        timeout_s = math.inf if self._ready.is_done() else self.timeout_s
+        with trio.move_on_after(timeout_s) as looking:
+            connection = await self._connection_to_broker()
+        if looking.cancelled_caught:
+            raise Timeout("no broker found within the operation timeout", topic=self._target.topic)
         self._lost_while_attaching = False
         with trio.CancelScope() as self._attaching:
             await self._target.attach(connection)
@@ -153,3 +172,11 @@ class Attachment:
             self._target.detached()
             raise ConnectionFailed("lost while attaching", topic=self._target.topic)
         self.connection = connection
+
+    async def _connection_to_broker(self) -> Connection:
+        hint, self._hint = self._hint, None
+        if hint is not None:
+            endpoint = self._core.lookup.endpoint(hint)
+        else:
+            endpoint = await self._core.lookup.broker_of(self._target.topic)
+        return await self._core.pool.get(endpoint)

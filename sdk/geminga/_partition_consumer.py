@@ -348,7 +348,7 @@ class PartitionConsumer:
                 lambda n: self._subscription.command(
                     self.topic, self._id, n, self._start.resume_id, self._consumer_epoch
                 ),
-                timeout_s=self._core.options.operation_timeout_s,
+                timeout_s=self._attachment.timeout_s,
                 topic=self.topic,
             )
         except BaseException as error:

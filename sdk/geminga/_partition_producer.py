@@ -311,7 +311,7 @@ class PartitionProducer:
         try:
             answer = await connection.request(
                 self._producer_command,
-                timeout_s=self._core.options.operation_timeout_s,
+                timeout_s=self._attachment.timeout_s,
                 topic=self.topic,
             )
         except BaseException as error:

@@ -48,7 +48,8 @@ def send_error_action(code: str) -> SendErrorAction:
 FAILS_PENDING = frozenset({"ProducerBlockedQuotaExceededException"})
 """Answers to PRODUCER that fail everything pending, by ServerError name: the topic's backlog quota
 says `producer_exception`. With `producer_request_hold` the broker answers the same error's other
-name, and pending messages wait (ProducerImpl.connectionOpened).
+name, and pending messages wait (ProducerImpl.connectionOpened). At creation it is final, as for
+Apache's C++ client; the hold is waited for.
 """
 
 
@@ -83,6 +84,8 @@ def attach_action(
         return AttachAction.GIVE_UP
     if attached_before:
         return AttachAction.RETRY
+    if error.code in FAILS_PENDING:
+        return AttachAction.GIVE_UP
     if error.retryable and not deadline_passed:
         return AttachAction.RETRY
     return AttachAction.GIVE_UP

@@ -251,3 +251,20 @@ async def test_quota_exceeded_after_the_connection_was_lost(
             assert caught.value.topic == T
         await trio.sleep(5)
         await producer.send(b"y")
+
+
+async def test_quota_exceeded_at_creation(autojump_clock: MockClock) -> None:
+    """With `producer_exception` at once; a hold is waited for within the operation timeout."""
+    async with fake_broker() as broker, broker.client(operation_timeout_s=30) as client:
+        broker.fail["producer"] = [(ServerError.ProducerBlockedQuotaExceededException, "full")]
+        began_s = trio.current_time()
+        with pytest.raises(geminga.QuotaExceeded) as caught:
+            await client.create_producer("t")
+        assert (caught.value.topic, trio.current_time() - began_s) == (T, 0)
+        broker.fail["producer"] = [(ServerError.ProducerBlockedQuotaExceededError, "full")] * 3
+        await (await client.create_producer("t")).send(b"x")
+        broker.fail["producer"] = [(ServerError.ProducerBlockedQuotaExceededError, "full")] * 999
+        began_s = trio.current_time()
+        with pytest.raises(geminga.QuotaExceeded):
+            await client.create_producer("t")
+        assert 29 <= trio.current_time() - began_s <= 30

@@ -156,7 +156,29 @@ async def test_first_attempt_goes_on_until_its_deadline(autojump_clock: MockCloc
         began_s = trio.current_time()
         with pytest.raises(geminga.ServiceNotReady):
             await client.create_producer("u")
-        assert 20 <= trio.current_time() - began_s < 60
+        assert 19 <= trio.current_time() - began_s <= 20
+
+
+async def test_first_attempts_share_the_operation_timeout(autojump_clock: MockClock) -> None:
+    """A broker that falls silent in the middle takes no second timeout."""
+    async with fake_broker() as broker, broker.client(operation_timeout_s=20) as client:
+        handle = FakeSession.handle
+        began_s = 0.0
+        silent = {"producer", "subscribe"}
+
+        def falls_silent(self: FakeSession, frame: Frame) -> None:
+            late = trio.current_time() - began_s > 5
+            if not (late and SUBMESSAGE[frame.type] in silent):
+                handle(self, frame)
+
+        await client.create_producer("warm")
+        for session in broker.sessions:
+            session.handle = falls_silent.__get__(session)
+        began_s = trio.current_time()
+        broker.fail["producer"] = [(ServerError.ServiceNotReady, "loading")] * 6
+        with pytest.raises(geminga.Timeout):
+            await client.create_producer("t")
+        assert trio.current_time() - began_s <= 20.01
 
 
 async def test_what_no_waiting_heals(autojump_clock: MockClock) -> None:

@@ -12,7 +12,7 @@ GIVE_UP_AT_FIRST = {
     "UnsupportedVersionError", "TopicNotFound", "SubscriptionNotFound", "ConsumerNotFound",
     "TopicTerminatedError", "ProducerBusy", "InvalidTopicName", "IncompatibleSchema",
     "ConsumerAssignError", "InvalidTxnStatus", "NotAllowedError", "TransactionConflict",
-    "TransactionNotFound", "ProducerFenced",
+    "TransactionNotFound", "ProducerFenced", "ProducerBlockedQuotaExceededException",
 }  # fmt: skip
 GIVE_UP_EVER = {
     "AuthenticationError", "TopicNotFound", "TopicTerminatedError", "ProducerFenced",
