@@ -8,8 +8,9 @@ may be renewed while the client runs. They stand in no repr, message or log of o
 from __future__ import annotations
 
 import base64
+import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import trio
@@ -131,6 +132,92 @@ class AuthenticationTls(Authentication):
     def tls_certificate(self) -> tuple[str, str]:
         """The files."""
         return self._files
+
+
+def from_plugin(name: str, params: str = "") -> Authentication:
+    """What a client's configuration names: `name` is the class of one of Apache's clients (such as
+    `org.apache.pulsar.client.impl.auth.AuthenticationToken`), only its last part, or the short
+    `token`, `basic`, `tls`, `oauth2`; `params` is the text that the class takes:
+
+    - token: `token:...`, `file:///...`, `env:NAME`, `{"token": ...}`, or the token itself;
+    - basic: `{"userId": ..., "password": ...}`;
+    - tls: `tlsCertFile:...,tlsKeyFile:...`, or the same as a JSON object;
+    - oauth2: `{"issuerUrl": ..., "privateKey": ..., "audience": ..., "scope": ...}`.
+
+    Raises InvalidArgument, whose text repeats nothing of `params`.
+    """
+    last = name.strip().rpartition(".")[2]
+    short = last.removeprefix("Authentication").lower()
+    make = _PLUGINS.get(short)
+    if make is None:
+        known = ", ".join(_PLUGINS)
+        raise InvalidArgument(f"auth plug-in: {name!r} is none of {known}, nor their Java classes")
+    return make(params.strip())
+
+
+def _token_of(params: str) -> Authentication:
+    if params.startswith("{"):
+        return AuthenticationToken(_member(_object(params), "token"))
+    return AuthenticationToken(params)
+
+
+def _basic_of(params: str) -> Authentication:
+    given = _object(params)
+    user = "userId" if "userId" in given else "username"
+    return AuthenticationBasic(_member(given, user), _member(given, "password"))
+
+
+def _tls_of(params: str) -> Authentication:
+    given = _object(params) if params.startswith("{") else _pairs(params)
+    return AuthenticationTls(_member(given, "tlsCertFile"), _member(given, "tlsKeyFile"))
+
+
+def _oauth2_of(params: str) -> Authentication:
+    given = _object(params)
+    kind = given.get("type", "client_credentials")
+    if kind != "client_credentials":
+        raise InvalidArgument(f"auth params: type {kind!r} is not client_credentials")
+    return AuthenticationOAuth2(
+        _member(given, "issuerUrl"),
+        _member(given, "privateKey"),
+        audience=given.get("audience"),
+        scope=given.get("scope"),
+        trust_certs_file_path=given.get("trustCertsFilePath"),
+    )
+
+
+_PLUGINS: Mapping[str, Callable[[str], Authentication]] = {
+    "token": _token_of,
+    "basic": _basic_of,
+    "tls": _tls_of,
+    "oauth2": _oauth2_of,
+}
+
+
+def _object(params: str) -> dict[str, str]:
+    try:
+        found = json.loads(params)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(each, str) for each in found.values()):
+        raise InvalidArgument("auth params: they must be a JSON object of texts")
+    return found
+
+
+def _pairs(params: str) -> dict[str, str]:
+    found = {}
+    for pair in params.split(","):
+        key, colon, value = pair.partition(":")
+        if not colon:
+            raise InvalidArgument("auth params: they must be key:value,key:value")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def _member(given: Mapping[str, str], name: str) -> str:
+    if not given.get(name):
+        raise InvalidArgument(f"auth params: {name} is missing")
+    return given[name]
 
 
 def _clean(token: str) -> str:

@@ -9,7 +9,6 @@ import click
 
 EXIT_INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
-URL_DEFAULT = "pulsar://localhost:6650"
 
 
 def run(main: Callable[[], Awaitable[None]]) -> None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from geminga.cli._run import URL_DEFAULT, properties, run
+from geminga.cli._access import Access, access_options
+from geminga.cli._run import properties, run
 
 if TYPE_CHECKING:
     from geminga.message import Message
@@ -23,19 +24,19 @@ TYPES = {"exclusive": 0, "shared": 1, "failover": 2, "key_shared": 3}
 class Broker:
     """Where to connect."""
 
-    url: str
+    access: Access
     listener_name: str | None
 
 
 @click.group()
-@click.option("--url", default=URL_DEFAULT, show_default=True, help="Service URL of the cluster.")
+@access_options("--url")
 @click.option(
     "--listener-name", help="Listener that the brokers should name (advertisedListeners)."
 )
 @click.pass_context
-def client(context: click.Context, url: str, listener_name: str | None) -> None:
+def client(context: click.Context, access: Access, listener_name: str | None) -> None:
     """Produce or consume messages by hand."""
-    context.obj = Broker(url, listener_name)
+    context.obj = Broker(access, listener_name)
 
 
 @client.command()
@@ -90,7 +91,7 @@ def produce(
         chosen = geminga.CompressionType[compression or "NONE"]
         sent = 0
         async with (
-            geminga.connect(broker.url, listener_name=broker.listener_name) as connected,
+            broker.access.connect(listener_name=broker.listener_name) as connected,
             await connected.create_producer(
                 topic, batching_enabled=not disable_batch, compression_type=chosen
             ) as producer,
@@ -161,7 +162,7 @@ def consume(
 
         taken = 0
         async with (
-            geminga.connect(broker.url, listener_name=broker.listener_name) as connected,
+            broker.access.connect(listener_name=broker.listener_name) as connected,
             await connected.subscribe(
                 topic,
                 subscription_name,

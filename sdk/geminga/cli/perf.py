@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from geminga.cli._access import Access, access_options
 from geminga.cli._histogram import Histogram
-from geminga.cli._run import URL_DEFAULT, run
+from geminga.cli._run import run
 
 if TYPE_CHECKING:
     from geminga._receipt import Receipt
@@ -142,7 +143,7 @@ def _topics(topic: str, count: int) -> list[str]:
 
 @perf.command("produce")
 @click.argument("topic")
-@click.option("-u", "--service-url", default=URL_DEFAULT, show_default=True)
+@access_options("-u", "--service-url")
 @click.option("-r", "--rate", default=100.0, help="Messages/s over all topics, 0: unlimited.")
 @click.option("-s", "--size", default=1024, type=click.IntRange(0), help="Bytes of a message.")
 @click.option("-f", "--payload-file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
@@ -172,7 +173,7 @@ def perf_produce(topic: str, **given: object) -> None:
 class ProduceOptions:
     """The flags of `perf produce`, under their long names."""
 
-    service_url: str
+    access: Access
     rate: float
     size: int
     payload_file: Path | None
@@ -204,12 +205,8 @@ def _perf_produce(topic: str, options: ProduceOptions) -> None:
     )
 
     async def main() -> None:
-        import geminga
-
         figures = Figures("produced")
-        async with geminga.connect(
-            options.service_url, connections_per_broker=options.max_connections
-        ) as client:
+        async with options.access.connect(connections_per_broker=options.max_connections) as client:
             producers = await _producers(client, topic, options)
             figures.restart()
             await _measure(
@@ -285,7 +282,7 @@ async def _produce(producers: list[Producer], load: ProduceLoad, figures: Figure
 
 @perf.command("consume")
 @click.argument("topic")
-@click.option("-u", "--service-url", default=URL_DEFAULT, show_default=True)
+@access_options("-u", "--service-url")
 @click.option("-t", "--num-topics", default=1, type=click.IntRange(1))
 @click.option("-n", "--num-consumers", default=1, type=click.IntRange(1), help="Per subscription.")
 @click.option("-ns", "--num-subscriptions", default=1, type=click.IntRange(1), help="Per topic.")
@@ -317,7 +314,7 @@ def perf_consume(topic: str, **given: object) -> None:
 class ConsumeOptions:
     """The flags of `perf consume`, under their long names."""
 
-    service_url: str
+    access: Access
     num_topics: int
     num_consumers: int
     num_subscriptions: int
@@ -337,9 +334,7 @@ def _perf_consume(topic: str, options: ConsumeOptions) -> None:
         import geminga
 
         figures = Figures("received")
-        async with geminga.connect(
-            options.service_url, connections_per_broker=options.max_connections
-        ) as client:
+        async with options.access.connect(connections_per_broker=options.max_connections) as client:
             consumers = [
                 await client.subscribe(
                     name,

@@ -1,0 +1,127 @@
+"""Where a command connects, and as whom: the same options for all that talk to a broker, under the
+names of pulsar-client and pulsar-perf, and the keys of `client.conf`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from geminga_runtime.settings import ConfigError, build, gather, setting
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from geminga.client import Client
+    from geminga.options import ClientKeywords
+
+URL_DEFAULT = "pulsar://localhost:6650"
+
+
+@dataclass(frozen=True)
+class _ClientConf:
+    """Keys of Apache's `client.conf`."""
+
+    broker_url: str = setting("brokerServiceUrl", "")
+    web_url: str = setting("webServiceUrl", "")
+    auth_plugin: str = setting("authPlugin", "")
+    auth_params: str = setting("authParams", "", secret=True)
+    allow_insecure: bool = setting("tlsAllowInsecureConnection", False)
+    validate_hostname: bool = setting("tlsEnableHostnameVerification", True)
+    trust_certs: str = setting("tlsTrustCertsFilePath", "")
+    certificate: str = setting("tlsCertificateFilePath", "")
+    key: str = setting("tlsKeyFilePath", "")
+
+
+@dataclass(frozen=True)
+class _Config:
+    client: _ClientConf = field(default_factory=_ClientConf)
+
+
+@dataclass(frozen=True)
+class Access:
+    """Where to connect, and as whom."""
+
+    url: str
+    conf: _ClientConf
+
+    def connect(self, **options: Unpack[ClientKeywords]) -> AbstractAsyncContextManager[Client]:
+        """`geminga.connect` there. Raises what that raises, InvalidArgument for a wrong plug-in."""
+        import geminga
+        from geminga.auth import from_plugin
+
+        conf = self.conf
+        if conf.auth_plugin:
+            options["authentication"] = from_plugin(conf.auth_plugin, conf.auth_params)
+        options["tls_trust_certs_file_path"] = conf.trust_certs or None
+        options["tls_certificate_file_path"] = conf.certificate or None
+        options["tls_private_key_file_path"] = conf.key or None
+        options["tls_allow_insecure_connection"] = conf.allow_insecure
+        options["tls_validate_hostname"] = conf.validate_hostname
+        return geminga.connect(self.url, **options)
+
+
+_KEYS = {
+    "auth_plugin": "authPlugin",
+    "auth_params": "authParams",
+    "trust_certs": "tlsTrustCertsFilePath",
+    "allow_insecure": "tlsAllowInsecureConnection",
+    "hostname_verification": "tlsEnableHostnameVerification",
+    "certificate": "tlsCertificateFilePath",
+    "key": "tlsKeyFilePath",
+}
+"""Option -> the key that it overrides."""
+
+_OPTIONS = (
+    click.option("--auth-plugin", help="token, tls, basic, oauth2, or Apache's Java class."),
+    click.option("--auth-params", help="token:..., file:///..., tlsCertFile:...,tlsKeyFile:... or "
+                 "a JSON object, as the plug-in takes it."),
+    click.option("--tlsTrustCertsFilePath", "--trust-cert-file", "trust_certs", metavar="FILE",
+                 help="Authorities that are trusted, PEM."),
+    click.option("--tls-allow-insecure/--no-tls-allow-insecure", "allow_insecure", default=None,
+                 help="Trust any certificate."),
+    click.option("--tls-hostname-verification/--no-tls-hostname-verification",
+                 "hostname_verification", default=None,
+                 help="Whether the certificate must name the host; it must by default."),
+    click.option("--tls-cert-file", "certificate", metavar="FILE", help="Own certificate, PEM."),
+    click.option("--tls-key-file", "key", metavar="FILE", help="Its private key, PEM."),
+    click.option("--client-config", "-cf", "--conf-file", "config", envvar="PULSAR_CLIENT_CONF",
+                 type=click.Path(dir_okay=False, path_type=Path),
+                 help="A client.conf; options win over what it says."),
+)  # fmt: skip
+
+
+def access_options(*url_names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorates a command: it takes the options, and gets one `access` in their place."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def wrapped(*args: Any, **given: Any) -> None:
+            own = {name: given.pop(name) for name in ("service_url", "config", *_KEYS)}
+            command(*args, access=_access(**own), **given)
+
+        url = click.option(*url_names, "service_url", help=f"Default: {URL_DEFAULT}")
+        for option in reversed((url, *_OPTIONS)):
+            option(wrapped)
+        return wrapped
+
+    return decorate
+
+
+def _access(service_url: str | None, config: Path | None, **given: str | bool | None) -> Access:
+    overrides = {
+        _KEYS[name]: str(value).lower() if isinstance(value, bool) else value
+        for name, value in given.items()
+        if value is not None
+    }
+    try:
+        conf = build(_Config, gather(config, {}, overrides)).client
+    except ConfigError as error:
+        raise click.ClickException(str(error)) from None
+    return Access(service_url or conf.broker_url or conf.web_url or URL_DEFAULT, conf)
