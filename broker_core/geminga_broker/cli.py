@@ -73,7 +73,7 @@ def standalone(
         "advertisedAddress": advertised_address,
     }
     overrides = {key: str(value) for key, value in given.items() if value is not None}
-    defaults = {"bindAddress": "127.0.0.1"}
+    defaults = {"bindAddress": "127.0.0.1", "webSocketServiceEnabled": "true"}
     try:
         config = load_config(config_file, os.environ, overrides, defaults=defaults)
     except ConfigError as error:

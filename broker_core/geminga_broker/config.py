@@ -14,6 +14,7 @@ from pathlib import Path
 
 from geminga_broker.authz.settings import AuthorizationSettings
 from geminga_broker.tls_config import TlsConfig
+from geminga_broker.websocket.settings import WebSocketSettings
 from geminga_runtime.auth.settings import AuthSettings
 from geminga_runtime.settings import (
     ConfigError,
@@ -212,6 +213,15 @@ class BookieConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class SchemaConfig:
+    """What holds for schemas where namespace and topic say nothing else."""
+
+    compatibility_strategy: str = setting("schemaCompatibilityStrategy", "FULL")
+    allow_auto_update: bool = setting("isAllowAutoUpdateSchemaEnabled", True)
+    validation_enforced: bool = setting("isSchemaValidationEnforced", False)
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerConfig:
     """All settings of one process."""
 
@@ -219,9 +229,11 @@ class BrokerConfig:
     tls: TlsConfig = field(default_factory=TlsConfig)
     auth: AuthSettings = field(default_factory=AuthSettings)
     authorization: AuthorizationSettings = field(default_factory=AuthorizationSettings)
+    websockets: WebSocketSettings = field(default_factory=WebSocketSettings)
     topics: TopicConfig = field(default_factory=TopicConfig)
     clients: ClientLimits = field(default_factory=ClientLimits)
     policies: PolicyConfig = field(default_factory=PolicyConfig)
+    schemas: SchemaConfig = field(default_factory=SchemaConfig)
     log: LogConfig = field(default_factory=LogConfig)
     bookie: BookieConfig = field(default_factory=BookieConfig)
 
@@ -262,6 +274,10 @@ _CHOICES = {
         "producer_request_hold",
         "producer_exception",
         "consumer_backlog_eviction",
+    ),
+    "schemaCompatibilityStrategy": (
+        *("UNDEFINED", "ALWAYS_INCOMPATIBLE", "ALWAYS_COMPATIBLE", "BACKWARD", "FORWARD", "FULL"),
+        *("BACKWARD_TRANSITIVE", "FORWARD_TRANSITIVE", "FULL_TRANSITIVE"),
     ),
     "managedLedgerDigestType": ("CRC32", "MAC", "CRC32C", "DUMMY"),
 }

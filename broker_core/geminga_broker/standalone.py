@@ -161,7 +161,9 @@ async def _serve(config: BrokerConfig, service: BrokerService, web: _Web) -> Asy
             f"https://{host}:{web.secure.getsockname()[1]}" if web.secure else "",
         )
         await service.start(addresses)
-        await nursery.start(serve_web, create_app(service), web.plain, web.secure, web_tls)
+        await nursery.start(
+            serve_web, create_app(service), web.plain, web.secure, web_tls, config.websockets
+        )
         try:
             yield Running(
                 addresses.broker_url,

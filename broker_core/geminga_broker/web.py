@@ -13,6 +13,7 @@ import trio
 from hypercorn.config import Config
 from hypercorn.trio import serve
 
+from geminga_broker.websocket.settings import WebSocketSettings
 from geminga_runtime.errors import BindFailed
 from geminga_runtime.server import HANDSHAKE_TIMEOUT_S
 from geminga_runtime.tls import TlsContexts, peer_certificate, tls_reason
@@ -63,6 +64,7 @@ async def serve_web(
     sock: socket.socket | None,
     secure_sock: socket.socket | None = None,
     tls: TlsContexts | None = None,
+    websockets: WebSocketSettings = WebSocketSettings(),
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -84,6 +86,9 @@ async def serve_web(
     config.ssl_handshake_timeout = HANDSHAKE_TIMEOUT_S
     config.include_server_header = False
     config.h11_max_incomplete_size = 1 << 16
+    config.websocket_max_message_size = websockets.text_bytes_max
+    if websockets.ping_interval_s > 0:
+        config.websocket_ping_interval = websockets.ping_interval_s
     async with trio.open_nursery() as nursery:
         await nursery.start(partial(serve, with_tls_peer(app), config))  # type: ignore[arg-type]
         task_status.started()

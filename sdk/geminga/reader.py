@@ -35,6 +35,11 @@ class Reader:
         """Whether the brokers of all partitions know the reader now."""
         return self._consumer.is_connected
 
+    @property
+    def reached_end_of_topic(self) -> bool:
+        """Whether the topic is terminated and everything in it was read."""
+        return self._consumer.reached_end_of_topic
+
     @trio.lowlevel.enable_ki_protection
     async def read_next(self, timeout_s: float | None = None) -> Message:
         """The next message. Raises Timeout after `timeout_s` seconds, and what `receive` does."""

@@ -27,6 +27,7 @@ from geminga_broker.admin.guard import guard, unknown_to
 from geminga_broker.admin.rest import EXCEPTION_HANDLERS
 from geminga_broker.metrics.scrape import scrape
 from geminga_broker.service import BrokerService
+from geminga_broker.websocket.service import with_websockets
 
 DOMAINS = ("persistent", "non-persistent")
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -49,7 +50,7 @@ def create_app(service: BrokerService) -> ASGIApp:
     handlers = EXCEPTION_HANDLERS | {HTTPException: unknown_to(service)}
     app = Starlette(routes=guard(service, routes), exception_handlers=handlers)
     app.router.redirect_slashes = False
-    return _encoded_paths(app)
+    return with_websockets(service, _encoded_paths(app))
 
 
 def _plain_routes(service: BrokerService) -> list[Route]:

@@ -6,12 +6,12 @@ Routes are wrapped when the application is made, with the rules of `authz.routes
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import cast
 
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
@@ -28,7 +28,7 @@ from geminga_broker.authz.needs import Need, Place, Scope
 from geminga_broker.authz.routes import need_of, refusal
 from geminga_broker.service import BrokerService
 from geminga_broker.web import TLS_PEER_CERTIFICATE
-from geminga_runtime.auth.api import AuthenticationFailed, HttpRequest, Peer
+from geminga_runtime.auth.api import AuthenticationFailed, HttpRequest, Identity, Peer
 from geminga_runtime.logs import shown
 from geminga_runtime.tls import PeerCertificate
 
@@ -60,7 +60,7 @@ async def _admit(
 ) -> Response:
     need = needs["GET" if request.method == "HEAD" else request.method]
     if need.scope is not Scope.PUBLIC or _is_guarded_metrics(service, request):
-        caller = await _caller(service, request)
+        _, caller = await identify(service, request, dict(request.headers))
         place = _place(need.scope, request)
         await _check(service, need, place, caller)
         request.state.caller = caller
@@ -86,7 +86,7 @@ def unknown_to(service: BrokerService) -> Callable[[Request, Exception], Awaitab
         path = str(request.scope["path"])
         if service.authenticator is not None and path.startswith(_GUARDED):
             try:
-                await _caller(service, request)
+                await identify(service, request, dict(request.headers))
             except RestError as refused:
                 return await on_rest_error(request, refused)
         return PlainTextResponse(error.detail, error.status_code, headers=error.headers)
@@ -102,28 +102,30 @@ def _is_guarded_metrics(service: BrokerService, request: Request) -> bool:
     return settings.authenticate_metrics and request.url.path.startswith("/metrics")
 
 
-async def _caller(service: BrokerService, request: Request) -> Caller:
-    """Raises RestError 401."""
+async def identify(
+    service: BrokerService, request: HTTPConnection, headers: Mapping[str, str]
+) -> tuple[Identity, Caller]:
+    """Who has shown who he is by these headers (names in lower case) and his certificate, and in
+    whose name he asks. Raises RestError 401.
+    """
     assert service.authenticator is not None
     certificate = cast(PeerCertificate | None, request.scope.get(TLS_PEER_CERTIFICATE))
     client = request.client
     address = f"{client.host}:{client.port}" if client else ""
     peer = Peer(address, certificate.der if certificate else None)
     try:
-        identity = await service.authenticator.authenticate_http(
-            HttpRequest(dict(request.headers), peer)
-        )
+        identity = await service.authenticator.authenticate_http(HttpRequest(headers, peer))
     except AuthenticationFailed as error:
         _log.warning("address=%s %s is not let in: %s", address, request.url.path, error)
         raise RestError(401, "Authentication required") from None
-    original = request.headers.get(ORIGINAL_PRINCIPAL) or None
+    original = headers.get(ORIGINAL_PRINCIPAL) or None
     authorizer = service.authorizer
     if authorizer.enabled and not authorizer.original_is_valid(identity.role, original, http=True):
         _log.warning(
             "address=%s role=%s original=%r", address, identity.role, shown(original or "")
         )
         raise RestError(401, "Invalid roles.")
-    return Caller(identity.role, original)
+    return identity, Caller(identity.role, original)
 
 
 async def _check(service: BrokerService, need: Need, place: Place, caller: Caller) -> None:

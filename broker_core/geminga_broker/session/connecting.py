@@ -40,7 +40,7 @@ def handle_connect(session: Session, command: CommandConnect) -> None:
     session.protocol_version = min(command.protocol_version, connection.PROTOCOL_VERSION)
     session.features = command.feature_flags
     authenticator = session.service.authenticator
-    if authenticator is None:
+    if authenticator is None or session.is_known:
         _accept(session, command)
         return
     accept = partial(_accept, session, command)

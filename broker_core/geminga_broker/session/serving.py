@@ -17,6 +17,7 @@ from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, ServerError
 from geminga_runtime.errors import ConnectionLost
 
 if TYPE_CHECKING:
+    from geminga_broker.authz.authorizer import Caller
     from geminga_broker.service import BrokerService
     from geminga_runtime.stream import FramedStream
 
@@ -29,12 +30,19 @@ LAST_ANSWERS_S = 1.0
 """How long a connection that is closed by us may take to read its last answers."""
 
 
-async def handle_connection(stream: FramedStream, service: BrokerService) -> None:
-    """Serve one client until it leaves, breaks the protocol, falls silent, or the broker stops."""
+async def handle_connection(
+    stream: FramedStream, service: BrokerService, caller: Caller | None = None
+) -> None:
+    """Serve one client until it leaves, breaks the protocol, falls silent, or the broker stops.
+
+    A `caller` is who it is, already known: it need show nothing.
+    """
     session = None
     try:
         async with trio.open_nursery() as nursery:
             session = Session(stream, service, nursery)
+            if caller is not None:
+                session.know(caller)
             service.sessions[session] = None
             nursery.start_soon(stream.run_writer)
             nursery.start_soon(_keep_alive, session)

@@ -62,6 +62,7 @@ class Session:
         self.address = stream.name
         self.tls_peer_certificate = stream.peer_certificate
         self.connected = False
+        self.is_known = False
         self.client_version = ""
         self.protocol_version = 0
         self.server_version = ""
@@ -114,6 +115,11 @@ class Session:
     def caller(self) -> Caller:
         """Who asks, for decisions."""
         return Caller(self.principal, self.original_principal)
+
+    def know(self, caller: Caller) -> None:
+        """Who the client is, shown elsewhere: its CONNECT need prove nothing."""
+        self.is_known = True
+        self.principal, self.original_principal = caller
 
     def throttle(self, pause_s: float) -> None:
         """A rate limit is reached (BR-22): read nothing for so long."""

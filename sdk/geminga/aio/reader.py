@@ -36,6 +36,11 @@ class Reader:
         """Whether the brokers of all partitions know the reader now."""
         return self._inner.is_connected
 
+    @property
+    def reached_end_of_topic(self) -> bool:
+        """Whether the topic is terminated and everything in it was read."""
+        return self._inner.reached_end_of_topic
+
     async def read_next(self, timeout_s: float | None = None) -> Message:
         """The next message. Raises Timeout after `timeout_s` seconds, and what `receive` does."""
         return await self._receiver.read(timeout_s)

@@ -1,0 +1,1 @@
+"""The WebSocket API (spec PX-09; Apache's pulsar-websocket)."""

@@ -1,0 +1,77 @@
+"""How the WebSocket API says no (Apache's `WebSocketError`)."""
+
+from __future__ import annotations
+
+import geminga
+
+FAILED_TO_DESERIALIZE = 3
+PAYLOAD_ENCODING = 7
+UNKNOWN = 8
+"""Codes in the `result` of a producer's answer, as `send-error:7`."""
+
+CLOSE_BAD_COMMAND = 1011
+"""Apache tries to close with its code 3, which can't be sent, so its clients see a connection that
+breaks; for other mistakes it closes with this code.
+"""
+CLOSE_GOING_AWAY = 1001
+CLOSE_POLICY = 1008
+
+
+class Refused(Exception):
+    """The WebSocket isn't opened: answered with this HTTP status."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
+class BadParameter(Refused):
+    """A query parameter that can't be, by Apache's words where it has some."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(400, f"Invalid query params: {text}")
+
+
+class BadCommand(Exception):
+    """A consumer's command that can't be read: the WebSocket is closed."""
+
+
+class BadMessage(Exception):
+    """A producer's message that can't be sent; the WebSocket stays open."""
+
+    def __init__(self, code: int, text: str, context: str | None = None) -> None:
+        super().__init__(text)
+        self.code = code
+        self.context = context
+
+
+_STATUSES: tuple[tuple[tuple[type[Exception], ...], int], ...] = (
+    ((geminga.AuthenticationFailed,), 401),
+    ((geminga.AuthorizationFailed,), 403),
+    ((geminga.TopicNotFound,), 404),
+    (
+        (
+            geminga.ProducerBusy,
+            geminga.ConsumerBusy,
+            geminga.ProducerFenced,
+            geminga.IncompatibleSchema,
+        ),
+        409,
+    ),
+    ((geminga.TooManyRequests,), 429),
+    ((geminga.QuotaExceeded, geminga.TopicTerminated), 503),
+    ((geminga.Timeout,), 504),
+)
+
+
+def refusal(error: geminga.GemingaError, what: str) -> Refused:
+    """What to answer when a producer, consumer or reader can't be made (Apache's
+    `AbstractWebSocketHandler.getErrorCode`).
+    """
+    if isinstance(error, geminga.InvalidArgument):
+        return BadParameter(str(error))
+    for kinds, status in _STATUSES:
+        if isinstance(error, kinds):
+            return Refused(status, f"Failed to create {what}: {error}")
+    return Refused(500, f"Failed to create {what}: {error}")

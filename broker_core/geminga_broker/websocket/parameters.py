@@ -1,0 +1,190 @@
+"""Query parameters as options of the SDK (Apache's `ProducerHandler`, `ConsumerHandler` and
+`ReaderHandler`). Pure.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar
+
+import geminga
+from geminga.options import ConsumerKeywords, ProducerKeywords
+from geminga_broker.websocket.errors import BadParameter, Refused
+from geminga_protocol.errors import RemoteProtocolError
+from geminga_protocol.message_id import MessageId
+
+Query = Mapping[str, str]
+T = TypeVar("T")
+E = TypeVar("E", bound=Enum)
+
+QUEUE_SIZE_MAX = 1000
+ACK_TIMEOUT_MS_MIN = 1000
+LONG_MAX = (1 << 63) - 1
+_NO_CRYPTO = "encryption needs keys, and the WebSocket service has none: encrypt in the client"
+
+
+def _whole(query: Query, name: str, at_least: int = 0, at_most: int = (1 << 31) - 1) -> int | None:
+    text = query.get(name)
+    if text is None:
+        return None
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 20):
+        raise BadParameter(f'For input string: "{text}"')
+    if not at_least <= int(text) <= at_most:
+        raise BadParameter(f"{name} needs to be >= {at_least}")
+    return int(text)
+
+
+def _choice(query: Query, name: str, allowed: Mapping[str, T]) -> T | None:
+    text = query.get(name)
+    if text is None:
+        return None
+    if text not in allowed:
+        raise BadParameter(f"Invalid {name} {text}")
+    return allowed[text]
+
+
+def _flag(query: Query, name: str) -> bool:
+    return query.get(name, "").lower() == "true"
+
+
+def _refuse_crypto(query: Query, *names: str) -> None:
+    if any(name in query for name in names):
+        raise Refused(500, f"Failed to create producer/consumer: {_NO_CRYPTO}")
+
+
+_ROUTING = {
+    "SinglePartition": geminga.RoutingMode.SINGLE_PARTITION,
+    "RoundRobinPartition": geminga.RoutingMode.ROUND_ROBIN,
+    # A custom router can't be named over HTTP; Apache takes its default then.
+    "CustomPartition": geminga.RoutingMode.SINGLE_PARTITION,
+}
+_HASHING = {
+    "JavaStringHash": geminga.HashingScheme.JAVA_STRING_HASH,
+    "Murmur3_32Hash": geminga.HashingScheme.MURMUR3_32,
+}
+_COMPRESSION = {one.name: one for one in geminga.CompressionType}
+_TYPES = {
+    "Exclusive": geminga.ConsumerType.EXCLUSIVE,
+    "Shared": geminga.ConsumerType.SHARED,
+    "Failover": geminga.ConsumerType.FAILOVER,
+    "Key_Shared": geminga.ConsumerType.KEY_SHARED,
+}
+_POSITIONS = {
+    "Latest": geminga.InitialPosition.LATEST,
+    "Earliest": geminga.InitialPosition.EARLIEST,
+}
+_CRYPTO_ACTIONS = ("FAIL", "DISCARD", "CONSUME")
+
+
+def producer_options(query: Query) -> ProducerKeywords:
+    """Raises Refused."""
+    _refuse_crypto(query, "encryptionKeys")
+    options = ProducerKeywords(
+        batching_enabled=_flag(query, "batchingEnabled"),
+        routing_mode=geminga.RoutingMode.SINGLE_PARTITION,
+    )
+    if "producerName" in query:
+        options["producer_name"] = query["producerName"]
+    if (sequence_id := _whole(query, "initialSequenceId", at_most=LONG_MAX)) is not None:
+        options["initial_sequence_id"] = sequence_id
+    if (hashing := _choice(query, "hashingScheme", _HASHING)) is not None:
+        options["hashing_scheme"] = hashing
+    if (routing := _choice(query, "messageRoutingMode", _ROUTING)) is not None:
+        options["routing_mode"] = routing
+    if (compression := _choice(query, "compressionType", _COMPRESSION)) is not None:
+        options["compression_type"] = compression
+    if (timeout_ms := _whole(query, "sendTimeoutMillis")) is not None:
+        options["send_timeout_s"] = timeout_ms / 1000
+    if messages := _whole(query, "batchingMaxMessages"):
+        options["batching_max_messages"] = messages
+    if pending := _whole(query, "maxPendingMessages", at_least=-1):
+        options["max_pending_messages"] = max(1, pending)
+    if (delay_ms := _whole(query, "batchingMaxPublishDelay")) is not None:
+        options["batching_max_publish_delay_s"] = delay_ms / 1000
+    return options
+
+
+@dataclass(frozen=True, slots=True)
+class Consuming:
+    """A consumer's options, and how many messages it may be sent before it answers."""
+
+    options: ConsumerKeywords
+    pending_max: int
+    """0 in pull mode: as many as it has permits for."""
+    pull_mode: bool
+
+
+def consumer_options(query: Query, topic: str, subscription: str) -> Consuming:
+    """Raises Refused."""
+    options = ConsumerKeywords()
+    if (ack_timeout_ms := _whole(query, "ackTimeoutMillis")) is not None:
+        if 0 < ack_timeout_ms < ACK_TIMEOUT_MS_MIN:
+            raise BadParameter(f"Ack timeout should be greater than {ACK_TIMEOUT_MS_MIN} ms")
+        options["ack_timeout_s"] = ack_timeout_ms / 1000
+    if (kind := _choice(query, "subscriptionType", _TYPES)) is not None:
+        options["consumer_type"] = kind
+    durable = {"Durable": True, "NonDurable": False}
+    if (is_durable := _choice(query, "subscriptionMode", durable)) is not None:
+        options["durable"] = is_durable
+    if (position := _choice(query, "subscriptionInitialPosition", _POSITIONS)) is not None:
+        options["initial_position"] = position
+    queue = _queue_size(query)
+    options["receiver_queue_size"] = queue
+    if "consumerName" in query:
+        options["consumer_name"] = query["consumerName"]
+    if (priority := _whole(query, "priorityLevel")) is not None:
+        options["priority_level"] = priority
+    if (delay_ms := _whole(query, "negativeAckRedeliveryDelay")) is not None:
+        options["negative_ack_redelivery_delay_s"] = delay_ms / 1000
+    policy = _dead_letters(query, topic, subscription)
+    if policy is not None:
+        options["dead_letter_policy"] = policy
+    pull_mode = _flag(query, "pullMode")
+    return Consuming(options, 0 if pull_mode else max(1, queue), pull_mode)
+
+
+def _queue_size(query: Query) -> int:
+    given = _whole(query, "receiverQueueSize")
+    return QUEUE_SIZE_MAX if given is None else min(given, QUEUE_SIZE_MAX)
+
+
+def _dead_letters(query: Query, topic: str, subscription: str) -> geminga.DeadLetterPolicy | None:
+    if "maxRedeliverCount" not in query and "deadLetterTopic" not in query:
+        return None
+    count = _whole(query, "maxRedeliverCount", at_least=1)
+    name = query.get("deadLetterTopic") or f"{topic}-{subscription}-DLQ"
+    if count is None:
+        return geminga.DeadLetterPolicy(dead_letter_topic=name)
+    return geminga.DeadLetterPolicy(max_redeliver_count=count, dead_letter_topic=name)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Where a reader begins, and how many messages it may be sent before it answers."""
+
+    start: MessageId
+    queue_size: int
+    name: str | None
+
+
+def reader_options(query: Query) -> Reading:
+    """Raises Refused."""
+    ends = {"": geminga.LATEST, "latest": geminga.LATEST, "earliest": geminga.EARLIEST}
+    text = query.get("messageId", "").strip()
+    start = ends.get(text) or read_message_id(text, BadParameter)
+    return Reading(start, _queue_size(query), query.get("readerName"))
+
+
+def read_message_id(text: str | None, refuse: Callable[[str], Exception]) -> MessageId:
+    """A message id as this API writes it. Raises what `refuse` makes."""
+    if not text:
+        raise refuse("messageId is missing")
+    try:
+        return MessageId.deserialize(base64.b64decode(text, validate=True))
+    except (binascii.Error, ValueError, RemoteProtocolError) as error:
+        raise refuse(f"messageId: {error}") from None

@@ -1,0 +1,17 @@
+"""Settings of the WebSocket service, by Apache's keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from geminga_runtime.settings import setting
+
+
+@dataclass(frozen=True, slots=True)
+class WebSocketSettings:
+    """Off by default, as in Apache's broker; a standalone turns it on."""
+
+    enabled: bool = setting("webSocketServiceEnabled", False)
+    text_bytes_max: int = setting("webSocketMaxTextFrameSize", 1024 * 1024, at_least=1024)
+    idle_timeout_ms: int = setting("webSocketSessionIdleTimeoutMillis", 300_000)
+    ping_interval_s: int = setting("webSocketPingDurationSeconds", -1, at_least=-1)
