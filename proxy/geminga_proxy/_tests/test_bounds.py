@@ -1,0 +1,196 @@
+"""What a proxy does not let grow, hang or leak (spec PX-02, PX-07)."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import trio
+
+from geminga_protocol.commands import connection, lookup, producing
+from geminga_proxy import session as session_module
+from geminga_proxy._tests.played import (
+    AUTH,
+    TOPIC,
+    C,
+    brokers,
+    client,
+    open_tunnel,
+    proxied,
+    token,
+    until,
+)
+
+
+async def test_a_client_that_says_nothing_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "HANDSHAKE_S", 0.1)
+    async with brokers() as (broker,), proxied(broker) as running:
+        silent = [await client(running) for _ in range(20)]
+        busy = await client(running)
+        await busy.ask(connection.connect("c"), C.CONNECTED)
+        for wire in silent:
+            assert await wire.ended()
+        await busy.ask(connection.PING, C.PONG)
+        await until(lambda: running.service.metrics.active_connections == 1)
+
+
+async def test_a_lookup_client_that_falls_silent_is_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(session_module, "KEEP_ALIVE_S", 0.05)
+    async with brokers() as (broker,), proxied(broker) as running:
+        wire = await client(running)
+        await wire.ask(connection.connect("c"), C.CONNECTED)
+        for _ in range(4):
+            await wire.expect(C.PING)
+            await wire.send(connection.PONG)
+        assert running.service.metrics.active_connections == 1
+        with trio.fail_after(5):
+            while await wire.next() is not None:
+                pass
+
+
+async def test_a_silent_tunnel_is_dropped() -> None:
+    async with brokers() as (broker,), proxied(broker, brokerProxyReadTimeoutMs="200") as running:
+        wire = await open_tunnel(running, broker)
+        for number in range(8):
+            await wire.ask(producing.producer(TOPIC, 1, number), C.PRODUCER_SUCCESS)
+            await trio.sleep(0.05)
+        assert len(running.service.tunnels) == 1
+        assert await wire.ended()
+        await until(lambda: not len(running.service.tunnels))
+
+
+async def test_a_hello_is_small(caplog: pytest.LogCaptureFixture) -> None:
+    async with brokers() as (broker,), proxied(broker, **AUTH) as running:
+        wire = await client(running)
+        hello = connection.connect(
+            "c", auth_method_name="token", auth_data=b"a.b." + bytes(1 << 20)
+        )
+        with trio.fail_after(5):
+            try:
+                await wire.send(hello)
+                assert (await wire.expect(C.ERROR)).error.message == "Failed to authenticate"
+            except trio.BrokenResourceError:
+                pass
+        assert caplog.text.count("above the limit") == 1
+
+
+async def test_lookups_are_bounded() -> None:
+    settings = {"maxConcurrentLookupRequests": "1"}
+    async with brokers() as (broker,), proxied(broker, **settings) as running:
+        wire = await client(running)
+        await wire.ask(connection.connect("c"), C.CONNECTED)
+        await wire.send(*(lookup.lookup(TOPIC, number) for number in range(3)))
+        found = [await wire.expect(C.LOOKUP_RESPONSE) for _ in range(3)]
+        assert [bool(each.lookupTopicResponse.brokerServiceUrl) for each in found].count(True) == 1
+        assert running.service.metrics.rejected == {"lookup": 2}
+        text = "\n".join(running.service.metrics.lines())
+        assert "pulsar_proxy_rejected_lookup_requests 2" in text
+
+
+async def test_a_client_that_does_not_read_its_answers_is_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(session_module, "REQUESTS_MAX", 10)
+    async with brokers() as (broker,), proxied(broker) as running:
+        wire = await client(running)
+        await wire.ask(connection.connect("c"), C.CONNECTED)
+        requests = [lookup.lookup(TOPIC, number) for number in range(500)]
+        await wire.send(*requests)
+        most = 0
+        for _ in requests:
+            await wire.expect(C.LOOKUP_RESPONSE)
+            most = max(most, running.service.lookups)
+        assert 0 < most <= 10
+
+
+async def test_drained_clients_are_answered_and_tunnels_go_on() -> None:
+    async with brokers() as (broker,), proxied(broker) as running:
+        tunnel = await open_tunnel(running, broker)
+        wire = await client(running)
+        await wire.ask(connection.connect("c"), C.CONNECTED)
+        await wire.send(lookup.lookup(TOPIC, 1))
+        await until(lambda: running.service.lookups == 1 or len(broker.hellos) == 2)
+        running.service.drain()
+        assert (await wire.expect(C.LOOKUP_RESPONSE)).lookupTopicResponse.request_id == 1
+        assert await wire.ended()
+        await tunnel.ask(producing.producer(TOPIC, 1, 2), C.PRODUCER_SUCCESS)
+        late = await client(running)
+        assert await late.ended()
+
+
+async def test_a_flood_of_proofs_is_refused_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with brokers() as (broker,), proxied(broker, **AUTH) as running:
+        wire = await client(running)
+        hello = connection.connect("c", auth_method_name="token", auth_data=b"rubbish")
+        answer = connection.auth_response("c", "token", b"rubbish")
+        await wire.send(hello, *[answer] * 200)
+        await wire.expect(C.ERROR)
+        assert await wire.ended()
+        assert caplog.text.count("is not let in") == 1
+
+
+async def test_tls_on_the_port_without(caplog: pytest.LogCaptureFixture) -> None:
+    async with brokers() as (broker,), proxied(broker) as running:
+        wire = await client(running)
+        await wire.send(bytes.fromhex("1603010200010001fc0303") + bytes(200))
+        assert await wire.ended()
+        assert caplog.text.count("it speaks TLS on the port without") == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "reaches"),
+    [
+        ({"brokerProxyAllowedHostNames": "local*"}, True),
+        ({"brokerProxyAllowedIPAddresses": "127.0.0.0/8"}, True),
+        (
+            {
+                "brokerProxyAllowedHostNames": "localhost",
+                "brokerProxyAllowedIPAddresses": "192.0.2.0/24",
+            },
+            False,
+        ),
+    ],
+)
+async def test_what_a_name_resolves_to_counts(settings: dict[str, str], reaches: bool) -> None:
+    async with (
+        brokers(2) as (known, other),
+        proxied(known, brokerProxyAllowedTargetPorts="*", **settings) as running,
+    ):
+        wire = await client(running)
+        hello = connection.connect("c", proxy_to_broker_url=f"localhost:{other.port}")
+        await wire.ask(hello, C.CONNECTED if reaches else C.ERROR)
+        assert len(other.hellos) == reaches
+
+
+async def test_a_broker_is_told_the_clients_address() -> None:
+    settings = {"haProxyProtocolEnabled": "true", "haProxyProtocolToBrokerEnabled": "true"}
+    async with brokers() as (broker,), proxied(broker, **settings) as running:
+        broker.reads_proxy_header = True
+        wire = await client(running)
+        await wire.send(b"PROXY TCP6 2001:db8::7 ::1 4711 6650\r\n")
+        await wire.ask(connection.connect("c"), C.CONNECTED)
+        await wire.ask(lookup.lookup(TOPIC, 1), C.LOOKUP_RESPONSE)
+        assert broker.sources == ["[2001:db8::7]:4711"]
+
+
+async def test_what_passes_is_logged_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    async with brokers() as (broker,), proxied(broker, proxyLogLevel="2", **AUTH) as running:
+        wire = await client(running)
+        secret = token("joe")
+        hello = connection.connect(
+            "c",
+            auth_method_name="token",
+            auth_data=secret,
+            proxy_to_broker_url=f"127.0.0.1:{broker.port}",
+        )
+        await wire.ask(hello, C.CONNECTED)
+        await wire.ask(producing.producer(TOPIC, 1, 2), C.PRODUCER_SUCCESS)
+        await wire.send(connection.auth_response("c", "token", secret))
+        await until(lambda: "AUTH_RESPONSE" in caplog.text)
+        assert "role=joe" in caplog.text
+        assert f'PRODUCER {{topic: "{TOPIC}"' in caplog.text
+        assert "PRODUCER_SUCCESS" in caplog.text
+        assert secret.decode() not in caplog.text

@@ -1,0 +1,103 @@
+"""Brokers are found in the metadata store (spec PX-03)."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+import trio.testing
+
+from geminga_protocol.commands import connection, lookup
+from geminga_proxy import discovery
+from geminga_proxy._tests.played import TOPIC, C, brokers, client, proxied, until
+from geminga_proxy.addresses import Address
+from geminga_proxy.config import load_config
+from geminga_proxy.discovery import BROKERS_PATH, BrokerRecord, store_file, watch_brokers
+from geminga_runtime.metadata.sqlite import SqliteMetadataStore
+from geminga_runtime.settings import ConfigError
+
+
+def record(port: int) -> bytes:
+    url = f"pulsar://127.0.0.1:{port}"
+    told = BrokerRecord(pulsar_service_url=url, web_service_url="http://127.0.0.1:1")
+    return msgspec.json.encode(told)
+
+
+async def test_brokers_come_and_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discovery, "LOOK_S", 0.02)
+    file = tmp_path / "metadata.sqlite"
+    async with (
+        brokers(2) as (first, second),
+        aclosing(await SqliteMetadataStore.open(file)) as store,
+    ):
+        await store.put(f"{BROKERS_PATH}/a:1", record(first.port), ephemeral=True)
+        await store.put(f"{BROKERS_PATH}/broken:1", b"{", ephemeral=True)
+        settings = {"brokerServiceURL": "", "metadataStoreUrl": f"sqlite://{file}"}
+        async with proxied(first, **settings) as running:
+            known = running.service.brokers
+            assert known.listed == [Address("127.0.0.1", first.port)]
+            wire = await client(running)
+            await wire.ask(connection.connect("c"), C.CONNECTED)
+            await wire.ask(lookup.lookup(TOPIC, 1), C.LOOKUP_RESPONSE)
+            await store.put(f"{BROKERS_PATH}/b:1", record(second.port), ephemeral=True)
+            await store.delete(f"{BROKERS_PATH}/a:1")
+            await until(lambda: known.listed == [Address("127.0.0.1", second.port)])
+            assert known.targets.is_known(Address("127.0.0.1", second.port))
+            other = await client(running)
+            await other.ask(connection.connect("c"), C.CONNECTED)
+            await other.ask(lookup.lookup(TOPIC, 1), C.LOOKUP_RESPONSE)
+            assert len(second.hellos) == 1
+            await store.delete(f"{BROKERS_PATH}/b:1")
+            await trio.sleep(0.1)
+            assert known.listed == [Address("127.0.0.1", second.port)]
+
+
+async def test_a_store_that_is_not_there_yet(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
+) -> None:
+    file, seen = tmp_path / "metadata.sqlite", trio.Event()
+    heard: list[int] = []
+
+    def found(records: object) -> None:
+        assert isinstance(records, list)
+        heard.append(len(records))
+        if records:
+            seen.set()
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(watch_brokers, file, found)
+        await trio.sleep(5)
+        assert caplog.text.count("can't be looked up now") == 1
+        store = await SqliteMetadataStore.open(file)
+        await store.put(f"{BROKERS_PATH}/a:1", record(1), ephemeral=True)
+        # Virtual time runs ahead of the threads that read.
+        for _ in range(1000):
+            if seen.is_set():
+                break
+            await trio.sleep(1)
+        assert heard[-1] == 1
+        await store.aclose()
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("zk:localhost:2181", "ZooKeeper"),
+        ("localhost:2181/path", "ZooKeeper"),
+        ("memory:local", "another process"),
+        ("sqlite://host/metadata.sqlite", "not of the form"),
+    ],
+)
+def test_stores_that_cannot_be_read(url: str, text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        load_config(None, {}, {"metadataStoreUrl": url})
+
+
+def test_files() -> None:
+    assert store_file("sqlite:///data/my%20dir/metadata.sqlite") == Path(
+        "/data/my dir/metadata.sqlite"
+    )
