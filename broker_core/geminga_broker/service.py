@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
+from geminga_bookie.client.api import LedgerClient
 from geminga_broker.authz import granting
 from geminga_broker.authz.authorizer import Authorizer
 from geminga_broker.authz.settings import check_settings
@@ -16,10 +17,13 @@ from geminga_broker.config import BrokerConfig
 from geminga_broker.errors import BrokerError
 from geminga_broker.health import check_health
 from geminga_broker.loader import Logs, TopicLoader, broker_options, close_topic
+from geminga_broker.log.options import LogOptions
 from geminga_broker.lookup import Addresses, Lookup
 from geminga_broker.namespaces import Namespaces
 from geminga_broker.obedience import broker_unacked_limit
-from geminga_broker.schemas import SchemaStore
+from geminga_broker.schema.registry import SchemaRegistry
+from geminga_broker.schema.storage import SchemaStorage
+from geminga_broker.schema.topic_schemas import TopicSchemas
 from geminga_broker.session.authorization import doubt, recheck
 from geminga_broker.topic_api import Topic, TopicEnvironment
 from geminga_broker.topic_policies import MetadataTopicPolicies, PolicyResolver
@@ -39,11 +43,18 @@ _log = logging.getLogger(__name__)
 _COUNTER = "/counters/producer-name"
 
 
+class Storage(Logs, Protocol):
+    """Managed ledgers, and the ledgers beneath them: `log.factory.ManagedLedgerFactory`."""
+
+    client: LedgerClient
+    options: LogOptions
+
+
 class BrokerService:
     """One broker. Made by `open_service`."""
 
     def __init__(
-        self, config: BrokerConfig, store: MetadataStore, logs: Logs, nursery: trio.Nursery
+        self, config: BrokerConfig, store: MetadataStore, logs: Storage, nursery: trio.Nursery
     ) -> None:
         """Raises ConfigError when authentication or authorization can't be set up so."""
         check_settings(config.authorization, authenticates=config.auth.enabled)
@@ -54,9 +65,12 @@ class BrokerService:
         self.authorizer = Authorizer(config.authorization, self.namespaces)
         self.catalog = TopicCatalog(store, self.namespaces, config.topics)
         self.lookup = Lookup(self.namespaces, config.topics.lookups_max)
-        self.schemas = SchemaStore(store)
         self.policies = PolicyResolver(
             MetadataTopicPolicies(store), self.namespaces, config, broker_options(config)
+        )
+        storage = SchemaStorage(store, logs.client, logs.options.durability)
+        self.schemas = TopicSchemas(
+            SchemaRegistry(storage), self.namespaces, self.policies.store, config.schemas
         )
         environment = TopicEnvironment(nursery, unacked_limit=broker_unacked_limit(config.clients))
         self.loader = TopicLoader(
@@ -284,12 +298,13 @@ class BrokerService:
         """Background work, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._delete_inactive)
+            nursery.start_soon(self.schemas.run)
             nursery.start_soon(Upkeep(self.topics, self.config.policies).run)
 
 
 @asynccontextmanager
 async def open_service(
-    config: BrokerConfig, store: MetadataStore, logs: Logs
+    config: BrokerConfig, store: MetadataStore, logs: Storage
 ) -> AsyncIterator[BrokerService]:
     """A broker over a metadata store and managed ledgers; left, it has unloaded all topics."""
     async with trio.open_nursery() as nursery:

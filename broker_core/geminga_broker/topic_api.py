@@ -159,6 +159,8 @@ class SubscribeRequest:
     read_compacted: bool = False
     replicate_state: bool = False
     consumer_epoch: int | None = None
+    auto_consume: bool = False
+    """Whether it takes messages of any schema."""
     on_subscribed: Callable[[TopicConsumer], None] = lambda consumer: None
 
 
@@ -207,6 +209,7 @@ class TopicConsumer(Protocol):
     consumer_id: int
     subscription_name: str
     sub_type: int
+    request: SubscribeRequest
 
     def flow(self, permits: int) -> None:
         """FLOW: more messages may be sent."""

@@ -156,6 +156,11 @@ def without_system(names: Iterable[str]) -> list[str]:
     ]
 
 
+def is_system_topic(topic: TopicName) -> bool:
+    """Whether the broker itself writes it."""
+    return not without_system([str(topic)])
+
+
 _REPEATED_GROUP = re.compile(r"\)[*+{]")
 _REPETITION = re.compile(r"[*+{]")
 REPETITIONS_MAX = 3

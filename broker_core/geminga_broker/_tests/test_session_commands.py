@@ -88,7 +88,7 @@ async def test_a_watcher_hears_of_new_topics() -> None:
 
 
 async def test_schemas() -> None:
-    schema = Schema(name="s", schema_data=b"{}", type=Schema.Type.Json)
+    schema = Schema(name="public/default/a", schema_data=b'"int"', type=Schema.Type.Json)
     async with open_client() as client:
         answer = await client.ask(schemas.get_schema(1, TOPIC), Type.GET_SCHEMA_RESPONSE)
         assert answer.getSchemaResponse.error_code == ServerError.TopicNotFound

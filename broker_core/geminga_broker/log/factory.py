@@ -47,7 +47,7 @@ class ManagedLedgerFactory:
     ) -> None:
         self.options = options or LogOptions()
         self.cache = EntryCache(self.options.cache_bytes_max)
-        self._client = client
+        self.client = client
         self._store = store
         self._logs: dict[str, TopicLog] = {}
         self._opening: dict[str, Promise[TopicLog]] = {}
@@ -164,7 +164,7 @@ class ManagedLedgerFactory:
         chain = chain_of(info or ManagedLedgerInfo())
         index = await self._recover(catalog, chain)
         cache = self.cache.new_log()
-        parts = LogParts(name, self.options, self._client, catalog, chain, cache, self._spawn)
+        parts = LogParts(name, self.options, self.client, catalog, chain, cache, self._spawn)
         log = TopicLog(parts, self._store, self._dirty, index)
         try:
             await log.start()
@@ -183,7 +183,7 @@ class ManagedLedgerFactory:
                 continue
             entries = 0
             try:
-                reader = await self._client.open(span.ledger_id, password, recover=True)
+                reader = await self.client.open(span.ledger_id, password, recover=True)
             except NoSuchLedger:
                 _log.warning("log=%s: ledger %d is gone", catalog.path, span.ledger_id)
             else:
@@ -196,7 +196,7 @@ class ManagedLedgerFactory:
                 catalog.deleting[span.ledger_id] = None
         if len(chain) and options.broker_entry_metadata:
             span = chain.spans[-1]
-            reader = await self._client.open(span.ledger_id, password, recover=False)
+            reader = await self.client.open(span.ledger_id, password, recover=False)
             index = await index_at(reader, span.entries - 1, index, options)
         return index
 

@@ -8,8 +8,8 @@ from functools import partial
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import Ack
 from geminga_broker.session.authorization import settle
-from geminga_broker.session.producers import NO_SCHEMA
 from geminga_broker.session.registry import Opening
+from geminga_broker.session.schema_commands import schema_of
 from geminga_broker.session.session import Session
 from geminga_broker.topic_api import KeySharedPolicy, SubscribeRequest, SubType, TopicConsumer
 from geminga_protocol.commands import answers, consuming
@@ -29,6 +29,7 @@ from geminga_protocol.pb.pulsar_api_pb2 import (
     CommandUnsubscribe,
     KeySharedMode,
     MessageIdData,
+    Schema,
     ServerError,
 )
 from geminga_protocol.topic_name import TopicName
@@ -61,8 +62,8 @@ async def _open(session: Session, command: CommandSubscribe, opening: Opening) -
         await settle(session, BaseCommand.Type.SUBSCRIBE, command, opening)
         name = TopicName.parse(command.topic)
         topic = await service.get_topic(name, create=command.force_topic_creation)
-        if command.HasField("schema") and command.schema.type not in NO_SCHEMA:
-            await service.schemas.register(name, command.schema)
+        schema = schema_of(session, command.schema if command.HasField("schema") else None)
+        await service.schemas.admit_consumer(name, topic, schema)
         await settle(session, BaseCommand.Type.SUBSCRIBE, command, opening)
         if opening.is_dropped():
             return
@@ -105,6 +106,7 @@ def _request(
         read_compacted=command.read_compacted,
         replicate_state=command.replicate_subscription_state,
         consumer_epoch=command.consumer_epoch if command.HasField("consumer_epoch") else None,
+        auto_consume=command.schema.type == Schema.Type.AutoConsume,
         on_subscribed=subscribed,
     )
 

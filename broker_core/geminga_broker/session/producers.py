@@ -7,6 +7,7 @@ from functools import partial
 from geminga_broker.errors import BrokerError
 from geminga_broker.session.authorization import settle
 from geminga_broker.session.registry import Opening
+from geminga_broker.session.schema_commands import schema_of
 from geminga_broker.session.session import Session
 from geminga_broker.topic_api import ProducerRequest, TopicProducer
 from geminga_protocol.commands import answers, producing
@@ -14,13 +15,9 @@ from geminga_protocol.pb.pulsar_api_pb2 import (
     BaseCommand,
     CommandCloseProducer,
     CommandProducer,
-    Schema,
     ServerError,
 )
 from geminga_protocol.topic_name import TopicName
-
-NO_SCHEMA = (Schema.Type.Value("None"), Schema.Type.AutoConsume)
-"""Schema types that register nothing."""
 
 
 def open_producer(session: Session, command: CommandProducer) -> None:
@@ -71,9 +68,8 @@ async def _join_topic(
     topic = await service.get_topic(name, create=True)
     # A topic may load for long, and its creation must not outlive a right that was revoked.
     await settle(session, BaseCommand.Type.PRODUCER, command, opening)
-    version = b""
-    if command.HasField("schema") and command.schema.type not in NO_SCHEMA:
-        version = await service.schemas.register(name, command.schema)
+    given_schema = command.schema if command.HasField("schema") else None
+    version = await service.schemas.admit_producer(name, schema_of(session, given_schema))
     if command.initial_subscription_name:
         await service.ensure_subscription(topic, command.initial_subscription_name)
     producer_name = command.producer_name

@@ -11,7 +11,6 @@ import trio
 from geminga_bookie.errors import BookkeeperError
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import LogError
-from geminga_broker.schemas import SchemaRefused
 from geminga_protocol.errors import ProtocolError
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_runtime.metadata.api import MetadataError
@@ -26,8 +25,6 @@ def refusal_of(error: Exception) -> tuple[ServerError, str]:
     text = str(error) or type(error).__name__
     if isinstance(error, BrokerError | ProtocolError):
         return error.code, text
-    if isinstance(error, SchemaRefused):
-        return ServerError.IncompatibleSchema, text
     if isinstance(error, MetadataError):
         return ServerError.MetadataError, text
     if isinstance(error, LogError | BookkeeperError):

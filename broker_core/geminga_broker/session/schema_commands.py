@@ -1,16 +1,25 @@
-"""GET_SCHEMA and GET_OR_CREATE_SCHEMA."""
+"""GET_SCHEMA and GET_OR_CREATE_SCHEMA, and the schemas that other commands bring."""
 
 from __future__ import annotations
 
 from geminga_broker.errors import BrokerError
+from geminga_broker.schema.model import SchemaData
 from geminga_broker.session.session import Session
 from geminga_protocol.commands import schemas
 from geminga_protocol.pb.pulsar_api_pb2 import (
     CommandGetOrCreateSchema,
     CommandGetSchema,
+    Schema,
     ServerError,
 )
 from geminga_protocol.topic_name import TopicName
+
+
+def schema_of(session: Session, wire: Schema | None) -> SchemaData | None:
+    """What a client says that its messages are. Raises InvalidSchemaData."""
+    if wire is None:
+        return None
+    return SchemaData.from_wire(wire, user=session.principal or "")
 
 
 async def get_schema(session: Session, command: CommandGetSchema) -> None:
@@ -18,13 +27,16 @@ async def get_schema(session: Session, command: CommandGetSchema) -> None:
     topic = TopicName.parse(command.topic)
     found = await session.service.schemas.get(topic, command.schema_version)
     if found is None:
-        text = "Topic not found or no-schema"
+        text = f"Topic not found or no-schema {topic.schema_name}"
         raise BrokerError(ServerError.TopicNotFound, text)
-    session.write(schemas.get_schema_response(command.request_id, found.schema, found.version))
+    schema = found.schema.to_wire(topic.schema_name)
+    session.write(schemas.get_schema_response(command.request_id, schema, found.version))
 
 
 async def get_or_create_schema(session: Session, command: CommandGetOrCreateSchema) -> None:
-    """Register a schema; answers the version that it has."""
+    """Register a schema; answers the version that it has. Raises BrokerError TopicNotFound."""
     topic = TopicName.parse(command.topic)
-    version = await session.service.schemas.register(topic, command.schema)
+    await session.service.get_topic(topic, create=False)
+    schema = schema_of(session, command.schema)
+    version = await session.service.schemas.admit_producer(topic, schema)
     session.write(schemas.get_or_create_schema_response(command.request_id, version))

@@ -240,7 +240,7 @@ class Witness:
         """Ledgers that remain when the log is deleted."""
         await broker.delete(NAME)
         assert await broker.names("public/default/persistent") == []
-        return len([ledger_id async for ledger_id in broker._client.ledgers()])
+        return len([ledger_id async for ledger_id in broker.client.ledgers()])
 
 
 def await_texts(entries: Sequence[object]) -> bool:

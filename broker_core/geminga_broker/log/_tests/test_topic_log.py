@@ -106,7 +106,7 @@ async def test_trimmed_ledgers_are_deleted_in_bookkeeper(
         for start in range(0, 9, 3):
             await publish(log, numbered(3, start))
             await trio.sleep(0.1)
-        left = [ledger_id async for ledger_id in broker._client.ledgers()]
+        left = [ledger_id async for ledger_id in broker.client.ledgers()]
         assert left == [log.statistics().ledgers[-1].ledger_id]
 
 
@@ -346,7 +346,7 @@ async def test_deleting_leaves_nothing(world: World, autojump_clock: MockClock) 
         await broker.delete(NAME)
         assert await broker.names("public/default/persistent") == []
         assert not await broker.exists(NAME)
-        assert [ledger_id async for ledger_id in broker._client.ledgers()] == []
+        assert [ledger_id async for ledger_id in broker.client.ledgers()] == []
         answers = Answers()
         log.append([(b"x", 1)], answers)
         assert [type(error) for error in answers.errors] == [LogClosed]
@@ -366,7 +366,7 @@ async def test_opening_is_single_flight(world: World, autojump_clock: MockClock)
             for _ in range(10):
                 nursery.start_soon(open_it)
         assert len(set(map(id, opened))) == 1
-        assert len([ledger_id async for ledger_id in broker._client.ledgers()]) == 1
+        assert len([ledger_id async for ledger_id in broker.client.ledgers()]) == 1
 
 
 async def test_properties_outlive_the_broker(world: World, autojump_clock: MockClock) -> None:

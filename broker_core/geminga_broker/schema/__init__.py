@@ -1,0 +1,1 @@
+"""Schemas of topics: where they are kept, which may follow which, and who must have one."""

@@ -1,0 +1,100 @@
+"""Schemas of pairs: the two parts in one definition, and as the admin API writes it (Apache's
+`KeyValueSchemaInfo` and `SchemaUtils`).
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import NamedTuple
+
+from geminga_broker.schema.model import AVRO_SHAPED, InvalidSchemaData, SchemaData, SchemaType
+
+_LENGTH = struct.Struct(">i")
+
+
+class KeyValueSchemas(NamedTuple):
+    """The schemas of keys and values."""
+
+    key: SchemaData
+    value: SchemaData
+
+
+def split_key_value(schema: SchemaData) -> KeyValueSchemas:
+    """The two parts of a KEY_VALUE schema. Raises InvalidSchemaData."""
+    key, rest = _part(schema.data)
+    value, rest = _part(rest)
+    if rest:
+        raise InvalidSchemaData(f"{len(rest)} bytes after the schemas of key and value")
+    return KeyValueSchemas(_schema(schema, "key", key), _schema(schema, "value", value))
+
+
+def join_key_value(key: bytes, value: bytes) -> bytes:
+    """The definition with these two parts."""
+    return b"".join((_LENGTH.pack(len(key)), key, _LENGTH.pack(len(value)), value))
+
+
+def key_value_from_text(text: str) -> bytes:
+    """The definition that the admin API takes as `{"key": ..., "value": ...}`; a part that is an
+    empty text has none. Raises InvalidSchemaData.
+    """
+    try:
+        parts: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidSchemaData(f"Invalid schema definition data for KEY_VALUE: {error}") from None
+    if not isinstance(parts, dict) or not {"key", "value"} <= parts.keys():
+        raise InvalidSchemaData("Invalid schema definition data for KEY_VALUE: no key and value")
+    return join_key_value(_text_part(parts["key"]), _text_part(parts["value"]))
+
+
+def key_value_to_text(schema: SchemaData) -> str:
+    """The inverse. Raises InvalidSchemaData."""
+    parts = split_key_value(schema)
+    told = {"key": _told(parts.key), "value": _told(parts.value)}
+    return json.dumps(told, separators=(",", ":"), ensure_ascii=False)
+
+
+def _part(data: bytes) -> tuple[bytes, bytes]:
+    """A part, and what follows it; length -1 says that it is null."""
+    if len(data) < _LENGTH.size:
+        raise InvalidSchemaData("KEY_VALUE schema is cut off in a length")
+    (length,) = _LENGTH.unpack_from(data)
+    end = _LENGTH.size + max(length, 0)
+    if length < -1 or end > len(data):
+        raise InvalidSchemaData(f"KEY_VALUE schema: a part of {length} bytes doesn't fit in")
+    return data[_LENGTH.size : end], data[end:]
+
+
+def _schema(schema: SchemaData, which: str, data: bytes) -> SchemaData:
+    name = schema.props.get(f"{which}.schema.type", SchemaType.BYTES.name)
+    try:
+        kind = SchemaType[name]
+    except KeyError:
+        raise InvalidSchemaData(f"{which}.schema.type: Unknown schema type : {name}") from None
+    text = schema.props.get(f"{which}.schema.properties") or "{}"
+    try:
+        props: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidSchemaData(f"{which}.schema.properties: {error}") from None
+    if not isinstance(props, dict):
+        raise InvalidSchemaData(f"{which}.schema.properties is no object")
+    strings = {
+        key: each if isinstance(each, str) else json.dumps(each) for key, each in props.items()
+    }
+    return SchemaData(kind, data, strings)
+
+
+def _text_part(part: object) -> bytes:
+    if part == "":
+        return b""
+    return json.dumps(part, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _told(part: SchemaData) -> object:
+    if part.type not in AVRO_SHAPED and part.type is not SchemaType.PROTOBUF_NATIVE:
+        return ""
+    try:
+        told: object = json.loads(part.data)
+    except (ValueError, RecursionError) as error:
+        raise InvalidSchemaData(f"{part.type.name} schema of a part: {error}") from None
+    return told

@@ -1,0 +1,171 @@
+"""Schemas, their types and strategies, and what is refused about them (spec BR-51)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from typing import NamedTuple, cast
+
+from geminga_broker.errors import BrokerError
+from geminga_protocol.pb.pulsar_api_pb2 import KeyValue, Schema, ServerError
+
+_VERSION = struct.Struct(">q")
+
+
+class SchemaType(IntEnum):
+    """Apache's `SchemaType`; from NONE on, the wire's numbers too."""
+
+    AUTO_PUBLISH = -4
+    AUTO_CONSUME = -3
+    AUTO = -2
+    BYTES = -1
+    NONE = 0
+    STRING = 1
+    JSON = 2
+    PROTOBUF = 3
+    AVRO = 4
+    BOOLEAN = 5
+    INT8 = 6
+    INT16 = 7
+    INT32 = 8
+    INT64 = 9
+    FLOAT = 10
+    DOUBLE = 11
+    DATE = 12
+    TIME = 13
+    TIMESTAMP = 14
+    KEY_VALUE = 15
+    INSTANT = 16
+    LOCAL_DATE = 17
+    LOCAL_TIME = 18
+    LOCAL_DATE_TIME = 19
+    PROTOBUF_NATIVE = 20
+
+
+AVRO_SHAPED = frozenset((SchemaType.AVRO, SchemaType.JSON, SchemaType.PROTOBUF))
+"""Types whose definition is an Avro schema."""
+
+
+class Strategy(Enum):
+    """Apache's `SchemaCompatibilityStrategy`."""
+
+    UNDEFINED = "UNDEFINED"
+    ALWAYS_INCOMPATIBLE = "ALWAYS_INCOMPATIBLE"
+    ALWAYS_COMPATIBLE = "ALWAYS_COMPATIBLE"
+    BACKWARD = "BACKWARD"
+    FORWARD = "FORWARD"
+    FULL = "FULL"
+    BACKWARD_TRANSITIVE = "BACKWARD_TRANSITIVE"
+    FORWARD_TRANSITIVE = "FORWARD_TRANSITIVE"
+    FULL_TRANSITIVE = "FULL_TRANSITIVE"
+
+    @property
+    def transitive(self) -> bool:
+        """Whether a new schema is compared with all versions, not just the latest."""
+        return self.name.endswith("_TRANSITIVE")
+
+    @property
+    def reads_old(self) -> bool:
+        """Whether the new schema must read what the old one wrote."""
+        return self.name.startswith(("BACKWARD", "FULL"))
+
+    @property
+    def read_by_old(self) -> bool:
+        """Whether the old schema must read what the new one writes."""
+        return self.name.startswith(("FORWARD", "FULL"))
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaData:
+    """One schema as it was registered; `deleted` says that all before it were deleted."""
+
+    type: SchemaType
+    data: bytes
+    props: Mapping[str, str] = field(default_factory=dict)
+    user: str = ""
+    timestamp_ms: int = 0
+    deleted: bool = False
+
+    @classmethod
+    def from_wire(cls, schema: Schema, *, user: str = "", timestamp_ms: int = 0) -> SchemaData:
+        """What a client sent. Raises InvalidSchemaData for a type that isn't known."""
+        number = int(schema.type)
+        if number == Schema.Type.AutoConsume:
+            number = SchemaType.AUTO_CONSUME
+        try:
+            kind = SchemaType(number)
+        except ValueError:
+            raise InvalidSchemaData(f"Unknown schema type : {number}") from None
+        # The stub takes the type KeyValue for the enum's member of that name.
+        pairs = cast("Iterable[KeyValue]", schema.properties)
+        props = {pair.key: pair.value for pair in pairs}
+        return cls(kind, schema.schema_data, props, user, timestamp_ms)
+
+    def to_wire(self, name: str) -> Schema:
+        """What a client is told."""
+        wire = Schema(name=name, schema_data=self.data)
+        wire.type = cast(Schema.Type, int(self.type))
+        for key, value in self.props.items():
+            wire.properties.add(key=key, value=value)
+        return wire
+
+
+class VersionedSchema(NamedTuple):
+    """A schema and its number; numbers count up from 0 and are never given twice."""
+
+    number: int
+    schema: SchemaData
+
+    @property
+    def version(self) -> bytes:
+        """The number as it is on the wire (`LongSchemaVersion`)."""
+        return version_bytes(self.number)
+
+
+def version_bytes(number: int) -> bytes:
+    """Eight big-endian bytes."""
+    return _VERSION.pack(number)
+
+
+def version_number(version: bytes) -> int | None:
+    """The inverse; None if that is no version. Bytes after the eighth don't count, as in Apache's
+    `versionFromBytes`.
+    """
+    if len(version) < _VERSION.size:
+        return None
+    (number,) = _VERSION.unpack_from(version)
+    return int(number)
+
+
+class SchemaError(BrokerError):
+    """Base of what is refused about schemas."""
+
+
+class IncompatibleSchema(SchemaError):
+    """The schema doesn't go with those that the topic has."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ServerError.IncompatibleSchema, message)
+
+
+class NoSchemaToCheck(SchemaError):
+    """There is nothing to compare a consumer's schema with (`NotExistSchemaException`)."""
+
+    def __init__(self) -> None:
+        super().__init__(ServerError.IncompatibleSchema, "Topic does not have schema to check")
+
+
+class InvalidSchemaData(SchemaError):
+    """The definition can't be understood (`InvalidSchemaDataException`)."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ServerError.IncompatibleSchema, message)
+
+
+class SchemaStorageFailed(SchemaError):
+    """A ledger or the metadata store failed; the same call may succeed later."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ServerError.PersistenceError, message)

@@ -1,0 +1,60 @@
+"""Definitions of PROTOBUF_NATIVE schemas: a set of files and the name of a message in one of them
+(Apache's `ProtobufNativeSchemaUtils`).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from functools import lru_cache
+
+import msgspec
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+
+from geminga_broker.schema.model import InvalidSchemaData
+
+_READ_MAX = 256
+"""Definitions whose message is remembered."""
+_FAILED = "deserialize ProtobufNative Schema failed"
+_NO_MESSAGE = (
+    "protobuf root message descriptor is null , please recheck rootMessageTypeName or "
+    "rootFileDescriptorName conf. "
+)
+
+
+class _Definition(msgspec.Struct, rename="camel"):
+    file_descriptor_set: str
+    root_message_type_name: str
+    root_file_descriptor_name: str
+
+
+@lru_cache(_READ_MAX)
+def root_message(data: bytes) -> str:
+    """Full name of the message that the definition is about. Raises InvalidSchemaData."""
+    try:
+        definition = msgspec.json.decode(data, type=_Definition)
+        raw = base64.b64decode(definition.file_descriptor_set, validate=True)
+        files = {each.name: each for each in FileDescriptorSet.FromString(raw).file}
+        pool = DescriptorPool()
+        _add(pool, files, definition.root_file_descriptor_name, set())
+    except (msgspec.MsgspecError, binascii.Error, DecodeError, KeyError, TypeError, ValueError):
+        raise InvalidSchemaData(_FAILED) from None
+    try:
+        found = pool.FindMessageTypeByName(definition.root_message_type_name)
+    except KeyError:
+        raise InvalidSchemaData(_NO_MESSAGE) from None
+    return str(found.full_name)
+
+
+def _add(
+    pool: DescriptorPool, files: dict[str, FileDescriptorProto], name: str, added: set[str]
+) -> None:
+    """A file after those that it needs. Raises KeyError for one that isn't there."""
+    if name in added:
+        return
+    added.add(name)
+    for needed in files[name].dependency:
+        _add(pool, files, needed, added)
+    pool.Add(files[name])

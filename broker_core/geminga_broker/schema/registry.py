@@ -1,0 +1,212 @@
+"""Versions of topics' schemas: finding, registering, comparing and deleting them (spec BR-51;
+Apache's `SchemaRegistryServiceImpl`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import cast
+
+from google.protobuf.message import DecodeError
+
+from geminga_broker.log.options import wall_clock_ms
+from geminga_broker.schema.compatibility import check_all, check_latest
+from geminga_broker.schema.model import (
+    AVRO_SHAPED,
+    IncompatibleSchema,
+    NoSchemaToCheck,
+    SchemaData,
+    SchemaStorageFailed,
+    SchemaType,
+    Strategy,
+    VersionedSchema,
+)
+from geminga_broker.schema.storage import Locator, SchemaStorage, StoredEntry
+from geminga_broker.schema.validation import validate
+from geminga_protocol.avro_schema import AvroSchemaError, parse_avro
+from geminga_protocol.pb.schema_storage_pb2 import SchemaInfo
+from geminga_runtime.metadata.api import BadVersion
+
+VERSIONS_MAX = 1000
+"""Versions kept for one topic; above it a new schema is refused."""
+
+_CONSUMER_READS_LATEST = frozenset(
+    (Strategy.BACKWARD, Strategy.FORWARD, Strategy.FORWARD_TRANSITIVE, Strategy.FULL)
+)
+
+
+class SchemaRegistry:
+    """Schemas by id (`TopicName.schema_name`), which all partitions of a topic share.
+
+    All methods raise SchemaStorageFailed.
+    """
+
+    def __init__(self, storage: SchemaStorage, now_ms: Callable[[], int] = wall_clock_ms) -> None:
+        self.storage = storage
+        self._now_ms = now_ms
+
+    async def latest(self, schema_id: str) -> VersionedSchema | None:
+        """The latest version; None if there is none or it was deleted."""
+        versions = await self.versions(schema_id)
+        return versions[-1] if versions else None
+
+    async def get(self, schema_id: str, number: int) -> VersionedSchema | None:
+        """One version; None if there is none or it was deleted."""
+        versions = await self.versions(schema_id)
+        return next((each for each in versions if each.number == number), None)
+
+    async def versions(self, schema_id: str) -> list[VersionedSchema]:
+        """Those after the last deletion, in order."""
+        return (await self._load(schema_id))[1]
+
+    async def register(self, schema_id: str, schema: SchemaData, strategy: Strategy) -> int:
+        """The number of a schema that is there, or of a new version that goes with the others.
+
+        Raises IncompatibleSchema, InvalidSchemaData.
+        """
+        validate(schema)
+        while True:
+            locator, versions = await self._load(schema_id)
+            known = find(versions, schema)
+            if known is not None:
+                return known
+            _check(versions, schema, strategy)
+            if locator is not None and len(locator.value.index) >= VERSIONS_MAX:
+                raise IncompatibleSchema(f"{schema_id} has {VERSIONS_MAX} schema versions already")
+            try:
+                return await self._append(schema_id, locator, schema, _hash(schema))
+            except BadVersion:
+                continue  # another one was first: compare with it
+
+    async def find(self, schema_id: str, schema: SchemaData) -> int | None:
+        """The number under which exactly this schema is known. Raises InvalidSchemaData."""
+        validate(schema)
+        return find(await self.versions(schema_id), schema)
+
+    async def number_of(self, schema_id: str, schema: SchemaData) -> int | None:
+        """The number of the schema with the same definition to the byte."""
+        for each in await self.versions(schema_id):
+            if _same_bytes(each.schema, schema):
+                return each.number
+        return None
+
+    async def check(self, schema_id: str, schema: SchemaData, strategy: Strategy) -> None:
+        """Whether the schema could be registered. Raises IncompatibleSchema, InvalidSchemaData."""
+        validate(schema)
+        _check(await self.versions(schema_id), schema, strategy)
+
+    async def check_consumer(self, schema_id: str, schema: SchemaData, strategy: Strategy) -> None:
+        """Whether a consumer may use the schema for what is in the topic.
+
+        Raises IncompatibleSchema, NoSchemaToCheck, InvalidSchemaData.
+        """
+        if strategy is Strategy.ALWAYS_COMPATIBLE:
+            return
+        versions = await self.versions(schema_id)
+        if not versions:
+            raise NoSchemaToCheck
+        if strategy in _CONSUMER_READS_LATEST:
+            check_latest(versions[-1].schema, schema, Strategy.BACKWARD)
+        else:
+            check_all([each.schema for each in versions], schema, strategy)
+
+    async def mark_deleted(self, schema_id: str, user: str) -> int:
+        """Put an end after the versions so far: they are not told any more, and a new one need not
+        go with them. Answers its number.
+        """
+        end = SchemaData(SchemaType.NONE, b"", user=user, deleted=True)
+        while True:
+            locator = await self.storage.locate(schema_id)
+            try:
+                return await self._append(schema_id, locator, end, b"")
+            except BadVersion:
+                continue
+
+    async def delete(self, schema_id: str) -> bool:
+        """Remove all versions for good; False if there are none."""
+        return await self.storage.delete(schema_id)
+
+    async def _load(self, schema_id: str) -> tuple[Locator | None, list[VersionedSchema]]:
+        locator = await self.storage.locate(schema_id)
+        found = await self.storage.read_all(schema_id, locator)
+        versions: list[VersionedSchema] = []
+        for entry in found:
+            schema = _decode(schema_id, entry)
+            if schema.deleted:
+                versions.clear()
+            else:
+                versions.append(VersionedSchema(entry.number, schema))
+        if locator is not None and len(found) < len(locator.value.index):
+            locator = None  # what was lost has been forgotten
+        return locator, versions
+
+    async def _append(
+        self, schema_id: str, locator: Locator | None, schema: SchemaData, digest: bytes
+    ) -> int:
+        info = SchemaInfo(
+            schema_id=schema_id,
+            user=schema.user,
+            type=_stored_type(schema.type),
+            schema=schema.data,
+            timestamp=self._now_ms(),
+            deleted=schema.deleted,
+        )
+        for key, value in schema.props.items():
+            info.props.add(key=key, value=value)
+        return await self.storage.append(schema_id, locator, info.SerializeToString(), digest)
+
+
+def find(versions: Sequence[VersionedSchema], schema: SchemaData) -> int | None:
+    """The number of an equal schema: Avro-shaped ones are compared by what they mean
+    (`getSchemaVersionBySchemaData`).
+    """
+    shape = _shape(schema)
+    for each in versions:
+        if each.schema.type is not schema.type:
+            continue
+        if each.schema.data == schema.data or (shape is not None and _shape(each.schema) == shape):
+            return each.number
+    return None
+
+
+def _shape(schema: SchemaData) -> object:
+    if schema.type not in AVRO_SHAPED:
+        return None
+    try:
+        return parse_avro(schema.data.decode()).canonical
+    except (AvroSchemaError, UnicodeDecodeError):
+        return None  # an old JSON schema
+
+
+def _check(versions: Sequence[VersionedSchema], schema: SchemaData, strategy: Strategy) -> None:
+    if not versions:
+        return
+    if strategy.transitive:
+        check_all([each.schema for each in versions], schema, strategy)
+    elif strategy is not Strategy.ALWAYS_COMPATIBLE:
+        check_latest(versions[-1].schema, schema, strategy)
+
+
+def _same_bytes(one: SchemaData, other: SchemaData) -> bool:
+    return one.type is other.type and one.data == other.data
+
+
+def _hash(schema: SchemaData) -> bytes:
+    return hashlib.sha256(schema.data).digest()
+
+
+def _stored_type(kind: SchemaType) -> SchemaInfo.SchemaType:
+    """One more than the type's number; BYTES is stored as NONE."""
+    return cast(SchemaInfo.SchemaType, max(int(kind), 0) + 1)
+
+
+def _decode(schema_id: str, entry: StoredEntry) -> SchemaData:
+    try:
+        info = SchemaInfo.FromString(entry.data)
+    except DecodeError as error:
+        text = f"schema {schema_id}: version {entry.number}: {error}"
+        raise SchemaStorageFailed(text) from error
+    props = {pair.key: pair.value for pair in info.props}
+    kind = SchemaType(info.type - 1)
+    return SchemaData(kind, info.schema, props, info.user, info.timestamp, info.deleted)

@@ -1,0 +1,267 @@
+"""Versions of schemas in ledgers, as Apache's `BookkeeperSchemaStorage` keeps them (spec BR-51).
+
+A node at `/schemas/{tenant}/{namespace}/{encoded topic}` names the ledger of every version; each
+ledger has one entry. While ledgers are made or removed, a mark stands at `/geminga/schema-work`, so
+that what a crash leaves is found without looking at all ledgers each time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+import trio
+from google.protobuf.message import DecodeError
+
+from geminga_bookie.client.api import LedgerClient, LedgerOptions
+from geminga_bookie.errors import BookkeeperError, NoSuchLedger
+from geminga_broker.log.options import LedgerDurability, wall_clock_ms
+from geminga_broker.schema.model import SchemaStorageFailed
+from geminga_protocol.pb.schema_storage_pb2 import (
+    IndexEntry,
+    PositionInfo,
+    SchemaEntry,
+    SchemaLocator,
+)
+from geminga_runtime.metadata.api import (
+    MUST_NOT_EXIST,
+    BadVersion,
+    MetadataError,
+    MetadataStore,
+    NoNode,
+)
+from geminga_runtime.waiters import Promise
+
+_log = logging.getLogger(__name__)
+
+ENTRIES_CACHED_MAX = 1024
+"""Schemas kept in memory over all topics; they never change."""
+WORK_S_MAX = 30.0
+"""Making or removing a version fails after this; marks much older are a dead broker's."""
+_ROOT = "/schemas"
+_MARKS = "/geminga/schema-work"
+_PASSWORD = b""
+_COMPONENT = {"application": b"pulsar", "component": b"schema"}
+_SCHEMA_ID = "pulsar/schemaId"
+
+
+class StoredEntry(NamedTuple):
+    """A version's number, its content and the hash that it was registered under."""
+
+    number: int
+    data: bytes
+    hash: bytes
+
+
+class Locator(NamedTuple):
+    """A topic's node and its version in the metadata store."""
+
+    value: SchemaLocator
+    stat_version: int
+
+
+class SchemaStorage:
+    """Versions by schema id (`tenant/namespace/encoded topic`). All methods raise
+    SchemaStorageFailed.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        ledgers: LedgerClient,
+        durability: LedgerDurability,
+        now_ms: Callable[[], int] = wall_clock_ms,
+    ) -> None:
+        self._store = store
+        self._ledgers = ledgers
+        self._durability = durability
+        self._now_ms = now_ms
+        self._cache: OrderedDict[tuple[int, int], bytes] = OrderedDict()
+
+    async def locate(self, schema_id: str) -> Locator | None:
+        """The topic's node, None if it has no schema."""
+        with _failures(schema_id):
+            node = await self._store.get(f"{_ROOT}/{schema_id}")
+            if node is None or not node.value:
+                return None
+            return Locator(SchemaLocator.FromString(node.value), node.stat.version)
+
+    async def read_all(self, schema_id: str, locator: Locator | None) -> list[StoredEntry]:
+        """All versions in order. If the ledger of one is lost, the others, and the topic has no
+        schema any more (Apache's `schemaLedgerForceRecovery`).
+        """
+        if locator is None:
+            return []
+        found, lost = [], False
+        for entry in locator.value.index:
+            try:
+                data = await self._read(schema_id, entry.position)
+            except NoSuchLedger:
+                lost = True
+            else:
+                found.append(StoredEntry(entry.version, data, entry.hash))
+        if lost:
+            _log.warning("schema=%s: a ledger is lost, its schemas are forgotten", schema_id)
+            await self.delete(schema_id)
+        return found
+
+    async def append(
+        self, schema_id: str, locator: Locator | None, data: bytes, digest: bytes
+    ) -> int:
+        """Write the next version after those of `locator`; durable on return. Raises BadVersion
+        if there are others meanwhile: nothing is left then.
+        """
+        with _failures(schema_id), trio.fail_after(WORK_S_MAX):
+            async with self._marked(schema_id):
+                return await self._append(schema_id, locator, data, digest)
+
+    async def delete(self, schema_id: str) -> bool:
+        """Remove all versions for good; False if there are none."""
+        with _failures(schema_id), trio.fail_after(WORK_S_MAX):
+            while True:
+                locator = await self.locate(schema_id)
+                if locator is None:
+                    return False
+                async with self._marked(schema_id):
+                    try:
+                        await self._store.delete(f"{_ROOT}/{schema_id}", locator.stat_version)
+                    except (BadVersion, NoNode):
+                        continue
+                    for entry in locator.value.index:
+                        await self._ledgers.delete(entry.position.ledgerId)
+                return True
+
+    async def collect(self, older_than_s: float = 2 * WORK_S_MAX) -> int:
+        """Delete the ledgers that a broker left behind when it died; answers how many."""
+        with _failures(_MARKS):
+            stale: dict[str, str] = {}
+            for name in await self._store.children(_MARKS):
+                path = f"{_MARKS}/{name}"
+                node = await self._store.get(path)
+                if node and self._now_ms() - node.stat.ctime_ms >= older_than_s * 1000:
+                    stale[path] = node.value.decode()
+            deleted = await self._collect(set(stale.values())) if stale else 0
+            for path in stale:
+                await self._forget(path)
+            return deleted
+
+    async def _append(
+        self, schema_id: str, locator: Locator | None, data: bytes, digest: bytes
+    ) -> int:
+        known = list(locator.value.index) if locator else []
+        number = locator.value.info.version + 1 if locator else 0
+        # As Apache, the first entry's index is a place that doesn't exist.
+        nowhere = PositionInfo(ledgerId=-1, entryId=-1)
+        index = known or [IndexEntry(version=0, position=nowhere, hash=digest)]
+        entry = SchemaEntry(schema_data=data, index=index)
+        writer = await self._ledgers.create(self._options(schema_id))
+        try:
+            written: Promise[int] = Promise()
+
+            def done(first: int, _count: int, error: BookkeeperError | None) -> None:
+                if error is None:
+                    written.resolve(first)
+                else:
+                    written.reject(error)
+
+            writer.append([(entry.SerializeToString(),)], done)
+            position = PositionInfo(ledgerId=writer.ledger_id, entryId=await written.wait())
+            await writer.close()
+            info = IndexEntry(version=number, position=position, hash=digest)
+            value = SchemaLocator(info=info, index=[*known, info]).SerializeToString()
+            expected = locator.stat_version if locator else MUST_NOT_EXIST
+            await self._store.put(f"{_ROOT}/{schema_id}", value, expected)
+        except (BookkeeperError, BadVersion):
+            await self._ledgers.delete(writer.ledger_id)  # noqa: ASYNC120
+            raise
+        self._keep((position.ledgerId, position.entryId), data)
+        return number
+
+    async def _read(self, schema_id: str, position: PositionInfo) -> bytes:
+        """The content at a place. Raises NoSuchLedger too."""
+        key = position.ledgerId, position.entryId
+        if (known := self._cache.get(key)) is not None:
+            self._cache.move_to_end(key)
+            return known
+        with _failures(schema_id, NoSuchLedger):
+            reader = await self._ledgers.open(key[0], _PASSWORD, recover=True)
+            try:
+                [view] = await reader.read(key[1], key[1])
+                data = SchemaEntry.FromString(bytes(view)).schema_data
+            finally:
+                await reader.aclose()  # noqa: ASYNC102
+        self._keep(key, data)
+        return data
+
+    def _keep(self, key: tuple[int, int], data: bytes) -> None:
+        self._cache[key] = data
+        while len(self._cache) > ENTRIES_CACHED_MAX:
+            self._cache.popitem(last=False)
+
+    def _options(self, schema_id: str) -> LedgerOptions:
+        """As `LedgerMetadataUtils.buildMetadataForSchema` says whose a ledger is."""
+        durability = self._durability
+        return LedgerOptions(
+            durability.ensemble_size,
+            durability.write_quorum,
+            durability.ack_quorum,
+            durability.digest_type,
+            _PASSWORD,
+            {**_COMPONENT, _SCHEMA_ID: schema_id.encode()},
+        )
+
+    @asynccontextmanager
+    async def _marked(self, schema_id: str) -> AsyncIterator[None]:
+        """Ledgers of that schema come or go inside; the mark stays if it is not known how far."""
+        path, _ = await self._store.put(f"{_MARKS}/w-", schema_id.encode(), sequential=True)
+        try:
+            yield
+        except BadVersion:
+            await self._forget(path)  # noqa: ASYNC120
+            raise
+        await self._forget(path)
+
+    async def _forget(self, path: str) -> None:
+        try:
+            await self._store.delete(path)
+        except NoNode:
+            pass
+
+    async def _collect(self, schema_ids: set[str]) -> int:
+        deleted = 0
+        named: dict[str, set[int]] = {}
+        for schema_id in schema_ids:
+            locator = await self.locate(schema_id)
+            index: Sequence[IndexEntry] = locator.value.index if locator else ()
+            named[schema_id] = {entry.position.ledgerId for entry in index}
+        async for ledger_id in self._ledgers.ledgers():
+            try:
+                about = (await self._ledgers.metadata(ledger_id)).custom_metadata
+            except NoSuchLedger:
+                continue
+            schema_id = about.get(_SCHEMA_ID, b"").decode()
+            if schema_id in schema_ids and ledger_id not in named[schema_id]:
+                _log.info("schema=%s: ledger %d was never named, deleted", schema_id, ledger_id)
+                await self._ledgers.delete(ledger_id)
+                deleted += 1
+        return deleted
+
+
+class _failures:
+    """Storage errors inside become SchemaStorageFailed; BadVersion and `passed` stay."""
+
+    def __init__(self, about: str, *passed: type[Exception]) -> None:
+        self._about = about
+        self._passed: tuple[type[Exception], ...] = (BadVersion, *passed)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        wrapped = (BookkeeperError, MetadataError, DecodeError, trio.TooSlowError)
+        if isinstance(error, wrapped) and not isinstance(error, self._passed):
+            text = str(error) or type(error).__name__
+            raise SchemaStorageFailed(f"schema {self._about}: {text}") from error
