@@ -17,6 +17,8 @@ from geminga_broker.admin import (
     permission_routes,
     policy_routes,
     quota_routes,
+    schema_policy_routes,
+    schema_routes,
     stats_routes,
     subscription_routes,
     tenants,
@@ -27,7 +29,7 @@ from geminga_broker.admin.guard import guard, unknown_to
 from geminga_broker.admin.rest import EXCEPTION_HANDLERS
 from geminga_broker.metrics.scrape import scrape
 from geminga_broker.service import BrokerService
-from geminga_broker.websocket.service import with_websockets
+from geminga_broker.websocket.service import serve_websocket
 
 DOMAINS = ("persistent", "non-persistent")
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -45,12 +47,14 @@ def create_app(service: BrokerService) -> ASGIApp:
         routes += topic_routes.routes(service, domain)
         routes += topic_policy_routes.routes(service, domain)
         routes += permission_routes.topic_routes(service, domain)
+        routes += schema_policy_routes.topic_routes(service, domain)
     routes += permission_routes.routes(service)
+    routes += [*schema_routes.routes(service), *schema_policy_routes.routes(service)]
     routes += _plain_routes(service)
     handlers = EXCEPTION_HANDLERS | {HTTPException: unknown_to(service)}
     app = Starlette(routes=guard(service, routes), exception_handlers=handlers)
     app.router.redirect_slashes = False
-    return with_websockets(service, _encoded_paths(app))
+    return _by_kind(service, app)
 
 
 def _plain_routes(service: BrokerService) -> list[Route]:
@@ -72,13 +76,18 @@ def _plain_routes(service: BrokerService) -> list[Route]:
     ]
 
 
-def _encoded_paths(app: ASGIApp) -> ASGIApp:
-    """Match routes on the path as it was sent, so that `%2F` in a topic's name doesn't split it.
+def _by_kind(service: BrokerService, app: ASGIApp) -> ASGIApp:
+    """WebSockets to their service, requests to the routes.
+
+    Routes match the path as it was sent, so that `%2F` in a topic's name doesn't split it.
 
     Handlers decode the parts that they take (`rest.parameter`).
     """
 
     async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await serve_websocket(service, scope, receive, send)
+            return
         if scope["type"] == "http" and scope.get("raw_path"):
             scope = dict(scope, path=scope["raw_path"].decode("latin-1").partition("?")[0])
         await app(scope, receive, send)

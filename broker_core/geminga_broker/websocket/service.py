@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 import msgspec
 import trio
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 import geminga
@@ -44,23 +44,18 @@ _log = logging.getLogger(__name__)
 QUERY_FIELDS_MAX = 100
 
 
-def with_websockets(service: BrokerService, app: ASGIApp) -> ASGIApp:
-    """The application, and WebSockets if the configuration wants them."""
-
-    async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "websocket":
-            await app(scope, receive, send)
-            return
-        websocket = WebSocket(scope, receive, send)
-        try:
-            await websocket.receive()  # websocket.connect
-            await _Handler(service, websocket).run()
-        except Refused as refused:
-            await _refuse(websocket, refused)
-        except Ended:
-            pass
-
-    return wrapped
+async def serve_websocket(
+    service: BrokerService, scope: Scope, receive: Receive, send: Send
+) -> None:
+    """One WebSocket until it ends, or a refusal."""
+    websocket = WebSocket(scope, receive, send)
+    try:
+        await websocket.receive()  # websocket.connect
+        await _Handler(service, websocket).run()
+    except Refused as refused:
+        await _refuse(websocket, refused)
+    except Ended:
+        pass
 
 
 async def _refuse(websocket: WebSocket, refused: Refused) -> None:

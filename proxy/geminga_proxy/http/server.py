@@ -39,6 +39,8 @@ class Web:
         else:
             addresses = parse_urls("brokerWebServiceURLTLS", where.web_url_tls)
         self.upstreams = Upstreams(addresses, tls, where.connect_timeout_ms / 1000)
+        if not addresses:
+            service.brokers.on_web_found = self.upstreams.found
         self.is_draining = False
         self.requests = 0
         self._idle: dict[trio.CancelScope, None] = {}

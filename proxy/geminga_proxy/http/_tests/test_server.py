@@ -11,6 +11,7 @@ import pytest
 import trio
 
 from geminga_protocol import tokens
+from geminga_proxy.addresses import Address
 from geminga_proxy.http._tests.played import (
     Client,
     PlayedBroker,
@@ -157,6 +158,16 @@ async def test_dead_brokers_are_skipped() -> None:
         assert headers[b"content-type"] == b"application/json"
     async with proxied() as running:
         assert (await (await Client.of(running)).ask("GET", "/admin"))[0] == 502
+
+
+async def test_discovered_brokers_are_asked() -> None:
+    async with brokers(echo) as (one,), proxied() as running:
+        tell = running.service.brokers.on_web_found
+        assert tell is not None
+        tell([Address("127.0.0.1", one.port)])
+        assert (await (await Client.of(running)).ask("GET", "/admin"))[0] == 200
+    async with proxied(1) as running:
+        assert running.service.brokers.on_web_found is None
 
 
 async def test_a_broker_that_says_nothing() -> None:
