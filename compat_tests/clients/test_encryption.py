@@ -4,6 +4,7 @@ write and read each other's messages, on both servers. The C++ client has RSA on
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import uuid
 from collections.abc import AsyncIterator
@@ -12,6 +13,7 @@ from pathlib import Path
 import pulsar
 import pytest
 import trio
+from click.testing import CliRunner
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
@@ -19,6 +21,7 @@ import geminga
 from compat_tests.apache import jars
 from compat_tests.clients.conftest import WAIT_MS, Peer
 from geminga import CompressionType, ConsumerCryptoFailureAction, InitialPosition
+from geminga.cli.client import client as tool_group
 from geminga.options import ProducerKeywords
 
 MESSAGES = 5
@@ -214,6 +217,58 @@ async def test_a_namespace_that_requires_encryption(
     ) as producer:
         with pytest.raises((geminga.BrokerError, geminga.Timeout)):
             await producer.send(b"plain")
+
+
+def test_the_tool(peer: Peer, keys: Path) -> None:
+    """What it writes is for the official client, and the other way."""
+    topic = peer.topic("enc")
+    crypto = pulsar.CryptoKeyReader(f"{keys}/rsa-public.pem", f"{keys}/rsa-private.pem")
+    consumer = peer.consumer(topic, crypto_key_reader=crypto)
+    tool = ["--url", peer.server.service_url]
+    public, private = f"file://{keys}/rsa-public.pem", f"{keys}/rsa-private.pem"
+    options = ["produce", topic, "-m", "a,b", "-ekn", "rsa", "-ekv", public]
+    done = CliRunner().invoke(tool_group, [*tool, *options])
+    assert done.exit_code == 0, done.output
+    assert [consumer.receive(WAIT_MS).data() for _ in range(2)] == [b"a", b"b"]
+    options = ["consume", topic, "-s", "tool", "-p", "Earliest", "-n", "2", "-ekv", private]
+    done = CliRunner().invoke(tool_group, [*tool, *options])
+    assert done.exit_code == 0, done.output
+    assert [line[-9:] for line in done.output.splitlines() if "content" in line] == [
+        "content:a",
+        "content:b",
+    ]
+
+
+async def test_batches_by_key_stay_together(peer: Peer, ours: geminga.Client, keys: Path) -> None:
+    """Key_Shared goes by the entry's metadata, which aren't encrypted."""
+    topic = peer.topic("enc")
+    consumers = [
+        await ours.subscribe(
+            topic,
+            "s",
+            consumer_type=geminga.ConsumerType.KEY_SHARED,
+            crypto_key_reader=reader(keys, "ec"),
+        )
+        for _ in range(2)
+    ]
+    async with await ours.create_producer(
+        topic,
+        encryption_keys=["ec"],
+        crypto_key_reader=reader(keys, "ec"),
+        batching_type=geminga.BatchingType.KEY_BASED,
+    ) as producer:
+        for n in range(200):
+            await producer.send_soon(b"%d" % n, partition_key=f"k{n % 20}")
+    got: list[list[geminga.Message]] = []
+    for consumer in consumers:
+        got.append([])
+        with contextlib.suppress(geminga.Timeout):
+            while True:
+                got[-1].append(await consumer.receive(1))
+    names = [{message.partition_key for message in messages} for messages in got]
+    assert all(names)
+    assert not names[0] & names[1]
+    assert sorted(int(message.data) for messages in got for message in messages) == [*range(200)]
 
 
 @pytest.mark.parametrize("form", ["batched", "chunked"])

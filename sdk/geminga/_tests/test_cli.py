@@ -17,6 +17,8 @@ from geminga.cli.perf import perf
         (["produce", "t"], "-m"),
         (["produce", "t", "-m", "x", "-p", "novalue"], "key=value"),
         (["produce", "t", "-m", "x", "-n", "0"], "-n"),
+        (["produce", "t", "-m", "x", "-ekn", "k"], "-ekn and -ekv"),
+        (["produce", "t", "-m", "x", "-ekv", "file:///k.pem"], "-ekn and -ekv"),
         (["consume", "t"], "--subscription-name"),
         (["consume", "t", "-s", "s", "-t", "Odd"], "Odd"),
     ],

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 import click
 
 from geminga.cli._access import Access, access_options
+from geminga.cli._encryption import decrypts, encrypts
 from geminga.cli._run import properties, run
 
 if TYPE_CHECKING:
+    from geminga.encryption import ConsumerCryptoKeywords, ProducerCryptoKeywords
     from geminga.message import Message
     from geminga.producer import MessageKeywords
 
@@ -58,7 +60,9 @@ def client(context: click.Context, access: Access, listener_name: str | None) ->
 @click.option("-dr", "--disable-replication", is_flag=True, help="Keep it in this cluster.")
 @click.option("-z", "--compression", type=click.Choice(["NONE", "LZ4", "ZLIB", "ZSTD", "SNAPPY"]))
 @click.pass_obj
+@encrypts
 def produce(
+    crypto: ProducerCryptoKeywords,
     broker: Broker,
     topic: str,
     messages: Sequence[str],
@@ -93,7 +97,7 @@ def produce(
         async with (
             broker.access.connect(listener_name=broker.listener_name) as connected,
             await connected.create_producer(
-                topic, batching_enabled=not disable_batch, compression_type=chosen
+                topic, batching_enabled=not disable_batch, compression_type=chosen, **crypto
             ) as producer,
         ):
             receipts = []
@@ -140,7 +144,9 @@ def produce(
 @click.option("--hex", "in_hex", is_flag=True, help="Show the content in hexadecimal.")
 @click.option("--hide-content", is_flag=True, help="Count messages without showing them.")
 @click.pass_obj
+@decrypts
 def consume(
+    crypto: ConsumerCryptoKeywords,
     broker: Broker,
     topic: str,
     subscription_name: str,
@@ -170,6 +176,7 @@ def consume(
                 initial_position=geminga.InitialPosition[subscription_position.upper()],
                 durable=subscription_mode.lower() == "durable",
                 receiver_queue_size=queue_size,
+                **crypto,
             ) as consumer,
         ):
             while not num_messages or taken < num_messages:
