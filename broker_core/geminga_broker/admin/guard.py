@@ -36,6 +36,7 @@ _log = logging.getLogger(__name__)
 _audit = logging.getLogger("geminga.audit")
 
 ORIGINAL_PRINCIPAL = "x-original-principal"
+_SCHEMAS = "/admin/v2/schemas/"
 _DOMAINS = ("persistent", "non-persistent")
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -163,5 +164,7 @@ def _domain(request: Request) -> str:
     """Of a topic's path, where it is a parameter or stands in it."""
     if "domain" in request.path_params:
         return parameter(request, "domain")
+    if str(request.scope["path"]).startswith(_SCHEMAS):
+        return "persistent"
     # Not anywhere else in it: a tenant may be called "persistent".
     return next(part for part in str(request.scope["path"]).split("/") if part in _DOMAINS)

@@ -86,8 +86,12 @@ NAMESPACE_POLICIES: dict[str, str] = {
     "maxUnackedMessagesPerSubscription": "MAX_UNACKED",
     "messageTTL": "TTL",
     "persistence": "PERSISTENCE",
+    "isAllowAutoUpdateSchema": "SCHEMA_COMPATIBILITY_STRATEGY",
     "publishRate": "RATE",
     "retention": "RETENTION",
+    "schemaAutoUpdateCompatibilityStrategy": "SCHEMA_COMPATIBILITY_STRATEGY",
+    "schemaCompatibilityStrategy": "SCHEMA_COMPATIBILITY_STRATEGY",
+    "schemaValidationEnforced": "SCHEMA_COMPATIBILITY_STRATEGY",
     "subscribeRate": "RATE",
     "subscriptionAuthMode": "SUBSCRIPTION_AUTH_MODE",
     "subscriptionDispatchRate": "RATE",
@@ -156,11 +160,28 @@ TOPIC_POLICIES: dict[str, str] = {
     "persistence": "PERSISTENCE",
     "publishRate": "RATE",
     "retention": "RETENTION",
+    "schemaCompatibilityStrategy": "SCHEMA_COMPATIBILITY_STRATEGY",
+    "schemaValidationEnforced": "SCHEMA_COMPATIBILITY_STRATEGY",
     "subscribeRate": "RATE",
     "subscriptionDispatchRate": "RATE",
     "subscriptionTypesEnabled": "SUBSCRIPTION_AUTH_MODE",
 }
 """Policies of a topic by their part of the path."""
+
+
+_SCHEMAS = "/admin/v2/schemas/{tenant}/{namespace}/{topic}"
+
+SCHEMAS: dict[str, Need] = {
+    "GET /schema": Need(Scope.TOPIC, "GET_METADATA"),
+    "GET /schema/{version}": Need(Scope.TOPIC, "GET_METADATA"),
+    "GET /schemas": Need(Scope.TOPIC, "GET_METADATA"),
+    "GET /metadata": Need(Scope.TOPIC, "GET_METADATA"),
+    "POST /schema": Need(Scope.TOPIC, "PRODUCE"),
+    "POST /version": Need(Scope.TOPIC, "GET_METADATA"),
+    "POST /compatibility": Need(Scope.TENANT_ADMIN),
+    "DELETE /schema": Need(Scope.TENANT_ADMIN),
+}
+"""By method and what follows the topic."""
 
 
 def need_of(method: str, path: str) -> Need:
@@ -173,6 +194,8 @@ def rule_of(method: str, path: str) -> Need | None:
     if (plain := PLAIN.get(f"{method} {path}")) is not None:
         return plain
     found = None
+    if path.startswith(_SCHEMAS):
+        return SCHEMAS.get(f"{method} {path.removeprefix(_SCHEMAS)}")
     if path.startswith(_NAMESPACE):
         rest = path.removeprefix(_NAMESPACE)
         found = NAMESPACES.get(f"{method} {rest}") or _policy(

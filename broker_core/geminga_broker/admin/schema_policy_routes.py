@@ -1,0 +1,155 @@
+"""What namespaces and topics say about schemas (spec BR-51, BR-60; Apache's `Namespaces` and
+`PersistentTopics`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from geminga_broker.admin.namespace_routes import require_namespace
+from geminga_broker.admin.policy_routes import EMPTY_BODY
+from geminga_broker.admin.rest import (
+    Handler,
+    bad_body,
+    flag,
+    namespace_of,
+    no_content,
+    ok,
+    read_body,
+    route,
+    topic_of,
+)
+from geminga_broker.admin.topic_policy_routes import change_topic, topic_record
+from geminga_broker.schema.model import Strategy
+from geminga_broker.schema.policies import AUTO_UPDATE_STRATEGIES
+from geminga_broker.service import BrokerService
+
+_NAMESPACE = "/admin/v2/namespaces/{tenant}/{namespace}"
+_STRATEGIES = tuple(Strategy.__members__)
+
+
+def routes(service: BrokerService) -> list[Route]:
+    """Those of namespaces."""
+    found: list[Route] = []
+    for path, field, names in (
+        ("schemaCompatibilityStrategy", "schema_compatibility_strategy", _STRATEGIES),
+        (
+            "schemaAutoUpdateCompatibilityStrategy",
+            "schema_auto_update_compatibility_strategy",
+            AUTO_UPDATE_STRATEGIES,
+        ),
+    ):
+        found.append(route("GET", f"{_NAMESPACE}/{path}", _getter(service, field, path)))
+        found.append(route("PUT", f"{_NAMESPACE}/{path}", _name_setter(service, field, names)))
+    for path, field in (
+        ("isAllowAutoUpdateSchema", "is_allow_auto_update_schema"),
+        ("schemaValidationEnforced", "schema_validation_enforced"),
+    ):
+        found.append(route("GET", f"{_NAMESPACE}/{path}", _getter(service, field, path)))
+        found.append(route("POST", f"{_NAMESPACE}/{path}", _flag_setter(service, field)))
+    return found
+
+
+def _getter(service: BrokerService, field: str, path: str) -> Handler:
+    broker = service.config.schemas
+    unset: dict[str, object] = {
+        "schemaCompatibilityStrategy": Strategy.UNDEFINED.name,
+        "isAllowAutoUpdateSchema": broker.allow_auto_update,
+        "schemaValidationEnforced": False,
+    }
+
+    async def get(request: Request) -> Response:
+        namespace = namespace_of(request)
+        await require_namespace(service, namespace)
+        found = (await service.namespaces.policies(namespace)).get(field)
+        if field == "schema_validation_enforced" and flag(request, "applied"):
+            found = broker.validation_enforced or found
+        found = unset.get(path) if found is None else found
+        return no_content() if found is None else ok(found)
+
+    return get
+
+
+def _name_setter(service: BrokerService, field: str, names: Collection[str]) -> Handler:
+    async def put(request: Request) -> Response:
+        return await _change(service, request, field, await _name(request, names))
+
+    return put
+
+
+def _flag_setter(service: BrokerService, field: str) -> Handler:
+    async def post(request: Request) -> Response:
+        value = await read_body(request, bool)
+        if value is None:
+            raise bad_body(EMPTY_BODY)
+        return await _change(service, request, field, value)
+
+    return post
+
+
+async def _change(
+    service: BrokerService, request: Request, field: str, value: str | bool | None
+) -> Response:
+    namespace = namespace_of(request)
+    await require_namespace(service, namespace)
+    await service.namespaces.tenants.update(namespace, lambda old: old | {field: value})
+    return no_content()
+
+
+async def _name(request: Request, names: Collection[str]) -> str | None:
+    """One of these names; None if there is no body."""
+    name = await read_body(request, str)
+    if name is not None and name not in names:
+        raise bad_body(f"{name!r} is none of {', '.join(names)}")
+    return name
+
+
+def topic_routes(service: BrokerService, domain: str) -> list[Route]:
+    """Those of topics of one domain."""
+    base = f"/admin/v2/{domain}/{{tenant}}/{{namespace}}/{{topic}}"
+    strategy_field, enforced_field = "schemaCompatibilityStrategy", "schemaValidationEnforced"
+
+    async def get_strategy(request: Request) -> Response:
+        found = (await topic_record(service, request, domain)).get(strategy_field)
+        if found is None and flag(request, "applied"):
+            found = (await service.schemas.policies(topic_of(request, domain))).strategy.name
+        return Response() if found is None else ok(found)
+
+    async def put_strategy(request: Request) -> Response:
+        name = await _name(request, _STRATEGIES)
+        value = None if name == Strategy.UNDEFINED.name else name
+
+        return await change_topic(
+            service, request, domain, lambda old: {**old, strategy_field: value}
+        )
+
+    async def delete_strategy(request: Request) -> Response:
+        return await change_topic(
+            service, request, domain, lambda old: {**old, strategy_field: None}
+        )
+
+    async def get_enforced(request: Request) -> Response:
+        found = (await topic_record(service, request, domain)).get(enforced_field)
+        if found is None and flag(request, "applied"):
+            found = (await service.schemas.policies(topic_of(request, domain))).enforced
+        return ok(bool(found))
+
+    async def post_enforced(request: Request) -> Response:
+        value = await read_body(request, bool)
+        if value is None:
+            raise bad_body(EMPTY_BODY)
+        return await change_topic(
+            service, request, domain, lambda old: {**old, enforced_field: value}
+        )
+
+    return [
+        route("GET", f"{base}/{strategy_field}", get_strategy),
+        route("PUT", f"{base}/{strategy_field}", put_strategy),
+        route("DELETE", f"{base}/{strategy_field}", delete_strategy),
+        route("GET", f"{base}/{enforced_field}", get_enforced),
+        route("POST", f"{base}/{enforced_field}", post_enforced),
+    ]

@@ -1,0 +1,181 @@
+"""Schemas of topics over REST (spec BR-51, OP-03; Apache's `SchemasResource`)."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from geminga_broker.admin.namespace_routes import require_namespace
+from geminga_broker.admin.rest import (
+    RestError,
+    bad_body,
+    flag,
+    ok,
+    parameter,
+    read_body,
+    route,
+    topic_of,
+)
+from geminga_broker.resources import JsonObject
+from geminga_broker.schema.key_value import key_value_from_text, key_value_to_text
+from geminga_broker.schema.model import (
+    IncompatibleSchema,
+    InvalidSchemaData,
+    SchemaData,
+    SchemaType,
+    VersionedSchema,
+)
+from geminga_broker.service import BrokerService
+from geminga_protocol.pb.schema_storage_pb2 import IndexEntry
+
+NOT_FOUND = "Schema not found"
+_BASE = "/admin/v2/schemas/{tenant}/{namespace}/{topic}"
+
+
+class PostSchemaPayload(Struct):
+    """A schema as it is sent; that of a KEY_VALUE is `{"key": ..., "value": ...}`."""
+
+    type: str
+    schema: str
+    properties: dict[str, str] = {}
+
+
+def routes(service: BrokerService) -> list[Route]:
+    """All routes of the family. They answer for persistent and non-persistent topics alike."""
+    return [*_reading(service), *_writing(service)]
+
+
+def _reading(service: BrokerService) -> list[Route]:
+    registry = service.schemas.registry
+
+    async def latest(request: Request) -> Response:
+        return ok(_told(await registry.latest(_schema_id(request))))
+
+    async def version(request: Request) -> Response:
+        text = parameter(request, "version")
+        try:
+            number = int(text)
+        except ValueError:
+            raise RestError(400, f"version is not a number: {text}") from None
+        return ok(_told(await registry.get(_schema_id(request), number)))
+
+    async def versions(request: Request) -> Response:
+        found = await registry.versions(_schema_id(request))
+        return ok({"getSchemaResponses": [_told(each) for each in found]})
+
+    async def metadata(request: Request) -> Response:
+        locator = await registry.storage.locate(_schema_id(request))
+        if locator is None:
+            return Response()
+        index = [_place(entry) for entry in locator.value.index]
+        return ok({"info": _place(locator.value.info), "index": index})
+
+    return [
+        route("GET", f"{_BASE}/schema", latest),
+        route("GET", f"{_BASE}/schema/{{version}}", version),
+        route("GET", f"{_BASE}/schemas", versions),
+        route("GET", f"{_BASE}/metadata", metadata),
+    ]
+
+
+def _writing(service: BrokerService) -> list[Route]:
+    schemas = service.schemas
+
+    async def post(request: Request) -> Response:
+        schema = await _payload(request)
+        topic = topic_of(request, "persistent")
+        await require_namespace(service, topic.namespace)
+        strategy = (await schemas.policies(topic)).strategy
+        try:
+            number = await schemas.registry.register(topic.schema_name, schema, strategy)
+        except IncompatibleSchema as error:
+            raise RestError(409, str(error)) from None
+        except InvalidSchemaData as error:
+            raise RestError(422, str(error)) from None
+        return ok({"version": {"version": number}})
+
+    async def compatibility(request: Request) -> Response:
+        schema = await _payload(request)
+        topic = topic_of(request, "persistent")
+        await require_namespace(service, topic.namespace)
+        strategy = (await schemas.policies(topic)).strategy
+        try:
+            await schemas.registry.check(topic.schema_name, schema, strategy)
+        except (IncompatibleSchema, InvalidSchemaData) as error:
+            # Apache has no other answer to that.
+            raise RestError(500, str(error)) from None
+        answer = ok({"schemaCompatibilityStrategy": strategy.name, "compatibility": True})
+        answer.status_code = 202
+        return answer
+
+    async def find(request: Request) -> Response:
+        schema = await _payload(request)
+        found = await schemas.registry.number_of(_schema_id(request), schema)
+        return ok({"version": -1 if found is None else found})
+
+    async def delete(request: Request) -> Response:
+        schema_id = _schema_id(request)
+        if flag(request, "force"):
+            await schemas.registry.delete(schema_id)
+            return ok({"version": -1})
+        await require_namespace(service, topic_of(request, "persistent").namespace)
+        return ok({"version": await schemas.registry.mark_deleted(schema_id, _user(request))})
+
+    return [
+        route("POST", f"{_BASE}/schema", post),
+        route("POST", f"{_BASE}/compatibility", compatibility),
+        route("POST", f"{_BASE}/version", find),
+        route("DELETE", f"{_BASE}/schema", delete),
+    ]
+
+
+def _schema_id(request: Request) -> str:
+    return topic_of(request, "persistent").schema_name
+
+
+def _user(request: Request) -> str:
+    caller = getattr(request.state, "caller", None)
+    return str(getattr(caller, "role", None) or "")
+
+
+async def _payload(request: Request) -> SchemaData:
+    """Raises RestError 422 for what can't be a schema."""
+    payload = await read_body(request, PostSchemaPayload)
+    if payload is None:
+        raise bad_body("The request entity cannot be empty.")
+    try:
+        kind = SchemaType[payload.type]
+    except KeyError:
+        raise RestError(422, f"type: no such type of schema: {payload.type}") from None
+    try:
+        pair = kind is SchemaType.KEY_VALUE
+        data = key_value_from_text(payload.schema) if pair else payload.schema.encode()
+    except InvalidSchemaData as error:
+        raise RestError(422, f"schema: {error}") from None
+    return SchemaData(kind, data, payload.properties, _user(request))
+
+
+def _told(found: VersionedSchema | None) -> JsonObject:
+    """Raises RestError 404 if there is none."""
+    if found is None:
+        raise RestError(404, NOT_FOUND)
+    schema = found.schema
+    pair = schema.type is SchemaType.KEY_VALUE
+    return {
+        "version": found.number,
+        "type": schema.type.name,
+        "timestamp": schema.timestamp_ms,
+        "data": key_value_to_text(schema) if pair else schema.data.decode("utf-8", "replace"),
+        "properties": dict(schema.props),
+    }
+
+
+def _place(entry: IndexEntry) -> JsonObject:
+    position = entry.position
+    return {
+        "ledgerId": position.ledgerId,
+        "entryId": position.entryId,
+        "version": entry.version,
+    }
