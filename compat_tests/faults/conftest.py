@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from compat_tests.faults.attacked import attacked as attacked
 from compat_tests.processes import ServerProcess, start_geminga
 
 # Acknowledgements reach the disk soon, so that what must not come again can be known in a test.
