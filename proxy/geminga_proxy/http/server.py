@@ -91,7 +91,6 @@ async def serve_http(service: ProxyService, nursery: trio.Nursery) -> list[tuple
     if listen.web_port == listen.web_port_tls == NO_PORT:
         return []
     web = Web(service)
-    service.brokers.on_web_found = web.upstreams.found
     count = ConnectionCount(service.config.web.connections_max)
     found: list[tuple[str, Bound]] = []
     for scheme, port in (("http", listen.web_port), ("https", listen.web_port_tls)):
