@@ -38,6 +38,11 @@ class ClientConnection(Protocol):
     def write(self, *buffers: Buffer) -> None:
         """Queue whole frames. Never blocks; does nothing once the connection is closed."""
 
+    def write_now(self, *buffers: Buffer) -> None:
+        """The same, with the kernel at once if nothing waits before them: for what a client waits
+        for alone.
+        """
+
     def on_writable(self, callback: Callable[[], None]) -> None:
         """Call once when what waits falls under the low mark; at once if it is `writable`, or
         closed.

@@ -46,6 +46,9 @@ class _Probe:
             self.stored = frame.type == BaseCommand.Type.SEND_RECEIPT
             self.answered.set()
 
+    def write_now(self, *buffers: Buffer) -> None:
+        self.write(*buffers)
+
     def on_writable(self, callback: Callable[[], None]) -> None:
         callback()
 

@@ -83,6 +83,7 @@ class Producer:
         "_tell_pending",
         "_warn_after_s",
         "_write",
+        "_write_now",
         "access_mode",
         "connected_since",
         "connection",
@@ -109,6 +110,7 @@ class Producer:
         self._target = target
         self._tell_pending: Callable[[int, int], None] = request.publish_pending
         self._write = request.connection.write
+        self._write_now = request.connection.write_now
         # (sequence id, highest sequence id, bytes) of what waits for its receipt; the session
         # bounds it by what it is told through `publish_pending`.
         self._pending: deque[Sent] = deque()
@@ -226,7 +228,9 @@ class Producer:
         run = [pop() for _ in range(count)]
         if not self._closed:
             step = self._target.entry_step
-            self._write(send_receipts(self.producer_id, run, *first, step))
+            receipts = send_receipts(self.producer_id, run, *first, step)
+            # With nothing behind it the client may wait for this alone.
+            (self._write if pending else self._write_now)(receipts)
         size = sum([size_bytes for _, _, size_bytes in run])
         self._tell_pending(-count, -size)
         if self._finishing and not pending:

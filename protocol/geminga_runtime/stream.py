@@ -66,6 +66,7 @@ class FramedStream:
         self._cause: BaseException | None = None
         self._scopes: list[trio.CancelScope] = []
         self._socket = _vectored_socket(stream)
+        self._may_hurry = self._socket is not None
         self._tls = stream if isinstance(stream, TlsStream) else None
         self._receive_some: Callable[[int], Awaitable[bytes]] = (
             self._receive_any if self._socket is None else self._receive_socket
@@ -135,6 +136,7 @@ class FramedStream:
                 await trio.lowlevel.wait_readable(self._socket.fileno())
             else:
                 self._drained = len(data) < max_bytes
+                self._may_hurry = True
                 return data
 
     async def _receive_any(self, max_bytes: int) -> bytes:
@@ -157,11 +159,14 @@ class FramedStream:
 
     def write_now(self, *buffers: Buffer) -> None:
         """The same, but with the kernel at once if nothing waits before them: a turn of the
-        scheduler less for what somebody waits for, and a call of its own.
+        scheduler less for what somebody waits for, and a call of its own. Once after each read:
+        where many wait, what they wait for is joined.
         """
-        if self._pending_bytes or self._socket is None or self._lost is not None:
+        if not self._may_hurry or self._pending_bytes or self._lost is not None:
             self.write(*buffers)
             return
+        assert self._socket is not None
+        self._may_hurry = False
         try:
             sent = os.writev(self._socket.fileno(), buffers)
         except BlockingIOError:

@@ -140,6 +140,14 @@ class _WatchedFile:
         self._disk.step("write", self._path)
         self._file.write(buffers, offset)
 
+    def write_durably(self, buffers: Sequence[Buffer], offset: int) -> None:
+        self._disk.step("write", self._path)
+        if self._disk.fault("sync", self._path):
+            # Written, and not known to be on disk.
+            self._file.write(buffers, offset)
+        self._disk.step("sync", self._path)
+        self._file.write_durably(buffers, offset)
+
     def sync(self) -> None:
         self._disk.step("sync", self._path)
         self._file.sync()

@@ -3,6 +3,7 @@ it."""
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,9 @@ Buffer = bytes | bytearray | memoryview
 
 IOV_MAX = 1024
 """Buffers that one pwritev takes (Linux's UIO_MAXIOV)."""
+_DSYNC = getattr(os, "RWF_DSYNC", 0)
+_WITHOUT_DSYNC = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
+"""What kernels and file systems answer that don't know that flag."""
 
 
 class DiskUsage(NamedTuple):
@@ -34,6 +38,9 @@ class DiskFile(Protocol):
 
     def write(self, buffers: Sequence[Buffer], offset: int) -> None:
         """All buffers, one after the other, from that offset on."""
+
+    def write_durably(self, buffers: Sequence[Buffer], offset: int) -> None:
+        """As `write`; returns when these bytes are on disk. What others wrote may not be."""
 
     def sync(self) -> None:
         """Return when what was written, and the size of the file, is on disk (fdatasync)."""
@@ -98,6 +105,20 @@ class OsFile:
             rest = memoryview(b"".join(buffers))
             while written < expected:
                 written += os.pwrite(self._descriptor, rest[written:], offset + written)
+
+    def write_durably(self, buffers: Sequence[Buffer], offset: int) -> None:
+        """See `DiskFile.write_durably`; one call where the kernel can (RWF_DSYNC): the interpreter
+        lock is waited for once, not twice.
+        """
+        if _DSYNC and len(buffers) <= IOV_MAX:
+            try:
+                if os.pwritev(self._descriptor, buffers, offset, _DSYNC) == sum(map(len, buffers)):
+                    return
+            except OSError as error:
+                if error.errno not in _WITHOUT_DSYNC:
+                    raise
+        self.write(buffers, offset)
+        self.sync()
 
     def sync(self) -> None:
         """See `DiskFile.sync`."""

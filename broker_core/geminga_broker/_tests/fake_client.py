@@ -37,6 +37,9 @@ class FakeConnection:
             payload = b"" if frame.payload is None else bytes(frame.payload)
             self._frames.append((frame.command, payload))
 
+    def write_now(self, *buffers: bytes | memoryview) -> None:
+        self.write(*buffers)
+
     def on_writable(self, callback: Callable[[], None]) -> None:
         if self.writable:
             callback()

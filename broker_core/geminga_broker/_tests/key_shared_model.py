@@ -54,6 +54,9 @@ class ModelConnection:
     def write(self, *buffers: object) -> None:
         """Frames are of no interest here."""
 
+    def write_now(self, *buffers: object) -> None:
+        """Nor are these."""
+
     def on_writable(self, callback: Callable[[], object]) -> None:
         self._waiting.append(callback)
 

@@ -77,6 +77,7 @@ class Session:
         self.heard_s = trio.current_time()
         self.reading = True
         self.write = stream.write
+        self.write_now = stream.write_now
         self.on_writable = stream.on_writable
         self.listing = trio.Lock()
         self._requests = 0

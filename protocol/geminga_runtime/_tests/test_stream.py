@@ -250,6 +250,19 @@ async def test_writing_now_keeps_the_order(kind: str) -> None:
             assert await read_exactly(theirs, 5005) == b"abcd" + b"e" * 5000 + b"f"
 
 
+async def test_writing_now_hurries_once_for_each_read() -> None:
+    async with stream_pair("socket") as (stream, theirs):
+        for _ in range(2):
+            stream.write_now(b"a")
+            assert not stream.pending_bytes
+            stream.write_now(b"b")
+            stream.write_now(b"c")
+            assert stream.pending_bytes == 2
+            assert await read_exactly(theirs, 3) == b"abc"
+            await theirs.send_all(b"?")
+            assert await stream.receive() == b"?"
+
+
 async def test_writing_now_sends_the_rest_later(monkeypatch: pytest.MonkeyPatch) -> None:
     def three_bytes(fd: int, buffers: Sequence[bytes]) -> int:
         return write(fd, b"".join(buffers)[:3])
@@ -262,6 +275,8 @@ async def test_writing_now_sends_the_rest_later(monkeypatch: pytest.MonkeyPatch)
         assert stream.pending_bytes == 4
         assert await read_exactly(theirs, 7) == b"abcdefg"
         await stream.flush()
+        await theirs.send_all(b"?")
+        await stream.receive()
         with monkeypatch.context() as patched:
             patched.setattr(os, "writev", lambda fd, buffers: os.write(-1, b"x"))
             stream.write_now(b"x")

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from geminga_bookie.storage.disk import IOV_MAX, OsDisk
+
+
+@pytest.mark.parametrize("way", ["whole", "short", "refused", "many"])
+def test_write_durably(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short writes, kernels without the flag and long lists end in fdatasync; none is lost."""
+    synced: list[int] = []
+    real_write, real_sync = os.pwritev, os.fdatasync
+
+    def pwritev(fd: int, buffers: Sequence[bytes], offset: int, flags: int = 0) -> int:
+        if flags and way == "short":
+            return real_write(fd, [b"".join(buffers)[:3]], offset)
+        if flags and way == "refused":
+            raise OSError(errno.EOPNOTSUPP, "no such flag")
+        return real_write(fd, buffers, offset, flags)
+
+    def fdatasync(fd: int) -> None:
+        synced.append(fd)
+        real_sync(fd)
+
+    monkeypatch.setattr(os, "pwritev", pwritev)
+    monkeypatch.setattr(os, "fdatasync", fdatasync)
+    file = OsDisk().open(tmp_path / "f", create=True)
+    parts = [b"ab", b"", b"cdef"] * (IOV_MAX if way == "many" else 1)
+    file.write_durably(parts, 2)
+    file.close()
+    assert (tmp_path / "f").read_bytes() == b"\0\0" + b"".join(parts)
+    assert bool(synced) == (way != "whole" or not hasattr(os, "RWF_DSYNC"))
+
+
+def test_write_durably_tells_of_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_arguments: object) -> int:
+        raise OSError(errno.ENOSPC, "full")
+
+    file = OsDisk().open(tmp_path / "f", create=True)
+    monkeypatch.setattr(os, "pwritev", full)
+    with pytest.raises(OSError, match="full"):
+        file.write_durably([b"x"], 0)
+    file.close()
