@@ -36,8 +36,13 @@ RETRY_S = 60.0
 """Keys that can't be read are asked for again after that time, by a producer."""
 MISSING_S = 1.0
 """The same by a consumer: the reader isn't called for each message of a key that isn't there."""
+REASONS_MAX = 5
+"""Keys of a message that an error tells of."""
 DATA_KEYS_MAX = 1000
 """Decrypted data keys that a consumer remembers; the oldest is forgotten."""
+KEYS_TRIED_MAX = 100
+"""Of one message: each may cost a question and a private key's operation, and a message has room
+for many."""
 TAG_BYTES = 16
 _IV_BYTES = 12
 
@@ -178,14 +183,18 @@ class Opener:
         self._known: dict[bytes, _Known] = {}
 
     def open(self, metadata: MessageMetadata, payload: bytes, now_s: float) -> bytes:
-        """The payload. Raises CryptoError, saying of each key why it doesn't do."""
+        """The payload. Raises CryptoError, saying of the keys why they don't do."""
         if self._reader is None:
-            names = ", ".join(repr(each.key) for each in metadata.encryption_keys)
+            names = ", ".join(repr(each.key) for each in metadata.encryption_keys[:REASONS_MAX])
             raise CryptoError(f"encrypted for {names}, and there is no crypto_key_reader")
         from geminga_protocol.encryption import Undecryptable
 
         reasons: list[str] = []
-        for each in metadata.encryption_keys:
+        known_first = sorted(
+            metadata.encryption_keys[:KEYS_TRIED_MAX],
+            key=lambda each: not self._is_open(each.value, now_s),
+        )
+        for each in known_first:
             known = self._known.get(each.value)
             if known is None or now_s >= known.until_s:
                 known = self._decrypt(each, now_s)
@@ -196,7 +205,12 @@ class Opener:
                 return known.data_key.decrypt(metadata.encryption_param, payload)
             except Undecryptable as error:
                 reasons.append(f"key {each.key!r}: {error}")
-        raise CryptoError("; ".join(reasons))
+        more = f"; and {len(reasons) - REASONS_MAX} more" if len(reasons) > REASONS_MAX else ""
+        raise CryptoError("; ".join(reasons[:REASONS_MAX]) + more)
+
+    def _is_open(self, value: bytes, now_s: float) -> bool:
+        known = self._known.get(value)
+        return known is not None and known.data_key is not None and now_s < known.until_s
 
     def _decrypt(self, keys: EncryptionKeys, now_s: float) -> _Known:
         try:

@@ -14,7 +14,15 @@ import pytest
 import geminga
 from geminga import DefaultCryptoKeyReader, EncryptionKeyInfo
 from geminga import ProducerCryptoFailureAction as OnSend
-from geminga._crypto import DATA_KEY_AGE_MAX_S, DATA_KEYS_MAX, MISSING_S, RETRY_S, Opener, Sealer
+from geminga._crypto import (
+    DATA_KEY_AGE_MAX_S,
+    DATA_KEYS_MAX,
+    KEYS_TRIED_MAX,
+    MISSING_S,
+    RETRY_S,
+    Opener,
+    Sealer,
+)
 from geminga._tests.crypto_keys import PUBLIC, READER, CountingReader
 from geminga.encryption import ProducerCryptoOptions
 from geminga.errors import CryptoError
@@ -105,6 +113,35 @@ def test_a_missing_key_is_asked_for_again_a_little_later() -> None:
     assert len(reader.asked) == 1
     reader.fails = False
     assert opener.open(metadata, payload, MISSING_S) == b"payload"
+
+
+def test_a_key_that_is_missing_isnt_asked_for_while_another_does() -> None:
+    asked: list[str] = []
+
+    class Half(CountingReader):
+        def get_private_key(self, name: str, metadata: Mapping[str, str]) -> EncryptionKeyInfo:
+            asked.append(name)
+            if name == "rsa":
+                raise CryptoError("there is none")
+            return super().get_private_key(name, metadata)
+
+    opener = Opener(Half())
+    metadata, payload = sealed_by(["rsa", "ec"])
+    for now_s in (0.0, 2 * MISSING_S, 4 * MISSING_S):
+        assert opener.open(metadata, payload, now_s) == b"payload"
+    assert asked == ["rsa", "ec"]
+
+
+def test_a_message_with_very_many_keys_costs_little() -> None:
+    reader = CountingReader()
+    reader.fails = True
+    metadata = MessageMetadata()
+    for n in range(50_000):
+        metadata.encryption_keys.add(key="ec", value=n.to_bytes(4, "big"))
+    with pytest.raises(CryptoError) as caught:
+        Opener(reader).open(metadata, b"", 0.0)
+    assert len(reader.asked) == KEYS_TRIED_MAX
+    assert len(str(caught.value)) < 1000
 
 
 def test_what_is_remembered_is_bounded() -> None:
