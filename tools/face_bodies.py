@@ -12,7 +12,9 @@ BODIES = {
         consumer = Consumer(
             self._session,
             await self._session.call(
-                lambda: self._session.client.subscribe(topic, subscription_name, **options)
+                lambda: self._session.client.subscribe(
+                    topic, subscription_name, schema=schema, **options
+                )
             ),
         )
         if message_listener is not None:
@@ -138,7 +140,7 @@ DOCS = {
     "Client.subscribe": """A consumer of a subscription on one topic or several, or on all
         topics of a namespace whose whole name matches
         `re.compile("persistent://tenant/namespace/regex")`, as they come and go. See
-        `ConsumerOptions`.
+        `ConsumerOptions`; with a `schema` messages have values by it.
 
         A `message_listener(consumer, message)` is called with each message instead of `receive`. It
         is {listener}, and has to acknowledge; what it raises
@@ -178,6 +180,10 @@ IMPORTS = {
     "TableListener": "geminga.table_view",
     "TracebackType": "types",
     "Unpack": "typing",
+    "Generic": "typing",
+    "Schema": "geminga.schema._base",
+    "S": "geminga.producer",
+    "V_co": "geminga.message",
     "Pattern": "re",
     "ConsumerKeywords": "geminga.options",
     "ProducerKeywords": "geminga.options",

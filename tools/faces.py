@@ -162,8 +162,11 @@ def class_text(face: Face, name: str) -> str:
     """A class of a face."""
     node = class_of(name)
     doc = DOCS.get(name) or ast.get_docstring(node, clean=False) or ""
-    inner = "" if name == "Client" else f", inner: geminga.{CLASSES[name]}.{name}"
-    text = f'class {name}:\n    """{doc_text(face, doc)}"""\n\n'
+    bases = ", ".join(ast.unparse(each) for each in node.bases)
+    typed = bases.removeprefix("Generic") if bases.startswith("Generic[") else ""
+    inner = "" if name == "Client" else f", inner: geminga.{CLASSES[name]}.{name}{typed}"
+    heading = f"class {name}({bases})" if bases else f"class {name}"
+    text = f'{heading}:\n    """{doc_text(face, doc)}"""\n\n'
     text += f"    def __init__(self, session: {face.prefix}Session{inner}) -> None:"
     text += INITS[name].format(prefix=face.prefix)
     text += "".join("\n" + method_text(face, name, each) for each in public_methods(node))

@@ -21,14 +21,17 @@ _ONE = [bytes((n,)) for n in range(128)]
 class SendHeader:
     """Writes the fronts of one producer's frames; what doesn't change between them is kept ready.
 
-    `producer_name` is at most 127 bytes long: longer ones go by protobuf.
+    `producer_name` and `schema_version` are at most 127 bytes long: longer ones go by protobuf.
     """
 
-    __slots__ = ("_name", "_producer", "_time", "_time_ms")
+    __slots__ = ("_name", "_producer", "_tail", "_time", "_time_ms")
 
-    def __init__(self, producer_id: int, producer_name: bytes) -> None:
+    def __init__(self, producer_id: int, producer_name: bytes, schema_version: bytes = b"") -> None:
         self._producer = b"\x08" + varint(producer_id) + b"\x10"
         self._name = b"\x0a" + _ONE[len(producer_name)] + producer_name + b"\x10"
+        self._tail = b""
+        if schema_version:
+            self._tail = b"\x82\x01" + _ONE[len(schema_version)] + schema_version
         self._time_ms = -1
         self._time = b""
 
@@ -39,7 +42,7 @@ class SendHeader:
             self._time = b"\x18" + varint(publish_time_ms) + b"\x48"
         number = varint(sequence_id)
         size = len(payload)
-        metadata = self._name + number + self._time + steady_varint(size)
+        metadata = self._name + number + self._time + steady_varint(size) + self._tail
         sized = _pack_size(len(metadata)) + metadata
         command = self._producer + number
         command_size = len(command) + 4

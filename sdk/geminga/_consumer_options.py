@@ -10,6 +10,7 @@ from geminga import _checks as check
 from geminga._consumer_hooks import BatchReceivePolicy, ConsumerEventListener, ConsumerInterceptor
 from geminga.encryption import ConsumerCryptoKeywords, ConsumerCryptoOptions, check_key_names
 from geminga.errors import InvalidArgument
+from geminga.schema._base import Schema, check_reading
 
 
 class ConsumerType(enum.IntEnum):
@@ -179,6 +180,8 @@ class ConsumerOptions(ConsumerCryptoOptions):
     expire_time_of_incomplete_chunked_message_s: float = 60.0
     properties: Mapping[str, str] = field(default_factory=dict)
     subscription_properties: Mapping[str, str] = field(default_factory=dict)
+    schema: Schema | None = None
+    """Given to `subscribe` itself."""
 
     def __post_init__(self) -> None:
         check.of_enum(self, "consumer_type", ConsumerType)
@@ -198,6 +201,7 @@ class ConsumerOptions(ConsumerCryptoOptions):
             raise InvalidArgument("batch_receive_policy must be a BatchReceivePolicy")
         check.texts(self.properties, "properties")
         check.texts(self.subscription_properties, "subscription_properties")
+        check_reading(self.schema)
         self._check_together()
 
     def _check_together(self) -> None:
@@ -288,6 +292,8 @@ class ReaderOptions(ConsumerCryptoOptions):
     read_compacted: bool = False
     receiver_queue_size: int = 1000
     start_message_id_inclusive: bool = False
+    schema: Schema | None = None
+    """Given to `create_reader` itself."""
 
     def __post_init__(self) -> None:
         check.text_or_none(self, "reader_name", "subscription_name")
@@ -295,7 +301,23 @@ class ReaderOptions(ConsumerCryptoOptions):
             raise InvalidArgument("subscription_role_prefix must be a text")
         check.booleans(self, "read_compacted", "start_message_id_inclusive")
         check.whole(self, "receiver_queue_size", least=1)
+        check_reading(self.schema)
         self.check_crypto()
+
+    def as_consumer(self) -> ConsumerOptions:
+        """The options of the consumer that reads."""
+        return ConsumerOptions(
+            consumer_type=ConsumerType.EXCLUSIVE,
+            initial_position=InitialPosition.LATEST,
+            consumer_name=self.reader_name,
+            receiver_queue_size=self.receiver_queue_size,
+            durable=False,
+            read_compacted=self.read_compacted,
+            start_message_id_inclusive=self.start_message_id_inclusive,
+            schema=self.schema,
+            crypto_key_reader=self.crypto_key_reader,
+            crypto_failure_action=self.crypto_failure_action,
+        )
 
 
 class ReaderKeywords(ConsumerCryptoKeywords, total=False):

@@ -35,6 +35,7 @@ class Extras:
     __slots__ = (
         "deliver_at_ms",
         "event_time_ms",
+        "is_null",
         "key_is_base64",
         "ordering_key",
         "partition_key",
@@ -63,6 +64,7 @@ class Extras:
         self.replication_clusters = replication_clusters
         self.key_is_base64 = key_is_base64
         self.schema_version = schema_version
+        self.is_null = False
 
     @property
     def batchable(self) -> bool:
@@ -110,6 +112,8 @@ class Encoder:
         self._header: SendHeader | None = None
         """For messages that have nothing but a payload, where all bytes can be written by hand."""
         self.max_message_size_bytes = MAX_MESSAGE_SIZE_DEFAULT
+        self.schema_version = b""
+        """Of the topic's schema that messages are written with, if any; set before the name."""
 
     @property
     def producer_name(self) -> str:
@@ -124,7 +128,7 @@ class Encoder:
         self._header = None
         is_plain = not self._compression and not self.chunking and self.sealer is None
         if is_plain and len(encoded) < 128:
-            self._header = SendHeader(self._producer_id, encoded)
+            self._header = SendHeader(self._producer_id, encoded, self.schema_version)
 
     def encode(self, outgoing: Encodable) -> Sequence[Frame]:
         """Fill in the frame. Raises MessageTooBig, InvalidArgument for a codec that is missing, and
@@ -208,6 +212,8 @@ class Encoder:
             # The broker reads the key of the batch from the entry, as from a single message.
             if extras.partition_key is not None:
                 metadata.partition_key = extras.partition_key
+                if extras.key_is_base64:
+                    metadata.partition_key_b64_encoded = True
             if extras.ordering_key is not None:
                 metadata.ordering_key = extras.ordering_key
         return self._build(metadata, payload)
@@ -218,6 +224,7 @@ class Encoder:
             sequence_id=sequence_id,
             publish_time=self._wall_clock_ms(),
             uncompressed_size=uncompressed_size_bytes,
+            schema_version=self.schema_version or None,
         )
 
     def _compress(self, metadata: MessageMetadata, payload: bytes) -> bytes:
@@ -290,3 +297,5 @@ def _describe(metadata: MessageMetadata | SingleMessageMetadata, extras: Extras)
         metadata.ordering_key = extras.ordering_key
     if extras.event_time_ms is not None:
         metadata.event_time = extras.event_time_ms
+    if extras.is_null:
+        metadata.null_value = True

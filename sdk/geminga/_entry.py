@@ -13,6 +13,7 @@ from fastcrc import crc32
 from geminga._batch_index import index_batch, single_metadata
 from geminga._chunks import CHUNKED_MESSAGE_BYTES_MAX, Chunks
 from geminga._crypto import Opener
+from geminga._value_reader import ValueReader
 from geminga.encryption import ConsumerCryptoFailureAction
 from geminga.errors import CorruptMessage, CryptoError
 from geminga_protocol.ack_set import AckSet
@@ -105,6 +106,8 @@ class Entry(msgspec.Struct, eq=False):
     """How many of those taken the permits know of."""
     generation: int = 0
     """That of the source when it came."""
+    value_reader: ValueReader | None = None
+    """Reads the values of its messages, if the consumer has a schema."""
     is_encrypted: bool = False
     """Whether the payload is as the broker has it: it couldn't be decrypted."""
 

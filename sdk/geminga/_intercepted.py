@@ -85,6 +85,15 @@ def _extras(message: ProducerMessage) -> Extras:
     )
 
 
+def _kept(known: Extras, message: ProducerMessage) -> Extras:
+    """What describes the message now, with what interceptors don't see."""
+    made = _extras(message)
+    made.key_is_base64 = known.key_is_base64 and made.partition_key == known.partition_key
+    made.schema_version = known.schema_version
+    made.is_null = known.is_null and not message.data
+    return made
+
+
 class InterceptedProducer(PartitionProducer):
     """Sends what the interceptors make of each message."""
 
@@ -122,7 +131,7 @@ class InterceptedProducer(PartitionProducer):
         )
         payload = payload_of(message.data, None)
         try:
-            receipt = super().add(payload, _extras(message), message.sequence_id)
+            receipt = super().add(payload, _kept(known, message), message.sequence_id)
         except GemingaError as error:
             self._interceptors.acknowledged(message, None, error)
             raise

@@ -324,6 +324,7 @@ class PartitionProducer:
             raise
         success = answer.producer_success
         self._epoch += 1
+        self._encoder.schema_version = success.schema_version if self._options.schema else b""
         self._encoder.producer_name = success.producer_name
         self._encoder.max_message_size_bytes = connection.max_message_size_bytes
         if success.HasField("topic_epoch"):

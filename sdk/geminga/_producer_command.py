@@ -31,6 +31,7 @@ def producer_command(
         request_id,
         producer_name=name or options.producer_name,
         metadata=options.properties,
+        schema=None if options.schema is None else options.schema.info.to_wire(),
         epoch=epoch,
         user_provided_producer_name=options.producer_name is not None,
         access_mode=_ACCESS_MODES[options.access_mode],

@@ -67,6 +67,7 @@ class Subscription:
                 # A durable subscription's place is known to the broker.
                 start_message_id=None if options.durable else resume_id,
                 metadata=options.properties,
+                schema=None if options.schema is None else options.schema.info.to_wire(),
                 initial_position=_POSITIONS[options.initial_position],
                 read_compacted=options.read_compacted,
                 replicate_subscription_state=options.replicate_subscription_state,

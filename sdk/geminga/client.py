@@ -18,6 +18,7 @@ from geminga._discovery import Discovery
 from geminga._letterbox import Letterbox
 from geminga._letters import complete
 from geminga._pool import Connector, connect_tcp
+from geminga._schema_lookup import with_topic_schema
 from geminga._service_url import Address, parse
 from geminga._subscribe import Subscription
 from geminga._topic_pattern import parse_pattern, topics_matching
@@ -30,22 +31,21 @@ from geminga.errors import (
     InvalidTopicName,
     TopicNotFound,
 )
-from geminga.message import Message
+from geminga.message import Message, V_co
 from geminga.options import (
     ClientKeywords,
     ClientOptions,
     ConsumerKeywords,
     ConsumerOptions,
-    ConsumerType,
-    InitialPosition,
     ProducerKeywords,
     ProducerOptions,
     ReaderKeywords,
     ReaderOptions,
     make,
 )
-from geminga.producer import Producer
+from geminga.producer import Producer, S
 from geminga.reader import Reader
+from geminga.schema._base import Schema
 from geminga.table_view import TableView
 from geminga_protocol.errors import LocalProtocolError
 from geminga_protocol.message_id import EARLIEST_ID, LATEST_ID, MessageId
@@ -121,16 +121,20 @@ class Client:
         state = "closed" if self._closed else f"{len(self._core.pool.connections)} connections"
         return f"<Client of {self._core.lookup.service_address.url}, {state}>"
 
-    async def create_producer(self, topic: str, **options: Unpack[ProducerKeywords]) -> Producer:
-        """A producer, known to the brokers of all partitions. See `ProducerOptions`.
+    async def create_producer(
+        self, topic: str, *, schema: Schema[S] | None = None, **options: Unpack[ProducerKeywords]
+    ) -> Producer[S]:
+        """A producer, known to the brokers of all partitions. See `ProducerOptions`; with a
+        `schema` of `geminga.schema` it sends values of that instead of bytes.
 
         Raises InvalidArgument, ProducerBusy, ProducerFenced, TopicNotFound, AuthorizationFailed,
         Timeout and other GemingaErrors. With WAIT_FOR_EXCLUSIVE it waits until the topic is free.
         """
-        made = make(ProducerOptions, options)
+        made = make(ProducerOptions, {**options, "schema": schema})
         name = self._parse(topic)
         partitions = await self._partitions_of(name)
-        producer = Producer(self._core, name, partitions, made)
+        made = await with_topic_schema(self._core, str(name), partitions, made)
+        producer: Producer[S] = Producer(self._core, name, partitions, made)
         await producer._start()
         self._core.open[producer] = None
         return producer
@@ -140,12 +144,13 @@ class Client:
         topic: str | Sequence[str] | Pattern[str],
         subscription_name: str,
         *,
-        message_listener: Callable[[Consumer, Message], object] | None = None,
+        schema: Schema[V_co] | None = None,
+        message_listener: Callable[[Consumer[V_co], Message[V_co]], object] | None = None,
         **options: Unpack[ConsumerKeywords],
-    ) -> Consumer:
+    ) -> Consumer[V_co]:
         """A consumer of a subscription on one topic or several, or on all topics of a namespace
         whose whole name matches `re.compile("persistent://tenant/namespace/regex")`, as they come
-        and go. See `ConsumerOptions`.
+        and go. See `ConsumerOptions`; with a `schema` messages have values by it.
 
         A `message_listener(consumer, message)` is called with each message instead of `receive`. It
         is a coroutine function, or a function that is short, and has to acknowledge; what it raises
@@ -156,7 +161,7 @@ class Client:
         Raises InvalidArgument, ConsumerBusy, TopicNotFound, AuthorizationFailed, Timeout and other
         GemingaErrors.
         """
-        made = make(ConsumerOptions, options)
+        made = make(ConsumerOptions, {**options, "schema": schema})
         if not isinstance(subscription_name, str) or not subscription_name:
             raise InvalidArgument("subscription_name must be a text that isn't empty")
         if message_listener is not None:
@@ -219,14 +224,19 @@ class Client:
         return await self._consume(await find(), name, options, None, discovery, listener)
 
     async def create_reader(
-        self, topic: str, start_message_id: MessageId, **options: Unpack[ReaderKeywords]
-    ) -> Reader:
+        self,
+        topic: str,
+        start_message_id: MessageId,
+        *,
+        schema: Schema[V_co] | None = None,
+        **options: Unpack[ReaderKeywords],
+    ) -> Reader[V_co]:
         """A reader that begins after `start_message_id` (at it, if `start_message_id_inclusive`);
         `geminga.EARLIEST` and `geminga.LATEST` are the ends. See `ReaderOptions`.
 
         Raises what `subscribe` does.
         """
-        made = make(ReaderOptions, options)
+        made = make(ReaderOptions, {**options, "schema": schema})
         if made.read_compacted and not self._parse(topic).is_persistent:
             raise InvalidArgument("read_compacted needs a persistent topic")
         if not isinstance(start_message_id, MessageId):
@@ -235,17 +245,7 @@ class Client:
         if name is None:
             prefix = f"{made.subscription_role_prefix}-" if made.subscription_role_prefix else ""
             name = f"{prefix}reader-{self._core.chance.randbytes(5).hex()}"
-        consumer_options = ConsumerOptions(
-            consumer_type=ConsumerType.EXCLUSIVE,
-            initial_position=InitialPosition.LATEST,
-            consumer_name=made.reader_name,
-            receiver_queue_size=made.receiver_queue_size,
-            durable=False,
-            read_compacted=made.read_compacted,
-            start_message_id_inclusive=made.start_message_id_inclusive,
-            crypto_key_reader=made.crypto_key_reader,
-            crypto_failure_action=made.crypto_failure_action,
-        )
+        consumer_options = made.as_consumer()
         topics = [self._parse(topic)]
         partitions = await self._expand(topics)
         growth = self._growth(topics, partitions, consumer_options)

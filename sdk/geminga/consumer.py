@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import TracebackType
-from typing import TypeAlias
+from typing import Generic, TypeAlias
 
 import trio
 
@@ -17,21 +17,21 @@ from geminga._consumer_statistics import ConsumerStatistics
 from geminga._core import Core
 from geminga._discovery import Discovery
 from geminga._entry import Entry
-from geminga._inbox import Inbox, InterceptedInbox
 from geminga._letterbox import Letterbox
 from geminga._listening import Listening
 from geminga._partition_consumer import ConsumerContext, PartitionConsumer
 from geminga._receiving import RECEIVES_BETWEEN_CHECKPOINTS, Receiving
 from geminga._subscribe import Subscription
 from geminga._trio_listening import listen
+from geminga._typed_inbox import TypedInbox, make_inbox
 from geminga.errors import AlreadyClosed, InvalidArgument
-from geminga.message import Message
+from geminga.message import Message, V_co
 from geminga_protocol.message_id import MessageId
 
-MessageOrId: TypeAlias = Message | MessageId
+MessageOrId: TypeAlias = Message[object] | MessageId
 
 
-class Consumer:
+class Consumer(Generic[V_co]):
     """Receives the messages of a subscription, over all partitions of its topics. Made by
     `Client.subscribe`.
 
@@ -53,8 +53,8 @@ class Consumer:
         self._subscription = subscription
         options = subscription.options
         self._interceptors = ConsumerInterceptors.of(options.interceptors)
-        before_consume = self._interceptors and self._interceptors.before_consume
-        self._inbox = InterceptedInbox(before_consume) if before_consume else Inbox()
+        before_consume = self._interceptors.before_consume if self._interceptors else None
+        self._inbox = make_inbox(core, options.schema, before_consume)
         self._since_checkpoint = 0
         self._letterbox = letterbox
         self._receipts = options.ack_receipt_enabled
@@ -63,6 +63,8 @@ class Consumer:
         self._is_closed = False
         self._receiving = Receiving(self._inbox)
         notify = self._receiving.notify
+        if isinstance(self._inbox, TypedInbox):
+            self._inbox.notify = notify
         context = ConsumerContext(
             core, subscription, self._inbox, notify, letterbox, self._interceptors
         )
@@ -97,7 +99,9 @@ class Consumer:
         parts = self._parts.each
         return bool(parts) and all(part.events.reached_end for part in parts)
 
-    async def _start(self, listener: Callable[[Consumer, Message], object] | None = None) -> None:
+    async def _start(
+        self, listener: Callable[[Consumer[V_co], Message[V_co]], object] | None = None
+    ) -> None:
         """Until all partitions know it. Raises the first GemingaError; then none is left over."""
         try:
             await self._parts.start()
@@ -119,7 +123,7 @@ class Consumer:
     # ---- receiving ----
 
     @trio.lowlevel.enable_ki_protection
-    async def receive(self, timeout_s: float | None = None) -> Message:
+    async def receive(self, timeout_s: float | None = None) -> Message[V_co]:
         """The next message.
 
         Raises Timeout after `timeout_s` seconds, AlreadyClosed, InvalidArgument if there is a
@@ -148,7 +152,7 @@ class Consumer:
         *,
         bytes_max: int = 10 * 1024 * 1024,
         timeout_s: float | None = None,
-    ) -> list[Message]:
+    ) -> list[Message[V_co]]:
         """Wait for a message, then take what is there, up to both limits (at least one message).
         It never waits for more: that is `batch_receive`.
 
@@ -162,7 +166,7 @@ class Consumer:
         return await self._receiving.receive_some(messages_max, bytes_max, timeout_s)
 
     @trio.lowlevel.enable_ki_protection
-    async def batch_receive(self) -> list[Message]:
+    async def batch_receive(self) -> list[Message[V_co]]:
         """As many messages as `batch_receive_policy` says, or those that came before its time was
         over: maybe none. Raises what `receive` does, and InvalidArgument without a receiver queue.
         """
@@ -175,11 +179,11 @@ class Consumer:
             raise InvalidArgument("batch_receive needs a receiver_queue_size above 0")
         return self._subscription.options.batch_receive_policy.limits(queue_size)
 
-    def __aiter__(self) -> Consumer:
+    def __aiter__(self) -> Consumer[V_co]:
         return self
 
     @trio.lowlevel.enable_ki_protection
-    async def __anext__(self) -> Message:
+    async def __anext__(self) -> Message[V_co]:
         """The next message; the iteration ends when the consumer is closed."""
         if self._since_checkpoint < RECEIVES_BETWEEN_CHECKPOINTS:
             message = self._inbox.take()
@@ -269,7 +273,11 @@ class Consumer:
         self._part_of(message).acknowledger.refuse(_id_of(message), count)
 
     async def reconsume_later(
-        self, message: Message, delay_s: float, *, properties: Mapping[str, str] | None = None
+        self,
+        message: Message[object],
+        delay_s: float,
+        *,
+        properties: Mapping[str, str] | None = None,
     ) -> None:
         """Have the message again after that many seconds: it is sent to the retry-letter topic,
         with those properties besides its own, and acknowledged. After the policy's
@@ -350,7 +358,7 @@ class Consumer:
             self._interceptors.close()
         self._is_closed = True
 
-    async def __aenter__(self) -> Consumer:
+    async def __aenter__(self) -> Consumer[V_co]:
         return self
 
     async def __aexit__(

@@ -6,7 +6,7 @@
         InvalidTopicName
         MessageTooBig                               above the broker's maxMessageSize
         InvalidSchema                               no schema can be made of it
-        InvalidValue               (SchemaError)    the value doesn't fit the schema; names the field
+        InvalidValue               (SchemaError)    a value doesn't fit the schema; names the field
       ForkedClient                                  made before os.fork, used in the child
       AlreadyClosed                                 client, producer, consumer or reader was closed
       Timeout                    (TimeoutError)     the operation's own deadline passed

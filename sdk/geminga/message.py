@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Generic
 
 import msgspec
 
@@ -13,9 +14,22 @@ from geminga_protocol.keys import decode_key
 from geminga_protocol.message_id import MessageId
 from geminga_protocol.pb.pulsar_api_pb2 import MessageMetadata, SingleMessageMetadata
 
+if TYPE_CHECKING:
+    from typing import Any
 
-class Message(msgspec.Struct, eq=False):
-    """One message, as `receive` returns it. Its parts are read out of the entry when asked for."""
+    from typing_extensions import TypeVar
+
+    V_co = TypeVar("V_co", default=Any, covariant=True)
+else:
+    from typing import TypeVar
+
+    V_co = TypeVar("V_co", covariant=True)
+
+
+class Message(msgspec.Struct, Generic[V_co], eq=False):
+    """One message, as `receive` returns it. Its parts are read out of the entry when asked for.
+    `V_co` is the type of its value.
+    """
 
     _entry: Entry
     _index: int
@@ -25,7 +39,7 @@ class Message(msgspec.Struct, eq=False):
 
     def replace(
         self, *, data: bytes | None = None, properties: Mapping[str, str] | None = None
-    ) -> Message:
+    ) -> Message[V_co]:
         """The same message with another payload or other properties, for interceptors to hand on.
         All else stays, acknowledging too.
         """
@@ -40,6 +54,22 @@ class Message(msgspec.Struct, eq=False):
     def data(self) -> bytes:
         """The payload."""
         return self._entry.payload_of(self._index)
+
+    @property
+    def value(self) -> V_co:
+        """What the payload says by the consumer's schema; without one the payload itself. None for
+        a message that says that it is null. It is decoded anew each time.
+
+        Raises UndecodableValue, and SchemaUnavailable if the schema that it was written with can't
+        be had; `receive` raises neither, and the message can be acknowledged all the same.
+        """
+        reader = self._entry.value_reader
+        found: V_co
+        if reader is None:
+            found = self.data  # type: ignore[assignment]
+        else:
+            found = reader.value_of(self)
+        return found
 
     @property
     def message_id(self) -> MessageId:
@@ -129,9 +159,9 @@ class Message(msgspec.Struct, eq=False):
 
     @property
     def schema_version(self) -> bytes | None:
-        """Version of the topic's schema that it was written with."""
+        """Version of the topic's schema that it was written with, None without one."""
         metadata = self._entry.metadata
-        return metadata.schema_version if metadata.HasField("schema_version") else None
+        return metadata.schema_version or None
 
     @property
     def encryption_context(self) -> EncryptionContext | None:
@@ -161,7 +191,7 @@ class Message(msgspec.Struct, eq=False):
         return self._entry.metadata_of(self._index)
 
 
-class ChangedMessage(Message, eq=False):
+class ChangedMessage(Message[V_co], eq=False):
     """A message as an interceptor would have it."""
 
     _data: bytes

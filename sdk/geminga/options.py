@@ -44,6 +44,7 @@ from geminga.encryption import ProducerCryptoKeywords
 from geminga.encryption import ProducerCryptoOptions as ProducerCryptoOptions
 from geminga.errors import InvalidArgument
 from geminga.failover import AutoClusterFailover
+from geminga.schema._base import Schema, check_sending
 
 
 class CompressionType(enum.IntEnum):
@@ -188,6 +189,8 @@ class ProducerOptions(ProducerCryptoOptions):
     initial_subscription_name: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     interceptors: Sequence[ProducerInterceptor] = ()
+    schema: Schema | None = None
+    """Given to `create_producer` itself."""
 
     def __post_init__(self) -> None:
         text_or_none(self, "producer_name", "initial_subscription_name")
@@ -210,6 +213,7 @@ class ProducerOptions(ProducerCryptoOptions):
             raise InvalidArgument(f"message_router must be a function, not {router!r}")
         texts(self.properties, "properties")
         instances(self.interceptors, "interceptors", ProducerInterceptor)
+        check_sending(self.schema)
         self.check_crypto()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Unpack
+from typing import TYPE_CHECKING, Generic, Unpack
 
 import trio
 
@@ -18,9 +18,19 @@ from geminga._partitions import Partitions
 from geminga._receipt import Receipt
 from geminga._statistics import ProducerStatistics, log_interval, summed
 from geminga._together import ABANDON_TIMEOUT_S, together
+from geminga._typed import outgoing, prepared
 from geminga.options import ProducerOptions
 from geminga_protocol.message_id import MessageId
 from geminga_protocol.topic_name import TopicName
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    S = TypeVar("S", default=bytes)
+else:
+    from typing import TypeVar
+
+    S = TypeVar("S")
 
 logger = logging.getLogger("geminga")
 
@@ -28,8 +38,9 @@ BYTES_BETWEEN_CHECKPOINTS = 128 * 1024
 """`send_soon` lets the event loop turn after that much, a message counting as 1 KiB at least."""
 
 
-class Producer:
-    """Sends messages to one topic, over all its partitions. Made by `Client.create_producer`.
+class Producer(Generic[S]):
+    """Sends messages to one topic, over all its partitions. Made by `Client.create_producer`. `S`
+    is the type of what it sends: bytes, or that of its schema.
 
     `send` waits for the receipt. `send_soon` and `send_nowait` only hand the message over and
     answer a `Receipt`; messages of one task arrive in the order in which they were handed over.
@@ -47,6 +58,7 @@ class Producer:
         self._parts = self._partitions.parts
         self._choose = self._partitions.choose
         self._since_checkpoint = 0
+        self._schema = options.schema
 
     def __repr__(self) -> str:
         return f"<Producer {self.producer_name!r} of {self._topic}>"
@@ -89,11 +101,12 @@ class Producer:
         self._core.intervals.add(self._roll)
 
     async def send(
-        self, data: bytes, *, sequence_id: int | None = None, **described: Unpack[MessageKeywords]
+        self, data: S, *, sequence_id: int | None = None, **described: Unpack[MessageKeywords]
     ) -> MessageId:
         """Send a message and wait until the broker has stored it; answers its id.
 
-        Waits while `max_pending_messages` or the client's memory limit are used up. Cancelling it
+        With a schema `data` is a value of it (None: a message that says that it is null). Waits
+        while `max_pending_messages` or the client's memory limit are used up. Cancelling it
         doesn't take the message back. Raises InvalidArgument, MessageTooBig, Timeout (send
         timeout), TopicTerminated, ProducerFenced, QuotaExceeded, AlreadyClosed and other
         GemingaErrors.
@@ -102,35 +115,41 @@ class Producer:
         return await receipt.wait()
 
     async def send_soon(
-        self, data: bytes, *, sequence_id: int | None = None, **described: Unpack[MessageKeywords]
+        self, data: S, *, sequence_id: int | None = None, **described: Unpack[MessageKeywords]
     ) -> Receipt:
         """Hand a message over for sending; wait only while there is no room for it.
 
         It suspends when there is no room and after every 128 KiB or so, not at each call. Raises
         what `send` does at the call; what happens to the message later stands in the receipt.
         """
-        extras = extras_of(described) if described else None
-        if data.__class__ is not bytes or sequence_id is not None:
-            data = payload_of(data, sequence_id)
-        size_bytes = len(data)
+        payload: bytes
+        if self._schema is not None:
+            payload, extras = outgoing(self._schema, data, sequence_id, described)
+        else:
+            extras = extras_of(described) if described else None
+            if data.__class__ is bytes and sequence_id is None:
+                payload = data  # type: ignore[assignment]
+            else:
+                payload = payload_of(data, sequence_id)
+        size_bytes = len(payload)
         self._since_checkpoint += size_bytes if size_bytes > 1024 else 1024
         if self._since_checkpoint >= BYTES_BETWEEN_CHECKPOINTS:
             self._since_checkpoint = 0
             await trio.lowlevel.checkpoint()
-        part = self._parts[0] if len(self._parts) == 1 else self._choose(data, extras)
+        part = self._parts[0] if len(self._parts) == 1 else self._choose(payload, extras)
         if not part.has_room():
             await part.wait_for_room(size_bytes)
-        return part.add(data, extras, sequence_id)
+        return part.add(payload, extras, sequence_id)
 
     def send_nowait(
-        self, data: bytes, *, sequence_id: int | None = None, **described: Unpack[MessageKeywords]
+        self, data: S, *, sequence_id: int | None = None, **described: Unpack[MessageKeywords]
     ) -> Receipt:
         """The same without ever waiting. Raises ProducerQueueFull or MemoryLimitExceeded too.
 
         Nothing is written before the event loop turns.
         """
-        extras = extras_of(described) if described else None
-        return self._send_checked(payload_of(data, sequence_id), extras, sequence_id)
+        payload, extras = prepared(self._schema, data, sequence_id, described)
+        return self._send_checked(payload, extras, sequence_id)
 
     def _send_checked(self, data: bytes, extras: Extras | None, sequence_id: int | None) -> Receipt:
         """The same with arguments that were looked at."""
@@ -191,7 +210,7 @@ class Producer:
         finally:
             self._partitions.closed()
 
-    async def __aenter__(self) -> Producer:
+    async def __aenter__(self) -> Producer[S]:
         return self
 
     async def __aexit__(

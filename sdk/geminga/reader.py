@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
+from typing import Generic
 
 import trio
 
 from geminga.consumer import Consumer
-from geminga.message import Message
+from geminga.message import Message, V_co
 from geminga_protocol.message_id import MessageId
 
 
-class Reader:
+class Reader(Generic[V_co]):
     """Reads a topic's messages from a start id on. Made by `Client.create_reader`.
 
     The broker remembers nothing of it: after a lost connection it goes on behind the last message
     that the program took.
     """
 
-    def __init__(self, consumer: Consumer) -> None:
+    def __init__(self, consumer: Consumer[V_co]) -> None:
         self._consumer = consumer
 
     def __repr__(self) -> str:
@@ -41,7 +42,7 @@ class Reader:
         return self._consumer.reached_end_of_topic
 
     @trio.lowlevel.enable_ki_protection
-    async def read_next(self, timeout_s: float | None = None) -> Message:
+    async def read_next(self, timeout_s: float | None = None) -> Message[V_co]:
         """The next message. Raises Timeout after `timeout_s` seconds, and what `receive` does."""
         message = await self._consumer.receive(timeout_s)
         # So that the broker's figures tell how far the reader is.
@@ -62,16 +63,16 @@ class Reader:
         """Leave the topic. Idempotent."""
         await self._consumer.aclose()
 
-    def __aiter__(self) -> Reader:
+    def __aiter__(self) -> Reader[V_co]:
         return self
 
     @trio.lowlevel.enable_ki_protection
-    async def __anext__(self) -> Message:
+    async def __anext__(self) -> Message[V_co]:
         message = await self._consumer.__anext__()
         await self._consumer.acknowledge_cumulative(message)
         return message
 
-    async def __aenter__(self) -> Reader:
+    async def __aenter__(self) -> Reader[V_co]:
         return self
 
     async def __aexit__(

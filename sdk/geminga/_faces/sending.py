@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import trio
@@ -115,7 +115,7 @@ class Sender:
     over all partitions together, and by the client's memory limit, past it by GRANT_BYTES_MAX.
     """
 
-    def __init__(self, session: Session, producer: Producer) -> None:
+    def __init__(self, session: Session, producer: Producer[Any]) -> None:
         self.session = session
         self.producer = producer
         self._queue: deque[Handed] = deque()

@@ -9,11 +9,10 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import geminga.client
 from geminga._arguments import duration, several
-from geminga._described import extras_of, payload_of
 from geminga._faces.calls import Call, Session
 from geminga._faces.portal import portal
 from geminga._faces.receiving import Receiver, check_limits
@@ -21,6 +20,7 @@ from geminga._faces.sending import Handed, Sender
 from geminga._faces.thread_listening import Listening
 from geminga._faces.waiting import ThreadHost
 from geminga._trio_listening import lanes_for
+from geminga._typed import prepared
 from geminga.consumer import MessageOrId
 from geminga.errors import AlreadyClosed, Timeout
 from geminga.message import Message
@@ -123,12 +123,12 @@ class ThreadSender(Sender):
 
     session: ThreadSession
 
-    def __init__(self, session: ThreadSession, producer: Producer) -> None:
+    def __init__(self, session: ThreadSession, producer: Producer[Any]) -> None:
         super().__init__(session, producer)
         self._since_turn = 0
         self._room_lock = session.host.lock()
 
-    def send(self, data: bytes, sequence_id: int | None, described: MessageKeywords) -> MessageId:
+    def send(self, data: object, sequence_id: int | None, described: MessageKeywords) -> MessageId:
         """As Producer.send."""
         self.session.portal.check_may_wait()
         handed = self._make(data, sequence_id, described)
@@ -139,10 +139,12 @@ class ThreadSender(Sender):
         waiter.wait()
         return handed.message_id
 
-    def send_at_once(self, data: bytes) -> Receipt | None:
+    def send_at_once(self, data: Any) -> Receipt | None:
         """Hand a message over that has nothing but a payload; None if `send_soon` has to: there is
-        no room, or it is the turn of the program's other tasks.
+        a schema or no room, or it is the turn of the program's other tasks.
         """
+        if self.producer._schema is not None:
+            return None
         size_bytes = len(data)
         since_turn = self._since_turn + (size_bytes if size_bytes > 1024 else 1024)
         if since_turn >= BYTES_BETWEEN_TURNS:
@@ -161,7 +163,7 @@ class ThreadSender(Sender):
         return handed
 
     def send_soon(
-        self, data: bytes, sequence_id: int | None, described: MessageKeywords
+        self, data: object, sequence_id: int | None, described: MessageKeywords
     ) -> Receipt:
         """As Producer.send_soon."""
         handed = self._make(data, sequence_id, described)
@@ -182,7 +184,7 @@ class ThreadSender(Sender):
         return handed
 
     def send_nowait(
-        self, data: bytes, sequence_id: int | None, described: MessageKeywords
+        self, data: object, sequence_id: int | None, described: MessageKeywords
     ) -> Receipt:
         """As Producer.send_nowait."""
         handed = self._make(data, sequence_id, described)
@@ -191,12 +193,11 @@ class ThreadSender(Sender):
             raise full
         return handed
 
-    def _make(self, data: bytes, sequence_id: int | None, described: MessageKeywords) -> Receipt:
-        if data.__class__ is not bytes or sequence_id is not None:
-            data = payload_of(data, sequence_id)
-        if described or sequence_id is not None:
-            return Receipt(self.session, data, (extras_of(described), sequence_id))
-        return Receipt(self.session, data, None)
+    def _make(self, data: object, sequence_id: int | None, described: MessageKeywords) -> Receipt:
+        payload, extras = prepared(self.producer._schema, data, sequence_id, described)
+        if extras is not None or sequence_id is not None:
+            return Receipt(self.session, payload, (extras, sequence_id))
+        return Receipt(self.session, payload, None)
 
     def _put_when_there_is_room(self, handed: Receipt) -> None:
         # One at a time: were all woken whenever there is room for one, many would cost much.

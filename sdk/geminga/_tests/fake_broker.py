@@ -181,7 +181,17 @@ class FakeSession:
         topic.producers[name] = self
         self.producers[body.producer_id] = (topic, name)
         last = topic.last_sequence_ids.get(name, -1)
-        self.stream.write(producing.producer_success(body.request_id, name, last_sequence_id=last))
+        version = self._version_of(topic, body.schema) if body.HasField("schema") else b""
+        self.stream.write(
+            producing.producer_success(
+                body.request_id, name, last_sequence_id=last, schema_version=version
+            )
+        )
+
+    def _version_of(self, topic: FakeTopic, schema: Any) -> bytes:
+        if schema not in topic.schemas:
+            topic.schemas.append(schema)
+        return topic.schemas.index(schema).to_bytes(8, "big")
 
     def on_send(self, body: Any, frame: Frame) -> None:
         if body.producer_id not in self.producers:
@@ -305,14 +315,16 @@ class FakeSession:
 
     def on_getSchema(self, body: Any, frame: Frame) -> None:
         known = self.broker.topic(body.topic).schemas
-        found = known[int.from_bytes(body.schema_version, "big")]
+        if not known:
+            error = schemas.get_schema_error(body.request_id, ServerError.TopicNotFound, "none")
+            self.stream.write(error)
+            return
+        version = body.schema_version
+        found = known[int.from_bytes(version, "big") if version else -1]
         self.stream.write(schemas.get_schema_response(body.request_id, found, body.schema_version))
 
     def on_getOrCreateSchema(self, body: Any, frame: Frame) -> None:
-        known = self.broker.topic(body.topic).schemas
-        if body.schema not in known:
-            known.append(body.schema)
-        version = known.index(body.schema).to_bytes(8, "big")
+        version = self._version_of(self.broker.topic(body.topic), body.schema)
         self.stream.write(schemas.get_or_create_schema_response(body.request_id, version))
 
     def on_unsubscribe(self, body: Any, frame: Frame) -> None:

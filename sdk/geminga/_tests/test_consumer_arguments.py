@@ -14,6 +14,7 @@ import geminga
 from geminga import ConsumerType, InitialPosition, KeySharedPolicy
 from geminga._tests.fake_broker import fake_broker
 from geminga.options import ConsumerOptions, DeadLetterPolicy, MultiplierBackoff
+from geminga.schema import AutoProduce
 
 NAN = float("nan")
 PATTERN = re.compile("persistent://public/default/.*")
@@ -64,6 +65,7 @@ SUBSCRIBE: list[tuple[str, object]] = [
     ("properties", {"a": 1}),
     ("properties", [("a", "b")]),
     ("subscription_properties", {1: "a"}),
+    *(("schema", value) for value in (str, AutoProduce())),
     ("crypto_key_reader", "public.pem"),
     ("crypto_failure_action", "FAIL"),
     ("reciever_queue_size", 5),
@@ -87,6 +89,7 @@ READ: list[tuple[str, object]] = [
     ("read_compacted", 1),
     *(("receiver_queue_size", value) for value in (0, 1.5, True)),
     ("start_message_id_inclusive", "yes"),
+    *(("schema", value) for value in (str, AutoProduce())),
     ("crypto_key_reader", print),
     ("crypto_failure_action", 1),
     ("start", 5),

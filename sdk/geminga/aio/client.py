@@ -14,8 +14,10 @@ from geminga.aio.producer import Producer
 from geminga.aio.reader import Reader
 from geminga.aio.table_view import TableView
 from geminga.encryption import ConsumerCryptoKeywords
-from geminga.message import Message
+from geminga.message import Message, V_co
 from geminga.options import ClientKeywords, ConsumerKeywords, ProducerKeywords, ReaderKeywords
+from geminga.producer import S
+from geminga.schema._base import Schema
 from geminga_protocol.message_id import MessageId
 
 
@@ -53,8 +55,11 @@ class Client:
     def __repr__(self) -> str:
         return repr(self._session.client)
 
-    async def create_producer(self, topic: str, **options: Unpack[ProducerKeywords]) -> Producer:
-        """A producer, known to the brokers of all partitions. See `ProducerOptions`.
+    async def create_producer(
+        self, topic: str, *, schema: Schema[S] | None = None, **options: Unpack[ProducerKeywords]
+    ) -> Producer[S]:
+        """A producer, known to the brokers of all partitions. See `ProducerOptions`; with a
+        `schema` of `geminga.schema` it sends values of that instead of bytes.
 
         Raises InvalidArgument, ProducerBusy, ProducerFenced, TopicNotFound, AuthorizationFailed,
         Timeout and other GemingaErrors. With WAIT_FOR_EXCLUSIVE it waits until the topic is free.
@@ -62,7 +67,7 @@ class Client:
         return Producer(
             self._session,
             await self._session.call(
-                lambda: self._session.client.create_producer(topic, **options)
+                lambda: self._session.client.create_producer(topic, schema=schema, **options)
             ),
         )
 
@@ -71,13 +76,14 @@ class Client:
         topic: str | Sequence[str] | Pattern[str],
         subscription_name: str,
         *,
-        message_listener: Callable[[Consumer, Message], object] | None = None,
+        schema: Schema[V_co] | None = None,
+        message_listener: Callable[[Consumer[V_co], Message[V_co]], object] | None = None,
         **options: Unpack[ConsumerKeywords],
-    ) -> Consumer:
+    ) -> Consumer[V_co]:
         """A consumer of a subscription on one topic or several, or on all
         topics of a namespace whose whole name matches
         `re.compile("persistent://tenant/namespace/regex")`, as they come and go. See
-        `ConsumerOptions`.
+        `ConsumerOptions`; with a `schema` messages have values by it.
 
         A `message_listener(consumer, message)` is called with each message instead of `receive`. It
         is a coroutine function, or a function that is short, and has to acknowledge; what it raises
@@ -93,7 +99,9 @@ class Client:
         consumer = Consumer(
             self._session,
             await self._session.call(
-                lambda: self._session.client.subscribe(topic, subscription_name, **options)
+                lambda: self._session.client.subscribe(
+                    topic, subscription_name, schema=schema, **options
+                )
             ),
         )
         if message_listener is not None:
@@ -101,8 +109,13 @@ class Client:
         return consumer
 
     async def create_reader(
-        self, topic: str, start_message_id: MessageId, **options: Unpack[ReaderKeywords]
-    ) -> Reader:
+        self,
+        topic: str,
+        start_message_id: MessageId,
+        *,
+        schema: Schema[V_co] | None = None,
+        **options: Unpack[ReaderKeywords],
+    ) -> Reader[V_co]:
         """A reader that begins after `start_message_id` (at it, if `start_message_id_inclusive`);
         `geminga.EARLIEST` and `geminga.LATEST` are the ends. See `ReaderOptions`.
 
@@ -111,7 +124,9 @@ class Client:
         return Reader(
             self._session,
             await self._session.call(
-                lambda: self._session.client.create_reader(topic, start_message_id, **options)
+                lambda: self._session.client.create_reader(
+                    topic, start_message_id, schema=schema, **options
+                )
             ),
         )
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
+from typing import Generic
 
 import geminga.consumer
 from geminga._arguments import duration
 from geminga._consumer_statistics import ConsumerStatistics as ConsumerStatistics
 from geminga._faces.asyncs import AsyncReceiver, AsyncSession
 from geminga.consumer import MessageOrId
-from geminga.message import Message
+from geminga.message import Message, V_co
 from geminga_protocol.message_id import MessageId
 
 
-class Consumer:
+class Consumer(Generic[V_co]):
     """Receives the messages of a subscription, over all partitions of its topics. Made by
     `Client.subscribe`.
 
@@ -23,7 +24,7 @@ class Consumer:
     cancelled or interrupted (KeyboardInterrupt) loses no message.
     """
 
-    def __init__(self, session: AsyncSession, inner: geminga.consumer.Consumer) -> None:
+    def __init__(self, session: AsyncSession, inner: geminga.consumer.Consumer[V_co]) -> None:
         self._session = session
         self._inner = inner
         self._receiver = AsyncReceiver(session, inner)
@@ -56,7 +57,7 @@ class Consumer:
         """Whether all topics are terminated and everything in them was delivered."""
         return self._inner.reached_end_of_topic
 
-    async def receive(self, timeout_s: float | None = None) -> Message:
+    async def receive(self, timeout_s: float | None = None) -> Message[V_co]:
         """The next message.
 
         Raises Timeout after `timeout_s` seconds, AlreadyClosed, and what ended the subscription.
@@ -81,7 +82,7 @@ class Consumer:
         *,
         bytes_max: int = 10 * 1024 * 1024,
         timeout_s: float | None = None,
-    ) -> list[Message]:
+    ) -> list[Message[V_co]]:
         """Wait for a message, then take what is there, up to both limits (at least one message).
         It never waits for more: that is `batch_receive`.
 
@@ -89,16 +90,16 @@ class Consumer:
         """
         return await self._receiver.receive_many(messages_max, bytes_max, timeout_s)
 
-    async def batch_receive(self) -> list[Message]:
+    async def batch_receive(self) -> list[Message[V_co]]:
         """As many messages as `batch_receive_policy` says, or those that came before its time was
         over: maybe none. Raises what `receive` does, and InvalidArgument without a receiver queue.
         """
         return await self._receiver.batch_receive()
 
-    def __aiter__(self) -> Consumer:
+    def __aiter__(self) -> Consumer[V_co]:
         return self
 
-    async def __anext__(self) -> Message:
+    async def __anext__(self) -> Message[V_co]:
         """The next message; the iteration ends when the consumer is closed."""
         return await self._receiver.next()
 
@@ -138,7 +139,11 @@ class Consumer:
         self._receiver.refuse(message)
 
     async def reconsume_later(
-        self, message: Message, delay_s: float, *, properties: Mapping[str, str] | None = None
+        self,
+        message: Message[object],
+        delay_s: float,
+        *,
+        properties: Mapping[str, str] | None = None,
     ) -> None:
         """Have the message again after that many seconds: it is sent to the retry-letter topic,
         with those properties besides its own, and acknowledged. After the policy's
@@ -191,7 +196,7 @@ class Consumer:
         """
         await self._receiver.close()
 
-    async def __aenter__(self) -> Consumer:
+    async def __aenter__(self) -> Consumer[V_co]:
         return self
 
     async def __aexit__(

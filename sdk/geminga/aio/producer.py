@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Unpack
+from typing import Generic, Unpack
 
 import geminga.producer
 from geminga._faces.asyncs import AsyncSender, AsyncSession, Receipt
 from geminga._statistics import ProducerStatistics as ProducerStatistics
-from geminga.producer import MessageKeywords
+from geminga.producer import MessageKeywords, S
 from geminga_protocol.message_id import MessageId
 
 
-class Producer:
-    """Sends messages to one topic, over all its partitions. Made by `Client.create_producer`.
+class Producer(Generic[S]):
+    """Sends messages to one topic, over all its partitions. Made by `Client.create_producer`. `S`
+    is the type of what it sends: bytes, or that of its schema.
 
     `send` waits for the receipt. `send_soon` and `send_nowait` only hand the message over and
     answer a `Receipt`; messages of one task arrive in the order in which they were handed over.
@@ -21,7 +22,7 @@ class Producer:
     again in order.
     """
 
-    def __init__(self, session: AsyncSession, inner: geminga.producer.Producer) -> None:
+    def __init__(self, session: AsyncSession, inner: geminga.producer.Producer[S]) -> None:
         self._session = session
         self._inner = inner
         self._sender = AsyncSender(session, inner)
@@ -57,11 +58,12 @@ class Producer:
         return self._sender.pending_messages
 
     async def send(
-        self, data: bytes, *, sequence_id: int | None = None, **described: Unpack[MessageKeywords]
+        self, data: S, *, sequence_id: int | None = None, **described: Unpack[MessageKeywords]
     ) -> MessageId:
         """Send a message and wait until the broker has stored it; answers its id.
 
-        Waits while `max_pending_messages` or the client's memory limit are used up. Cancelling it
+        With a schema `data` is a value of it (None: a message that says that it is null). Waits
+        while `max_pending_messages` or the client's memory limit are used up. Cancelling it
         doesn't take the message back. Raises InvalidArgument, MessageTooBig, Timeout (send
         timeout), TopicTerminated, ProducerFenced, QuotaExceeded, AlreadyClosed and other
         GemingaErrors.
@@ -69,7 +71,7 @@ class Producer:
         return await self._sender.send(data, sequence_id, described)
 
     async def send_soon(
-        self, data: bytes, *, sequence_id: int | None = None, **described: Unpack[MessageKeywords]
+        self, data: S, *, sequence_id: int | None = None, **described: Unpack[MessageKeywords]
     ) -> Receipt:
         """Hand a message over for sending; wait only while there is no room.
 
@@ -83,7 +85,7 @@ class Producer:
         return await self._sender.send_soon(data, sequence_id, described)
 
     def send_nowait(
-        self, data: bytes, *, sequence_id: int | None = None, **described: Unpack[MessageKeywords]
+        self, data: S, *, sequence_id: int | None = None, **described: Unpack[MessageKeywords]
     ) -> Receipt:
         """The same without ever waiting. Raises ProducerQueueFull or
         MemoryLimitExceeded too.
@@ -107,7 +109,7 @@ class Producer:
         """
         await self._sender.close()
 
-    async def __aenter__(self) -> Producer:
+    async def __aenter__(self) -> Producer[S]:
         return self
 
     async def __aexit__(

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
+from typing import Generic
 
 import geminga.reader
 from geminga._faces.asyncs import AsyncReceiver, AsyncSession
-from geminga.message import Message
+from geminga.message import Message, V_co
 from geminga_protocol.message_id import MessageId
 
 
-class Reader:
+class Reader(Generic[V_co]):
     """Reads a topic's messages from a start id on. Made by `Client.create_reader`.
 
     The broker remembers nothing of it: after a lost connection it goes on behind the last message
     that the program took.
     """
 
-    def __init__(self, session: AsyncSession, inner: geminga.reader.Reader) -> None:
+    def __init__(self, session: AsyncSession, inner: geminga.reader.Reader[V_co]) -> None:
         self._session = session
         self._inner = inner
         self._receiver = AsyncReceiver(session, inner._consumer)
@@ -41,7 +42,7 @@ class Reader:
         """Whether the topic is terminated and everything in it was read."""
         return self._inner.reached_end_of_topic
 
-    async def read_next(self, timeout_s: float | None = None) -> Message:
+    async def read_next(self, timeout_s: float | None = None) -> Message[V_co]:
         """The next message. Raises Timeout after `timeout_s` seconds, and what `receive` does."""
         return await self._receiver.read(timeout_s)
 
@@ -59,13 +60,13 @@ class Reader:
         """Leave the topic. Idempotent."""
         await self._receiver.close()
 
-    def __aiter__(self) -> Reader:
+    def __aiter__(self) -> Reader[V_co]:
         return self
 
-    async def __anext__(self) -> Message:
+    async def __anext__(self) -> Message[V_co]:
         return await self._receiver.read_on()
 
-    async def __aenter__(self) -> Reader:
+    async def __aenter__(self) -> Reader[V_co]:
         return self
 
     async def __aexit__(

@@ -14,8 +14,10 @@ from geminga.blocking.producer import Producer
 from geminga.blocking.reader import Reader
 from geminga.blocking.table_view import TableView
 from geminga.encryption import ConsumerCryptoKeywords
-from geminga.message import Message
+from geminga.message import Message, V_co
 from geminga.options import ClientKeywords, ConsumerKeywords, ProducerKeywords, ReaderKeywords
+from geminga.producer import S
+from geminga.schema._base import Schema
 from geminga_protocol.message_id import MessageId
 
 
@@ -42,15 +44,20 @@ class Client:
     def __repr__(self) -> str:
         return repr(self._session.client)
 
-    def create_producer(self, topic: str, **options: Unpack[ProducerKeywords]) -> Producer:
-        """A producer, known to the brokers of all partitions. See `ProducerOptions`.
+    def create_producer(
+        self, topic: str, *, schema: Schema[S] | None = None, **options: Unpack[ProducerKeywords]
+    ) -> Producer[S]:
+        """A producer, known to the brokers of all partitions. See `ProducerOptions`; with a
+        `schema` of `geminga.schema` it sends values of that instead of bytes.
 
         Raises InvalidArgument, ProducerBusy, ProducerFenced, TopicNotFound, AuthorizationFailed,
         Timeout and other GemingaErrors. With WAIT_FOR_EXCLUSIVE it waits until the topic is free.
         """
         return Producer(
             self._session,
-            self._session.call(lambda: self._session.client.create_producer(topic, **options)),
+            self._session.call(
+                lambda: self._session.client.create_producer(topic, schema=schema, **options)
+            ),
         )
 
     def subscribe(
@@ -58,13 +65,14 @@ class Client:
         topic: str | Sequence[str] | Pattern[str],
         subscription_name: str,
         *,
-        message_listener: Callable[[Consumer, Message], object] | None = None,
+        schema: Schema[V_co] | None = None,
+        message_listener: Callable[[Consumer[V_co], Message[V_co]], object] | None = None,
         **options: Unpack[ConsumerKeywords],
-    ) -> Consumer:
+    ) -> Consumer[V_co]:
         """A consumer of a subscription on one topic or several, or on all
         topics of a namespace whose whole name matches
         `re.compile("persistent://tenant/namespace/regex")`, as they come and go. See
-        `ConsumerOptions`.
+        `ConsumerOptions`; with a `schema` messages have values by it.
 
         A `message_listener(consumer, message)` is called with each message instead of `receive`. It
         is a function that runs in threads of its own, and has to acknowledge; what it raises
@@ -80,7 +88,9 @@ class Client:
         consumer = Consumer(
             self._session,
             self._session.call(
-                lambda: self._session.client.subscribe(topic, subscription_name, **options)
+                lambda: self._session.client.subscribe(
+                    topic, subscription_name, schema=schema, **options
+                )
             ),
         )
         if message_listener is not None:
@@ -88,8 +98,13 @@ class Client:
         return consumer
 
     def create_reader(
-        self, topic: str, start_message_id: MessageId, **options: Unpack[ReaderKeywords]
-    ) -> Reader:
+        self,
+        topic: str,
+        start_message_id: MessageId,
+        *,
+        schema: Schema[V_co] | None = None,
+        **options: Unpack[ReaderKeywords],
+    ) -> Reader[V_co]:
         """A reader that begins after `start_message_id` (at it, if `start_message_id_inclusive`);
         `geminga.EARLIEST` and `geminga.LATEST` are the ends. See `ReaderOptions`.
 
@@ -98,7 +113,9 @@ class Client:
         return Reader(
             self._session,
             self._session.call(
-                lambda: self._session.client.create_reader(topic, start_message_id, **options)
+                lambda: self._session.client.create_reader(
+                    topic, start_message_id, schema=schema, **options
+                )
             ),
         )
 

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
+from typing import Generic
 
 import geminga.reader
 from geminga._faces.threads import ThreadReceiver, ThreadSession
-from geminga.message import Message
+from geminga.message import Message, V_co
 from geminga_protocol.message_id import MessageId
 
 
-class Reader:
+class Reader(Generic[V_co]):
     """Reads a topic's messages from a start id on. Made by `Client.create_reader`.
 
     The broker remembers nothing of it: after a lost connection it goes on behind the last message
     that the program took.
     """
 
-    def __init__(self, session: ThreadSession, inner: geminga.reader.Reader) -> None:
+    def __init__(self, session: ThreadSession, inner: geminga.reader.Reader[V_co]) -> None:
         self._session = session
         self._inner = inner
         self._receiver = ThreadReceiver(session, inner._consumer)
@@ -41,7 +42,7 @@ class Reader:
         """Whether the topic is terminated and everything in it was read."""
         return self._inner.reached_end_of_topic
 
-    def read_next(self, timeout_s: float | None = None) -> Message:
+    def read_next(self, timeout_s: float | None = None) -> Message[V_co]:
         """The next message. Raises Timeout after `timeout_s` seconds, and what `receive` does."""
         return self._receiver.read(timeout_s)
 
@@ -59,13 +60,13 @@ class Reader:
         """Leave the topic. Idempotent."""
         self._receiver.close()
 
-    def __iter__(self) -> Reader:
+    def __iter__(self) -> Reader[V_co]:
         return self
 
-    def __next__(self) -> Message:
+    def __next__(self) -> Message[V_co]:
         return self._receiver.read_on()
 
-    def __enter__(self) -> Reader:
+    def __enter__(self) -> Reader[V_co]:
         return self
 
     def __exit__(

@@ -10,32 +10,36 @@ What stands in `__all__` is public. fastavro is imported with the first Avro sch
 
 from __future__ import annotations
 
-from geminga.schema._auto import AutoConsume, AutoProduce
-from geminga.schema._avro import Avro, Json
-from geminga.schema._base import Schema
-from geminga.schema._info import SchemaInfo, SchemaType
-from geminga.schema._key_value import KeyValue, KeyValueEncodingType
-from geminga.schema._primitives import (
-    Boolean,
-    Bytes,
-    Date,
-    Double,
-    Float,
-    Instant,
-    Int8,
-    Int16,
-    Int32,
-    Int64,
-    LocalDate,
-    LocalDateTime,
-    LocalTime,
-    String,
-    Time,
-    Timestamp,
-)
-from geminga.schema._protobuf import Protobuf, ProtobufNative
-from geminga.schema._records import GenericRecord
-from geminga.schema._types import Micros, Precision
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from geminga.schema._auto import AutoConsume, AutoProduce
+    from geminga.schema._avro import Avro, Json
+    from geminga.schema._base import Schema
+    from geminga.schema._info import SchemaInfo, SchemaType
+    from geminga.schema._key_value import KeyValue, KeyValueEncodingType
+    from geminga.schema._primitives import (
+        Boolean,
+        Bytes,
+        Date,
+        Double,
+        Float,
+        Instant,
+        Int8,
+        Int16,
+        Int32,
+        Int64,
+        LocalDate,
+        LocalDateTime,
+        LocalTime,
+        String,
+        Time,
+        Timestamp,
+    )
+    from geminga.schema._protobuf import Protobuf, ProtobufNative
+    from geminga.schema._records import GenericRecord
+    from geminga.schema._types import Micros, Precision
 
 __all__ = [
     "AutoConsume",
@@ -69,3 +73,47 @@ __all__ = [
     "Time",
     "Timestamp",
 ]
+
+_HOMES = {
+    "geminga.schema._auto": ("AutoConsume", "AutoProduce"),
+    "geminga.schema._avro": ("Avro", "Json"),
+    "geminga.schema._base": ("Schema",),
+    "geminga.schema._info": ("SchemaInfo", "SchemaType"),
+    "geminga.schema._key_value": ("KeyValue", "KeyValueEncodingType"),
+    "geminga.schema._primitives": (
+        "Boolean",
+        "Bytes",
+        "Date",
+        "Double",
+        "Float",
+        "Instant",
+        "Int8",
+        "Int16",
+        "Int32",
+        "Int64",
+        "LocalDate",
+        "LocalDateTime",
+        "LocalTime",
+        "String",
+        "Time",
+        "Timestamp",
+    ),
+    "geminga.schema._protobuf": ("Protobuf", "ProtobufNative"),
+    "geminga.schema._records": ("GenericRecord",),
+    "geminga.schema._types": ("Micros", "Precision"),
+}
+_MODULES = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    """Import what is asked for when it is asked for."""
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module 'geminga.schema' has no attribute {name!r}")
+    value: object = getattr(importlib.import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

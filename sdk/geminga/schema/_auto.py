@@ -80,8 +80,12 @@ class AutoConsume(Schema[object]):
     def _wants_writer(self) -> bool:
         return True
 
-    def _reader(self, writer: SchemaInfo | None) -> Reader[object]:
-        return generic_reader(PLAIN_BYTES if writer is None else writer, None)
+    @property
+    def _wants_key(self) -> bool:
+        return True
+
+    def _reader(self, writer: SchemaInfo | None, version: bytes | None = None) -> Reader[object]:
+        return generic_reader(PLAIN_BYTES if writer is None else writer, version)
 
 
 def generic_reader(info: SchemaInfo, version: bytes | None) -> Reader[object]:

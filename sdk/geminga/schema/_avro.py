@@ -158,7 +158,7 @@ class Avro(Described[T]):
     def _wants_writer(self) -> bool:
         return True
 
-    def _reader(self, writer: SchemaInfo | None) -> Reader[T]:
+    def _reader(self, writer: SchemaInfo | None, version: bytes | None = None) -> Reader[T]:
         if writer is None or writer.schema == self._info.schema:
             decode = self._decode
         elif writer.type is not SchemaType.AVRO:
@@ -235,24 +235,23 @@ class Json(Described[T]):
         """The value of JSON. Raises UndecodableValue."""
         try:
             if self._back is None:
-                value: T = self._decoder.decode(data)
-                return value
+                decoded: T = self._decoder.decode(data)
+                return decoded
         except msgspec.ValidationError:
             # Maybe only fields are missing that may be None: the Java client leaves these out.
             pass
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise undecodable("JSON object", error) from error
         try:
-            found = self._fields.fill(msgspec.json.decode(data))
+            found: Any = self._fields.fill(msgspec.json.decode(data))
             if self._back is not None:
-                value = self._back(found)
+                found = self._back(found)
             elif self._kind is not None:
-                value = msgspec.convert(found, self._kind)
-            else:
-                value = found
+                found = msgspec.convert(found, self._kind)
         except Exception as error:
             raise undecodable("JSON object", error or type(error).__name__) from error
-        return value
+        filled: T = found
+        return filled
 
 
 class _Filling:

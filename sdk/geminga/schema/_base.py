@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, NamedTuple
 
-from geminga.errors import UndecodableValue
-from geminga.schema._info import SchemaInfo
+from geminga.errors import InvalidArgument, UndecodableValue
+from geminga.schema._info import SchemaInfo, SchemaType
 
 if TYPE_CHECKING:
     # Typing knows defaults of type variables, Python 3.11 doesn't.
@@ -68,14 +68,21 @@ class Schema(ABC, Generic[T]):
         """Whether reading needs the schema that the message was written with."""
         return False
 
+    @property
+    def _wants_key(self) -> bool:
+        """Whether reading may need the message's key."""
+        return False
+
     def _outgoing(self, value: T) -> Encoded:
         """What is sent for a value; None is a message without payload that says so."""
         if value is None:
             return Encoded(b"", is_null=True)
         return Encoded(self.encode(value))
 
-    def _reader(self, writer: SchemaInfo | None) -> Reader[T]:
-        """Reads what was written with that schema, None if it isn't known. Raises SchemaError."""
+    def _reader(self, writer: SchemaInfo | None, version: bytes | None = None) -> Reader[T]:
+        """Reads what was written with that schema, None if it isn't known. Raises SchemaError and
+        InvalidSchema.
+        """
         decode = self.decode
         return lambda data, key: decode(data)
 
@@ -87,3 +94,23 @@ class Schema(ABC, Generic[T]):
 def undecodable(kind: str, error: object) -> UndecodableValue:
     """The error for a payload that isn't what it should be."""
     return UndecodableValue(f"the payload is no {kind}: {error}")
+
+
+def check_schema(schema: object) -> None:
+    """Raises InvalidArgument unless it is a schema, or None."""
+    if schema is not None and not isinstance(schema, Schema):
+        raise InvalidArgument(f"schema must be a geminga.schema.Schema, not {schema!r}")
+
+
+def check_reading(schema: object) -> None:
+    """The same for one that messages are read with."""
+    check_schema(schema)
+    if isinstance(schema, Schema) and schema.info.type is SchemaType.AUTO_PRODUCE:
+        raise InvalidArgument("schema: AutoProduce can only be sent with")
+
+
+def check_sending(schema: object) -> None:
+    """The same for one that messages are sent with."""
+    check_schema(schema)
+    if isinstance(schema, Schema) and schema.info.type is SchemaType.AUTO_CONSUME:
+        raise InvalidArgument("schema: AutoConsume can only be read with")

@@ -93,7 +93,7 @@ def _resolve(schema: Any, space: str, known: dict[str, Any]) -> tuple[Any, str]:
         return found or (schema, space)
     if isinstance(schema, Mapping) and isinstance(schema.get("type"), Mapping | list):
         return _resolve(schema["type"], space, known)
-    if _is_named(schema):
+    if isinstance(schema, Mapping) and _is_named(schema):
         return schema, _space_of(schema, space)
     return schema, space
 

@@ -80,13 +80,19 @@ class KeyValue(Schema[tuple[K | None, V | None]]):
         return Encoded(data or b"", is_null=data is None, key=key, has_key=True)
 
     @property
+    def _wants_key(self) -> bool:
+        return True
+
+    @property
     def _wants_writer(self) -> bool:
         return self._key._wants_writer or self._value._wants_writer
 
-    def _reader(self, writer: SchemaInfo | None) -> Reader[tuple[K | None, V | None]]:
+    def _reader(
+        self, writer: SchemaInfo | None, version: bytes | None = None
+    ) -> Reader[tuple[K | None, V | None]]:
         halves = None if writer is None else split_info(writer)
-        key_reader = self._key._reader(halves and halves.key)
-        value_reader = self._value._reader(halves and halves.value)
+        key_reader = self._key._reader(halves and halves.key, version)
+        value_reader = self._value._reader(halves and halves.value, version)
         encoding = self.encoding if halves is None else halves.encoding
         if encoding is KeyValueEncodingType.SEPARATED:
             return lambda data, key: (

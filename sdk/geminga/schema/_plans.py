@@ -111,13 +111,10 @@ def map_plan(item: Plan, schema: Json) -> Plan:
             return values
         return {key: change_out(value) for key, value in values.items()}
 
-    back = None
-    if change_back is not None:
-        change = change_back
+    def back_all(values: Any) -> Any:
+        return {key: change_back(value) for key, value in values.items()} if change_back else values
 
-        def back(values: Any) -> Any:
-            return {key: change(value) for key, value in values.items()}
-
+    back = None if change_back is None else back_all
     return Plan(schema, (dict, Mapping), out, back, is_exact=item.is_exact)
 
 

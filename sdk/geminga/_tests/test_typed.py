@@ -1,0 +1,186 @@
+"""Producers, consumers, readers and table views with schemas, on a broker in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from trio.testing import MockClock
+
+import geminga
+from geminga import schema
+from geminga._tests.fake_broker import fake_broker
+from geminga.schema import KeyValueEncodingType
+from geminga_protocol.pb.pulsar_api_pb2 import ServerError
+
+
+@dataclass
+class Order:
+    id: int
+    name: str = "none"
+
+
+@dataclass
+class Wider:
+    id: int
+    name: str = "none"
+    extra: str = "more"
+
+
+Wider.__name__ = "Order"
+SEPARATED = KeyValueEncodingType.SEPARATED
+
+
+@pytest.mark.parametrize("batched", [False, True])
+async def test_avro_there_and_back(autojump_clock: MockClock, batched: bool) -> None:
+    async with fake_broker() as broker, broker.client() as client:
+        avro = schema.Avro(Order)
+        consumer = await client.subscribe("t", "s", schema=avro)
+        producer = await client.create_producer("t", schema=avro, batching_enabled=batched)
+        receipts = [producer.send_nowait(Order(n, "x")) for n in range(3)]
+        for n, receipt in enumerate(receipts):
+            await receipt.wait()
+            message = await consumer.receive()
+            assert message.value == Order(n, "x")
+            assert message.schema_version == bytes(8)
+        assert broker.seen.count("getSchema") == 1
+        with pytest.raises(geminga.InvalidValue, match=r"Order\.id must be int"):
+            await producer.send(Order("1"))  # type: ignore[arg-type]
+        with pytest.raises(geminga.InvalidValue, match="must be a Order"):
+            producer.send_nowait(5)  # type: ignore[arg-type]
+
+
+async def test_each_version_is_read_with_its_own_schema(autojump_clock: MockClock) -> None:
+    async with fake_broker() as broker, broker.client() as client:
+        consumer = await client.subscribe("t", "s", schema=schema.Avro(Wider))
+        old = await client.create_producer("t", schema=schema.Avro(Order))
+        new = await client.create_producer("t", schema=schema.Avro(Wider))
+        await old.send(Order(1, "a"))
+        await new.send(Wider(2, "b", "c"))
+        await old.send(Order(3))
+        found = [(await consumer.receive()).value for _ in range(3)]
+        assert found == [Wider(1, "a", "more"), Wider(2, "b", "c"), Wider(3, "none", "more")]
+        assert broker.seen.count("getSchema") == 2
+
+
+async def test_what_cannot_be_read_says_so_and_the_rest_goes_on(autojump_clock: MockClock) -> None:
+    async with fake_broker() as broker, broker.client() as client:
+        consumer = await client.subscribe("t", "s", schema=schema.Avro(Order))
+        raw = await client.create_producer("t")
+        typed = await client.create_producer("t", schema=schema.Avro(Order))
+        bad_id = await raw.send(b"\xff")
+        await typed.send(Order(7))
+        bad = await consumer.receive()
+        with pytest.raises(geminga.UndecodableValue, match=r"/t\b") as caught:
+            _ = bad.value
+        assert caught.value.message_id == bad_id
+        assert caught.value.topic == bad.topic_name
+        await consumer.acknowledge(bad)
+        assert (await consumer.receive()).value == Order(7)
+
+
+async def test_a_schema_that_cannot_be_had_is_asked_for_again(autojump_clock: MockClock) -> None:
+    async with fake_broker() as broker, broker.client() as client:
+        consumer = await client.subscribe("t", "s", schema=schema.Avro(Order))
+        producer = await client.create_producer("t", schema=schema.Avro(Order))
+        broker.fail["getSchema"] = [(ServerError.AuthorizationError, "no")]
+        await producer.send(Order(1))
+        first = await consumer.receive()
+        with pytest.raises(geminga.SchemaUnavailable, match="no"):
+            _ = first.value
+        await producer.send(Order(2))
+        assert (await consumer.receive()).value == Order(2)
+
+
+async def test_pairs_and_nulls(autojump_clock: MockClock) -> None:
+    async with fake_broker() as broker, broker.client() as client:
+        pair = schema.KeyValue(schema.String(), schema.Int32(), SEPARATED)
+        consumer = await client.subscribe("t", "s", schema=pair)
+        producer = await client.create_producer("t", schema=pair)
+        sent: list[Any] = [("a", 1), ("b", None), (None, 2)]
+        for value in sent:
+            await producer.send(value)
+        assert [(await consumer.receive()).value for _ in sent] == sent
+        with pytest.raises(geminga.InvalidArgument, match="partition_key"):
+            await producer.send(("a", 1), partition_key="b")
+        texts = await client.create_producer("u", schema=schema.String())
+        reader = await client.create_reader("u", geminga.EARLIEST, schema=schema.String())
+        await texts.send("")
+        await texts.send(None)  # type: ignore[arg-type]
+        assert (await reader.read_next()).value == ""
+        null = await reader.read_next()
+        assert null.value is None
+        assert null.is_null
+
+
+async def test_lying_lengths_in_a_pair(autojump_clock: MockClock) -> None:
+    async with fake_broker() as broker, broker.client() as client:
+        pair = schema.KeyValue(schema.String(), schema.String())
+        consumer = await client.subscribe("t", "s", schema=pair)
+        raw = await client.create_producer("t")
+        for lie in (
+            b"",
+            b"\x00\x00\x00\x09ab",
+            b"\x80\x00\x00\x00",
+            b"\x00\x00\x00\x01a\x7f\xff\xff\xff",
+        ):
+            await raw.send(lie)
+            with pytest.raises(geminga.UndecodableValue, match="pair"):
+                _ = (await consumer.receive()).value
+
+
+async def test_auto(autojump_clock: MockClock) -> None:
+    async with fake_broker() as broker, broker.client() as client:
+        typed = await client.create_producer("t", schema=schema.Avro(Order))
+        auto = await client.create_producer("t", schema=schema.AutoProduce())
+        consumer = await client.subscribe("t", "s", schema=schema.AutoConsume())
+        await typed.send(Order(1, "a"))
+        await auto.send(schema.Avro(Order).encode(Order(2, "b")))
+        with pytest.raises(geminga.InvalidValue, match="data doesn't fit"):
+            await auto.send(b"\xff")
+        for n, name in ((1, "a"), (2, "b")):
+            value = (await consumer.receive()).value
+            assert isinstance(value, schema.GenericRecord)
+            assert value == {"id": n, "name": name}
+            assert value.schema_version == bytes(8)
+        with pytest.raises(geminga.InvalidArgument, match="schema"):
+            await client.create_producer("t", schema=schema.AutoConsume())
+        with pytest.raises(geminga.InvalidArgument, match="schema"):
+            await client.subscribe("t", "s2", schema=schema.AutoProduce())
+
+
+async def test_no_schema_means_bytes(autojump_clock: MockClock) -> None:
+    async with fake_broker() as broker, broker.client() as client:
+        consumer = await client.subscribe("t", "s")
+        auto = await client.create_producer("t", schema=schema.AutoProduce())
+        await auto.send(b"x")
+        message = await consumer.receive()
+        assert (message.value, message.schema_version) == (b"x", None)
+        with pytest.raises(geminga.InvalidArgument, match="schema"):
+            await client.create_producer("t", schema=Order)  # type: ignore[arg-type]
+
+
+async def test_interceptors_keep_what_they_do_not_see(autojump_clock: MockClock) -> None:
+    async with fake_broker() as broker, broker.client() as client:
+        pair = schema.KeyValue(schema.Bytes(), schema.Avro(Order), SEPARATED)
+        consumer = await client.subscribe(
+            "t", "s", schema=pair, interceptors=[geminga.ConsumerInterceptor()]
+        )
+        producer = await client.create_producer(
+            "t", schema=pair, interceptors=[geminga.ProducerInterceptor()]
+        )
+        await producer.send((b"\xff", Order(1)))
+        await producer.send((b"\xfe", None))
+        assert (await consumer.receive()).value == (b"\xff", Order(1))
+        assert (await consumer.receive()).value == (b"\xfe", None)
+
+
+async def test_what_is_held_back_can_be_thrown_away(autojump_clock: MockClock) -> None:
+    async with fake_broker() as broker, broker.client() as client:
+        consumer = await client.subscribe("t", "s", schema=schema.Avro(Order))
+        producer = await client.create_producer("t", schema=schema.Avro(Order))
+        for n in range(3):
+            await producer.send(Order(n))
+        broker.cut()
+        assert [(await consumer.receive()).value.id for _ in range(3)] == [0, 1, 2]
