@@ -116,6 +116,27 @@ async def test_reader_and_table_view(autojump_clock: MockClock) -> None:
             assert view.get("k") == b"value"
 
 
+async def test_many_partitions_and_topics(autojump_clock: MockClock) -> None:
+    """Each partition has a data key of its own, those that start with their first message too."""
+    async with fake_broker() as broker, broker.client() as client:
+        broker.partitions["persistent://public/default/many"] = 3
+        consumer = await client.subscribe(["many", "one"], "s", crypto_key_reader=READER)
+        for topic in ("many", "one"):
+            async with await client.create_producer(
+                topic,
+                encryption_keys=["ec"],
+                crypto_key_reader=READER,
+                lazy_start_partitioned_producers=True,
+                batching_enabled=False,
+            ) as producer:
+                for n in range(12):
+                    await producer.send(b"%d" % n)
+        got = [await consumer.receive(5) for _ in range(24)]
+        assert sorted(int(each.data) for each in got) == sorted([*range(12)] * 2)
+        values = {each.encryption_context.keys["ec"].key for each in got if each.encryption_context}
+        assert len(values) == 4
+
+
 async def test_a_producer_without_its_keys(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
