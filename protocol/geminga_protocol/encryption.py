@@ -10,6 +10,7 @@ encrypted with that (`encryption_keys`): RSA by OAEP with SHA-1, EC by ECIES as 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import hmac
 import re
@@ -26,6 +27,10 @@ TAG_BYTES = 16
 """What encryption adds to a payload."""
 KEY_BYTES_MAX = 64 * 1024
 """A longer key is refused unread."""
+
+PRIVATE_KEYS_MAX = 32
+"""Private keys that are remembered in the form in which they are used: checking an RSA key of 2048
+bits takes 40 ms, and each producer's data key asks for it."""
 
 PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
@@ -61,6 +66,7 @@ def load_public_key(data: bytes) -> PublicKey:
     return key
 
 
+@functools.lru_cache(maxsize=PRIVATE_KEYS_MAX)
 def load_private_key(data: bytes) -> PrivateKey:
     """An RSA or EC private key from PEM without password, of its own form or PKCS#8; `EC
     PARAMETERS` may go before. Raises KeyUnusable.

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict
 
-from geminga._checks import of_enum
+from geminga._checks import of_enum, texts
 from geminga.errors import CryptoError, InvalidArgument
 from geminga_runtime.auth.key_files import KeySourceError, read_key
 
@@ -55,6 +55,11 @@ class EncryptionKeyInfo:
 
     key: bytes = field(repr=False)
     metadata: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.key, bytes):
+            raise InvalidArgument(f"key must be bytes, not {type(self.key).__name__}")
+        texts(self.metadata, "metadata")
 
 
 class CryptoKeyReader(ABC):

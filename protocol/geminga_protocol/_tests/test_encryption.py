@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 from typing import NamedTuple
 
@@ -148,6 +149,27 @@ def test_a_changed_payload_is_refused(at: int, cut: bool, iv: bytes) -> None:
     if iv != golden.iv:
         with pytest.raises(Undecryptable):
             key.decrypt(iv, whole)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(value=st.binary(max_size=400))
+def test_bytes_of_chance_are_refused(name: str, value: bytes) -> None:
+    with pytest.raises(Undecryptable):
+        encryption.decrypt_data_key(KEYS[name], value)
+
+
+@given(data=st.binary(max_size=200), kind=st.sampled_from(["EC PRIVATE KEY", "PUBLIC KEY", ""]))
+def test_keys_of_chance_are_refused(data: bytes, kind: str) -> None:
+    body = base64.b64encode(data)
+    pem = b"-----BEGIN %b-----\n%b\n-----END %b-----\n" % (kind.encode(), body, kind.encode())
+    for load in (encryption.load_private_key, encryption.load_public_key):
+        for bad in (data, pem, pem[:-20]):
+            with pytest.raises(KeyUnusable):
+                load(bad)
+
+
+def test_a_key_is_checked_once() -> None:
+    assert encryption.load_private_key(EC.encode()) is encryption.load_private_key(EC.encode())
 
 
 @pytest.mark.parametrize("curve", [ec.SECP256R1(), ec.SECP384R1(), ec.SECP521R1(), ec.SECP256K1()])

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import geminga
 from geminga import DefaultCryptoKeyReader, EncryptionKeyInfo
@@ -144,6 +146,35 @@ def test_a_message_with_very_many_keys_costs_little() -> None:
     assert len(str(caught.value)) < 1000
 
 
+ENCRYPTED = st.tuples(
+    st.sampled_from(["ec", "rsa", "gone"]), st.binary(max_size=150), st.binary(max_size=20)
+)
+
+
+@given(
+    keys=st.lists(ENCRYPTED, min_size=1, max_size=4),
+    iv=st.binary(max_size=150),
+    payload=st.binary(max_size=60),
+    goes=st.booleans(),
+)
+def test_whatever_a_producer_writes(
+    keys: list[tuple[str, bytes, bytes]], iv: bytes, payload: bytes, goes: bool
+) -> None:
+    """It is read, or there is a CryptoError; keys of others, and such nonsense, don't matter."""
+    metadata, sealed = sealed_by(["ec"])
+    good = metadata.encryption_keys[0]
+    nonsense = MessageMetadata(encryption_param=metadata.encryption_param if goes else iv)
+    for name, value, text in keys:
+        nonsense.encryption_keys.add(key=name, value=value).metadata.add(key="k", value=text.hex())
+    opener = Opener(READER)
+    if goes:
+        nonsense.encryption_keys.append(good)
+        assert opener.open(nonsense, sealed, 0.0) == b"payload"
+    else:
+        with pytest.raises(CryptoError):
+            opener.open(nonsense, payload, 0.0)
+
+
 def test_what_is_remembered_is_bounded() -> None:
     reader = CountingReader()
     reader.fails = True
@@ -224,6 +255,10 @@ def test_keys_that_cant_be_used(caplog: pytest.LogCaptureFixture) -> None:
 
     with pytest.raises(CryptoError, match="answered a bytes for the public key 'ec'"):
         Sealed(Odd()).value()
+    for key, metadata in (("hush", {}), (b"", {"a": 1}), (b"", None)):
+        with pytest.raises(geminga.InvalidArgument) as refused:
+            EncryptionKeyInfo(key, metadata)  # type: ignore[arg-type]
+        assert "hush" not in str(refused.value)
     with pytest.raises(geminga.InvalidArgument, match="keys must be"):
         DefaultCryptoKeyReader(5)  # type: ignore[arg-type]
 
