@@ -9,9 +9,12 @@ from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
+import hypercorn.trio.run
 import trio
 from hypercorn.config import Config
+from hypercorn.events import Closed, Event
 from hypercorn.trio import serve
+from hypercorn.trio.tcp_server import TCPServer
 
 from geminga_broker.websocket.settings import WebSocketSettings
 from geminga_runtime.errors import BindFailed
@@ -110,6 +113,29 @@ _connection: ContextVar[ssl.SSLObject | None] = ContextVar("tls_connection", def
 """TLS of the connection that is being served: the task of a connection is started right after its
 TLS object was made, and inherits the variable.
 """
+
+
+class _Connection(TCPServer):
+    """Keeps one connection's errors from the others: hypercorn lets them end the whole server. One
+    client could do that, by a request that ends in mid-body while its answer is being closed.
+    """
+
+    async def protocol_send(self, event: Event) -> None:
+        try:
+            await super().protocol_send(event)
+        except trio.BusyResourceError:
+            # Another task is closing it.
+            await self.protocol.handle(Closed())
+
+    async def run(self) -> None:
+        try:
+            await super().run()
+        except* Exception as group:
+            _log.error("a connection on the web port failed", exc_info=group)
+
+
+# Its server makes connections of the class that stands there; it has no other place to say so.
+vars(hypercorn.trio.run)["TCPServer"] = _Connection
 
 
 class _Config(Config):
