@@ -18,6 +18,7 @@ import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from geminga import schema as schema
     from geminga._consumer_statistics import ConsumerStatistics
     from geminga._receipt import Receipt
     from geminga._statistics import ProducerStatistics
@@ -276,6 +277,8 @@ logging.getLogger("geminga").addHandler(logging.NullHandler())
 
 def __getattr__(name: str) -> object:
     """Import what is asked for when it is asked for: `import geminga` alone stays cheap."""
+    if name == "schema":
+        return importlib.import_module("geminga.schema")
     if name not in __all__:
         raise AttributeError(f"module 'geminga' has no attribute {name!r}")
     module = importlib.import_module(_MODULES.get(name, "geminga.errors"))

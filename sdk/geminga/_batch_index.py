@@ -14,8 +14,10 @@ from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.pb.pulsar_api_pb2 import SingleMessageMetadata
 
 _unpack_size = struct.Struct(">I").unpack_from
-_PAYLOAD_SIZE_FIRST = 0x18
-"""Tag of `payload_size`, the first field of a message without properties and key."""
+_PROPERTY, _KEY, _PAYLOAD_SIZE = 0x0A, 0x12, 0x18
+"""Tags of the fields with which nearly every message's metadata begin, in that order."""
+_SIZE_BYTES_MAX = 5
+"""Of `payload_size`; a negative one has more."""
 
 
 def index_batch(count: int, payload: bytes) -> list[int]:
@@ -35,7 +37,7 @@ def index_batch(count: int, payload: bytes) -> list[int]:
     # No more is noted than is there: a lying count ends at the end of the bytes.
     for _ in range(count):
         if payload[at : at + head_size] != head:
-            metadata_size, size, head_size = _sizes_at(payload, at)
+            metadata_size, size, head_size = _sizes_at(payload, at, checks=not at)
             head = payload[at : at + head_size]
         begin = at + 4 + metadata_size
         append(at + 4)
@@ -47,8 +49,10 @@ def index_batch(count: int, payload: bytes) -> list[int]:
     return bounds
 
 
-def _sizes_at(payload: bytes, at: int) -> tuple[int, int, int]:
-    """(bytes of metadata, bytes of payload, bytes from `at` on that say so) of one message."""
+def _sizes_at(payload: bytes, at: int, *, checks: bool) -> tuple[int, int, int]:
+    """(bytes of metadata, bytes of payload, bytes from `at` on that say so) of one message. With
+    `checks` all of its metadata are read.
+    """
     start = at + 4
     if len(payload) < start:
         raise RemoteProtocolError("batch ends too early")
@@ -56,15 +60,37 @@ def _sizes_at(payload: bytes, at: int) -> tuple[int, int, int]:
     begin = start + metadata_size
     if begin > len(payload):
         raise RemoteProtocolError("metadata of a batched message are cut off")
-    size = single_metadata(payload[start:begin]).payload_size
+    size, end = _payload_size_at(payload, start, begin)
+    if checks or size < 0:
+        size = single_metadata(payload[start:begin]).payload_size
     if size < 0:
         raise RemoteProtocolError("a batched message has a negative size")
-    said = begin - at
-    if payload[start] == _PAYLOAD_SIZE_FIRST and metadata_size > 1:
-        said = 6
-        while payload[at + said - 1] > 127 and said < 4 + metadata_size:
-            said += 1
-    return metadata_size, size, said
+    return metadata_size, size, end - at
+
+
+def _payload_size_at(payload: bytes, at: int, stop: int) -> tuple[int, int]:
+    """The `payload_size` in a message's metadata, and where it ends; -1 and `stop` if something
+    else stands before it than short properties and a short key.
+    """
+    while at + 1 < stop:
+        tag = payload[at]
+        first = payload[at + 1]
+        at += 2
+        if tag == _PAYLOAD_SIZE:
+            size = first & 127
+            shift = 7
+            while first > 127:
+                if at >= stop or shift >= 7 * _SIZE_BYTES_MAX:
+                    return -1, stop
+                first = payload[at]
+                size |= (first & 127) << shift
+                shift += 7
+                at += 1
+            return size, at
+        if tag not in (_PROPERTY, _KEY) or first > 127:
+            break
+        at += first
+    return -1, stop
 
 
 def single_metadata(data: bytes) -> SingleMessageMetadata:

@@ -65,10 +65,11 @@ def int32() -> Plan:
 
 
 def enum_plan(kind: type[Enum], name: str, schema: Json) -> Plan:
-    """Enums go by name, as in Java."""
+    """Enums go by name, as in Java; the official Python client's JSON has their values."""
     exact = all(each.name == each.value for each in kind)
+    members = {**kind._value2member_map_, **kind.__members__}
     return Plan(
-        schema, (kind,), operator.attrgetter("name"), kind.__getitem__, name, is_exact=exact
+        schema, (kind,), operator.attrgetter("name"), members.__getitem__, name, is_exact=exact
     )
 
 

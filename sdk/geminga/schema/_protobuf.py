@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor, FileDescriptor
-from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import DecodeError, EncodeError, Message
 
 from geminga.errors import InvalidSchema, InvalidValue
@@ -212,7 +211,7 @@ def generic_message(info: SchemaInfo) -> Callable[[bytes], dict[str, object]]:
             base64.b64decode(definition["fileDescriptorSet"])
         )
         pool = descriptor_pool.DescriptorPool()
-        for file in files.file:
+        for file in _in_order({each.name: each for each in files.file}):
             pool.Add(file)
         found = pool.FindMessageTypeByName(definition["rootMessageTypeName"])
         kind = message_factory.GetMessageClass(found)
@@ -224,11 +223,50 @@ def generic_message(info: SchemaInfo) -> Callable[[bytes], dict[str, object]]:
             message = kind.FromString(data)
         except DecodeError as error:
             raise undecodable(found.full_name, error) from error
-        return MessageToDict(
-            message,
-            preserving_proto_field_name=True,
-            always_print_fields_with_no_presence=True,
-            descriptor_pool=pool,
-        )
+        return _as_dict(message)
 
     return read
+
+
+def _in_order(
+    files: dict[str, descriptor_pb2.FileDescriptorProto],
+) -> Iterator[descriptor_pb2.FileDescriptorProto]:
+    """The files, each after those that it imports: Java has them in another order."""
+    left = dict(files)
+
+    def of(name: str) -> Iterator[descriptor_pb2.FileDescriptorProto]:
+        file = left.pop(name, None)
+        if file is not None:
+            for each in file.dependency:
+                yield from of(each)
+            yield file
+
+    for name in files:
+        yield from of(name)
+
+
+def _as_dict(message: Message) -> dict[str, object]:
+    """All fields by their names; messages as dicts (None if unset), enums by name."""
+    found: dict[str, object] = {}
+    for field in message.DESCRIPTOR.fields:
+        value: Any = getattr(message, field.name)
+        kind: Any = field.message_type
+        if kind is not None and kind.GetOptions().map_entry:
+            change = _change_of(kind.fields_by_name["value"])
+            found[field.name] = {key: change(each) for key, each in value.items()}
+        elif field.is_repeated:
+            found[field.name] = [_change_of(field)(each) for each in value]
+        elif kind is not None and not message.HasField(field.name):
+            found[field.name] = None
+        else:
+            found[field.name] = _change_of(field)(value)
+    return found
+
+
+def _change_of(field: Any) -> Callable[[Any], object]:
+    if field.message_type is not None:
+        return _as_dict
+    if field.enum_type is not None:
+        names = {each.number: each.name for each in field.enum_type.values}
+        return lambda number: names.get(number, number)
+    return lambda value: value
