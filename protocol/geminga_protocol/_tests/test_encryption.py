@@ -47,7 +47,7 @@ TNQHvUg7a22qPT3x5xZf3//QBUACph0L5Q==
 
 
 class Golden(NamedTuple):
-    """What MessageCryptoBc 4.0.7 made of PAYLOAD with the public half of the key."""
+    """What a client made of a payload with the public half of the key."""
 
     private: str
     value: bytes
@@ -56,6 +56,7 @@ class Golden(NamedTuple):
 
 
 PAYLOAD = b"hello from Java"
+# Of MessageCryptoBc 4.0.7.
 GOLDEN = {
     "rsa": Golden(
         RSA,
@@ -79,6 +80,18 @@ GOLDEN = {
         bytes.fromhex("535b9a1a9510f5734af1ca4c7b72194c66081c8c92430e62e797549f5acb65"),
     ),
 }
+# Of the C++ client in pulsar-client 3.13.
+CPP = Golden(
+    RSA,
+    bytes.fromhex(
+        "b708d1d53f76e828eae34b5fab066eccabfd0452eabd36c7240a90bdde5bbef818f46e4c000c1ddf"
+        "25b2bde315e9aceba33081fc3d92e54be24ce1349a492a7680b3e51c0aac81c013b8a2a409d2b079"
+        "81b202891f999e383619fb1a8baa64f2b9d76d2bd7adffc4081f6dc48e55dfddf590617437595122"
+        "e0c93d2e338aeb5e"
+    ),
+    bytes.fromhex("13ea980443d497ae16dda673"),
+    bytes.fromhex("0eb741a442902ff1949590df414bfda675806098f65b60e0ecd8d526828d"),
+)
 KEYS = {name: encryption.load_private_key(each.private.encode()) for name, each in GOLDEN.items()}
 NAMES = sorted(GOLDEN)
 
@@ -97,6 +110,12 @@ def test_what_java_wrote_is_read(name: str) -> None:
     assert DataKey(data_key).decrypt(golden.iv, golden.encrypted) == PAYLOAD
     # With that key and IV there is one ciphertext only: ours is Java's.
     assert DataKey(data_key).encrypt(golden.iv, PAYLOAD) == golden.encrypted
+
+
+def test_what_cpp_wrote_is_read() -> None:
+    data_key = DataKey(encryption.decrypt_data_key(KEYS["rsa"], CPP.value))
+    assert data_key.decrypt(CPP.iv, CPP.encrypted) == b"hello from C++"
+    assert data_key.encrypt(CPP.iv, b"hello from C++") == CPP.encrypted
 
 
 def test_an_ecies_value_is_a_function_of_its_ephemeral_key() -> None:
