@@ -124,7 +124,12 @@ class Keys:
 
 
 def start_broker(
-    kind: str, folder: Path, keys: Keys, settings: Mapping[str, str] | None = None
+    kind: str,
+    folder: Path,
+    keys: Keys,
+    settings: Mapping[str, str] | None = None,
+    *,
+    log_level: str = "DEBUG",
 ) -> ServerProcess:
     """A broker with the keys, `geminga` or `apache`; alice has her grants. Skips without Java."""
     every = {**keys.broker_settings(), **(settings or {})}
@@ -146,7 +151,7 @@ def start_broker(
         every |= {"brokerServicePortTls": "0", "webServicePortTls": "0"}
         folder.mkdir(parents=True, exist_ok=True)
         server = start_geminga(
-            folder / "data", settings=every, options=["--log-level", "DEBUG"], timeout_s=30
+            folder / "data", settings=every, options=["--log-level", log_level], timeout_s=30
         )
     path = "/admin/v2/namespaces/public/default/permissions/alice"
 
