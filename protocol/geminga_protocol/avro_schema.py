@@ -133,7 +133,7 @@ class _Parser:
         if not isinstance(source, dict):
             raise AvroSchemaError(f"Schema not yet supported: {source!r}")
         kind = source.get("type")
-        if kind is None:
+        if not isinstance(kind, str):
             raise AvroSchemaError(f"No type: {_short(source)}")
         if kind in NAMED or kind == "error":
             return self._definition(source, "record" if kind == "error" else kind, space, depth)
@@ -143,7 +143,7 @@ class _Parser:
                 raise AvroSchemaError(f"{kind} has no {key} type: {_short(source)}")
             items = self.type_of(source[key], space, depth + 1)
             return AvroType(kind, items=items, props=_props(source, kind))
-        found = self._named(kind, space) if isinstance(kind, str) else None
+        found = self._named(kind, space)
         if found is None:
             raise AvroSchemaError(f"Type not supported: {_short(kind)}")
         if found.kind in PRIMITIVES:

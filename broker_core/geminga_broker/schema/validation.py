@@ -56,11 +56,15 @@ def avro_of(schema: SchemaData) -> AvroSchema:
 
 
 def old_json_id(schema: SchemaData) -> tuple[bool, str | None]:
-    """Whether the definition is in the JSON Schema form of old clients, and its id."""
+    """Whether the definition is in the JSON Schema form of old clients (null is one to Jackson),
+    and its id.
+    """
     try:
         source: object = json.loads(schema.data)
     except (ValueError, RecursionError):
         return False, None
+    if source is None:
+        return True, None
     if not isinstance(source, dict) or source.get("type") not in _JSON_SCHEMA_TYPES:
         return False, None
     found = source.get("id")
