@@ -87,9 +87,17 @@ def steps(code: str) -> list[Step]:
     return found
 
 
-def run_guide(given: Sequence[Step], folder: Path, *, timeout_s: float = 120) -> None:
-    """Run a guide in an empty folder; nothing that it started is left. Raises AssertionError."""
-    ports = {port: str(free_port()) for port in PORTS}
+def run_guide(
+    given: Sequence[Step],
+    folder: Path,
+    *,
+    ports: Mapping[str, str] | None = None,
+    timeout_s: float = 120,
+) -> None:
+    """Run a guide in an empty folder; nothing that it started is left. `ports` are those of servers
+    that are there already, by what the guide calls them. Raises AssertionError.
+    """
+    ports = {port: str(free_port()) for port in PORTS} | dict(ports or {})
     notes = folder.with_name(folder.name + ".guide")
     notes.mkdir()
     script = notes / "script.sh"

@@ -15,6 +15,7 @@ import enum
 import json
 import os
 import re
+import secrets
 import signal
 import socket
 import subprocess
@@ -27,8 +28,11 @@ from pathlib import Path
 import pytest
 
 import geminga
+from compat_tests.apache.jars import PeerMissing
+from compat_tests.apache.server import start_apache
 from compat_tests.guides import Step, guides, run_guide, steps
 from compat_tests.processes import ROOT, ServerProcess, free_port, spawn, wait_until
+from geminga_protocol import tokens
 
 BLOCK = re.compile(
     r"<!-- (?P<how>test|pytest|app): (?P<name>[\w-]+) -->\n```(?P<kind>\w+)\n(?P<code>.*?)```",
@@ -145,10 +149,12 @@ def test_example(
         run(["bash", "-c", addressed(line, standalone)], tmp_path)
 
 
+BEFORE_APACHE = "before-apache"
 GUIDES = [
     pytest.param(found, id=f"{path.name}:{name}")
     for path in DOCUMENTS
     for name, found in guides(path).items()
+    if name != BEFORE_APACHE
 ]
 
 
@@ -157,6 +163,51 @@ def test_guide(guide: list[Step], tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     run_guide(guide, folder)
+
+
+@pytest.mark.java
+def test_guide_before_apache(tmp_path: Path) -> None:
+    """The guide that needs a cluster of Apache's, which runs with the settings that it gives."""
+    document, etc, folder = ROOT / "docs" / "PROXY.md", tmp_path / "etc", tmp_path / "folder"
+    for each in (etc, folder):
+        each.mkdir()
+    key = secrets.token_bytes(32)
+    token = tokens.create(key, "admin")
+    (etc / "secret.key").write_bytes(key)
+    (etc / "admin.token").write_text(token)
+    marked = rf"<!-- apache: {BEFORE_APACHE} -->\n```properties\n(.*?)```"
+    found = re.search(marked, document.read_text(), re.DOTALL)
+    assert found
+    lines = found[1].replace("/etc/pulsar", str(etc)).split()
+    settings = dict(line.split("=", 1) for line in lines)
+    try:
+        cluster = start_apache(tmp_path / "apache", settings=settings, wait_ready=False)
+    except PeerMissing as reason:
+        pytest.skip(f"Apache Pulsar is not here: {reason}")
+
+    def answers() -> bool:
+        request = urllib.request.Request(
+            f"{cluster.web_url}/admin/v2/namespaces/public",
+            headers={"Authorization": f"Bearer {token}"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return b"public/default" in answer.read()
+        except OSError:
+            return False
+
+    guide = guides(document)[BEFORE_APACHE]
+    for step in guide:
+        step.command = step.command.replace("/etc/pulsar", str(etc))
+    ports = {
+        "6650": cluster.service_url.rpartition(":")[2],
+        "8080": cluster.web_url.rpartition(":")[2],
+    }
+    try:
+        wait_until(answers, cluster.process, cluster.log_path, timeout_s=100, poll_s=0.2)
+        run_guide(guide, folder, ports=ports, timeout_s=60)
+    finally:
+        cluster.kill()
 
 
 SERVER = "sh -c 'echo ready in 0.1 s: ; exec sleep 60' &"
