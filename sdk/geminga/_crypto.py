@@ -144,7 +144,9 @@ class Sealer:
         except CryptoError as error:
             self._error = str(error)
             self._renew_ms = self._clock_ms() + round(RETRY_S * 1000)
-            then = "the data key stays" if self._sealing else "messages can't be encrypted"
+            then = "messages are sent in plain" if self._sends_plain else "messages fail"
+            if self._sealing is not None:
+                then = "the data key stays as it was"
             logger.warning("%s; %s", error, then)
 
     def _make(self) -> Sealing:

@@ -38,6 +38,7 @@ class ConsumerCryptoFailureAction(enum.Enum):
     FAIL = "fail"
     """It isn't handed out and stays unacknowledged: a Shared or Key_Shared subscription has it
     redelivered after `negative_ack_redelivery_delay_s`, others when the consumer attaches again.
+    Acknowledging a later message cumulatively acknowledges it too.
     """
     DISCARD = "discard"
     """It is acknowledged, and gone."""

@@ -159,6 +159,8 @@ async def test_a_producer_without_its_keys(
         assert not metadata.encryption_keys
         assert len(reader.asked) == 2
     assert "hush" not in caplog.text
+    assert "messages fail" in caplog.text
+    assert "messages are sent in plain" in caplog.text
 
 
 @pytest.mark.parametrize("kind", [ConsumerType.EXCLUSIVE, ConsumerType.SHARED])
