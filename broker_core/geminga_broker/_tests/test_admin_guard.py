@@ -227,7 +227,8 @@ async def test_grants_and_revocations(caplog: pytest.LogCaptureFixture) -> None:
         assert (await call(app, "GET", topic + "/stats", "guest")).status == 401
         policies = msgspec.json.decode((await call(app, "GET", NAMESPACE, "tadmin")).body)
         assert policies["auth_policies"]["destination_auth"] == {}
-    assert "PUT /admin/v2/persistent/t/n/p/partitions by role=tadmin" in caplog.text
+    assert "PUT /admin/v2/persistent/t/n/p/partitions by role=tadmin: 204" in caplog.text
+    assert f"DELETE {NAMESPACE}/permissions/none/prod by role=tadmin: 404" in caplog.text
 
 
 async def test_grants_on_several_topics_at_once() -> None:

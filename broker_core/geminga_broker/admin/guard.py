@@ -65,9 +65,23 @@ async def _admit(
         place = _place(need.scope, request)
         await _check(service, need, place, caller)
         request.state.caller = caller
-        if request.method != "GET":
-            _audit.info("%s %s by %s", request.method, request.url.path, caller)
+        if request.method not in ("GET", "HEAD"):
+            return await _audited(handler, request, caller)
     return await handler(request)
+
+
+async def _audited(handler: Handler, request: Request, caller: Caller) -> Response:
+    """Whoever changes something is noted, with what came of it."""
+    came_of_it: object = "?"
+    try:
+        response = await handler(request)
+        came_of_it = response.status_code
+    except Exception as error:
+        came_of_it = getattr(error, "status", type(error).__name__)
+        raise
+    finally:
+        _audit.info("%s %s by %s: %s", request.method, request.url.path, caller, came_of_it)
+    return response
 
 
 async def require(service: BrokerService, request: Request, need: Need, place: Place) -> None:

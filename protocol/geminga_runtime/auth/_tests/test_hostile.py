@@ -37,6 +37,13 @@ async def test_an_unknown_user_costs_as_much_as_a_known_one(
     assert compared == [slower]
     assert await provider.step(b"a:right") == Identity("a", "basic")
     assert compared == [slower, slow]
+    # Once right it is not hashed again; anything else is.
+    assert await provider.step(b"a:right") == Identity("a", "basic")
+    assert compared == [slower, slow]
+    for wrong in (b"a:wrong", b"b:wrong"):
+        with pytest.raises(AuthenticationFailed):
+            await provider.step(wrong)
+    assert compared == [slower, slow, slow, slower]
 
 
 async def test_nobody_gets_in_by_an_empty_file() -> None:
