@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from compat_tests.bench.broker_rows import BROKER_ROWS
 from compat_tests.bench.model import Measure, Row
 from compat_tests.bench.proxy_rows import PROXY_ROWS
+from compat_tests.bench.schema_rows import SCHEMA_ROWS
 from compat_tests.bench.side import MB, Side, settle
 from compat_tests.bench.startup import seconds_to_first_receipt
 from compat_tests.bench.tail_rows import TAIL_ROWS
@@ -274,6 +275,7 @@ ROWS: tuple[Row, ...] = (
     ),
     *BROKER_ROWS,
     *TLS_ROWS,
+    *SCHEMA_ROWS,
     *PROXY_ROWS,
     *TAIL_ROWS,
 )

@@ -18,7 +18,7 @@ import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from geminga import schema as schema
+    import geminga.schema as schema  # noqa: F401
     from geminga._consumer_statistics import ConsumerStatistics
     from geminga._receipt import Receipt
     from geminga._statistics import ProducerStatistics

@@ -108,6 +108,12 @@ class Acknowledger:
     def acknowledge(self, entry: Entry, index: int) -> None:
         """Note a message as acknowledged."""
         self._counts.acks += 1
+        state = entry.ack_state
+        if state is not None and state.left > 1:
+            if state.flags[index]:
+                state.flags[index] = 0
+                state.left -= 1
+            return
         if entry.bounds is None:
             self.acks.add(entry.ledger_id, entry.entry_id)
             if entry.first_chunk is not None:
@@ -115,6 +121,7 @@ class Acknowledger:
         elif not self.acks.add_in_batch(
             entry.ledger_id, entry.entry_id, index, entry.message_count, entry.ack_set
         ):
+            entry.ack_state = self.acks.state_of(entry.ledger_id, entry.entry_id)
             return
         if self.unacked is not None:
             self._forget(entry.ledger_id, entry.entry_id)

@@ -27,7 +27,7 @@ class AckGroup(NamedTuple):
 
 
 class BatchAcks:
-    """Which messages of one batch are acknowledged."""
+    """Which messages of one batch are acknowledged. `left` is 0 once it isn't asked any more."""
 
     __slots__ = ("flags", "left")
 
@@ -64,7 +64,7 @@ class AckTracker:
         position = ledger_id, entry_id
         self._individual[position] = None
         if self._partial:
-            self._partial.pop(position, None)
+            self._drop(position)
 
     def add_all(self, positions: Iterable[Position]) -> None:
         """Whole entries."""
@@ -112,7 +112,7 @@ class AckTracker:
             # Acknowledged whole before: without a state of its own it can be nothing else.
             return None
         if len(self._partial) >= UNACKED_BATCHES_MAX:
-            del self._partial[next(iter(self._partial))]
+            self._drop(next(iter(self._partial)))
         state = self._partial[position] = BatchAcks(batch_size, ack_set)
         return state
 
@@ -141,7 +141,19 @@ class AckTracker:
             self._cumulative = ledger_id, entry_id, left
             done = ledger_id, entry_id if not left else entry_id - 1
             for position in [p for p in self._partial if p <= done]:
-                del self._partial[position]
+                self._drop(position)
+
+    def _drop(self, position: Position) -> None:
+        state = self._partial.pop(position, None)
+        if state is not None:
+            state.left = 0
+
+    def state_of(self, ledger_id: int, entry_id: int) -> BatchAcks | None:
+        """Of a batch acknowledged in part. While it has two messages `left` at least, one of them
+        may be noted in it, and nothing else is to be done, unless batch indexes are acknowledged:
+        then it is None.
+        """
+        return None if self._batch_index_ack else self._partial.get((ledger_id, entry_id))
 
     @staticmethod
     def _is_after(new: tuple[int, int, AckSet], old: tuple[int, int, AckSet]) -> bool:
@@ -186,6 +198,7 @@ class AckTracker:
 
     def reset(self) -> None:
         """Forget everything: after a seek, old acknowledgements mean nothing."""
-        self._partial.clear()
+        for position in list(self._partial):
+            self._drop(position)
         self._individual = {}
         self._cumulative = None

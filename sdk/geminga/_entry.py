@@ -10,6 +10,7 @@ from typing import Protocol
 import msgspec
 from fastcrc import crc32
 
+from geminga._acks import BatchAcks
 from geminga._batch_index import index_batch, single_metadata
 from geminga._chunks import CHUNKED_MESSAGE_BYTES_MAX, Chunks
 from geminga._crypto import Opener
@@ -108,6 +109,8 @@ class Entry(msgspec.Struct, eq=False):
     """That of the source when it came."""
     value_reader: ValueReader | None = None
     """Reads the values of its messages, if the consumer has a schema."""
+    ack_state: BatchAcks | None = None
+    """Which of its messages are acknowledged, once one but not all are."""
     is_encrypted: bool = False
     """Whether the payload is as the broker has it: it couldn't be decrypted."""
 

@@ -209,10 +209,14 @@ class Consumer(Generic[V_co]):
         """The message is done. Sent in groups; waits for the broker's receipt only if
         `ack_receipt_enabled`, and raises then what it says.
         """
-        part = self._part_of(message)
         if isinstance(message, Message):
-            part.acknowledger.acknowledge(message._entry, message._index)
+            entry = message._entry
+            part = entry.source
+            if part.__class__ is not PartitionConsumer or part.inbox is not self._inbox:
+                part = self._part_of(message)
+            part.acknowledger.acknowledge(entry, message._index)
         else:
+            part = self._part_of(message)
             part.acknowledger.acknowledge_id(message)
         if self._receipts:
             await part.acknowledger.wait_for_receipt()

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from geminga import _acks
 from geminga._acks import AckGroup, AckTracker
 from geminga_protocol.ack_set import from_bits, full, to_bits
 
@@ -114,3 +116,31 @@ def test_groups_are_bounded_and_reset_forgets() -> None:
     assert len(tracker) == 0
     assert tracker.left_of(2, 0) is None
     assert full(SIZE) == (15,)
+
+
+@pytest.mark.parametrize("way", ["evicted", "whole", "cumulative", "reset"])
+def test_a_batch_that_is_not_asked_any_more_says_so(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_acks, "UNACKED_BATCHES_MAX", 1)
+    tracker = AckTracker(batch_index_ack=False)
+    tracker.add_in_batch(1, 1, 0, 3)
+    state = tracker.state_of(1, 1)
+    assert state is not None
+    assert state.left == 2
+    if way == "evicted":
+        tracker.add_in_batch(1, 2, 0, 3)
+    elif way == "whole":
+        tracker.add(1, 1)
+    elif way == "cumulative":
+        tracker.add_cumulative(1, 1)
+    else:
+        tracker.reset()
+    assert state.left == 0
+    assert tracker.state_of(1, 1) is None
+
+
+def test_with_batch_indexes_every_message_is_news() -> None:
+    tracker = AckTracker(batch_index_ack=True)
+    assert tracker.add_in_batch(1, 1, 0, 3)
+    assert tracker.state_of(1, 1) is None

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geminga._batch_index import index_batch
+from geminga._batch_index import index_batch, single_metadata
 from geminga._encode import Extras, _batch_parts
 from geminga_protocol.batch import split_batch
 from geminga_protocol.errors import RemoteProtocolError
@@ -59,3 +59,33 @@ def test_damaged_batches_raise_remote_errors_only(
 def test_a_lying_count_costs_nothing() -> None:
     with pytest.raises(RemoteProtocolError):
         index_batch(1 << 31, batch_of([(10, False, False)], 0))
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["", "k", "k" * 127, "k" * 128]), st.integers(0, 3), SIZES),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_finds_them_behind_keys_and_properties(messages: list[tuple[str, int, int]]) -> None:
+    """Also where not only the sizes differ from one message to the next."""
+    items = [
+        (at, bytes(size), Extras({f"p{n}": key for n in range(properties)}, key or None))
+        for at, (key, properties, size) in enumerate(messages)
+    ]
+    payload = b"".join(_batch_parts(items))
+    bounds = index_batch(len(items), payload)
+    for at, (_, data, _) in enumerate(items):
+        assert payload[bounds[2 * at + 1] : bounds[2 * at + 2] - 4] == data
+        single = single_metadata(payload[bounds[2 * at] : bounds[2 * at + 1]])
+        assert (single.sequence_id, single.partition_key) == (at, messages[at][0])
+
+
+@pytest.mark.parametrize("size", [b"\xff" * 9 + b"\x01", b"\xff" * 5, b"\xff" * 20])
+def test_sizes_that_can_not_be(size: bytes) -> None:
+    """Of the second message, which isn't read whole: negative, cut off, too long."""
+    first = batch_of([(1, False, False)], 0)
+    metadata = b"\x12\x01k\x18" + size
+    with pytest.raises(RemoteProtocolError):
+        index_batch(2, first + len(metadata).to_bytes(4, "big") + metadata)

@@ -8,7 +8,6 @@ from re import Pattern
 from typing import Unpack
 
 import geminga.client
-from geminga import schema as schema
 from geminga._faces.asyncs import AsyncSession
 from geminga.aio.consumer import Consumer
 from geminga.aio.producer import Producer

@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import Unpack
 
 import geminga.client
-from geminga import schema as schema
 from geminga._faces.threads import ThreadSession
 from geminga.blocking.consumer import Consumer
 from geminga.blocking.producer import Producer

@@ -166,7 +166,7 @@ class RecordCodec:
         self._seen: set[tuple[type, ...]] = set()
 
     def begin(self, fields: list[tuple[str, Plan]]) -> None:
-        """Set the fields, which may be of this very class."""
+        """Set the fields, which may be of this very class, in the order of the class."""
         self._names = tuple(name for name, _ in fields)
         self._plans = tuple(plan for _, plan in fields)
         if len(fields) == 1:
@@ -181,11 +181,16 @@ class RecordCodec:
         """What an Avro writer takes. Raises InvalidValue, naming the field."""
         if not isinstance(value, self.kind):
             raise InvalidValue(f"the value must be a {self.kind.__name__}, not {value!r}")
-        values = self._get(value)
-        types = tuple(map(type, values))
+        try:
+            # Nearly always the fields are all that the object has, in this order.
+            made: dict[str, Any] = value.__dict__.copy()
+        except AttributeError:
+            made = {}
+        if tuple(made) != self._names:
+            made = dict(zip(self._names, self._get(value), strict=True))
+        types = tuple(map(type, made.values()))
         if types not in self._seen:
-            self._check(values, types)
-        made = dict(zip(self._names, values, strict=True))
+            self._check(tuple(made.values()), types)
         for name, change in self._out:
             try:
                 made[name] = change(made[name])

@@ -192,7 +192,8 @@ class Planner:
                 default = None if default is msgspec.NODEFAULT else default
             plans.append((field_name, made))
             schema["fields"].append(_field(field_name, made, default))
-        codec.begin(plans)
+        by_name = dict(plans)
+        codec.begin([(each, by_name[each]) for each in fields])
         exact = codec.is_exact
         self._known[kind] = plan = dataclasses.replace(plan, is_exact=exact)
         return plan
