@@ -88,6 +88,19 @@ _MARKED: dict[tuple[object, type], Plan] = {
 _ARRAYS: dict[object, type] = {list: list, Sequence: list, set: set, frozenset: frozenset}
 
 
+def _decimal(mark: Precision) -> Plan:
+    def out(value: decimal.Decimal) -> decimal.Decimal:
+        _, digits, exponent = value.as_tuple()
+        if not isinstance(exponent, int) or exponent < -mark.scale:
+            raise InvalidValue(f"{value} has more than {mark.scale} digits behind the point")
+        if len(digits) + exponent + mark.scale > mark.precision:
+            raise InvalidValue(f"{value} has more than {mark.precision} digits")
+        return value
+
+    schema = {**_logical("bytes", "decimal"), "precision": mark.precision, "scale": mark.scale}
+    return Plan(schema, (decimal.Decimal,), out)
+
+
 class Planner:
     """Makes the plan of one schema; every named type is written out where it comes first."""
 
@@ -122,9 +135,7 @@ class Planner:
         kind, *marks = parts
         for mark in marks:
             if kind is decimal.Decimal and isinstance(mark, Precision):
-                schema = _logical("bytes", "decimal")
-                schema |= {"precision": mark.precision, "scale": mark.scale}
-                return leaf(schema, decimal.Decimal)
+                return _decimal(mark)
             found = _MARKED.get((kind, mark if isinstance(mark, type) else type(mark)))
             if found is not None:
                 return found
