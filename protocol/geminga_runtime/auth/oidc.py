@@ -20,6 +20,8 @@ from geminga_runtime.settings import ConfigError
 
 METHOD = "token"
 DISCOVERY = "/.well-known/openid-configuration"
+RETRY_S = 5.0
+"""An issuer that could not be reached isn't asked again sooner, however many tokens come."""
 KEYS_MAX = 100
 """Keys of one issuer that are kept."""
 REQUIRED_CLAIMS = ("iat", "exp", "nbf", "sub")
@@ -71,6 +73,8 @@ class OpenIdProvider:
         self._fetch = fetch
         self._clock = clock
         self._sets: dict[str, _KeySet] = {}
+        self._failures: dict[str, tuple[float, str]] = {}
+        """Issuer -> when it could not be reached last, and why."""
         self._refreshing = trio.Lock()
         if settings.openid_jwks_file:
             fixed = _read_file(Path(settings.openid_jwks_file))
@@ -123,16 +127,24 @@ class OpenIdProvider:
             current = self._sets.get(issuer)
             if current is not None and current is not known:
                 return current
+            failed_s, why = self._failures.get(issuer, (float("-inf"), ""))
+            if self._clock() - failed_s < RETRY_S:
+                return self._old(issuer, known, why)
             try:
                 keys = await self._fetch_keys(issuer)
             except (OSError, msgspec.DecodeError) as error:
-                expires_s = self._settings.openid_cache_expiration_s
-                if known is not None and self._clock() - known.fetched_at_s < expires_s:
-                    return known
-                text = f"the keys of {issuer} can't be had: {error}"
-                raise AuthenticationFailed(text, "issuer_unreachable") from error
+                self._failures[issuer] = self._clock(), str(error)
+                return self._old(issuer, known, str(error))
             self._sets[issuer] = fresh = _KeySet(keys, self._clock())
             return fresh
+
+    def _old(self, issuer: str, known: _KeySet | None, why: str) -> _KeySet:
+        """The keys that are there, until they expire. Raises AuthenticationFailed."""
+        expires_s = self._settings.openid_cache_expiration_s
+        if known is not None and self._clock() - known.fetched_at_s < expires_s:
+            return known
+        text = f"the keys of {issuer} can't be had: {why}"
+        raise AuthenticationFailed(text, "issuer_unreachable")
 
     async def _fetch_keys(self, issuer: str) -> Mapping[str | None, tokens.VerifyingKey]:
         body = await self._fetch(issuer.rstrip("/") + DISCOVERY)
