@@ -188,7 +188,9 @@ class HttpSession:
         if identity is None:
             return Credentials()
         own = self._service.brokers.credentials
-        if self._web.config.client.forward_credentials or not own.method:
+        # A certificate can't be forwarded: the proxy stands in for clients that bring nothing else.
+        forwards = self._web.config.client.forward_credentials and brings
+        if forwards or not own.method:
             return Credentials(role=identity.role)
         return Credentials(replaces=True, authorization=own.header(), role=identity.role)
 

@@ -374,6 +374,7 @@ async def test_tls(tmp_path: Path) -> None:
         "webServicePort": "-1",
         "webServicePortTls": "0",
         "authenticationProviders": "tls",
+        "forwardAuthorizationCredentials": "true",
         "tlsCertificateFilePath": str(leaf.certificate),
         "tlsKeyFilePath": str(leaf.key),
         "tlsTrustCertsFilePath": str(authority.certificate),
@@ -389,6 +390,7 @@ async def test_tls(tmp_path: Path) -> None:
         client = Client(stream)
         assert (await client.ask("GET", "/admin"))[0] == 200
         assert broker.headers()[b"x-original-principal"] == b"alice"
+        assert broker.headers()[b"authorization"] == b"Bearer of-the-proxy"
         assert broker.headers()[b"x-forwarded-proto"] == b"https"
         request = h11.Request(
             method="GET", target="/ws/v2/producer/x", headers=[("Host", "p"), *UPGRADE]
