@@ -25,7 +25,7 @@ async def connect(
 ) -> FramedStream:
     """A stream to `host:port`, by TLS if contexts for it are given; of several addresses the first
     to answer wins (RFC 8305). The certificate must be of `server_name`, or else of the host. What
-    `preface` makes of the address that is connected to is sent first, before TLS.
+    `preface` makes of the address that is connected to is sent first, by TLS if there is.
 
     `deadline` is a time of Trio's clock. Raises ConnectFailed, and TlsRefused, which is one, for
     what waiting doesn't heal. The caller starts `run_writer` and closes.
@@ -35,10 +35,10 @@ async def connect(
         with trio.fail_at(deadline):
             opened = await trio.open_tcp_stream(host, port)
             stream: trio.abc.Stream = opened
-            if preface is not None:
-                await _send_first(opened, preface)
             if tls is not None:
                 stream = await _secured(opened, server_name or host, tls)
+            if preface is not None:
+                await _send_first(stream, preface(*opened.socket.getpeername()[:2]))
     except TlsFailed as error:
         raise TlsRefused(f"{name}: {error}") from error
     except trio.TooSlowError as error:
@@ -48,14 +48,13 @@ async def connect(
     return FramedStream(stream, name=name, write_high_bytes=write_high_bytes)
 
 
-async def _send_first(stream: trio.SocketStream, preface: Callable[[str, int], bytes]) -> None:
+async def _send_first(stream: trio.abc.Stream, data: bytes) -> None:
     try:
-        await stream.send_all(preface(*stream.socket.getpeername()[:2]))
-    except trio.BrokenResourceError as error:
-        await stream.aclose()
-        raise error.__cause__ or error from None
-    except BaseException:
+        await stream.send_all(data)
+    except BaseException as error:
         await trio.aclose_forcefully(stream)
+        if isinstance(error, trio.BrokenResourceError):
+            raise ConnectionResetError(str(error)) from None
         raise
 
 

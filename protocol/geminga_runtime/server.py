@@ -7,6 +7,7 @@ import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple
 
 import trio
@@ -105,8 +106,8 @@ async def serve(
     ConnectionCount share the bound. Port 0 takes a free one. No file
     descriptors left: accepting is retried (trio.serve_listeners does). With `tls` all connections
     are by TLS; a handshake that fails or takes longer than its time ends them. With `proxy_header`
-    a connection may begin with a PROXY header, before TLS; the stream's name is the address that it
-    tells then.
+    a connection may begin with a PROXY header, before TLS or in it; the stream's name is the
+    address that it tells then.
 
     Cancelled, it stops accepting at once and gives the handlers `drain_s` seconds to end. Raises
     BindFailed.
@@ -145,6 +146,9 @@ def _bound(listener: trio.SocketListener) -> Bound:
     return Bound(str(host), int(port))
 
 
+_Opened = trio.SocketStream | TlsStream
+
+
 class _Opening:
     """What comes before the first frame."""
 
@@ -155,15 +159,27 @@ class _Opening:
         self._proxy_header = proxy_header
         self._handshake_timeout_s = handshake_timeout_s
 
+    @property
+    def reads_header_in_tls(self) -> bool:
+        """Whether a peer's name may only be known after its TLS handshake."""
+        return self._proxy_header and self._tls is not None
+
     async def peer_name(self, stream: trio.SocketStream) -> str | None:
         """Whom the connection is from; None if it isn't to be served."""
         name = _peer_name(stream)
         if not self._proxy_header:
             return name
+        return await self._named(name, partial(_read_proxy_header, stream))
+
+    async def peer_name_in_tls(self, stream: TlsStream, name: str) -> str | None:
+        """The same by a header that came by TLS, where Apache's brokers look for it."""
+        return await self._named(name, partial(_read_proxy_header_in_tls, stream))
+
+    async def _named(self, name: str, read: Callable[[], Awaitable[str | None]]) -> str | None:
         reason = f"not done within {self._handshake_timeout_s:g} s"
         with trio.move_on_after(self._handshake_timeout_s):
             try:
-                source = await _read_proxy_header(stream)
+                source = await read()
             except EOFError:  # a load balancer that looks whether we are there
                 return None
             except (ProxyHeaderError, OSError) as error:
@@ -173,7 +189,7 @@ class _Opening:
         _log.warning("PROXY header of %s: %s", name, reason)
         return None
 
-    async def secured(self, stream: trio.SocketStream, name: str) -> trio.abc.Stream | None:
+    async def secured(self, stream: trio.SocketStream, name: str) -> _Opened | None:
         """By TLS where that is asked for; None if the handshake failed."""
         if self._tls is None:
             return stream
@@ -213,6 +229,18 @@ async def _read_proxy_header(stream: trio.SocketStream) -> str | None:
     return None if reader.source is None else str(reader.source)
 
 
+async def _read_proxy_header_in_tls(stream: TlsStream) -> str | None:
+    reader = ProxyHeaderReader()
+    rest = b""
+    while not reader.done:
+        data = await stream.receive_some()
+        if not data:
+            raise EOFError
+        rest = data[reader.feed(data) :]
+    stream.give_back(reader.unused + rest)
+    return None if reader.source is None else str(reader.source)
+
+
 class _Connections:
     """Counts what is open and keeps one connection's errors from the others."""
 
@@ -231,13 +259,22 @@ class _Connections:
                 await self._open(stream)
 
     async def _open(self, stream: trio.SocketStream) -> None:
-        name = await self._opening.peer_name(stream)
+        opening = self._opening
+        name = await opening.peer_name(stream)
         if name is None:
             return
+        if opening.reads_header_in_tls:
+            secured = await opening.secured(stream, name)
+            named = None
+            if isinstance(secured, TlsStream):
+                named = await opening.peer_name_in_tls(secured, name)
+            if secured is not None and named is not None:
+                with self._count.one_more_of(named) as has_room:
+                    if has_room:
+                        await self._run_one(FramedStream(secured, name=named))
+            return
         with self._count.one_more_of(name) as has_room:
-            if not has_room:
-                return
-            secured = await self._opening.secured(stream, name)
+            secured = await opening.secured(stream, name) if has_room else None
             if secured is not None:
                 await self._run_one(FramedStream(secured, name=name))
 

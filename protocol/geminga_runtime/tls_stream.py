@@ -58,6 +58,7 @@ class TlsStream(trio.abc.Stream):
         self._is_open = False
         self._has_heard = False
         self._undecrypted = _NOTHING
+        self._given_back = b""
         self._is_drained = False
         self._has_ended = False
         self._broken: TlsFailed | None = None
@@ -100,6 +101,9 @@ class TlsStream(trio.abc.Stream):
         Cancelled, it loses nothing.
         """
         wanted = RECEIVE_BYTES if max_bytes is None else max_bytes
+        if self._given_back:
+            first, self._given_back = self._given_back[:wanted], self._given_back[wanted:]
+            return first
         # Nothing is awaited with decrypted bytes in hand: a cancellation would lose them.
         if not self._is_drained:
             await trio.lowlevel.checkpoint()
@@ -114,6 +118,10 @@ class TlsStream(trio.abc.Stream):
             self._undecrypted = memoryview(await self._read_socket(wanted))
             if not self._undecrypted:
                 self._incoming.write_eof()
+
+    def give_back(self, data: bytes) -> None:
+        """What was received is received again, before all else."""
+        self._given_back = data + self._given_back
 
     def _decrypt(self, max_bytes: int) -> bytes | None:
         """What has come, b"" at the end, None if nothing is whole yet."""

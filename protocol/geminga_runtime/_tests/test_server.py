@@ -174,7 +174,10 @@ async def test_a_proxy_header_names_the_client(nursery: trio.Nursery) -> None:
     await stream.aclose()
 
 
-async def test_a_proxy_header_comes_before_tls(nursery: trio.Nursery, tmp_path: Path) -> None:
+@pytest.mark.parametrize("inside", [False, True])
+async def test_a_proxy_header_comes_before_tls_or_in_it(
+    nursery: trio.Nursery, tmp_path: Path, inside: bool
+) -> None:
     authority = Authority(tmp_path)
     leaf = authority.server()
     names = []
@@ -186,11 +189,14 @@ async def test_a_proxy_header_comes_before_tls(nursery: trio.Nursery, tmp_path: 
     server = ServerTls(certificate_file=str(leaf.certificate), key_file=str(leaf.key))
     bound = await start(nursery, handler, proxy_header=True, tls=TlsContexts(server))
     stream = await trio.open_tcp_stream(*bound)
-    await stream.send_all(b"PROXY TCP6 2001:db8::1 ::1 4711 6651\r\n")
+    header = b"PROXY TCP6 2001:db8::1 ::1 4711 6651\r\n"
+    if not inside:
+        await stream.send_all(header)
     context = ClientTls(trust_certs_file=str(authority.certificate)).context()
     secured = TlsStream(stream, context, server_hostname=HOST)
     await secured.do_handshake()
-    await secured.send_all(b"hello")
+    await secured.send_all(header[:9] if inside else b"")
+    await secured.send_all(header[9:] + b"hello" if inside else b"hello")
     assert await secured.receive_some() == b"hello"
     assert names == ["[2001:db8::1]:4711"]
     await secured.aclose()
