@@ -9,6 +9,7 @@ from pathlib import Path
 import h11
 import pytest
 import trio
+import trio.testing
 
 from geminga_protocol import tokens
 from geminga_proxy.addresses import Address
@@ -217,6 +218,19 @@ async def test_a_request_is_made_again_only_where_that_is_safe() -> None:
         assert 502 in statuses
         assert 200 in statuses
         assert len([r for r in (*one.requests, *two.requests) if r.target == b"/third"]) == 4
+
+
+async def test_a_kept_connection_that_the_broker_closed_is_not_used() -> None:
+    async def closes(broker: PlayedBroker, request: h11.Request, body: bytes, talk: Talk) -> None:
+        await talk.say(200, b"ok")
+        await talk.stream.aclose()
+
+    async with brokers(closes) as (one,), proxied(one.port) as running:
+        client = await Client.of(running)
+        for _ in range(5):
+            assert (await client.ask("POST", "/admin"))[0] == 200
+            await trio.testing.wait_all_tasks_blocked()
+        assert one.connections == 5
 
 
 async def test_bodies_stream_with_back_pressure() -> None:
