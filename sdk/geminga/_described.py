@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import binascii
 import datetime
 import time
 from collections.abc import Mapping, Sequence
@@ -15,10 +16,12 @@ SEQUENCE_ID_MAX = (1 << 63) - 1
 
 
 class MessageKeywords(TypedDict, total=False):
-    """What a message may have beside its payload. Times are in ms since 1970."""
+    """What a message may have beside its payload. Times are in ms since 1970. A `partition_key` of
+    bytes goes as the Java client's `keyBytes`: as Base64, with a mark that says so.
+    """
 
     properties: Mapping[str, str] | None
-    partition_key: str | None
+    partition_key: str | bytes | None
     ordering_key: bytes | str | None
     event_timestamp: int | None
     deliver_at: int | None
@@ -49,13 +52,16 @@ def extras_of(described: MessageKeywords) -> Extras:
         ordering_key = _encoded("ordering_key", ordering_key)
     elif ordering_key is not None and not isinstance(ordering_key, bytes):
         raise InvalidArgument(f"ordering_key must be bytes or a text, not {ordering_key!r}")
+    key = described.get("partition_key")
+    is_base64 = isinstance(key, bytes)
     return Extras(
         _properties(described.get("properties")),
-        _text("partition_key", described.get("partition_key")),
+        binascii.b2a_base64(key, newline=False).decode() if isinstance(key, bytes) else _text(key),
         ordering_key,
         _time_ms("event_timestamp", described.get("event_timestamp")),
         _deliver_at_ms(described),
         _clusters(described),
+        key_is_base64=is_base64,
     )
 
 
@@ -71,12 +77,12 @@ def _properties(given: object) -> Mapping[str, str] | None:
     return given
 
 
-def _text(name: str, value: object) -> str | None:
-    if value is not None:
-        if not isinstance(value, str):
-            raise InvalidArgument(f"{name} must be a text, not {value!r}")
-        _encoded(name, value)
-    return value
+def _text(key: object) -> str | None:
+    if key is not None:
+        if not isinstance(key, str):
+            raise InvalidArgument(f"partition_key must be a text or bytes, not {key!r}")
+        _encoded("partition_key", key)
+    return key
 
 
 def _encoded(name: str, text: str) -> bytes:

@@ -88,7 +88,7 @@ def _extras(message: ProducerMessage) -> Extras:
 def _kept(known: Extras, message: ProducerMessage) -> Extras:
     """What describes the message now, with what interceptors don't see."""
     made = _extras(message)
-    made.key_is_base64 = known.key_is_base64 and made.partition_key == known.partition_key
+    made.key_is_base64 |= known.key_is_base64 and made.partition_key == known.partition_key
     made.schema_version = known.schema_version
     made.is_null = known.is_null and not message.data
     return made

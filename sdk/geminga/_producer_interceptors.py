@@ -14,7 +14,8 @@ class ProducerMessage:
     """A message on its way out, as interceptors see it; `dataclasses.replace` makes another one.
 
     Times are in ms since 1970. `sequence_id` is None unless the program chose it. `topic` is the
-    partition that the message goes to, whatever becomes of its key.
+    partition that the message goes to, whatever becomes of its key. A key that was given as bytes
+    is their Base64 text, and still goes as bytes while it isn't changed.
     """
 
     data: bytes

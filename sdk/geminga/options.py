@@ -93,7 +93,7 @@ MessageRouter = Callable[["RoutedMessage", int], int]
 
 @dataclass(frozen=True, slots=True)
 class RoutedMessage:
-    """What a custom router sees of a message."""
+    """What a custom router sees of a message; a key given as bytes is their Base64 text."""
 
     data: bytes
     partition_key: str | None

@@ -106,7 +106,7 @@ SEND: list[tuple[str, object]] = [
     ("properties", {1: "a"}),
     ("properties", "ab"),
     ("properties", {"a": "\ud800"}),
-    ("partition_key", b"k"),
+    ("partition_key", bytearray(b"k")),
     ("partition_key", 5),
     ("partition_key", "\ud800"),
     ("ordering_key", 5),

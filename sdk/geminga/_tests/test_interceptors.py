@@ -180,3 +180,29 @@ async def test_delays_pass(autojump_clock: MockClock) -> None:
         producer = await client.create_producer("t", interceptors=[Notes(b"")])
         await producer.send(b"x", deliver_after=datetime.timedelta(seconds=1))
         assert len(broker.topic("t").entries) == 1
+
+
+@pytest.mark.parametrize(("changed", "expected"), [(None, b"\0\xff"), ("k", b"k"), (b"\1", b"\1")])
+async def test_keys_of_bytes(
+    changed: str | bytes | None, expected: bytes, autojump_clock: MockClock
+) -> None:
+    """They pass interceptors as Base64 texts, and stay bytes."""
+
+    class Changes(ProducerInterceptor):
+        def before_send(self, message: ProducerMessage) -> ProducerMessage:
+            assert message.partition_key == "AP8="
+            fields = {} if changed is None else {"partition_key": changed}
+            return dataclasses.replace(message, **fields)
+
+    async with fake_broker() as broker, broker.client() as client:
+        producer = await client.create_producer("t", interceptors=[Changes()])
+        plain = await client.create_producer("t")
+        consumer = await client.subscribe("t", "s")
+        await producer.send(b"x", partition_key=b"\0\xff")
+        message = await consumer.receive()
+        assert message.partition_key_bytes == expected
+        assert message.has_base64_key == (changed != "k")
+        await plain.send(b"y", partition_key=b"")
+        message = await consumer.receive()
+        assert (message.partition_key, message.partition_key_bytes) == ("", b"")
+        assert message.has_base64_key
