@@ -183,6 +183,7 @@ IMPORTS = {
     "Generic": "typing",
     "Schema": "geminga.schema._base",
     "S": "geminga.producer",
+    "R": "geminga.table_changes",
     "V_co": "geminga.message",
     "Pattern": "re",
     "ConsumerKeywords": "geminga.options",

@@ -46,6 +46,7 @@ from geminga.options import (
 from geminga.producer import Producer, S
 from geminga.reader import Reader
 from geminga.schema._base import Schema
+from geminga.table_changes import R
 from geminga.table_view import TableView
 from geminga_protocol.errors import LocalProtocolError
 from geminga_protocol.message_id import EARLIEST_ID, LATEST_ID, MessageId
@@ -258,8 +259,12 @@ class Client:
         return Reader(consumer)
 
     async def create_table_view(
-        self, topic: str, **options: Unpack[ConsumerCryptoKeywords]
-    ) -> TableView:
+        self,
+        topic: str,
+        *,
+        schema: Schema[R] | None = None,
+        **options: Unpack[ConsumerCryptoKeywords],
+    ) -> TableView[R]:
         """The latest value of each key of a topic; returns when all that is in the topic is read.
         It reads what compaction has left, if the topic is persistent and compacted. See
         `ConsumerCryptoOptions`.
@@ -268,9 +273,10 @@ class Client:
         """
         made = make(ConsumerCryptoOptions, options)
         compacted = self._parse(topic).is_persistent
-        reader = await self.create_reader(
+        reader: Reader[R] = await self.create_reader(
             topic,
             EARLIEST_ID,
+            schema=schema,
             read_compacted=compacted,
             crypto_key_reader=made.crypto_key_reader,
             crypto_failure_action=made.crypto_failure_action,

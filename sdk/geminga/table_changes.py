@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Generic
 
 import trio
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
 
-class TableChanges:
+    R = TypeVar("R", default=bytes)
+else:
+    from typing import TypeVar
+
+    R = TypeVar("R")
+
+
+class TableChanges(Generic[R]):
     """The changes of a `TableView` as they come; made by `TableView.changes`.
 
     Changes of one key that come faster than they are taken are joined to the latest, so it never
     holds more than each key once.
     """
 
-    def __init__(self, listening: set[TableChanges], is_over: Callable[[], bool]) -> None:
+    def __init__(self, listening: set[TableChanges[R]], is_over: Callable[[], bool]) -> None:
         self._listening = listening
-        self._waiting: dict[str, bytes | None] = {}
+        self._waiting: dict[str, R | None] = {}
         self._lot = trio.lowlevel.ParkingLot()
         listening.add(self)
         # Asked for after that: another thread may make it while the view ends.
         self._ended = is_over()
 
-    def _put(self, key: str, value: bytes | None) -> None:
+    def _put(self, key: str, value: R | None) -> None:
         self._waiting.pop(key, None)
         self._waiting[key] = value
         self._lot.unpark()
@@ -37,7 +47,7 @@ class TableChanges:
         self._waiting.clear()
         self._end()
 
-    async def next_change(self) -> tuple[str, bytes | None] | None:
+    async def next_change(self) -> tuple[str, R | None] | None:
         """The next change, None when there will be none."""
         await trio.lowlevel.checkpoint()
         while not self._waiting:
@@ -47,10 +57,10 @@ class TableChanges:
         key = next(iter(self._waiting))
         return key, self._waiting.pop(key)
 
-    def __aiter__(self) -> TableChanges:
+    def __aiter__(self) -> TableChanges[R]:
         return self
 
-    async def __anext__(self) -> tuple[str, bytes | None]:
+    async def __anext__(self) -> tuple[str, R | None]:
         """The next change; the iteration ends when the view is closed."""
         change = await self.next_change()
         if change is None:

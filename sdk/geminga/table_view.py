@@ -5,17 +5,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, ItemsView, KeysView
 from types import TracebackType
-from typing import TypeAlias
+from typing import Generic, TypeAlias
 
 import trio
 
 from geminga._arguments import function
 from geminga._core import Core
 from geminga._together import ABANDON_TIMEOUT_S
-from geminga.errors import AlreadyClosed, GemingaError
+from geminga.errors import AlreadyClosed, GemingaError, SchemaError
 from geminga.message import Message
 from geminga.reader import Reader
-from geminga.table_changes import TableChanges
+from geminga.table_changes import R, TableChanges
 from geminga_protocol.message_id import MessageId
 
 logger = logging.getLogger("geminga")
@@ -28,24 +28,25 @@ Place: TypeAlias = tuple[int, int, int]
 """Ledger, entry and index in the batch."""
 NOWHERE: Place = (-1, -1, -1)
 
-TableListener: TypeAlias = Callable[[str, bytes | None], object]
+TableListener: TypeAlias = Callable[[str, R | None], object]
 """(key, value); None for a key that was removed."""
 
 
-class TableView:
-    """A read-only mapping of keys to the payload of their latest message, kept up to date. Made by
-    `Client.create_table_view`.
+class TableView(Generic[R]):
+    """A read-only mapping of keys to the payload of their latest message, or with a schema its
+    value, kept up to date. Made by `Client.create_table_view`.
 
-    A message without payload removes its key; messages without key are left out. It holds all keys
+    A message without payload removes its key; messages without key, and those that can't be read by
+    the schema, are left out. It holds all keys
     with their values in memory.
     """
 
-    def __init__(self, core: Core, reader: Reader) -> None:
+    def __init__(self, core: Core, reader: Reader[R]) -> None:
         self._core = core
         self._reader = reader
-        self._values: dict[str, bytes] = {}
-        self._listeners: list[TableListener] = []
-        self._changes: set[TableChanges] = set()
+        self._values: dict[str, R] = {}
+        self._listeners: list[TableListener[R]] = []
+        self._changes: set[TableChanges[R]] = set()
         self._places: dict[int, Place] = {}
         """By partition: the last message that was applied."""
         self._applied = trio.lowlevel.ParkingLot()
@@ -62,7 +63,7 @@ class TableView:
     def __contains__(self, key: object) -> bool:
         return key in self._values
 
-    def get(self, key: str) -> bytes | None:
+    def get(self, key: str) -> R | None:
         """The key's value, None if it has none."""
         return self._values.get(key)
 
@@ -70,25 +71,25 @@ class TableView:
         """A copy of the keys."""
         return dict(self._values).keys()
 
-    def items(self) -> ItemsView[str, bytes]:
+    def items(self) -> ItemsView[str, R]:
         """A copy of keys and values."""
         return dict(self._values).items()
 
-    def listen(self, listener: TableListener) -> None:
+    def listen(self, listener: TableListener[R]) -> None:
         """Call `listener(key, value)` at every change from now on, in the thread of the client's
         event loop: it must be short and not wait. What it raises is logged.
         """
         function(listener, "listener")
         self._listeners.append(listener)
 
-    def for_each_and_listen(self, listener: TableListener) -> None:
+    def for_each_and_listen(self, listener: TableListener[R]) -> None:
         """Call it for all that is there, too, and miss no change."""
         function(listener, "listener")
         for key, value in dict(self._values).items():
             _call(listener, key, value)
         self.listen(listener)
 
-    def changes(self) -> TableChanges:
+    def changes(self) -> TableChanges[R]:
         """To iterate over: each change from now on as key and value (None if it was removed), until
         the view is closed.
         """
@@ -140,7 +141,7 @@ class TableView:
             for each in list(self._changes):
                 each._end()
 
-    def _apply(self, message: Message) -> None:
+    def _apply(self, message: Message[R]) -> None:
         message_id = message.message_id
         self._places[message_id.partition] = _place(message_id)
         if self._applied:
@@ -149,7 +150,11 @@ class TableView:
         if key is None:
             logger.debug("%r: left out, it has no key", message)
             return
-        value = None if message.is_null else message.data or None
+        try:
+            value = None if message.is_null or not message.data else message.value
+        except SchemaError as error:
+            logger.warning("%r: left out: %s", message, error)
+            return
         if value is None:
             self._values.pop(key, None)
         else:
@@ -167,7 +172,7 @@ class TableView:
             each._end()
         await self._reader.aclose()
 
-    async def __aenter__(self) -> TableView:
+    async def __aenter__(self) -> TableView[R]:
         return self
 
     async def __aexit__(
@@ -183,7 +188,7 @@ def _place(message_id: MessageId) -> Place:
     return message_id.ledger_id, message_id.entry_id, message_id.batch_index
 
 
-def _call(listener: TableListener, key: str, value: bytes | None) -> None:
+def _call(listener: TableListener[R], key: str, value: R | None) -> None:
     try:
         listener(key, value)
     except Exception:

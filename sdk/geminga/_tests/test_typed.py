@@ -184,3 +184,19 @@ async def test_what_is_held_back_can_be_thrown_away(autojump_clock: MockClock) -
             await producer.send(Order(n))
         broker.cut()
         assert [(await consumer.receive()).value.id for _ in range(3)] == [0, 1, 2]
+
+
+async def test_table_view_of_values(autojump_clock: MockClock) -> None:
+    async with fake_broker() as broker, broker.client() as client:
+        producer = await client.create_producer("t", schema=schema.Avro(Order))
+        raw = await client.create_producer("t")
+        view = await client.create_table_view("t", schema=schema.Avro(Order))
+        seen: list[tuple[str, Order | None]] = []
+        view.listen(lambda key, value: seen.append((key, value)))
+        await producer.send(Order(1), partition_key="a")
+        await raw.send(b"\xff", partition_key="a")
+        await producer.send(Order(2), partition_key="b")
+        await producer.send(None, partition_key="b")  # type: ignore[arg-type]
+        await view.refresh()
+        assert dict(view.items()) == {"a": Order(1)}
+        assert seen == [("a", Order(1)), ("b", Order(2)), ("b", None)]

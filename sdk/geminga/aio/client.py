@@ -18,6 +18,7 @@ from geminga.message import Message, V_co
 from geminga.options import ClientKeywords, ConsumerKeywords, ProducerKeywords, ReaderKeywords
 from geminga.producer import S
 from geminga.schema._base import Schema
+from geminga.table_changes import R
 from geminga_protocol.message_id import MessageId
 
 
@@ -131,8 +132,12 @@ class Client:
         )
 
     async def create_table_view(
-        self, topic: str, **options: Unpack[ConsumerCryptoKeywords]
-    ) -> TableView:
+        self,
+        topic: str,
+        *,
+        schema: Schema[R] | None = None,
+        **options: Unpack[ConsumerCryptoKeywords],
+    ) -> TableView[R]:
         """The latest value of each key of a topic; returns when all that is in the topic is read.
         It reads what compaction has left, if the topic is persistent and compacted. See
         `ConsumerCryptoOptions`.
@@ -142,7 +147,7 @@ class Client:
         return TableView(
             self._session,
             await self._session.call(
-                lambda: self._session.client.create_table_view(topic, **options)
+                lambda: self._session.client.create_table_view(topic, schema=schema, **options)
             ),
         )
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Generic
+
 import geminga.table_changes
 from geminga._faces.asyncs import AsyncSession
+from geminga.table_changes import R
 
 
-class TableChanges:
+class TableChanges(Generic[R]):
     """The changes of a `TableView` as they come; made by `TableView.changes`.
 
     Changes of one key that come faster than they are taken are joined to the latest, so it never
     holds more than each key once.
     """
 
-    def __init__(self, session: AsyncSession, inner: geminga.table_changes.TableChanges) -> None:
+    def __init__(self, session: AsyncSession, inner: geminga.table_changes.TableChanges[R]) -> None:
         self._session = session
         self._inner = inner
 
@@ -21,14 +24,14 @@ class TableChanges:
         """Note no more changes. Idempotent."""
         self._session.portal.post(self._inner.close)
 
-    async def next_change(self) -> tuple[str, bytes | None] | None:
+    async def next_change(self) -> tuple[str, R | None] | None:
         """The next change, None when there will be none."""
         return await self._session.call(lambda: self._inner.next_change())
 
-    def __aiter__(self) -> TableChanges:
+    def __aiter__(self) -> TableChanges[R]:
         return self
 
-    async def __anext__(self) -> tuple[str, bytes | None]:
+    async def __anext__(self) -> tuple[str, R | None]:
         """The next change; the iteration ends when the view is closed."""
         change = await self.next_change()
         if change is None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Generic
+
 import geminga.table_changes
 from geminga._faces.threads import ThreadSession
+from geminga.table_changes import R
 
 
-class TableChanges:
+class TableChanges(Generic[R]):
     """The changes of a `TableView` as they come; made by `TableView.changes`.
 
     Changes of one key that come faster than they are taken are joined to the latest, so it never
     holds more than each key once.
     """
 
-    def __init__(self, session: ThreadSession, inner: geminga.table_changes.TableChanges) -> None:
+    def __init__(
+        self, session: ThreadSession, inner: geminga.table_changes.TableChanges[R]
+    ) -> None:
         self._session = session
         self._inner = inner
 
@@ -21,14 +26,14 @@ class TableChanges:
         """Note no more changes. Idempotent."""
         self._session.portal.post(self._inner.close)
 
-    def next_change(self) -> tuple[str, bytes | None] | None:
+    def next_change(self) -> tuple[str, R | None] | None:
         """The next change, None when there will be none."""
         return self._session.call(lambda: self._inner.next_change())
 
-    def __iter__(self) -> TableChanges:
+    def __iter__(self) -> TableChanges[R]:
         return self
 
-    def __next__(self) -> tuple[str, bytes | None]:
+    def __next__(self) -> tuple[str, R | None]:
         """The next change; the iteration ends when the view is closed."""
         change = self.next_change()
         if change is None:

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from collections.abc import ItemsView, KeysView
 from types import TracebackType
+from typing import Generic
 
 import geminga.table_view
 from geminga._arguments import function
 from geminga._faces.threads import ThreadSession
 from geminga.blocking.table_changes import TableChanges
+from geminga.table_changes import R
 from geminga.table_view import TableListener
 
 
-class TableView:
-    """A read-only mapping of keys to the payload of their latest message, kept up to date. Made by
-    `Client.create_table_view`.
+class TableView(Generic[R]):
+    """A read-only mapping of keys to the payload of their latest message, or with a schema its value,
+    kept up to date. Made by `Client.create_table_view`.
 
-    A message without payload removes its key; messages without key are left out. It holds all keys
+    A message without payload removes its key; messages without key, and those that can't be read by
+    the schema, are left out. It holds all keys
     with their values in memory.
     """
 
-    def __init__(self, session: ThreadSession, inner: geminga.table_view.TableView) -> None:
+    def __init__(self, session: ThreadSession, inner: geminga.table_view.TableView[R]) -> None:
         self._session = session
         self._inner = inner
 
@@ -33,7 +36,7 @@ class TableView:
     def __contains__(self, key: object) -> bool:
         return key in self._inner
 
-    def get(self, key: str) -> bytes | None:
+    def get(self, key: str) -> R | None:
         """The key's value, None if it has none."""
         return self._inner.get(key)
 
@@ -41,23 +44,23 @@ class TableView:
         """A copy of the keys."""
         return self._inner.keys()
 
-    def items(self) -> ItemsView[str, bytes]:
+    def items(self) -> ItemsView[str, R]:
         """A copy of keys and values."""
         return self._inner.items()
 
-    def listen(self, listener: TableListener) -> None:
+    def listen(self, listener: TableListener[R]) -> None:
         """Call `listener(key, value)` at every change from now on, in the thread of the client's
         event loop: it must be short and not wait. What it raises is logged.
         """
         function(listener, "listener")
         self._session.portal.post(self._inner.listen, listener)
 
-    def for_each_and_listen(self, listener: TableListener) -> None:
+    def for_each_and_listen(self, listener: TableListener[R]) -> None:
         """Call it for all that is there, too, and miss no change."""
         function(listener, "listener")
         self._session.portal.post(self._inner.for_each_and_listen, listener)
 
-    def changes(self) -> TableChanges:
+    def changes(self) -> TableChanges[R]:
         """To iterate over: each change from now on as key and value (None if it was removed), until
         the view is closed.
         """
@@ -72,7 +75,7 @@ class TableView:
         if not self._session.portal.is_forked and self._session.is_running:
             self._session.call(self._inner.aclose)
 
-    def __enter__(self) -> TableView:
+    def __enter__(self) -> TableView[R]:
         return self
 
     def __exit__(
