@@ -137,8 +137,6 @@ class SchemaRegistry:
                 versions.clear()
             else:
                 versions.append(VersionedSchema(entry.number, schema))
-        if locator is not None and len(found) < len(locator.value.index):
-            locator = None  # what was lost has been forgotten
         return locator, versions
 
     async def _append(

@@ -90,22 +90,17 @@ class SchemaStorage:
             return Locator(SchemaLocator.FromString(node.value), node.stat.version)
 
     async def read_all(self, schema_id: str, locator: Locator | None) -> list[StoredEntry]:
-        """All versions in order. If the ledger of one is lost, the others, and the topic has no
-        schema any more (Apache's `schemaLedgerForceRecovery`).
-        """
+        """All versions in order, but those whose ledger is lost."""
         if locator is None:
             return []
-        found, lost = [], False
+        found = []
         for entry in locator.value.index:
             try:
                 data = await self._read(schema_id, entry.position)
             except NoSuchLedger:
-                lost = True
+                _log.warning("schema=%s: version %d has lost its ledger", schema_id, entry.version)
             else:
                 found.append(StoredEntry(entry.version, data, entry.hash))
-        if lost:
-            _log.warning("schema=%s: a ledger is lost, its schemas are forgotten", schema_id)
-            await self.delete(schema_id)
         return found
 
     async def append(
