@@ -53,10 +53,17 @@ class Site(NamedTuple):
     keys: Keys
 
     def rest(
-        self, method: str, path: str, role: str | None, body: object = None
+        self,
+        method: str,
+        path: str,
+        role: str | None,
+        body: object = None,
+        original: str | None = None,
     ) -> tuple[int, bytes]:
         """One request."""
         headers = {"Content-Type": "application/json"}
+        if original is not None:
+            headers["X-Original-Principal"] = original
         if role is not None:
             headers["Authorization"] = f"Bearer {self.keys.token(role)}"
         data = None if method == "GET" else json.dumps(body).encode()
@@ -127,6 +134,26 @@ def test_rest_as_it_was_seen(site: Site) -> None:
     assert compared > 500
 
 
+@pytest.mark.parametrize(
+    ("role", "original", "status"),
+    [
+        ("proxy", "prod", 200),
+        ("proxy", "fn", 403),
+        ("proxy", "admin", 200),
+        ("proxy", "", 403),
+        ("proxy", None, 403),
+        ("proxy", "proxy", 403),
+        ("prod", "prod", 200),
+        ("prod", "admin", 403),
+        ("fn", "prod", 403),
+    ],
+)
+def test_rest_in_the_name_of_others(
+    site: Site, role: str, original: str | None, status: int
+) -> None:
+    assert site.rest("GET", f"{BASE}/topics", role, original=original)[0] == status
+
+
 # ---- the binary protocol ----
 
 
@@ -187,6 +214,37 @@ def test_commands(site: Site, kind: int, role: str) -> None:
     if site.server.kind == "apache" and kind in STRICTER:
         expected = True
     assert allowed == expected
+
+
+@pytest.mark.parametrize(
+    ("role", "original", "outcome"),
+    [
+        ("proxy", "prod", None),
+        ("proxy", "cons", ServerError.AuthorizationError),
+        ("proxy", None, "closed"),
+        ("proxy", "proxy", "closed"),
+        ("prod", "admin", "closed"),
+        ("prod", "prod", "closed"),
+    ],
+)
+def test_commands_in_the_name_of_others(
+    site: Site, role: str, original: str | None, outcome: object
+) -> None:
+    site.locate(TOPIC)
+    with RawClient(site.server.address, handshake=False) as client:
+        greeting = connection.connect(
+            "x",
+            auth_method_name="token",
+            auth_data=site.keys.token(role).encode(),
+            original=connection.Original(principal=original),
+        )
+        client.send_bytes(greeting)
+        answer = client.wait_for(BaseCommand.CONNECTED, BaseCommand.ERROR).command
+        if outcome == "closed":
+            assert answer.error.error == ServerError.AuthorizationError
+            return
+        client.send_bytes(producing.producer(TOPIC, 1, 7))
+        assert error_of(client.next_frame().command) == outcome
 
 
 def test_a_first_subscription_needs_consume(site: Site) -> None:

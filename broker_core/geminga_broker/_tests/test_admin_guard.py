@@ -189,10 +189,10 @@ async def test_original_principals_over_http() -> None:
 
         assert await status("proxy", "prod") == 200
         assert await status("proxy", "fn") == 403
-        assert await status("proxy", "") == 401
-        assert await status("proxy", "proxy") == 401
+        assert await status("proxy", "") == 403
+        assert await status("proxy", "proxy") == 403
         assert await status("prod", "prod") == 200
-        assert await status("prod", "root") == 401
+        assert await status("prod", "root") == 403
 
 
 async def test_grants_and_revocations(caplog: pytest.LogCaptureFixture) -> None:

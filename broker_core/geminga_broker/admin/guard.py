@@ -42,6 +42,10 @@ _DOMAINS = ("persistent", "non-persistent")
 Handler = Callable[[Request], Awaitable[Response]]
 
 
+class InvalidRoles(RestError):
+    """A proxy speaks for nobody or for a proxy, or somebody else speaks for another."""
+
+
 def guard(service: BrokerService, routes: list[Route]) -> list[BaseRoute]:
     """The same routes, each behind its rule."""
     return [_guarded(service, route) for route in routes]
@@ -61,7 +65,12 @@ async def _admit(
 ) -> Response:
     need = needs["GET" if request.method == "HEAD" else request.method]
     if need.scope is not Scope.PUBLIC or _is_guarded_metrics(service, request):
-        _, caller = await identify(service, request, dict(request.headers))
+        try:
+            _, caller = await identify(service, request, dict(request.headers))
+        except InvalidRoles as error:
+            # Apache's sees it where it sees that something isn't allowed.
+            status, _ = refusal(need, _place(need.scope, request), None, None)
+            raise RestError(status, error.reason) from None
         place = _place(need.scope, request)
         await _check(service, need, place, caller)
         request.state.caller = caller
@@ -121,7 +130,7 @@ async def identify(
     service: BrokerService, request: HTTPConnection, headers: Mapping[str, str]
 ) -> tuple[Identity, Caller]:
     """Who has shown who he is by these headers (names in lower case) and his certificate, and in
-    whose name he asks. Raises RestError 401.
+    whose name he asks. Raises RestError 401, InvalidRoles when he may not ask in that name.
     """
     assert service.authenticator is not None
     certificate = cast(PeerCertificate | None, request.scope.get(TLS_PEER_CERTIFICATE))
@@ -139,7 +148,7 @@ async def identify(
         _log.warning(
             "address=%s role=%s original=%r", address, identity.role, shown(original or "")
         )
-        raise RestError(401, "Invalid roles.")
+        raise InvalidRoles(401, "Invalid roles.")
     return identity, Caller(identity.role, original)
 
 
