@@ -11,8 +11,9 @@ from geminga_runtime.server import ConnectionCount
 class ProxyMetrics:
     """Plain numbers; the text is made when somebody asks."""
 
-    def __init__(self, connections: ConnectionCount) -> None:
+    def __init__(self, connections: ConnectionCount, cluster: str = "") -> None:
         self._connections = connections
+        self._labels = f'{{cluster="{_escaped(cluster)}"}}'
         self.active_connections = 0
         self.new_connections = 0
         self.tunnels = 0
@@ -29,17 +30,26 @@ class ProxyMetrics:
         return self._connections.rejected
 
     def lines(self) -> Iterator[str]:
-        """In Prometheus' text form."""
-        gauge, counter = "gauge", "counter"
-        yield from _one("pulsar_proxy_active_connections", gauge, self.active_connections)
-        yield from _one("pulsar_proxy_new_connections", counter, self.new_connections)
-        yield from _one("pulsar_proxy_rejected_connections", counter, self.rejected_connections)
-        yield from _one("pulsar_proxy_binary_ops", counter, self.reads_relayed)
-        yield from _one("pulsar_proxy_binary_bytes", counter, self.bytes_relayed)
+        """In Prometheus' text form, as Apache's servlet writes counters: `_total` is no part of a
+        family's name.
+        """
+        yield from self._gauge("pulsar_proxy_active_connections", self.active_connections)
+        yield from self._counter("pulsar_proxy_new_connections", self.new_connections)
+        yield from self._counter("pulsar_proxy_rejected_connections", self.rejected_connections)
+        yield from self._counter("pulsar_proxy_binary_ops", self.reads_relayed)
+        yield from self._counter("pulsar_proxy_binary_bytes", self.bytes_relayed)
         for kind, name in _KINDS.items():
-            yield from _one(f"pulsar_proxy_{name}_requests", counter, self.lookups[kind])
-            yield from _one(f"pulsar_proxy_rejected_{name}_requests", counter, self.rejected[kind])
-        yield from _one("geminga_proxy_tunnels", gauge, self.tunnels)
+            yield from self._counter(f"pulsar_proxy_{name}_requests", self.lookups[kind])
+            yield from self._counter(f"pulsar_proxy_rejected_{name}_requests", self.rejected[kind])
+        yield from self._gauge("geminga_proxy_tunnels", self.tunnels)
+
+    def _gauge(self, name: str, value: int) -> Iterator[str]:
+        yield f"# TYPE {name} gauge"
+        yield f"{name}{self._labels} {value}"
+
+    def _counter(self, name: str, value: int) -> Iterator[str]:
+        yield f"# TYPE {name} counter"
+        yield f"{name}_total{self._labels} {value}"
 
 
 _KINDS = {
@@ -50,6 +60,5 @@ _KINDS = {
 }
 
 
-def _one(name: str, kind: str, value: float) -> Iterator[str]:
-    yield f"# TYPE {name} {kind}"
-    yield f"{name} {value}"
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -27,7 +27,7 @@ class ProxyService:
         self.brokers = Brokers(config, self.version)
         listen = config.listen
         self.connections = ConnectionCount(listen.connections_max, listen.connections_per_ip_max)
-        self.metrics = ProxyMetrics(self.connections)
+        self.metrics = ProxyMetrics(self.connections, listen.cluster_name)
         self.tunnels = Tunnels(config.brokers.read_timeout_ms / 1000)
         self.lookups = 0
         """Requests that wait for a broker now, of all clients."""

@@ -167,6 +167,8 @@ async def test_forwarded_credentials_are_checked_when_asked_for() -> None:
         assert session.caller == ("proxy", "reader")
         bad = Original("root", "rubbish", "token")
         await refused(broker, hello(token("proxy"), original=bad))
+        # A name alone proves nothing.
+        await refused(broker, hello(token("proxy"), original=Original("reader")))
 
 
 # ---- expiry ----

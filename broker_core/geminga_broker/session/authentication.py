@@ -89,7 +89,8 @@ class Authentication:
         authorizer = session.service.authorizer
         session.principal = identity.role
         original = command.original_principal or None
-        if authorizer.settings.authenticate_original and command.original_auth_data:
+        if authorizer.settings.authenticate_original and (original or command.original_auth_data):
+            # Also without credentials: only the anonymous role needs none.
             method, data = command.original_auth_method, command.original_auth_data.encode()
             identity = await self._proof.ask_another(method, data, Peer(session.address))
             original = identity.role

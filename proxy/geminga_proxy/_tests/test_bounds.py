@@ -86,7 +86,7 @@ async def test_lookups_are_bounded() -> None:
         assert [bool(each.lookupTopicResponse.brokerServiceUrl) for each in found].count(True) == 1
         assert running.service.metrics.rejected == {"lookup": 2}
         text = "\n".join(running.service.metrics.lines())
-        assert "pulsar_proxy_rejected_lookup_requests 2" in text
+        assert 'pulsar_proxy_rejected_lookup_requests_total{cluster=""} 2' in text
 
 
 async def test_a_client_that_does_not_read_its_answers_is_not_read(
