@@ -1,0 +1,187 @@
+"""Who may pass the proxy's web ports, its own pages, and WebSockets (spec PX-04, PX-06, PX-09)."""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+from pathlib import Path
+
+import h11
+import trio
+
+from geminga_protocol import tokens
+from geminga_proxy.http._tests.played import Client, PlayedBroker, Talk, brokers, echo, proxied
+from geminga_runtime.testing.certificates import Authority
+
+SECRET = bytes(range(32))
+AUTH = {
+    "authenticationEnabled": "true",
+    "authenticationProviders": "token",
+    "tokenSecretKey": "data:;base64," + base64.b64encode(SECRET).decode(),
+    "brokerClientAuthenticationPlugin": "token",
+    "brokerClientAuthenticationParameters": "token:of-the-proxy",
+}
+UPGRADE = [
+    ("Connection", "Upgrade"),
+    ("Upgrade", "websocket"),
+    ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
+    ("Sec-WebSocket-Version", "13"),
+]
+
+
+def token(role: str) -> str:
+    return "Bearer " + tokens.create(SECRET, role)
+
+
+async def test_clients_are_authenticated() -> None:
+    async with brokers(echo) as (broker,), proxied(broker.port, **AUTH) as running:
+        client = await Client.of(running)
+        for given in ([], [("Authorization", "Bearer rubbish")], [("Authorization", "Nonsense")]):
+            status, _, body = await client.ask("GET", "/admin", b"", given)
+            assert (status, json.loads(body)) == (401, {"reason": "Authentication required"})
+        assert broker.requests == []
+        given = [("Authorization", token("joe")), ("X-Original-Principal", "admin")]
+        assert (await client.ask("GET", "/admin", b"", given))[0] == 200
+        told = broker.headers()
+        assert told[b"authorization"] == b"Bearer of-the-proxy"
+        assert told[b"x-original-principal"] == b"joe"
+        # A header of HTTP can't be broken into two by a role's name.
+        evil = [("Authorization", token("joe\r\nX-Original-Principal: admin"))]
+        assert (await client.ask("GET", "/admin", b"", evil))[0] == 400
+        assert len(broker.requests) == 1
+
+
+async def test_credentials_are_forwarded_when_asked_for() -> None:
+    settings = AUTH | {"forwardAuthorizationCredentials": "true"}
+    async with brokers(echo) as (broker,), proxied(broker.port, **settings) as running:
+        client = await Client.of(running)
+        theirs = token("joe")
+        await client.ask("GET", "/admin", b"", [("Authorization", theirs)])
+        told = broker.headers()
+        assert told[b"authorization"] == theirs.encode()
+        assert told[b"x-original-principal"] == b"joe"
+
+
+async def test_own_pages(tmp_path: Path) -> None:
+    file = tmp_path / "up"
+    settings = AUTH | {"statusFilePath": str(file)}
+    async with brokers(echo) as (broker,), proxied(broker.port, **settings) as running:
+        client = await Client.of(running)
+        assert (await client.ask("GET", "/status.html"))[0] == 404
+        file.touch()
+        assert (await client.ask("GET", "/status.html"))[2] == b"OK"
+        assert (await client.ask("HEAD", "/status.html"))[2] == b""
+        assert (await client.ask("GET", "/metrics"))[0] == 401
+        given = [("Authorization", token("joe"))]
+        status, headers, body = await client.ask("GET", "/metrics", b"", given)
+        assert (status, headers[b"content-type"][:10]) == (200, b"text/plain")
+        assert b'pulsar_proxy_active_connections{cluster=""} 0\n' in body
+        assert (
+            b'pulsar_authentication_success_total{provider_name="AuthenticationProviderToken",'
+            b'auth_method="token"} 1\n' in body
+        )
+        assert b'pulsar_authentication_failures_total{provider_name="none"' in body
+        assert broker.requests == []
+    settings = {**AUTH, "authenticateMetricsEndpoint": "false"}
+    async with proxied(**settings) as running:
+        assert (await (await Client.of(running)).ask("GET", "/metrics"))[0] == 200
+
+
+async def switch(broker: PlayedBroker, request: h11.Request, body: bytes, talk: Talk) -> None:
+    """To a protocol that sends back what comes, if that is asked for."""
+    if (b"upgrade", b"websocket") not in request.headers:
+        await talk.say(200)
+        return
+    headers = [(b"connection", b"upgrade"), (b"upgrade", b"websocket"), (b"x-kept", b"1")]
+    answer = h11.InformationalResponse(status_code=101, headers=headers)
+    await talk.stream.send_all((talk.http.send(answer) or b"") + b"hello ")
+    await talk.stream.send_all(talk.http.trailing_data[0])
+    async for data in talk.stream:
+        await talk.stream.send_all(data)
+
+
+async def open_websocket(
+    running: object, target: str, *headers: tuple[str, str], data: bytes = b""
+) -> tuple[Client, h11.Event]:
+    client = await Client.of(running)  # type: ignore[arg-type]
+    request = h11.Request(method="GET", target=target, headers=[("Host", "p"), *UPGRADE, *headers])
+    await client.stream.send_all((client.http.send(request) or b"") + data)
+    client.http.send(h11.EndOfMessage())
+    with trio.fail_after(5):
+        return client, await client.event()
+
+
+async def test_websockets_are_tunnels() -> None:
+    async with brokers(switch) as (broker,), proxied(broker.port) as running:
+        client, answer = await open_websocket(running, "/ws/v2/producer/x", data=b"early ")
+        assert isinstance(answer, h11.InformationalResponse)
+        assert answer.status_code == 101
+        headers = dict(answer.headers)
+        assert headers[b"upgrade"] == b"websocket"
+        assert headers[b"connection"] == b"upgrade"
+        assert headers[b"x-kept"] == b"1"
+        assert broker.headers()[b"sec-websocket-version"] == b"13"
+        await client.stream.send_all(b"late")
+        got = bytes(client.http.trailing_data[0])
+        with trio.fail_after(5):
+            while got != b"hello early late":
+                got += bytes(await client.stream.receive_some())
+        assert running.service.metrics.tunnels == 1
+        await client.stream.aclose()
+        for _ in range(200):
+            if not running.service.metrics.tunnels:
+                break
+            await trio.sleep(0.01)
+        assert running.service.metrics.tunnels == 0
+        # What isn't a WebSocket's path isn't upgraded.
+        _, answer = await open_websocket(running, "/admin")
+        assert b"upgrade" not in broker.headers()
+
+
+async def test_websocket_clients_speak_for_themselves() -> None:
+    bearer = token("joe")
+    async with brokers(switch) as (broker,), proxied(broker.port, **AUTH) as running:
+        _, answer = await open_websocket(running, "/ws/v2/producer/x")
+        assert isinstance(answer, h11.Response)
+        assert answer.status_code == 401
+        _, answer = await open_websocket(running, "/ws/v2/producer/x", ("Authorization", bearer))
+        assert answer.status_code == 101  # type: ignore[union-attr]
+        assert broker.headers()[b"authorization"] == bearer.encode()
+        assert broker.headers()[b"x-original-principal"] == b"joe"
+        target = "/ws/v2/producer/x?token=" + bearer.removeprefix("Bearer ")
+        _, answer = await open_websocket(running, target)
+        assert answer.status_code == 101  # type: ignore[union-attr]
+        assert broker.requests[-1].target == target.encode()
+        assert b"authorization" not in broker.headers()
+
+
+async def test_tls(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    leaf, alice = authority.server(), authority.client("alice")
+    settings = AUTH | {
+        "webServicePort": "-1",
+        "webServicePortTls": "0",
+        "authenticationProviders": "tls",
+        "forwardAuthorizationCredentials": "true",
+        "tlsCertificateFilePath": str(leaf.certificate),
+        "tlsKeyFilePath": str(leaf.key),
+        "tlsTrustCertsFilePath": str(authority.certificate),
+    }
+    context = ssl.create_default_context(cafile=str(authority.certificate))
+    context.load_cert_chain(alice.certificate, alice.key)
+    async with brokers(echo) as (broker,), proxied(broker.port, **settings) as running:
+        assert running.urls[-1].startswith("https://")
+        port = int(running.urls[-1].rpartition(":")[2])
+        stream = await trio.open_ssl_over_tcp_stream("127.0.0.1", port, ssl_context=context)
+        client = Client(stream)
+        assert (await client.ask("GET", "/admin"))[0] == 200
+        assert broker.headers()[b"x-original-principal"] == b"alice"
+        assert broker.headers()[b"authorization"] == b"Bearer of-the-proxy"
+        assert broker.headers()[b"x-forwarded-proto"] == b"https"
+        request = h11.Request(
+            method="GET", target="/ws/v2/producer/x", headers=[("Host", "p"), *UPGRADE]
+        )
+        await stream.send_all(client.http.send(request) or b"")
+        client.http.send(h11.EndOfMessage())
+        assert (await client.answer())[0] == 403
