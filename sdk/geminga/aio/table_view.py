@@ -15,8 +15,8 @@ from geminga.table_view import TableListener
 
 
 class TableView(Generic[R]):
-    """A read-only mapping of keys to the payload of their latest message, or with a schema its value,
-    kept up to date. Made by `Client.create_table_view`.
+    """A read-only mapping of keys to the payload of their latest message, or with a schema its
+    value, kept up to date. Made by `Client.create_table_view`.
 
     A message without payload removes its key; messages without key, and those that can't be read by
     the schema, are left out. It holds all keys
