@@ -70,5 +70,5 @@ def listen(
         concurrency,
     )
     for _ in range(concurrency):
-        core.nursery.start_soon(listening.work)
+        core.nursery.start_with_program(listening.work)
     return listening

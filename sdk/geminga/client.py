@@ -12,7 +12,7 @@ from typing import Unpack
 import trio
 
 from geminga._arguments import function, texts_of
-from geminga._background import Background
+from geminga._background import Background, close_timeout_s
 from geminga._core import Closeable, Core
 from geminga._discovery import Discovery
 from geminga._letterbox import Letterbox
@@ -52,10 +52,6 @@ from geminga_protocol.errors import LocalProtocolError
 from geminga_protocol.message_id import EARLIEST_ID, LATEST_ID, MessageId
 from geminga_protocol.topic_name import TopicName
 
-CLOSE_TIMEOUT_S = 10.0
-"""How long leaving `connect` may take when the program was cancelled: brokers that don't answer are
-left alone then."""
-
 
 def connect(
     service_url: str, **options: Unpack[ClientKeywords]
@@ -78,7 +74,8 @@ async def open_client(
     try:
         async with trio.open_nursery() as nursery:
             try:
-                client = Client(Core(addresses, options, Background(nursery), connector))
+                background = Background(nursery)
+                client = Client(Core(addresses, options, background, connector))
             except InvalidArgument as error:
                 body_error = error
                 raise
@@ -88,10 +85,10 @@ async def open_client(
                 body_error = error
                 raise
             finally:
-                with trio.CancelScope(shield=True) as scope:
-                    scope.deadline = trio.current_time() + CLOSE_TIMEOUT_S
+                deadline_s = trio.current_time() + close_timeout_s()
+                with trio.CancelScope(deadline=deadline_s, shield=True):
                     await client.aclose()
-                nursery.cancel_scope.cancel()
+                background.cancel()
     except BaseExceptionGroup as group:
         # What the program raised comes out as itself, not wrapped by our own nursery.
         if body_error is not None and _only(group, body_error):

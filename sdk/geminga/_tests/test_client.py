@@ -120,3 +120,58 @@ async def tcp_port_refusing() -> int:
     port: int = listener.getsockname()[1]
     listener.close()
     return port
+
+
+async def test_a_cancelled_program_still_sends_what_waits(autojump_clock: MockClock) -> None:
+    async with fake_broker() as broker:
+        with trio.CancelScope() as program:
+            async with broker.client() as client:
+                consumer = await client.subscribe("t", "s", ack_grouping_time_s=60)
+                producer = await client.create_producer("t", batching_max_publish_delay_s=60)
+                await producer.send(b"x")
+                await consumer.acknowledge(await consumer.receive())
+                receipts = [producer.send_nowait(b"y") for _ in range(3)]
+                assert not broker.acks
+                program.cancel()
+                await trio.sleep_forever()
+        assert [receipt.error for receipt in receipts] == [None] * 3
+        assert len(broker.acks) == 1
+        assert not broker.sessions or trio.current_time() < 1
+
+
+async def test_a_cancelled_program_leaves_a_silent_broker_soon(autojump_clock: MockClock) -> None:
+    async with fake_broker() as broker:
+        with trio.CancelScope() as program:
+            async with broker.client() as client:
+                producer = await client.create_producer("t")
+                consumer = await client.subscribe("t", "s")
+                await trio.sleep(1)
+                for session in broker.sessions:
+                    session.handle = lambda frame: None
+                receipt = producer.send_nowait(b"x")
+                began_s = trio.current_time()
+                program.cancel()
+                await consumer.receive()
+        assert 1 < trio.current_time() - began_s <= 3
+        assert isinstance(receipt.error, geminga.AlreadyClosed)
+
+
+async def test_a_cancelled_program_cancels_its_listeners(autojump_clock: MockClock) -> None:
+    ended_s = []
+
+    async def listen(consumer: geminga.Consumer, message: geminga.Message) -> None:
+        try:
+            await trio.sleep(1000)
+        finally:
+            ended_s.append(trio.current_time())
+
+    async with fake_broker() as broker:
+        with trio.CancelScope() as program:
+            async with broker.client() as client:
+                await client.subscribe("t", "s", message_listener=listen)
+                await (await client.create_producer("t")).send(b"x")
+                await trio.sleep(5)
+                program.cancel()
+                await trio.sleep_forever()
+        assert ended_s == [5]
+        assert trio.current_time() < 6
