@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import urllib.error
+from pathlib import Path
 from typing import Any
 
 import pulsar
@@ -21,7 +22,7 @@ from pulsar.schema import (
 
 from compat_tests.apache import jars
 from compat_tests.clients.conftest import WAIT_MS, Peer
-from compat_tests.processes import ServerProcess
+from compat_tests.processes import ServerProcess, start_geminga
 
 REFUSED = "IncompatibleSchemaException"
 TOLD_TO_JAVA = {
@@ -131,6 +132,22 @@ def test_the_schema_goes_with_the_topic(peer: Peer) -> None:
     with pytest.raises(urllib.error.HTTPError, match="404"):
         peer.admin("GET", f"{_path(topic)}/schema")
     peer.producer(topic, schema=StringSchema())
+
+
+def test_schemas_survive_a_kill(data_dir: Path) -> None:
+    payload = {"type": "JSON", "schema": '"int"', "properties": {"a": "b"}}
+    path, seen = "schemas/public/default/killed", []
+    for _ in range(2):
+        running = start_geminga(data_dir)
+        try:
+            admin = Peer(running)
+            admin.admin("POST", f"{path}/schema", payload)
+            seen.append(admin.admin("GET", f"{path}/schema"))
+            admin.client.close()
+        finally:
+            running.kill()
+    assert seen[0] == seen[1]
+    assert (seen[0]["version"], seen[0]["data"]) == (0, payload["schema"])
 
 
 def _path(topic: str) -> str:

@@ -101,6 +101,21 @@ async def test_deleting() -> None:
         assert (await rest.post("schema", "q"))[1] == {"version": {"version": 0}}
 
 
+async def test_schemas_go_with_partitions_and_with_namespaces() -> None:
+    async with admin() as rest:
+        topic = "/admin/v2/persistent/public/default/a%20b"
+        await rest.ask("PUT", f"{topic}/partitions", 2)
+        await rest.post("schema", "x")
+        assert await rest.ask("DELETE", f"{topic}/partitions") == (204, None)
+        assert await rest.post("schema", "q") == (200, {"version": {"version": 0}})
+        space, path = "/admin/v2/namespaces/public/n", "/admin/v2/schemas/public/n/t/schema"
+        await rest.ask("PUT", space)
+        assert await rest.ask("POST", path, payload("x")) == (200, {"version": {"version": 0}})
+        assert await rest.ask("DELETE", space) == (204, None)
+        await rest.ask("PUT", space)
+        assert await rest.ask("GET", path) == (404, {"reason": "Schema not found"})
+
+
 @pytest.mark.parametrize(
     ("body", "status", "text"),
     [

@@ -86,6 +86,7 @@ async def delete_namespace(service: BrokerService, namespace: str) -> None:
         await service.namespaces.delete(namespace)
     except ResourceMissing:
         raise RestError(404, f"Namespace {namespace} does not exist.") from None
+    await service.schemas.delete_namespace(namespace)
 
 
 async def empty_namespace(service: BrokerService, namespace: str) -> None:

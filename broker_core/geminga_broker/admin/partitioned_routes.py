@@ -126,6 +126,7 @@ def _routes_of_existing(service: BrokerService, domain: str, base: str) -> list[
         try:
             await catalog.delete_partitioned(name)
             await service.policies.store.delete(name)
+            await service.schemas.delete(name)
         except ResourceMissing:
             raise RestError(404, f"Topic {name} not found.") from None
         await service.forget_grants(name)

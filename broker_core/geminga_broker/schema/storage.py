@@ -129,6 +129,12 @@ class SchemaStorage:
                         await self._ledgers.delete(entry.position.ledgerId)
                 return True
 
+    async def ids(self, namespace: str) -> list[str]:
+        """Schema ids of a namespace (`tenant/namespace`)."""
+        with _failures(namespace):
+            names = await self._store.children(f"{_ROOT}/{namespace}")
+            return [f"{namespace}/{name}" for name in names]
+
     async def collect(self, older_than_s: float = 2 * WORK_S_MAX) -> int:
         """Delete the ledgers that a broker left behind when it died; answers how many."""
         with _failures(_MARKS):

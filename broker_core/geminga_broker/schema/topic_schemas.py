@@ -118,6 +118,11 @@ class TopicSchemas:
         """Forget all versions; none is no error."""
         await self.registry.delete(topic.schema_name)
 
+    async def delete_namespace(self, namespace: str) -> None:
+        """Forget all schemas of a namespace; they may have been registered without a topic."""
+        for schema_id in await self.registry.storage.ids(namespace):
+            await self.registry.delete(schema_id)
+
     async def run(self) -> None:
         """Collect what dead brokers left in ledgers, now and then, until cancelled."""
         while True:

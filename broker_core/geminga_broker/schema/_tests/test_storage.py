@@ -14,7 +14,13 @@ from geminga_broker.log.options import LedgerDurability
 from geminga_broker.schema.model import SchemaData, SchemaStorageFailed, SchemaType, Strategy
 from geminga_broker.schema.registry import SchemaRegistry
 from geminga_broker.schema.storage import SchemaStorage
-from geminga_protocol.pb.schema_storage_pb2 import SchemaEntry, SchemaInfo, SchemaLocator
+from geminga_protocol.pb.schema_storage_pb2 import (
+    IndexEntry,
+    PositionInfo,
+    SchemaEntry,
+    SchemaInfo,
+    SchemaLocator,
+)
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 
 ID = "public/default/t"
@@ -68,6 +74,29 @@ async def test_a_version_stands_where_apache_looks_for_it() -> None:
     assert (info.schema_id, info.user, info.type) == (ID, "me", SchemaInfo.JSON)
     assert info.schema == json_schema("x", "y").data
     assert [(pair.key, pair.value) for pair in info.props] == [("a", "b")]
+
+
+def test_bytes_are_those_of_apaches_own_classes() -> None:
+    """Golden: what `SchemaRegistryFormat` and `SchemaStorageFormat` of Pulsar 4.0.7 write."""
+    info = bytes.fromhex(
+        "0a107075626c69632f64656661756c742f7412026d651805220522696e74222880d095ffbc3130003a060a016b"
+        "120176"
+    )
+    read = SchemaInfo.FromString(info)
+    assert (read.schema_id, read.user, read.type) == ("public/default/t", "me", SchemaInfo.AVRO)
+    assert (read.schema, read.timestamp, read.deleted) == (b'"int"', 1_700_000_000_000, False)
+    assert [(pair.key, pair.value) for pair in read.props] == [("k", "v")]
+    nowhere = PositionInfo(ledgerId=-1, entryId=-1)
+    index = [IndexEntry(version=0, position=nowhere, hash=b"\1\2")]
+    entry = SchemaEntry(schema_data=info, index=index)
+    assert entry.SerializeToString().hex() == (
+        f"1230{info.hex()}2a1e0800121608ffffffffffffffffff0110ffffffffffffffffff011a020102"
+    )
+    place = IndexEntry(version=0, position=PositionInfo(ledgerId=7, entryId=0), hash=b"\1\2")
+    locator = SchemaLocator(info=place, index=[place])
+    golden = "0a0c08001204080710001a020102120c08001204080710001a020102"
+    assert locator.SerializeToString().hex() == golden
+    assert read.SerializeToString() == info
 
 
 async def test_versions_survive_the_registry_and_known_schemas_keep_theirs() -> None:
