@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 HEALTH_S = 10.0
 """How long the message may take."""
 
+CHECK_KEPT_S = 1.0
+"""How long an outcome is told to those who needn't say who they are."""
+
 _PRODUCER = "healthcheck"
 
 
@@ -61,6 +64,31 @@ class _Probe:
 
     def drop_consumer(self, consumer_id: int) -> None:
         self.answered.set()
+
+
+class SharedCheck:
+    """The check for those who needn't say who they are: however often they ask, one message is
+    stored in `CHECK_KEPT_S`.
+    """
+
+    def __init__(self, service: BrokerService) -> None:
+        self._service = service
+        self._lock = trio.Lock()
+        self._kept_until_s = float("-inf")
+        self._failure: Exception | None = None
+
+    async def check(self) -> None:
+        """Raises what `check_health` raised."""
+        async with self._lock:
+            if trio.current_time() >= self._kept_until_s:
+                self._failure = None
+                try:
+                    await self._service.check_health()
+                except Exception as error:
+                    self._failure = error
+                self._kept_until_s = trio.current_time() + CHECK_KEPT_S
+        if self._failure is not None:
+            raise self._failure
 
 
 async def check_health(service: BrokerService) -> None:

@@ -13,6 +13,7 @@ from geminga_broker._tests.test_admin_guard import call
 from geminga_broker._tests.test_authentication import TOPIC, hello, login, secured, token
 from geminga_broker._tests.wire import Type, WireBroker, WireClient
 from geminga_broker.admin.app import create_app
+from geminga_broker.errors import BrokerError
 from geminga_broker.topic_api import Topic
 from geminga_protocol.commands import connection, consuming, lookup, producing
 from geminga_protocol.pb.pulsar_api_pb2 import CommandSubscribe, ServerError
@@ -242,3 +243,42 @@ async def test_a_body_is_not_read_of_those_who_may_not() -> None:
         url = "/admin/v2/namespaces/acme/app/permissions/me"
         answer = await call(app, "POST", url, "stranger", body=["x"] * 1_000_000, unread=True)
         assert answer.status == 403
+
+
+async def test_whoever_asks_for_the_status_costs_one_message_a_second(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with secured() as broker:
+        app = create_app(broker.service)
+        checks = 0
+        outcome: Exception | None = None
+
+        async def check() -> None:
+            nonlocal checks
+            checks += 1
+            await trio.sleep(0.1)
+            if outcome is not None:
+                raise outcome
+
+        monkeypatch.setattr(broker.service, "check_health", check)
+
+        async def ask(status: int) -> None:
+            assert (await call(app, "GET", "/status.html", None)).status == status
+
+        for outcome_, status in ((None, 200), (BrokerError(ServerError.ServiceNotReady, ""), 503)):
+            outcome, checks = outcome_, 0
+            async with trio.open_nursery() as nursery:
+                for _ in range(50):
+                    nursery.start_soon(ask, status)
+            assert checks == 1
+            await trio.sleep(1)
+
+
+async def test_a_subscription_that_is_kept_for_others_from_now_on() -> None:
+    async with secured() as broker:
+        client = await login(broker, "reader")
+        await client.subscribe(TOPIC)
+        app = create_app(broker.service)
+        url = f"/admin/v2/namespaces/{NAMESPACE}/permissions/subscription/sub"
+        assert (await call(app, "POST", url, "boss", body=["another"])).status == 204
+        await client.expect(Type.CLOSE_CONSUMER)

@@ -27,6 +27,7 @@ from geminga_broker.admin import (
 )
 from geminga_broker.admin.guard import guard, unknown_to
 from geminga_broker.admin.rest import EXCEPTION_HANDLERS
+from geminga_broker.health import SharedCheck
 from geminga_broker.metrics.scrape import scrape
 from geminga_broker.service import BrokerService
 from geminga_broker.websocket.service import serve_websocket
@@ -65,8 +66,10 @@ def _plain_routes(service: BrokerService) -> list[Route]:
     async def to_metrics(_request: Request) -> Response:
         return RedirectResponse("/metrics/", status_code=302)
 
+    health = SharedCheck(service)
+
     async def status(_request: Request) -> Response:
-        await service.check_health()
+        await health.check()
         return PlainTextResponse("OK")
 
     return [
