@@ -23,7 +23,7 @@ STRATEGIES = (
     *("ALWAYS_INCOMPATIBLE", "ALWAYS_COMPATIBLE", "BACKWARD", "FORWARD", "FULL"),
     *("BACKWARD_TRANSITIVE", "FORWARD_TRANSITIVE", "FULL_TRANSITIVE"),
 )
-PAIRS = 300
+PAIRS = 200
 
 
 class Side:
@@ -134,7 +134,7 @@ def test_random_pairs(both: Both, kind: str) -> None:
 @pytest.mark.timeout(120)
 def test_chains_are_compared_as_far_back_as_the_strategy_says(both: Both) -> None:
     pairs = Pairs(99)
-    for number in range(20):
+    for number in range(8):
         chain = [text for _ in range(2) for text in pairs.pair()]
         for strategy in ("FULL", "BACKWARD_TRANSITIVE", "FORWARD_TRANSITIVE", "BACKWARD"):
             seen = [

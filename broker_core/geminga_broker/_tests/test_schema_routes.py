@@ -91,6 +91,18 @@ async def test_compatibility() -> None:
         assert await rest.post("schema", "x", kind="JSON") == (409, reason)
 
 
+async def test_ledgers_of_schemas_stand_in_the_topics_internal_stats() -> None:
+    async with admin() as rest:
+        topic = "/admin/v2/persistent/public/default/a%20b"
+        await rest.ask("PUT", topic)
+        await rest.post("schema", "x")
+        found = await rest.ask("GET", f"{topic}/internalStats")
+        assert isinstance(found, tuple)
+        [ledger] = found[1]["schemaLedgers"]
+        assert ledger["entries"] == 1
+        assert ledger["size"] > 100
+
+
 async def test_deleting() -> None:
     async with admin() as rest:
         await rest.post("schema", "x")

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from geminga_broker.admin.rest import RestError, flag, ok, route, topic_of
 from geminga_broker.admin.topic_routes import require_topic
 from geminga_broker.service import BrokerService
-from geminga_broker.stats import as_json
+from geminga_broker.stats import LedgerInfo, as_json
 from geminga_protocol.topic_name import TopicName
 
 Json = dict[str, object]
@@ -72,7 +72,12 @@ async def topic_stats(service: BrokerService, name: TopicName) -> Json:
 
 async def _internal_stats(service: BrokerService, name: TopicName) -> Json:
     topic = await require_topic(service, name)
-    return as_json(topic.internal_stats())
+    found = topic.internal_stats()
+    found.schema_ledgers = [
+        LedgerInfo(each.ledger_id, each.last_entry_id + 1, each.length)
+        for each in await service.schemas.registry.storage.ledgers_of(name.schema_name)
+    ]
+    return as_json(found)
 
 
 async def _partition_count(service: BrokerService, name: TopicName) -> int:

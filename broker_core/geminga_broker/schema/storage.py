@@ -16,7 +16,7 @@ from typing import NamedTuple
 import trio
 from google.protobuf.message import DecodeError
 
-from geminga_bookie.client.api import LedgerClient, LedgerOptions
+from geminga_bookie.client.api import LedgerClient, LedgerMetadata, LedgerOptions
 from geminga_bookie.errors import BookkeeperError, NoSuchLedger
 from geminga_broker.log.options import LedgerDurability, wall_clock_ms
 from geminga_broker.schema.model import SchemaStorageFailed
@@ -134,6 +134,18 @@ class SchemaStorage:
         with _failures(namespace):
             names = await self._store.children(f"{_ROOT}/{namespace}")
             return [f"{namespace}/{name}" for name in names]
+
+    async def ledgers_of(self, schema_id: str) -> list[LedgerMetadata]:
+        """The ledgers of all versions, lost ones left out."""
+        with _failures(schema_id):
+            locator = await self.locate(schema_id)
+            found = []
+            for entry in locator.value.index if locator else ():
+                try:
+                    found.append(await self._ledgers.metadata(entry.position.ledgerId))
+                except NoSuchLedger:
+                    continue
+            return found
 
     async def collect(self, older_than_s: float = 2 * WORK_S_MAX) -> int:
         """Delete the ledgers that a broker left behind when it died; answers how many."""
