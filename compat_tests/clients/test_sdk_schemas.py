@@ -205,3 +205,51 @@ async def test_versions_batches_and_faces(server: ServerProcess) -> None:
             return [reader.read_next(10).value for _ in range(7)]
 
     assert await trio.to_thread.run_sync(blocking) == [*values, New(3)]
+
+
+async def test_what_does_not_fit_is_refused(server: ServerProcess) -> None:
+    @dataclass
+    class Thing:
+        id: int
+
+    @dataclass
+    class Otherwise:
+        name: str
+
+    Otherwise.__name__ = "Thing"
+    topic = topic_name("schemas")
+    async with client_of(server) as client:
+        producer = await client.create_producer(topic, schema=schema.Avro(Thing))
+        await producer.send(Thing(1))
+        for wrong in (schema.String(), schema.Avro(Otherwise)):
+            with pytest.raises(geminga.IncompatibleSchema):
+                await client.create_producer(topic, schema=wrong)
+            with pytest.raises(geminga.IncompatibleSchema):
+                await client.subscribe(topic, "s", schema=wrong)
+        auto = await client.create_producer(topic, schema=schema.AutoProduce())
+        with pytest.raises(geminga.InvalidValue, match="data doesn't fit"):
+            await auto.send(b"")
+        await auto.send(schema.Avro(Thing).encode(Thing(2)))
+        reader = await client.create_reader(topic, geminga.EARLIEST, schema=schema.Avro(Thing))
+        assert [(await reader.read_next(10)).value for _ in range(2)] == [Thing(1), Thing(2)]
+
+
+async def test_partitioned_and_chunked(peer: Peer) -> None:
+    @dataclass
+    class Thing:
+        id: int
+        text: str
+
+    topic = peer.partitioned("schemas", 2)
+    avro = schema.Avro(Thing)
+    async with geminga.connect(peer.server.service_url) as client:
+        with trio.fail_after(60):
+            consumer = await client.subscribe(topic, "s", schema=avro)
+            producer = await client.create_producer(
+                topic, schema=avro, batching_enabled=False, chunking_enabled=True
+            )
+            sent = [Thing(n, "x" * size) for n, size in enumerate((5, 6_000_000, 7, 8))]
+            for each in sent:
+                await producer.send(each)
+            found = [(await consumer.receive(20)).value for _ in sent]
+            assert sorted(found, key=lambda each: each.id) == sent

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import trio
 from trio.testing import MockClock
 
 import geminga
-from geminga import schema
+from geminga import _typed_inbox, schema
 from geminga._tests.fake_broker import fake_broker
 from geminga.schema import KeyValueEncodingType
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
@@ -200,3 +201,119 @@ async def test_table_view_of_values(autojump_clock: MockClock) -> None:
         await view.refresh()
         assert dict(view.items()) == {"a": Order(1)}
         assert seen == [("a", Order(1)), ("b", Order(2)), ("b", None)]
+
+
+async def test_letters_are_read_as_the_messages_were(autojump_clock: MockClock) -> None:
+    """Retry letters come by another topic, where the schema has a version of its own."""
+    async with fake_broker() as broker, broker.client() as client:
+        pair = schema.KeyValue(schema.String(), schema.Avro(Order), SEPARATED)
+        consumer = await client.subscribe(
+            "t",
+            "s",
+            schema=pair,
+            consumer_type=geminga.ConsumerType.SHARED,
+            retry_enabled=True,
+            dead_letter_policy=geminga.DeadLetterPolicy(1),
+        )
+        dead = await client.subscribe("t-s-DLQ", "d", schema=pair)
+        retried = broker.topic("t-s-RETRY")
+        retried.schemas.append(schema.String().info.to_wire())
+        producer = await client.create_producer("t", schema=pair)
+        await producer.send(("k", Order(1)))
+        for _ in range(2):
+            message = await consumer.receive()
+            assert message.value == ("k", Order(1))
+            await consumer.reconsume_later(message, 0)
+        assert (await dead.receive()).value == ("k", Order(1))
+        assert len(retried.schemas) == 2
+
+
+async def test_large_values_go_in_chunks(autojump_clock: MockClock) -> None:
+    async with fake_broker() as broker, broker.client() as client:
+        broker.max_message_size = 2000
+        avro = schema.Avro(Order)
+        consumer = await client.subscribe("t", "s", schema=avro)
+        producer = await client.create_producer(
+            "t", schema=avro, batching_enabled=False, chunking_enabled=True
+        )
+        large = Order(1, "x" * 9000)
+        await producer.send(large)
+        message = await consumer.receive()
+        assert (message.value, message.schema_version) == (large, bytes(8))
+        assert len(broker.topic("t").entries) > 4
+
+
+async def test_partitions_share_their_schemas(autojump_clock: MockClock) -> None:
+    async with fake_broker() as broker, broker.client() as client:
+        broker.partitions["persistent://public/default/p"] = 3
+        avro = schema.Avro(Order)
+        consumer = await client.subscribe("p", "s", schema=avro)
+        producer = await client.create_producer("p", schema=avro, batching_enabled=False)
+        for n in range(9):
+            await producer.send(Order(n))
+        values = [(await consumer.receive()).value for _ in range(9)]
+        assert sorted(each.id for each in values) == list(range(9))
+        assert broker.seen.count("getSchema") == 1
+
+
+async def test_values_that_an_interceptor_changed(autojump_clock: MockClock) -> None:
+    class Upper(geminga.ConsumerInterceptor):
+        def before_consume(self, topic: str, message: geminga.Message) -> geminga.Message:
+            return message.replace(data=message.data.upper())
+
+    async with fake_broker() as broker, broker.client() as client:
+        texts = schema.String()
+        consumer = await client.subscribe("t", "s", schema=texts, interceptors=[Upper()])
+        producer = await client.create_producer("t", schema=texts)
+        await producer.send("abc")
+        assert (await consumer.receive()).value == "ABC"
+
+
+class Waiting:
+    """Lets a consumer wait for a schema until it is told."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.go_on = trio.Event()
+        real = _typed_inbox.schema_of
+
+        async def schema_of(*arguments: Any) -> Any:
+            await self.go_on.wait()
+            return await real(*arguments)
+
+        monkeypatch.setattr(_typed_inbox, "schema_of", schema_of)
+
+
+async def test_order_is_kept_while_a_schema_is_waited_for(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with fake_broker() as broker, broker.client() as client:
+        waiting = Waiting(monkeypatch)
+        consumer = await client.subscribe("t", "s", schema=schema.AutoConsume())
+        typed = await client.create_producer("t", schema=schema.Avro(Order))
+        raw = await client.create_producer("t")
+        await typed.send(Order(1))
+        await raw.send(b"needs no schema")
+        with pytest.raises(geminga.Timeout):
+            await consumer.receive(1)
+        assert consumer.statistics().msg_num_in_receiver_queue == 2
+        waiting.go_on.set()
+        values = [(await consumer.receive()).value for _ in range(2)]
+        assert values == [{"id": 1, "name": "none"}, b"needs no schema"]
+
+
+async def test_nothing_that_waits_comes_twice(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with fake_broker() as broker, broker.client() as client:
+        waiting = Waiting(monkeypatch)
+        consumer = await client.subscribe("t", "s", schema=schema.Avro(Order))
+        producer = await client.create_producer("t", schema=schema.Avro(Order))
+        for n in range(3):
+            await producer.send(Order(n))
+        await trio.sleep(1)
+        broker.cut()
+        await trio.sleep(1)
+        waiting.go_on.set()
+        assert [(await consumer.receive()).value.id for _ in range(3)] == [0, 1, 2]
+        with pytest.raises(geminga.Timeout):
+            await consumer.receive(1)

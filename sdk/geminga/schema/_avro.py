@@ -40,7 +40,9 @@ class Described(Schema[T]):
     ) -> None:
         self._kind = record if isinstance(record, type) else None
         if isinstance(record, type):
-            planner = Planner(always_allow_null=always_allow_null)
+            planner = Planner(
+                always_allow_null=always_allow_null, finite=self._TYPE is SchemaType.JSON
+            )
             self._plan = planner.plan(record, record.__name__, "")
             if not isinstance(self._plan.schema, dict) or self._plan.schema["type"] != "record":
                 raise InvalidSchema(f"{record.__name__} is no record")

@@ -88,6 +88,12 @@ _MARKED: dict[tuple[object, type], Plan] = {
 _ARRAYS: dict[object, type] = {list: list, Sequence: list, set: set, frozenset: frozenset}
 
 
+def _finite(value: float) -> float:
+    if value - value != 0:
+        raise InvalidValue(f"JSON has no {value}")
+    return value
+
+
 def _decimal(mark: Precision) -> Plan:
     def out(value: decimal.Decimal) -> decimal.Decimal:
         _, digits, exponent = value.as_tuple()
@@ -104,8 +110,10 @@ def _decimal(mark: Precision) -> Plan:
 class Planner:
     """Makes the plan of one schema; every named type is written out where it comes first."""
 
-    def __init__(self, *, always_allow_null: bool = False) -> None:
+    def __init__(self, *, always_allow_null: bool = False, finite: bool = False) -> None:
+        """With `finite` numbers that JSON doesn't have are refused."""
         self._always_allow_null = always_allow_null
+        self._finite = finite
         self._known: dict[type, Plan] = {}
         self.codecs: dict[type, RecordCodec] = {}
 
@@ -113,7 +121,7 @@ class Planner:
         """The plan of a type. Raises InvalidSchema, naming the field."""
         known = _LEAVES.get(kind) if _is_hashable(kind) else None
         if known is not None:
-            return known
+            return self._checked(known)
         origin = get_origin(kind)
         if origin is typing.Annotated:
             return self._annotated(get_args(kind), where, namespace)
@@ -138,8 +146,12 @@ class Planner:
                 return _decimal(mark)
             found = _MARKED.get((kind, mark if isinstance(mark, type) else type(mark)))
             if found is not None:
-                return found
+                return self._checked(found)
         return self.plan(kind, where, namespace)
+
+    def _checked(self, known: Plan) -> Plan:
+        is_real = self._finite and float in known.kinds
+        return dataclasses.replace(known, out=_finite) if is_real else known
 
     def _container(self, kind: object, origin: object, where: str, namespace: str) -> Plan | None:
         arguments = get_args(kind)
