@@ -160,6 +160,7 @@ class Brokers:
         """
         if not records:
             return
+        self._dead_until_s.clear()
         by_tls = self.tls is not None
         self.listed = _addresses(
             one.pulsar_service_url_tls if by_tls else one.pulsar_service_url for one in records
@@ -208,7 +209,8 @@ class Brokers:
             with trio.fail_at(deadline):
                 stream = await self._connect(address, client)
         except (ConnectFailed, trio.TooSlowError) as error:
-            self._dead_until_s[address] = trio.current_time() + DEAD_S
+            if address in self.listed:
+                self._dead_until_s[address] = trio.current_time() + DEAD_S
             text = str(error) or f"{address}: no connection in time"
             raise BrokerUnavailable(text) from error
         nursery.start_soon(stream.run_writer)
