@@ -251,8 +251,6 @@ def _subscription(rng: Random, number: int, topic: TopicPlan, clients: int) -> S
     consumers = 1 if kind is ConsumerType.EXCLUSIVE else rng.randint(1, 3)
     if kind is ConsumerType.EXCLUSIVE and rng.random() < 0.3:
         consumers = 2
-    if kind.is_shared and topic.chunked:
-        consumers = 1  # several may get chunks of one message each, see docs/KNOWN_LIMITS.md
     nacks = rng.choice((0.0, 0.0, 0.1, 0.3))
     return SubscriptionPlan(
         name=f"s{number}",

@@ -1,7 +1,8 @@
 """Key_Shared: entries of one key go to one consumer, in order (spec BR-31).
 
 A hash that moved to another consumer waits until the old one has acknowledged or given back what it
-holds of it (PIP-379); so do entries of a hash whose earlier ones wait.
+holds of it (PIP-379); so do entries of a hash whose earlier ones wait. While a consumer lacks
+chunks of a message that it has begun to get, it keeps the hash.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Protocol, TypeVar
 
 from geminga_broker.consumer import Consumer
+from geminga_broker.dispatch.chunks import UnfinishedMessages, chunks_in
 from geminga_broker.dispatch.delaying import KEY_SHARED
 from geminga_broker.dispatch.hash_ring import (
     CannotAssign,
@@ -138,6 +140,7 @@ class KeySharedDispatcher(SharedDispatcher):
         self._drains = not self.out_of_order and policy.mode == KeySharedMode.AUTO_SPLIT
         self._delayed.kind = KEY_SHARED + self._selector.first_slot
         self._holders: HashHolders[Consumer] = HashHolders()
+        self._unfinished = UnfinishedMessages()
         self._keyed: KeyedReplayQueue[Consumer] = KeyedReplayQueue(self._claimant)
         self.replay = self._keyed
         self.kicked = True
@@ -206,6 +209,8 @@ class KeySharedDispatcher(SharedDispatcher):
 
     def released(self, consumer: Consumer, position: Position) -> None:
         """Count out; the last of a hash frees it for its new owner."""
+        if self._unfinished:
+            self._unfinished.release(position)
         free = self._holders.release(position)
         if free is not None and free in self._keyed.hashes:
             self._keyed.offer(free)
@@ -215,6 +220,7 @@ class KeySharedDispatcher(SharedDispatcher):
     def forget_in_flight(self) -> None:
         """Nobody holds anything any more."""
         self._holders.clear()
+        self._unfinished.clear()
 
     def acknowledge(self, consumer: Consumer, acks: Sequence[Ack], cumulative: bool) -> None:
         """Individual only; one that waited makes room for look-ahead."""
@@ -238,9 +244,11 @@ class KeySharedDispatcher(SharedDispatcher):
         """Who may get entries of this hash, permits left aside."""
         owner = self._selector.owner(key_hash)
         holder = self._holders.get(key_hash)
-        if holder is None or holder is owner or self.out_of_order:
+        if holder is None or holder is owner:
             return owner
-        return None
+        if key_hash in self._unfinished:
+            return holder
+        return owner if self.out_of_order else None
 
     # ---- dispatch ----
 
@@ -265,6 +273,7 @@ class KeySharedDispatcher(SharedDispatcher):
                 if (key := plain_key(entry.data)) is not None
             ]
             if len(items) == len(entries):
+                self._may_be_chunks = False
                 return items
         return [(entry, self.hash_of(entry)) for entry in self._plain(entries)]
 
@@ -290,7 +299,8 @@ class KeySharedDispatcher(SharedDispatcher):
         if not entries or self.stale:
             return self.stale
         held_back = () if self.out_of_order else self._keyed.hashes
-        self._give_by_hash(self._with_hashes(entries), held_back)
+        items = self._with_hashes(self.unacknowledged(entries))
+        self._give_by_hash(items, held_back, self._may_be_chunks)
         return True
 
     async def _read_new(self, room: int) -> Sequence[Entry]:
@@ -332,16 +342,22 @@ class KeySharedDispatcher(SharedDispatcher):
     async def _replay_round(self, found: list[tuple[Position, int]]) -> bool:
         hashes = dict(found)
         entries = await self.read_again(list(hashes))
-        self._give_by_hash([(entry, hashes[entry.position]) for entry in entries], ())
+        self._give_by_hash([(entry, hashes[entry.position]) for entry in entries], (), True)
         return True
 
-    def _give_by_hash(self, items: Iterable[tuple[Entry, int]], held_back: Container[int]) -> None:
+    def _give_by_hash(
+        self, items: Iterable[tuple[Entry, int]], held_back: Container[int], may_be_chunks: bool
+    ) -> None:
         """Send what may go, queue the rest."""
         given, waiting = assign_by_hash(items, self._claimant, held_back)
         holders = self._holders
         for consumer, entries in given.items():
             holders.hold(consumer, [(entry.position, key_hash) for entry, key_hash in entries])
             self.send(consumer, [entry for entry, _ in entries])
+            if may_be_chunks:
+                for index, chunk in chunks_in([entry for entry, _ in entries]).items():
+                    entry, key_hash = entries[index]
+                    self._unfinished.sent(entry.position, key_hash, chunk)
         for entry, key_hash in waiting:
             holders.blocks(key_hash)
             self._keyed.add(entry.position, key_hash)

@@ -1,7 +1,8 @@
 """What dispatch must know of an entry's metadata, looked at as little as possible.
 
-Most entries are neither markers nor delayed. Those two fields have tags of two bytes, so an entry
-whose metadata lacks both byte pairs needs no parse; a pair that occurs by chance only costs one.
+Most entries are neither markers nor delayed nor chunks. Those fields have tags of two bytes, so an
+entry whose metadata lacks all these byte pairs needs no parse; a pair that occurs by chance only
+costs one.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ _unpack_front = _FRONT.unpack_from
 _MAGIC = 0x0E01
 _DELIVER_AT_TAG = b"\x98\x01"
 _MARKER_TAG = b"\xa0\x01"
+_CHUNK_TAG = b"\xe8\x01"
 _PRODUCER_TAG = 0x0A
 _PROPERTY_TAG = 0x22
 _KEY_TAG = 0x32
@@ -27,12 +29,12 @@ _LENGTH_MAX = 127
 """Lengths that take one byte."""
 # Sequence id and publish time, right after the producer's name.
 _NUMBERS = re.compile(rb"\x10[\x80-\xff]*[\x00-\x7f]\x18[\x80-\xff]*[\x00-\x7f]").match
-# Encoded key, ordering key, delivery time, marker.
-_RARE = re.compile(rb"[\x88\x92\x98\xa0]\x01").search
+# Encoded key, ordering key, delivery time, marker, chunk.
+_RARE = re.compile(rb"[\x88\x92\x98\xa0\xe8]\x01").search
 
 
 def special(data: memoryview) -> MessageMetadata | None:
-    """Metadata of an entry that may be a marker or delayed, None for all others.
+    """Metadata of an entry that may be a marker, delayed or a chunk, None for all others.
 
     An entry that can't be parsed counts as plain: clients judge it, as with Apache.
     """
@@ -41,7 +43,10 @@ def special(data: memoryview) -> MessageMetadata | None:
     magic, _, size = _unpack_front(data)
     try:
         encoded = bytes(data[10 : 10 + size]) if magic == _MAGIC else bytes(split(data).metadata)
-        if _MARKER_TAG in encoded or _DELIVER_AT_TAG in encoded:
+        # All three tags end so, and most metadata have no such byte.
+        if 1 in encoded and (
+            _MARKER_TAG in encoded or _DELIVER_AT_TAG in encoded or _CHUNK_TAG in encoded
+        ):
             return decode_metadata(encoded)
     except RemoteProtocolError:
         pass
@@ -50,8 +55,8 @@ def special(data: memoryview) -> MessageMetadata | None:
 
 def plain_key(data: memoryview) -> bytes | None:
     """The sticky key of an entry whose metadata have the fields that most have, in the order of
-    their numbers, without parsing them. None for all others, among them markers, delayed entries
-    and what seems to be one: those must be parsed.
+    their numbers, without parsing them. None for all others, among them markers, delayed entries,
+    chunks and what seems to be one: those must be parsed.
     """
     if len(data) <= 10:
         return None

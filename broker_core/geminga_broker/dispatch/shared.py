@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from geminga_broker.consumer import Consumer
 from geminga_broker.dispatch.choose import RoundRobin
+from geminga_broker.dispatch.chunks import ChunkKeeper, chunks_in
 from geminga_broker.dispatch.delaying import DelayedDelivery
 from geminga_broker.dispatch.peek import special
 from geminga_broker.dispatch.pump import DispatchContext, Dispatcher
@@ -35,6 +36,11 @@ class SharedDispatcher(Dispatcher):
             context.cursor, context.environment.nursery, options.delayed_entries_max
         )
         self._round_robin = RoundRobin(options.round_robin_entries_max)
+        self._chunks: ChunkKeeper[Consumer] = ChunkKeeper(self._round_robin)
+        self._may_be_chunks = False
+        """Whether some of what was read last may be."""
+        self._acked_unsent = False
+        """Whether entries that nobody holds were acknowledged: some may just be read."""
         self._blocked = False
         self.put_back_count = 0
 
@@ -78,7 +84,7 @@ class SharedDispatcher(Dispatcher):
     @property
     def replaying(self) -> int:
         """Entries that wait to be sent again."""
-        return len(self.replay)
+        return len(self.replay) + len(self._chunks)
 
     @property
     def next_due_ms(self) -> int | None:
@@ -102,14 +108,25 @@ class SharedDispatcher(Dispatcher):
         """
         if self.stale:
             self.replay.clear()
+            self._chunks.clear_parked()
         super().begin_round()
+
+    def forget_deleted(self) -> None:
+        """What was read, and chunks that wait."""
+        super().forget_deleted()
+        self._acked_unsent = True
+        self._chunks.discard_where(self.cursor.is_deleted)
 
     # ---- consumers ----
 
     def remove(self, consumer: Consumer) -> None:
         """What it held goes to the others; with nobody left all starts over at the next."""
         self.consumers.remove(consumer)
+        parked = self._chunks.forget(consumer)
         if self.consumers:
+            for position in parked:
+                self.put_back_count += 1
+                self.replay.add(position, NO_HASH)
             for position in consumer.pending:
                 self.put_back(consumer, position)
             consumer.pending.clear()
@@ -188,6 +205,9 @@ class SharedDispatcher(Dispatcher):
         if messages is not None:
             self.released(owner, position)
             owner.release(messages)
+        else:
+            self._acked_unsent = True
+            self._chunks.discard(position)
         if self.counts:
             self.counts.pop(position, None)
         if self.replay:
@@ -217,6 +237,8 @@ class SharedDispatcher(Dispatcher):
         """Replays if there are any, else new entries."""
         self.begin_round()
         await self._collect_due()
+        for position in self._chunks.take_due():
+            self.replay.add(position, NO_HASH)
         ready = [consumer for consumer in self.consumers if consumer.ready]
         if not ready or self.blocked:
             return False
@@ -232,14 +254,14 @@ class SharedDispatcher(Dispatcher):
             if not entries or self.stale:
                 return self.stale
             entries = self._plain(entries)
-        left = self._give_out(entries)
+        left = self._give_out(self.unacknowledged(entries), self._may_be_chunks)
         self.carry = left
         return len(left) < len(entries) or not entries
 
     async def read_on(self, wanted: int) -> Sequence[Entry]:
-        """New entries; none if delays are full."""
+        """New entries; none if delays are full, or too many chunks wait."""
         delayed = self._delayed
-        if delayed.full:
+        if delayed.full or self._chunks.full:
             return []
         if delayed:
             delayed.skip_tracked()
@@ -251,7 +273,7 @@ class SharedDispatcher(Dispatcher):
 
     async def _round_of_replays(self, wanted: int) -> bool:
         positions = self._again.first(wanted)
-        left = self._give_out(await self.read_again(positions))
+        left = self._give_out(await self.read_again(positions), True)
         for entry in left:
             self.replay.add(entry.position, NO_HASH)
         return len(left) < len(positions)
@@ -282,9 +304,29 @@ class SharedDispatcher(Dispatcher):
             self._delayed.add(due_ms, entry.position, self.hash_of(entry))
         return True
 
-    def _give_out(self, entries: Sequence[Entry]) -> Sequence[Entry]:
-        """Send by turns; answers what nobody could take."""
+    def unacknowledged(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        """Without those that were acknowledged while they were read or waited for permits."""
+        if not self._acked_unsent:
+            return entries
+        self._acked_unsent = False
+        deleted = self.cursor.is_deleted
+        return [entry for entry in entries if not deleted(entry.position)]
+
+    def _give_out(self, entries: Sequence[Entry], may_be_chunks: bool) -> Sequence[Entry]:
+        """Send by turns, chunks by message; answers what nobody could take."""
         end = 0
+        if may_be_chunks and (chunks := chunks_in(entries)):
+            waits = next(iter(self._again.first(1)), None)
+            end, again = self._chunks.give_out(
+                [(entry.position, entry.messages) for entry in entries],
+                chunks,
+                self.consumers,
+                lambda consumer, start, end: self.send(consumer, entries[start:end]),
+                waits,
+            )
+            for position in again:
+                self.replay.add(position, NO_HASH)
+            return entries[end:]
         runs = self._round_robin.assign([entry.messages for entry in entries], self.consumers)
         for consumer, start, end in runs:
             self.send(consumer, entries[start:end])
@@ -310,11 +352,14 @@ class SharedDispatcher(Dispatcher):
         if delayed and entries and entries[0].position <= delayed.last:
             # They are read a second time.
             entries = [entry for entry in entries if entry.position not in delayed]
+        self._may_be_chunks = False
         for entry in entries:
             metadata = look(entry)
             if metadata is None:
                 plain.append(entry)
-            elif metadata.HasField("marker_type"):
+                continue
+            self._may_be_chunks |= metadata.HasField("chunk_id")
+            if metadata.HasField("marker_type"):
                 markers.append(Ack(entry.position))
             elif not metadata.deliver_at_time or not self.options.delayed_delivery:
                 plain.append(entry)
@@ -330,7 +375,7 @@ class SharedDispatcher(Dispatcher):
         return self.filter(plain)
 
     def look(self, entry: Entry) -> MessageMetadata | None:
-        """Metadata of an entry that may be a marker or delayed, None if it is neither."""
+        """Metadata of an entry that may be a marker, delayed or a chunk, None if it is neither."""
         return special(entry.data)
 
     def hash_of(self, entry: Entry) -> int:
