@@ -38,8 +38,10 @@ class ValueReader:
             self._read = schema._reader(writer, version)
         except SchemaError as failure:
             self._error = failure
-        except GemingaError as failure:
-            self._error = UndecodableValue(f"the schema that it was written with: {failure}")
+        except Exception as failure:
+            # Another client made it: whatever is wrong with it must not end the consumer.
+            text = f"{type(failure).__name__}: {failure}"
+            self._error = UndecodableValue(f"the schema that it was written with: {text}")
 
     def value_of(self, message: Message) -> Any:
         """A message's value. Raises SchemaError, naming topic and message."""
@@ -54,3 +56,6 @@ class ValueReader:
             return self._read(data, key)
         except SchemaError as error:
             raise error.of_message(message.topic_name, message.message_id) from error.__cause__
+        except Exception as error:
+            wrong = UndecodableValue(f"{type(error).__name__}: {error}")
+            raise wrong.of_message(message.topic_name, message.message_id) from error

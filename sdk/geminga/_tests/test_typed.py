@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import trio
+from hypothesis import given
+from hypothesis import strategies as st
 from trio.testing import MockClock
 
 import geminga
 from geminga import _typed_inbox, schema
 from geminga._tests.fake_broker import fake_broker
-from geminga.schema import KeyValueEncodingType
+from geminga._value_reader import ValueReader
+from geminga.schema import KeyValueEncodingType, SchemaInfo, SchemaType
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 
 
@@ -317,3 +322,42 @@ async def test_nothing_that_waits_comes_twice(
         assert [(await consumer.receive()).value.id for _ in range(3)] == [0, 1, 2]
         with pytest.raises(geminga.Timeout):
             await consumer.receive(1)
+
+
+JSON = st.recursive(
+    st.none()
+    | st.sampled_from(["record", "array", "long", "R", "enum", "string", "", "type", "null"])
+    | st.integers(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["type", "name", "fields", "items", "values", "symbols"]), inner
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(
+    JSON.map(lambda made: json.dumps(made).encode()) | st.binary(),
+    st.sampled_from(SchemaType),
+    st.dictionaries(
+        st.sampled_from(["key.schema.type", "value.schema.type", "key.schema.properties"]),
+        st.sampled_from(["AVRO", "STRING", "{}", "[", "no"]),
+    ),
+)
+def test_any_schema_of_others_is_survived(
+    definition: bytes, kind: SchemaType, properties: dict[str, str]
+) -> None:
+    info = SchemaInfo("", kind, definition, properties)
+    pair = schema.KeyValue(schema.String(), schema.Avro(Order))
+    for typed in (schema.Avro(Order), schema.AutoConsume(), pair):
+        ValueReader(typed, info)
+    with contextlib.suppress(geminga.InvalidSchema):
+        schema.AutoProduce()._for_topic(info)
+
+
+def test_a_schema_too_deep() -> None:
+    info = SchemaInfo("", SchemaType.AVRO, b'{"type":' * 100_000)
+    ValueReader(schema.Avro(Order), info)
+    ValueReader(schema.AutoConsume(), info)

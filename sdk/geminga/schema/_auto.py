@@ -6,7 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from geminga.errors import InvalidArgument, InvalidValue, SchemaError, UndecodableValue
+from geminga.errors import (
+    InvalidArgument,
+    InvalidSchema,
+    InvalidValue,
+    SchemaError,
+    UndecodableValue,
+)
 from geminga.schema import _primitives as primitives
 from geminga.schema._avro import Avro, Json
 from geminga.schema._base import Encoded, Reader, Schema
@@ -33,7 +39,12 @@ class AutoProduce(Schema[bytes]):
 
     def _for_topic(self, info: SchemaInfo | None) -> Schema[bytes]:
         """The schema of one topic, None if it has none. Raises InvalidSchema."""
-        return primitives.Bytes() if info is None else Checked(info)
+        if info is None:
+            return primitives.Bytes()
+        try:
+            return Checked(info)
+        except Exception as error:
+            raise InvalidSchema(f"the topic's schema can't be understood: {error}") from error
 
 
 class Checked(Schema[bytes]):
