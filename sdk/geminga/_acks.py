@@ -76,7 +76,7 @@ class AckTracker:
     ) -> bool:
         """One message of a batch. Answers whether there is something new to send."""
         position = ledger_id, entry_id
-        state = self._partial.get(position) or self._begin(position, batch_size, ack_set)
+        state = self._state(position, batch_size, ack_set)
         if state is None:
             return False
         if state.flags[index]:
@@ -95,7 +95,7 @@ class AckTracker:
         ack_set: AckSet = (),
     ) -> bool:
         """Some messages of a batch. Answers whether there is something new to send."""
-        state = self._partial.get(position) or self._begin(position, batch_size, ack_set)
+        state = self._state(position, batch_size, ack_set)
         if state is None:
             return False
         flags = state.flags
@@ -106,6 +106,14 @@ class AckTracker:
             return False
         self._is_new(position, state)
         return True
+
+    def _state(self, position: Position, batch_size: int, ack_set: AckSet) -> BatchAcks | None:
+        state = self._partial.get(position)
+        if state is not None and len(state.flags) != batch_size:
+            # An id that the program made up told another size: nothing of it can be relied on.
+            self._drop(position)
+            state = None
+        return state or self._begin(position, batch_size, ack_set)
 
     def _begin(self, position: Position, batch_size: int, ack_set: AckSet) -> BatchAcks | None:
         if position in self._individual:
@@ -173,10 +181,10 @@ class AckTracker:
             return False
         return position < reached[:2] or (position == reached[:2] and not reached[2])
 
-    def left_of(self, ledger_id: int, entry_id: int) -> bytearray | None:
+    def left_of(self, ledger_id: int, entry_id: int, batch_size: int) -> bytearray | None:
         """For a batch acknowledged in part: one flag for each message, 1 where it isn't yet."""
         state = self._partial.get((ledger_id, entry_id))
-        return None if state is None else state.flags
+        return None if state is None or len(state.flags) != batch_size else state.flags
 
     def take(self, ids_max: int = 1000) -> list[AckGroup]:
         """Everything that waits, in commands of at most `ids_max` positions; it waits no more."""

@@ -38,6 +38,7 @@ class ConsumerParts:
         self.each = [PartitionConsumer(context, *at) for at in partitions]
         self.error: GemingaError | None = None
         """Why no message comes any more."""
+        self._is_paused = False
 
     @property
     def _core(self) -> Core:
@@ -66,6 +67,8 @@ class ConsumerParts:
         context = replace(self._context, subscription=later)
         for at in new:
             part = PartitionConsumer(context, *at)
+            if self._is_paused:
+                part.flow.pause()
             try:
                 await part.start()
             except GemingaError as error:
@@ -124,11 +127,13 @@ class ConsumerParts:
 
     def pause(self) -> None:
         """Ask for no more messages."""
+        self._is_paused = True
         for part in self.each:
             part.flow.pause()
 
     def resume(self) -> None:
         """Ask for messages again."""
+        self._is_paused = False
         for part in self.each:
             part.flow.resume()
 

@@ -54,6 +54,10 @@ class MemoryLimit:
             self._is_waited_for = False
             self._lot.unpark_all()
 
+    def wake_all(self) -> None:
+        """Have all who wait look again: they may wait for nothing."""
+        self._lot.unpark_all()
+
     async def wait_for_room(self) -> None:
         """Until it is worth to look again."""
         self._is_waited_for = True

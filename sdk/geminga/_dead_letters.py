@@ -63,7 +63,7 @@ class DeadLetters:
         acknowledger = self._acknowledger
         try:
             for index in list(entry.indexes):
-                left = acknowledger.acks.left_of(*position)
+                left = acknowledger.acks.left_of(*position, entry.message_count)
                 if left is None or left[index]:
                     await self._letterbox.send_dead(Message(entry, index))
                     acknowledger.acknowledge(entry, index)

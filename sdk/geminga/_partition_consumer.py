@@ -156,7 +156,7 @@ class PartitionConsumer:
             self.acknowledger.acknowledge_run(entry, range(first) if entry.bounds else _SINGLE)
         if entry.bounds is None:
             return () if first else _SINGLE
-        left = acks.left_of(entry.ledger_id, entry.entry_id)
+        left = acks.left_of(entry.ledger_id, entry.entry_id, entry.message_count)
         if left is None and not entry.ack_set:
             return range(first, entry.message_count)
         bits = to_bits(entry.ack_set) if entry.ack_set else -1
@@ -210,8 +210,7 @@ class PartitionConsumer:
 
     def statistics(self) -> ConsumerStatistics:
         """What it did."""
-        waiting, taken, size_bytes = self.inbox.waiting_of(self)
-        return self.counts.statistics(waiting, taken, size_bytes, self.is_connected)
+        return self.counts.statistics(*self.inbox.waiting_of(self), self.is_connected)
 
     def _drop_all(self) -> int:
         """Throw away what was received and not taken; answers as Inbox.discard."""
@@ -303,6 +302,8 @@ class PartitionConsumer:
     async def _ask_to_seek(self, to: MessageId | int) -> None:
         # The broker closes its consumers before it answers. They must not come back before that:
         # messages from the new place would be taken for old ones.
+        while self._seek_asked is not None:
+            await self._seek_asked.wait()
         answered = self._seek_asked = trio.Event()
         try:
             if isinstance(to, MessageId):
@@ -351,6 +352,7 @@ class PartitionConsumer:
                 timeout_s=self._attachment.timeout_s,
                 topic=self.topic,
             )
+            await trio.lowlevel.checkpoint_if_cancelled()
         except BaseException as error:
             connection.remove_consumer(self._id)
             if not isinstance(error, GemingaError) or isinstance(error, Timeout):

@@ -314,6 +314,8 @@ class PartitionProducer:
                 timeout_s=self._attachment.timeout_s,
                 topic=self.topic,
             )
+            # Closed since the answer came: the broker must hear of it.
+            await trio.lowlevel.checkpoint_if_cancelled()
         except BaseException as error:
             connection.remove_producer(self._id)
             if isinstance(error, GemingaError) and error.code in FAILS_PENDING:
@@ -353,6 +355,7 @@ class PartitionProducer:
         self._alarm_scope.cancel()
         self.outbox.fail_all(error)
         self._room.unpark_all()
+        self._memory.wake_all()
 
     # ---- as the connection's sink ----
 

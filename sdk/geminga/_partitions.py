@@ -155,6 +155,8 @@ class Partitions:
         done = False
         try:
             await together(part.start for part in added)
+            # Whoever closes the producer has looked at those that there were.
+            await trio.lowlevel.checkpoint_if_cancelled()
             done = True
         finally:
             if not done:

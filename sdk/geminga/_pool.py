@@ -103,7 +103,9 @@ class ConnectionPool:
         except GemingaError as error:
             promise.reject(error)
         else:
-            if key[0].cluster == self._cluster:
+            if self._closed:
+                connection.close("the client was closed")
+            elif key[0].cluster == self._cluster:
                 self._connections[key] = connection
                 promise.resolve(connection)
             else:

@@ -76,10 +76,10 @@ def test_what_the_broker_knows_already_counts() -> None:
     tracker = AckTracker(batch_index_ack=False)
     left = from_bits(0b1010)
     assert not tracker.add_in_batch(1, 1, 1, SIZE, left)
-    assert tracker.left_of(1, 1) == bytearray([0, 0, 0, 1])
+    assert tracker.left_of(1, 1, SIZE) == bytearray([0, 0, 0, 1])
     assert tracker.add_in_batch(1, 1, 3, SIZE, left)
     assert tracker.take() == [AckGroup(False, [(1, 1, ())])]
-    assert tracker.left_of(1, 1) is None
+    assert tracker.left_of(1, 1, SIZE) is None
 
 
 def test_cumulative_within_a_batch() -> None:
@@ -114,7 +114,7 @@ def test_groups_are_bounded_and_reset_forgets() -> None:
     tracker.add_cumulative(3, 3)
     tracker.reset()
     assert len(tracker) == 0
-    assert tracker.left_of(2, 0) is None
+    assert tracker.left_of(2, 0, SIZE) is None
     assert full(SIZE) == (15,)
 
 

@@ -125,7 +125,7 @@ async def test_what_is_wrong_raises_at_the_call(autojump_clock: MockClock) -> No
             ({"data": "text"}, "data"),
             ({"data": b"", "sequence_id": -1}, "sequence_id"),
             ({"data": b"", "properties": {"a": 1}}, "properties"),
-            ({"data": b"", "partition_key": b"k"}, "partition_key"),
+            ({"data": b"", "partition_key": 7}, "partition_key"),
             ({"data": b"", "ordering_key": 5}, "ordering_key"),
             ({"data": b"", "event_timestamp": -5}, "event_timestamp"),
             ({"data": b"", "deliver_at": 1.5}, "deliver_at"),
