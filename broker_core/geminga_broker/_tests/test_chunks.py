@@ -348,3 +348,24 @@ async def test_acknowledged_during_its_read_is_not_sent(
     assert connection.entries() == [0, 2]
     assert consumer.unacked == 2
     check_subscription(subscription)
+
+
+async def test_key_shared_drains_again_once_a_message_is_given_up(world: World) -> None:
+    topic = world.topic()
+    one, to_one = await join(topic, 1, SubType.Key_Shared)
+    one.flow(100)
+    for key in ("a", "b"):
+        await publish(topic, part(0, 2, key, key), item(1, key=key))
+    await world.settle()
+    two, to_two = await join(topic, 2, SubType.Key_Shared)
+    two.flow(100)
+    one.ack([Ack(position(0)), Ack(position(2))])
+    assert draining(topic) == 2, "by the plain entries that are held"
+    await publish(topic, item(2, key="a"), item(2, key="b"))
+    await world.settle()
+    assert len(to_one.entries()) == 4
+    assert to_two.entries() == []
+    one.ack([Ack(position(1)), Ack(position(3))])
+    await world.settle()
+    assert to_two.entries() == [4, 5]
+    check_subscription(topic.subscriptions["sub"])
