@@ -211,8 +211,11 @@ class Consumer(Generic[V_co]):
         """
         if isinstance(message, Message):
             entry = message._entry
-            part = entry.source
-            if part.__class__ is not PartitionConsumer or part.inbox is not self._inbox:
+            source = entry.source
+            # `_part_of` again, without a call: this stands on the hot path.
+            if isinstance(source, PartitionConsumer) and source.inbox is self._inbox:
+                part = source
+            else:
                 part = self._part_of(message)
             part.acknowledger.acknowledge(entry, message._index)
         else:
