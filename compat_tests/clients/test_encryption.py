@@ -198,7 +198,9 @@ async def test_the_java_client_and_ours(peer: Peer, ours: geminga.Client, keys: 
 async def test_a_namespace_that_requires_encryption(
     peer: Peer, ours: geminga.Client, keys: Path
 ) -> None:
-    namespace = f"public/enc-{uuid.uuid4().hex[:8]}"
+    tenant = f"enc{uuid.uuid4().hex[:8]}"
+    namespace = f"{tenant}/app"
+    peer.admin("PUT", f"tenants/{tenant}", {"allowedClusters": ["standalone"]})
     peer.admin("PUT", f"namespaces/{namespace}")
     peer.admin("POST", f"namespaces/{namespace}/encryptionRequired", True)
     topic = f"persistent://{namespace}/t"

