@@ -51,10 +51,11 @@ async def connect(
 async def _send_first(stream: trio.abc.Stream, data: bytes) -> None:
     try:
         await stream.send_all(data)
-    except BaseException as error:
+    except trio.BrokenResourceError as error:
         await trio.aclose_forcefully(stream)
-        if isinstance(error, trio.BrokenResourceError):
-            raise ConnectionResetError(str(error)) from None
+        raise ConnectionResetError(str(error)) from None
+    except BaseException:
+        await trio.aclose_forcefully(stream)
         raise
 
 

@@ -161,9 +161,10 @@ class Attachment:
 
     async def _attach(self) -> None:
         timeout_s = math.inf if self._ready.is_done() else self.timeout_s
-        with trio.move_on_after(timeout_s) as looking:
+        connection: Connection | None = None
+        with trio.move_on_after(timeout_s):
             connection = await self._connection_to_broker()
-        if looking.cancelled_caught:
+        if connection is None:
             raise Timeout("no broker found within the operation timeout", topic=self._target.topic)
         self._lost_while_attaching = False
         with trio.CancelScope() as self._attaching:
