@@ -67,7 +67,10 @@ async def stored(client: geminga.Client, topic: str) -> list[int]:
     numbers: list[int] = []
     async with await client.create_reader(topic, EARLIEST) as reader:
         while await reader.has_message_available():
-            message = await reader.read_next(10)
+            try:
+                message = await reader.read_next(5)
+            except geminga.Timeout:
+                break  # the log's end is a chunk of a message that was stored whole before
             numbers.append(int(message.data.partition(b":")[0]))
     return numbers
 
