@@ -10,6 +10,7 @@ import pytest
 
 from compat_tests.apache.jars import PeerMissing, class_path
 from compat_tests.apache.server import start_apache
+from compat_tests.missing import APACHE, skipped_without
 from compat_tests.processes import ServerProcess, start_geminga
 
 # Off by default in Apache's broker.conf, and wanted by the batch-index tests on both servers;
@@ -38,10 +39,8 @@ def server(
     """A running standalone server; each test that asks for it runs against ours and Apache's."""
     folder = tmp_path_factory.mktemp(str(request.param))
     if request.param == "apache":
-        try:
+        with skipped_without(APACHE):
             running = start_apache(folder / "work", settings=SETTINGS)
-        except PeerMissing as reason:
-            pytest.skip(f"Apache Pulsar is not here: {reason}")
     else:
         running = start_geminga(folder / "data", settings=SETTINGS)
     yield running

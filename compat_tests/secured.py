@@ -26,8 +26,8 @@ import pytest
 from passlib.hash import apr_md5_crypt
 
 import geminga
-from compat_tests.apache import jars
 from compat_tests.apache.server import start_apache
+from compat_tests.missing import APACHE, skipped_without
 from compat_tests.processes import (
     ServerProcess,
     free_port,
@@ -141,10 +141,8 @@ def start_broker(
             "brokerClientAuthenticationPlugin": TOKEN_PLUGIN,
             "brokerClientAuthenticationParameters": f"token:{keys.token('admin')}",
         }
-        try:
+        with skipped_without(APACHE):
             server = start_apache(folder / "work", settings=every, wait_ready=False)
-        except jars.PeerMissing as reason:
-            pytest.skip(f"Apache Pulsar is not here: {reason}")
         server.service_url_tls = f"pulsar+ssl://127.0.0.1:{ports[0]}"
         server.web_url_tls = f"https://127.0.0.1:{ports[1]}"
     else:

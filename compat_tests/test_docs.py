@@ -28,9 +28,9 @@ from pathlib import Path
 import pytest
 
 import geminga
-from compat_tests.apache.jars import PeerMissing
 from compat_tests.apache.server import start_apache
 from compat_tests.guides import Step, guides, run_guide, steps
+from compat_tests.missing import APACHE, skipped_without
 from compat_tests.processes import ROOT, ServerProcess, free_port, spawn, wait_until
 from geminga_protocol import tokens
 
@@ -180,10 +180,8 @@ def test_guide_before_apache(tmp_path: Path) -> None:
     assert found
     lines = found[1].replace("/etc/pulsar", str(etc)).split()
     settings = dict(line.split("=", 1) for line in lines)
-    try:
+    with skipped_without(APACHE):
         cluster = start_apache(tmp_path / "apache", settings=settings, wait_ready=False)
-    except PeerMissing as reason:
-        pytest.skip(f"Apache Pulsar is not here: {reason}")
 
     def answers() -> bool:
         request = urllib.request.Request(

@@ -199,6 +199,21 @@ def test_pure_packages_have_no_coroutines(package: str) -> None:
     assert found == []
 
 
+def test_the_connector_uses_public_names_only() -> None:
+    """It is a program like a user's own: what it needs of the client is public."""
+    found = [
+        f"{name}: {module}.{each.name}"
+        for name in sources()
+        if name.startswith("sdk/pyspark_pulsar/") and "/_tests/" not in name
+        for node in ast.walk(tree_of(name))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for module in [(node.module or "") if isinstance(node, ast.ImportFrom) else ""]
+        for each in node.names
+        if re.match(r"geminga\b.*\._", f"{module}.{each.name}".lstrip("."))
+    ]
+    assert found == []
+
+
 def test_documents_keep_to_themselves() -> None:
     listed = subprocess.run(
         ["git", "ls-files", "*.md", "*.toml", "Makefile", ".ci/run"],

@@ -59,9 +59,9 @@ def peers_dir() -> Path:
     return Path(os.environ.get("GEMINGA_PEERS_DIR") or Path.home() / ".cache" / "geminga-peers")
 
 
-def require_java() -> None:
-    """Raises PeerMissing when Java is not installed."""
-    for program in ("java", "javac"):
+def require_java(*programs: str) -> None:
+    """Raises PeerMissing when Java, or one of its programs, is not installed."""
+    for program in programs or ("java", "javac"):
         if shutil.which(program) is None:
             raise PeerMissing(f"{program} is not installed")
 

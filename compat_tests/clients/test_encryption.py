@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 import geminga
 from compat_tests.apache import jars
 from compat_tests.clients.conftest import WAIT_MS, Peer
+from compat_tests.missing import JAVA_CLIENT, skipped_without
 from geminga import CompressionType, ConsumerCryptoFailureAction, InitialPosition
 from geminga.cli.client import client as tool_group
 from geminga.options import ProducerKeywords
@@ -181,10 +182,8 @@ async def test_the_java_client_and_ours(peer: Peer, ours: geminga.Client, keys: 
             topic = peer.topic(f"enc-java-{names.replace('+', '-')}-{form}")
             arguments += ["write", names, form, topic]
             theirs.append((names, form, topic))
-    try:
+    with skipped_without(JAVA_CLIENT):
         command = jars.java_command("Encryption", arguments)
-    except jars.PeerMissing as reason:
-        pytest.skip(f"Apache's Java client is not here: {reason}")
 
     def java() -> subprocess.CompletedProcess[str]:
         return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)

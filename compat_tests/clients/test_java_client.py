@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from compat_tests.apache import jars
+from compat_tests.missing import JAVA_CLIENT, skipped_without
 from compat_tests.processes import ServerProcess
 
 _SOURCES = Path(jars.__file__).parent / "java"
@@ -28,10 +29,8 @@ def _scenarios() -> list[str]:
 @pytest.fixture(scope="session")
 def results(server: ServerProcess) -> dict[str, dict[str, Any]]:
     """One run of the whole program: scenario name to its outcome."""
-    try:
+    with skipped_without(JAVA_CLIENT):
         command = jars.java_command("Exerciser", [server.service_url, server.web_url])
-    except jars.PeerMissing as reason:
-        pytest.skip(f"Apache's Java client is not here: {reason}")
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     outcomes = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert outcomes, f"the program said nothing:\n{done.stderr[-2000:]}"

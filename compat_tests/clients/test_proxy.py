@@ -14,6 +14,7 @@ import trio
 
 import geminga
 from compat_tests.apache import jars
+from compat_tests.missing import JAVA_CLIENT, skipped_without
 from compat_tests.secured import BOTH, METHODS, Keys, Secured, admin, start_secured
 from compat_tests.secured import secured as secured
 
@@ -61,10 +62,8 @@ def test_java_client(secured: Secured) -> None:
     arguments += secured.java_arguments(secured.proxy.service_url_tls, "token")
     arguments += secured.java_arguments(secured.proxy.service_url, "token", "mallory")
     arguments += [secured.proxy.service_url, "basic", "alice", "wrong"]
-    try:
+    with skipped_without(JAVA_CLIENT):
         command = jars.java_command("Proxied", arguments)
-    except jars.PeerMissing as reason:
-        pytest.skip(f"Apache's Java client is not here: {reason}")
     done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
     refusals = ["AuthorizationException", "AuthenticationException"]
     assert done.stdout.split() == ["ok"] * 4 + refusals, done.stderr[-2000:]

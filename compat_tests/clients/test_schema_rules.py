@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import pytest
 
-from compat_tests.apache.jars import PeerMissing
 from compat_tests.apache.server import start_apache
 from compat_tests.clients.schema_cases import DEFINITIONS, STEPS, Case
 from compat_tests.clients.schema_pairs import Pairs
+from compat_tests.missing import APACHE, skipped_without
 from compat_tests.processes import ServerProcess
 
 pytestmark = pytest.mark.java
@@ -71,10 +71,8 @@ class Both(NamedTuple):
 
 @pytest.fixture(scope="module")
 def both(standalone: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
-    try:
+    with skipped_without(APACHE):
         apache = start_apache(tmp_path_factory.mktemp("apache") / "work", heap_mb=512)
-    except PeerMissing as reason:
-        pytest.skip(f"Apache Pulsar is not here: {reason}")
     yield Both(Side(standalone), Side(apache))
     apache.kill()
 

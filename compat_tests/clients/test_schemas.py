@@ -22,6 +22,7 @@ from pulsar.schema import (
 
 from compat_tests.apache import jars
 from compat_tests.clients.conftest import WAIT_MS, Peer
+from compat_tests.missing import JAVA_CLIENT, skipped_without
 from compat_tests.processes import ServerProcess, start_geminga
 
 REFUSED = "IncompatibleSchemaException"
@@ -40,10 +41,8 @@ TOLD_TO_JAVA = {
 @pytest.fixture(scope="module")
 def told(server: ServerProcess) -> dict[str, dict[str, Any]]:
     """One run of the Java program."""
-    try:
+    with skipped_without(JAVA_CLIENT):
         command = jars.java_command("SchemaRules", [server.service_url, server.web_url])
-    except jars.PeerMissing as reason:
-        pytest.skip(f"Apache's Java client is not here: {reason}")
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert lines, f"the program said nothing:\n{done.stderr[-2000:]}"

@@ -10,6 +10,7 @@ import trio
 import geminga
 from compat_tests.apache import jars
 from compat_tests.clients.conftest import Peer
+from compat_tests.missing import JAVA_CLIENT, skipped_without
 from geminga import InitialPosition
 
 KEYS = [bytes([n, 255 - n, n * n % 251, 128]) for n in range(12)]
@@ -18,10 +19,8 @@ KEYS = [bytes([n, 255 - n, n * n % 251, 128]) for n in range(12)]
 def run_java(peer: Peer, to_read: str, to_write: str) -> list[list[str]]:
     """What the Java client says of our messages."""
     keys = [key.hex() for key in KEYS]
-    try:
+    with skipped_without(JAVA_CLIENT):
         command = jars.java_command("Keys", [peer.server.service_url, to_read, to_write, *keys])
-    except jars.PeerMissing as reason:
-        pytest.skip(f"Apache's Java client is not here: {reason}")
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert "done" in done.stdout, done.stderr[-2000:]
     return [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("got ")]

@@ -13,6 +13,7 @@ import trio
 import geminga
 from compat_tests.apache import jars
 from compat_tests.clients.test_geminga_sdk import client_of, topic_name
+from compat_tests.missing import JAVA_CLIENT, skipped_without
 from compat_tests.processes import ServerProcess
 from geminga import Client, ConsumerType, DeadLetterPolicy, InitialPosition, Message
 
@@ -27,10 +28,8 @@ OPTIONS: dict[str, Any] = {
 
 def run_java(server: ServerProcess, topics: list[str]) -> None:
     """The Java client's part: it writes to all topics, and letters from the first two."""
-    try:
+    with skipped_without(JAVA_CLIENT):
         command = jars.java_command("Letters", [server.service_url, *topics])
-    except jars.PeerMissing as reason:
-        pytest.skip(f"Apache's Java client is not here: {reason}")
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert "done" in done.stdout, done.stderr[-2000:]
 

@@ -20,6 +20,7 @@ import geminga.blocking
 from compat_tests.apache import jars
 from compat_tests.clients.conftest import WAIT_MS, Peer
 from compat_tests.clients.test_geminga_sdk import client_of, topic_name
+from compat_tests.missing import JAVA_CLIENT, skipped_without
 from compat_tests.processes import ServerProcess
 from geminga import schema
 from geminga.schema._tests.samples import samples
@@ -29,10 +30,8 @@ RECORDS = {"json", "avro", "avro_strict", "avro_times", "protobuf_native", "prot
 
 def run_java(server: ServerProcess, prefix: str) -> dict[str, dict[str, str]]:
     """The Java client reads what ours wrote, and writes the same; what it told of each kind."""
-    try:
+    with skipped_without(JAVA_CLIENT):
         command = jars.java_command("Schemas", ["cross", server.service_url, prefix])
-    except jars.PeerMissing as reason:
-        pytest.skip(f"Apache's Java client is not here: {reason}")
     done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
     told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert told, done.stderr[-2000:]

@@ -20,6 +20,7 @@ import geminga.aio
 import geminga.blocking
 from compat_tests.apache import jars
 from compat_tests.apache.server import start_apache
+from compat_tests.missing import APACHE, JAVA_CLIENT, skipped_without
 from compat_tests.processes import ServerProcess, free_port, start_geminga
 from geminga import AuthenticationTls
 from geminga_runtime.testing.certificates import Authority, Leaf
@@ -53,10 +54,8 @@ def tls_server(
     if request.param == "apache":
         ports = free_port(), free_port()
         settings |= {"brokerServicePortTls": str(ports[0]), "webServicePortTls": str(ports[1])}
-        try:
+        with skipped_without(APACHE):
             server = start_apache(folder / "work", settings=settings)
-        except jars.PeerMissing as reason:
-            pytest.skip(f"Apache Pulsar is not here: {reason}")
         server.service_url_tls = f"pulsar+ssl://127.0.0.1:{ports[0]}"
         server.web_url_tls = f"https://127.0.0.1:{ports[1]}"
     else:
@@ -166,10 +165,8 @@ def test_java_client(tls_server: TlsServer) -> None:
     server = tls_server.server
     urls = [server.service_url_tls, server.web_url_tls]
     for who in (("-", "-"), tuple(map(str, tls_server.client))):
-        try:
+        with skipped_without(JAVA_CLIENT):
             command = jars.java_command("Tls", [tls_server.ca, *who, *urls])
-        except jars.PeerMissing as reason:
-            pytest.skip(f"Apache's Java client is not here: {reason}")
         done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
         assert done.stdout.split() == ["ok", urls[0], "ok", urls[1]], done.stderr[-2000:]
 
