@@ -1,0 +1,109 @@
+"""Positions in topics and ranges of them: pure, small, picklable.
+
+A range has both ends in it. "After (l, e, b)" is written as the start (l, e, b + 1), "after all of
+entry (l, e)" as (l, e + 1): brokers go on at the next ledger where an entry is the last of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+INDEX_MAX = (1 << 31) - 1
+"""The largest batch index (an int32 on the wire)."""
+ID_MAX = (1 << 63) - 1
+"""The largest ledger or entry id (Java's long)."""
+_TEXT = re.compile(r"(-?\d{1,19}):(-?\d{1,19})(?::(-?\d{1,10}))?")
+
+
+class Position(NamedTuple):
+    """Where a message stands; `batch_index` -1 means the whole entry. Ordered; as a text
+    "ledger:entry" or "ledger:entry:batch".
+    """
+
+    ledger_id: int
+    entry_id: int
+    batch_index: int = -1
+
+    def __str__(self) -> str:
+        tail = f":{self.batch_index}" if self.batch_index >= 0 else ""
+        return f"{self.ledger_id}:{self.entry_id}{tail}"
+
+    @classmethod
+    def parse(cls, text: str) -> Position:
+        """The position that a text tells. Raises ValueError."""
+        match = _TEXT.fullmatch(text.strip())
+        if match is None:
+            raise ValueError(f"{text!r} is not ledger:entry or ledger:entry:batch")
+        found = cls(int(match[1]), int(match[2]), int(match[3] or -1))
+        ids_fit = min(found[:2]) >= -1 and max(found[:2]) <= ID_MAX
+        if not ids_fit or not -1 <= found.batch_index <= INDEX_MAX:
+            raise ValueError(f"{text!r} has a number that no message id has")
+        return found
+
+    @property
+    def entry(self) -> Position:
+        """The whole entry."""
+        return Position(self.ledger_id, self.entry_id)
+
+    @property
+    def after(self) -> Position:
+        """Where a range begins that has all behind this position."""
+        if self.batch_index >= 0:
+            return Position(self.ledger_id, self.entry_id, self.batch_index + 1)
+        return Position(self.ledger_id, self.entry_id + 1)
+
+    @property
+    def reach(self) -> tuple[int, int, int]:
+        """The last place that this position covers, for comparing ends: a whole entry reaches
+        behind each of its messages.
+        """
+        index = INDEX_MAX if self.batch_index < 0 else self.batch_index
+        return self.ledger_id, self.entry_id, index
+
+
+BEGIN = Position(-1, -1)
+"""Before every message; as a stream's offset: nothing was read yet."""
+
+
+class TopicPartition(NamedTuple):
+    """One topic that has messages: a partition, or a topic that isn't partitioned.
+
+    `topic` is its full name, `parent` that of the partitioned topic (itself if there is none),
+    `partition` its number, -1 if it is none.
+    """
+
+    topic: str
+    partition: int
+    parent: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRange:
+    """Messages of one topic from `start` to `stop`, both included. A start with batch index -1
+    begins with the entry's first message, a stop with -1 has all of its entry.
+    """
+
+    topic: str
+    partition: int
+    start: Position
+    stop: Position
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no message can lie in it."""
+        return self.stop.reach < tuple(self.start)
+
+
+class LedgerSpan(NamedTuple):
+    """A ledger's entries that lie in a topic, both ends included."""
+
+    ledger_id: int
+    first_entry: int
+    last_entry: int
+
+    @property
+    def entries(self) -> int:
+        """How many there are."""
+        return self.last_entry - self.first_entry + 1

@@ -1,0 +1,172 @@
+"""Where reading starts and ends (spec SP-01): `startingOffsets`, `endingOffsets` and their
+timestamps, for all topics or for each.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import enum
+from dataclasses import dataclass
+
+import geminga
+from pyspark_pulsar._offsets import ID_MAX, Position
+from pyspark_pulsar._options._given import Given, json_object
+from pyspark_pulsar.errors import InvalidOption
+
+TIME_MS_MAX = 253_402_300_799_999
+"""The end of the year 9999, in ms since 1970."""
+_FORMS = (
+    '"earliest", "latest", "ledger:entry" or "ledger:entry:batch", a message id\'s bytes as a list '
+    "of numbers or as base64"
+)
+
+
+class Edge(enum.Enum):
+    """The ends of a topic."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """The first message that was published at this time or later, in ms since 1970, as the broker
+    finds it.
+    """
+
+    time_ms: int
+
+
+Where = Edge | Position | AtTime
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """One end of what is read. `option` is what the user called it; `per_topic` has full or short
+    names as given, of topics or partitions, and all others have `default`.
+    """
+
+    option: str
+    default: Where
+    per_topic: tuple[tuple[str, Where], ...] = ()
+
+
+def parse_start(given: Given, *, streaming: bool) -> Bound:
+    """The start; of a batch the earliest unless told, of a stream the latest. Raises
+    InvalidOption.
+    """
+    default = Edge.LATEST if streaming else Edge.EARLIEST
+    found = _parse(
+        given,
+        ("startingOffsets",),
+        ("startingTimestamp", "startingTime", "startingOffsetsByTimestamp"),
+        default,
+    )
+    if not streaming and Edge.LATEST in (found.default, *(each for _, each in found.per_topic)):
+        raise InvalidOption(found.option, "can't be latest in a batch read: there is nothing after")
+    return found
+
+
+def parse_end(given: Given) -> Bound:
+    """The end of a batch, included but for a timestamp, before which it ends; the latest unless
+    told. Raises InvalidOption.
+    """
+    found = _parse(
+        given,
+        ("endingOffsets",),
+        ("endingTimestamp", "endingTime", "endingOffsetsByTimestamp"),
+        Edge.LATEST,
+    )
+    if Edge.EARLIEST in (found.default, *(each for _, each in found.per_topic)):
+        raise InvalidOption(found.option, "can't be earliest: there is nothing before")
+    return found
+
+
+def _parse(given: Given, by_id: tuple[str, ...], by_time: tuple[str, ...], default: Edge) -> Bound:
+    offsets = given.filled(*by_id)
+    times = given.filled(*by_time)
+    if offsets is not None and times is not None:
+        raise InvalidOption(
+            given.name_of(by_time[0]), f"can't be given together with {given.name_of(by_id[0])}"
+        )
+    if offsets is not None:
+        return _of_offsets(given.name_of(by_id[0]), offsets.strip(), default)
+    if times is not None:
+        return _of_times(given.name_of(by_time[0]), times.strip(), default)
+    return Bound(by_id[0], default)
+
+
+def _of_offsets(option: str, text: str, default: Edge) -> Bound:
+    if text.lower() in ("earliest", "latest"):
+        return Bound(option, Edge(text.lower()))
+    if not text.startswith("{"):
+        raise InvalidOption(
+            option, f"must be earliest, latest or a JSON object of topics, not {text!r}"
+        )
+    topics = json_object(option, text)
+    places = tuple((name, _where(option, name, value)) for name, value in topics.items())
+    return Bound(option, default, places)
+
+
+def _of_times(option: str, text: str, default: Edge) -> Bound:
+    if not text.startswith("{"):
+        return Bound(option, _time(option, text))
+    topics = json_object(option, text)
+    places = tuple((name, _time(option, value, name)) for name, value in topics.items())
+    return Bound(option, default, places)
+
+
+def _time(option: str, value: object, topic: str = "") -> AtTime:
+    of = f" of topic {topic}" if topic else ""
+    if isinstance(value, str) and value.isdecimal() and value.isascii() and len(value) < 17:
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= TIME_MS_MAX:
+        raise InvalidOption(option, f"the time{of} must be ms since 1970, not {value!r}")
+    return AtTime(value)
+
+
+def _where(option: str, topic: str, value: object) -> Where:
+    """What one topic's JSON value says: the forms of this connector's, and the bytes that the JVM
+    connector takes.
+    """
+    if isinstance(value, str):
+        if value.lower() in ("earliest", "latest"):
+            return Edge(value.lower())
+        if ":" in value:
+            try:
+                return _placed(option, topic, Position.parse(value))
+            except ValueError as error:
+                raise InvalidOption(option, f"topic {topic}: {error}") from None
+        try:
+            return _from_bytes(option, topic, base64.b64decode(value, validate=True))
+        except binascii.Error:
+            raise InvalidOption(option, f"topic {topic}: must be {_FORMS}, not {value!r}") from None
+    if isinstance(value, list) and value and all(_is_byte(each) for each in value):
+        return _from_bytes(option, topic, bytes(each & 0xFF for each in value))
+    raise InvalidOption(option, f"topic {topic}: must be {_FORMS}, not {value!r}")
+
+
+def _is_byte(value: object) -> bool:
+    """Java's bytes are signed, and those of others aren't."""
+    return isinstance(value, int) and not isinstance(value, bool) and -128 <= value <= 255
+
+
+def _from_bytes(option: str, topic: str, data: bytes) -> Where:
+    try:
+        found = geminga.MessageId.deserialize(data)
+    except Exception as error:
+        raise InvalidOption(option, f"topic {topic}: no message id: {error}") from None
+    place = Position(found.ledger_id, found.entry_id, max(found.batch_index, -1))
+    return _placed(option, topic, place)
+
+
+def _placed(option: str, topic: str, place: Position) -> Where:
+    """Java's constants are the ends, and no other id is below zero."""
+    if place[:2] == (-1, -1):
+        return Edge.EARLIEST
+    if place[:2] == (ID_MAX, ID_MAX):
+        return Edge.LATEST
+    if min(place[:2]) < 0:
+        raise InvalidOption(option, f"topic {topic}: {place} is no message's id")
+    return place

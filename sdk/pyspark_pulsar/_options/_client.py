@@ -1,0 +1,284 @@
+"""Options of the connection: service URL, authentication, TLS and `pulsar.client.*`, with the names
+of Java's ClientConfigurationData (spec SP-07).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypedDict
+from urllib.parse import urlsplit
+
+import geminga
+import geminga.auth
+from pyspark_pulsar._options._given import Given, nearest
+from pyspark_pulsar.errors import InvalidOption
+
+PREFIX = "pulsar.client."
+AUTH_FAULT = (
+    "the plug-in can't use these parameters: check authPluginClassName and authParams; "
+    "their text isn't repeated here"
+)
+
+
+class ConnectKeywords(TypedDict, total=False):
+    """What `geminga.connect` takes of the settings."""
+
+    operation_timeout_s: float
+    connection_timeout_s: float
+    connections_per_broker: int
+    keep_alive_interval_s: float
+    memory_limit_bytes: int
+    listener_name: str | None
+    lookup_redirects_max: int
+    initial_backoff_s: float
+    max_backoff_s: float
+    stats_interval_s: float
+    authentication: geminga.Authentication | None
+    tls_trust_certs_file_path: str | None
+    tls_allow_insecure_connection: bool
+    tls_validate_hostname: bool
+    tls_certificate_file_path: str | None
+    tls_private_key_file_path: str | None
+    tls_protocols: tuple[str, ...]
+    tls_ciphers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ClientSettings:
+    """How to reach the brokers: plain data that pickles and hashes, so that a process keeps one
+    client for each. `repr` shows no secret.
+    """
+
+    service_url: str
+    admin_url: str | None = None
+    """Base of the REST API, for the layout of topics; None asks the brokers themselves."""
+    auth_plugin: str | None = None
+    auth_params: str = field(default="", repr=False)
+    tls_trust_certs_file_path: str | None = None
+    tls_allow_insecure_connection: bool = False
+    tls_validate_hostname: bool = True
+    tls_certificate_file_path: str | None = None
+    tls_private_key_file_path: str | None = None
+    tls_protocols: tuple[str, ...] = ()
+    tls_ciphers: tuple[str, ...] = ()
+    operation_timeout_s: float = 30.0
+    connection_timeout_s: float = 10.0
+    connections_per_broker: int = 1
+    keep_alive_interval_s: float = 30.0
+    memory_limit_bytes: int = 64 * 1024 * 1024
+    listener_name: str | None = None
+    lookup_redirects_max: int = 20
+    initial_backoff_s: float = 0.1
+    max_backoff_s: float = 60.0
+    stats_interval_s: float = 60.0
+
+    def authentication(self) -> geminga.Authentication | None:
+        """As the SDK takes it. Raises InvalidOption, which tells nothing of the parameters."""
+        if self.auth_plugin is None:
+            return None
+        try:
+            return geminga.auth.from_plugin(self.auth_plugin, self.auth_params)
+        except geminga.InvalidArgument as error:
+            raise InvalidOption(PREFIX + "authParams", f"{error}; {AUTH_FAULT}") from None
+
+    def keywords(self) -> ConnectKeywords:
+        """The keywords of `geminga.connect`, all but the service URL. Raises InvalidOption."""
+        return ConnectKeywords(
+            operation_timeout_s=self.operation_timeout_s,
+            connection_timeout_s=self.connection_timeout_s,
+            connections_per_broker=self.connections_per_broker,
+            keep_alive_interval_s=self.keep_alive_interval_s,
+            memory_limit_bytes=self.memory_limit_bytes,
+            listener_name=self.listener_name,
+            lookup_redirects_max=self.lookup_redirects_max,
+            initial_backoff_s=self.initial_backoff_s,
+            max_backoff_s=self.max_backoff_s,
+            stats_interval_s=self.stats_interval_s,
+            authentication=self.authentication(),
+            tls_trust_certs_file_path=self.tls_trust_certs_file_path,
+            tls_allow_insecure_connection=self.tls_allow_insecure_connection,
+            tls_validate_hostname=self.tls_validate_hostname,
+            tls_certificate_file_path=self.tls_certificate_file_path,
+            tls_private_key_file_path=self.tls_private_key_file_path,
+            tls_protocols=self.tls_protocols,
+            tls_ciphers=self.tls_ciphers,
+        )
+
+
+def _text(given: Given, name: str) -> str | None:
+    return given.filled(name)
+
+
+def _millis(given: Given, name: str) -> float | None:
+    return given.seconds(name, least_ms=1)
+
+
+def _seconds(given: Given, name: str) -> float | None:
+    found = given.whole(name, least=1, most=1 << 31)
+    return None if found is None else float(found)
+
+
+def _seconds_or_never(given: Given, name: str) -> float | None:
+    found = given.whole(name, most=1 << 31)
+    return None if found is None else float(found)
+
+
+def _nanos(given: Given, name: str) -> float | None:
+    found = given.whole(name, least=1)
+    return None if found is None else found / 1e9
+
+
+def _count(given: Given, name: str) -> int | None:
+    return given.whole(name, least=1, most=1 << 16)
+
+
+def _size(given: Given, name: str) -> int | None:
+    return given.size(name)
+
+
+def _flag(given: Given, name: str) -> bool | None:
+    return given.flag(name, default=False) if given.has(name) else None
+
+
+def _list(given: Given, name: str) -> tuple[str, ...] | None:
+    return given.listed(name) or None
+
+
+_NAMES: tuple[tuple[str, str, Callable[[Given, str], object]], ...] = (
+    ("listenerName", "listener_name", _text),
+    ("operationTimeoutMs", "operation_timeout_s", _millis),
+    ("connectionTimeoutMs", "connection_timeout_s", _millis),
+    ("connectionsPerBroker", "connections_per_broker", _count),
+    ("keepAliveIntervalSeconds", "keep_alive_interval_s", _seconds),
+    ("memoryLimitBytes", "memory_limit_bytes", _size),
+    ("maxLookupRedirects", "lookup_redirects_max", _count),
+    ("initialBackoffIntervalNanos", "initial_backoff_s", _nanos),
+    ("maxBackoffIntervalNanos", "max_backoff_s", _nanos),
+    ("statsIntervalSeconds", "stats_interval_s", _seconds_or_never),
+    ("tlsTrustCertsFilePath", "tls_trust_certs_file_path", _text),
+    ("tlsAllowInsecureConnection", "tls_allow_insecure_connection", _flag),
+    ("tlsHostnameVerificationEnable", "tls_validate_hostname", _flag),
+    ("tlsCertificateFilePath", "tls_certificate_file_path", _text),
+    ("tlsKeyFilePath", "tls_private_key_file_path", _text),
+    ("tlsProtocols", "tls_protocols", _list),
+    ("tlsCiphers", "tls_ciphers", _list),
+)
+"""Java's name, ours, and how it is read."""
+
+_SCHEMES = {"pulsar": "pulsar+ssl", "pulsar+ssl": "pulsar+ssl", "http": "https", "https": "https"}
+"""Scheme -> the same with TLS."""
+
+_REFUSED = {
+    "numIoThreads": "this client has no threads for I/O to be counted",
+    "numListenerThreads": "this client has no threads for listeners",
+    "useTcpNoDelay": "sockets never delay here",
+    "lookupTimeoutMs": "set operationTimeoutMs, which counts for look-ups too",
+    "connectionMaxIdleSeconds": "connections are kept while the process lives",
+    "concurrentLookupRequest": "look-ups aren't limited by number here",
+    "maxLookupRequest": "look-ups aren't limited by number here",
+    "maxNumberOfRejectedRequestPerConnection": "a refused request doesn't close connections here",
+    "enableBusyWait": "there is no busy wait here",
+    "enableTransaction": "reads and writes don't use transactions",
+    "useKeyStoreTls": "give PEM files: tlsTrustCertsFilePath, tlsCertificateFilePath, "
+    "tlsKeyFilePath",
+    "tlsTrustStorePath": "give a PEM file by tlsTrustCertsFilePath",
+    "tlsTrustStoreType": "give a PEM file by tlsTrustCertsFilePath",
+    "tlsTrustStorePassword": "give a PEM file by tlsTrustCertsFilePath",
+    "tlsKeyStorePath": "give PEM files by tlsCertificateFilePath and tlsKeyFilePath",
+    "tlsKeyStoreType": "give PEM files by tlsCertificateFilePath and tlsKeyFilePath",
+    "tlsKeyStorePassword": "give PEM files by tlsCertificateFilePath and tlsKeyFilePath",
+    "sslProvider": "TLS is always OpenSSL's here",
+    "autoCertRefreshSeconds": "certificates are read anew whenever their files change",
+    "authParamMap": "give authParams, for most plug-ins as a JSON object",
+    "proxyServiceUrl": "give the proxy's address as service.url",
+    "proxyProtocol": "give the proxy's address as service.url",
+    "socks5ProxyAddress": "SOCKS isn't spoken here",
+    "requestTimeoutMs": "set operationTimeoutMs, which counts for every request",
+    "readTimeoutMs": "set operationTimeoutMs, which counts for every request",
+}
+"""Java's options that would do nothing here, and what to do."""
+
+
+def parse_client(given: Given) -> ClientSettings:
+    """The settings of the options `service.url`, `admin.url` and `pulsar.client.*`; the others stay
+    in `given`. Raises InvalidOption.
+    """
+    url = given.filled("service.url", "serviceUrl", PREFIX + "serviceUrl")
+    if url is None:
+        raise InvalidOption("service.url", "must be given, such as pulsar://localhost:6650")
+    url = _checked_url(given, url.strip())
+    plugin = given.filled(PREFIX + "authPluginClassName")
+    params = given.text(PREFIX + "authParams")
+    if params is not None and plugin is None:
+        raise InvalidOption(given.name_of(PREFIX + "authParams"), "needs authPluginClassName")
+    admin = given.filled("admin.url", "adminUrl")
+    if admin is not None:
+        _check_admin(given.name_of("admin.url"), admin)
+    values: dict[str, Any] = {}
+    for java, name, read in _NAMES:
+        found = read(given, PREFIX + java)
+        if found is not None:
+            values[name] = found
+    _check_rest(given)
+    settings = ClientSettings(
+        service_url=url, admin_url=admin, auth_plugin=plugin, auth_params=params or "", **values
+    )
+    _check_whole(settings)
+    return settings
+
+
+def _checked_url(given: Given, url: str) -> str:
+    """With the scheme that `useTls` asks for. Hosts and ports are checked when the client is
+    made.
+    """
+    option = given.name_of("service.url")
+    scheme, separator, hosts = url.partition("://")
+    if scheme not in _SCHEMES or not separator or not hosts.strip("/"):
+        known = ", ".join(f"{each}://" for each in _SCHEMES)
+        raise InvalidOption(option, f"must be {known} with a host, not {url!r}")
+    if "@" in hosts:
+        raise InvalidOption(option, "has no place for a user; give authPluginClassName, authParams")
+    secure = scheme in ("pulsar+ssl", "https")
+    wanted = given.flag(PREFIX + "useTls", default=secure)
+    if secure and not wanted:
+        raise InvalidOption(
+            given.name_of(PREFIX + "useTls"), f"is false, but {option} is {scheme}://"
+        )
+    return f"{_SCHEMES[scheme]}://{hosts}" if wanted else url
+
+
+def _check_admin(option: str, url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in url
+        is_good = is_good and parts.port != 0
+    except ValueError:
+        is_good = False
+    if not is_good:
+        raise InvalidOption(option, "must be http://host:port or https://host:port")
+
+
+def _check_rest(given: Given) -> None:
+    refused = {each.lower(): why for each, why in _REFUSED.items()}
+    known = [PREFIX + java for java, _, _ in _NAMES]
+    known += [PREFIX + java for java in ("authPluginClassName", "authParams", "useTls")]
+    for name in given.starting_with(PREFIX):
+        why = refused.get(name[len(PREFIX) :].lower())
+        if why is not None:
+            raise InvalidOption(name, f"has no meaning here, leave it out: {why}")
+        raise InvalidOption(name, f"is unknown; {nearest(name, known)}")
+
+
+def _check_whole(settings: ClientSettings) -> None:
+    """What only the SDK knows, with our options' names."""
+    keywords = settings.keywords()
+    try:
+        geminga.ClientOptions(**keywords)
+    except geminga.InvalidArgument as error:
+        text = str(error)
+        names = [java for java, name, _ in _NAMES if re.search(rf"\b{name}\b", text)]
+        for java, name, _ in _NAMES:
+            text = text.replace(name, java)
+        raise InvalidOption(PREFIX + (names[0] if names else "*"), text) from None

@@ -1,0 +1,215 @@
+"""Looks options up: by any of their names, in any case, each value checked, what is left unknown.
+
+Values are shown in errors only where they can't be secrets.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping
+from enum import Enum
+from typing import TypeVar
+
+from pyspark_pulsar.errors import InvalidOption
+
+E = TypeVar("E", bound=Enum)
+WHOLE_MAX = (1 << 63) - 1
+_UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_FLAGS = {"true": True, "false": False}
+
+
+class Given:
+    """The options of one read or write. Ask for each that is known, then call `close`.
+
+    All methods take an option's name, then its aliases.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._left = {name.lower(): (name, value) for name, value in options.items()}
+        self._asked: list[str] = []
+        self._misplaced: dict[str, str] = {}
+        self._names: dict[str, str] = {}
+
+    def text(self, *names: str) -> str | None:
+        """The value, or None. Raises InvalidOption if two names of one option differ."""
+        self._asked += names
+        found: tuple[str, str] | None = None
+        for name in names:
+            here = self._left.pop(name.lower(), None)
+            if here is None:
+                continue
+            if not isinstance(here[1], str):
+                raise InvalidOption(here[0], f"must be a text, not {type(here[1]).__name__}")
+            if found is not None and found[1] != here[1]:
+                raise InvalidOption(here[0], f"says other than {found[0]}, which means the same")
+            found = here
+        if found is None:
+            return None
+        self._names[names[0]] = found[0]
+        return found[1]
+
+    def name_of(self, option: str) -> str:
+        """How the option was written, for errors about it."""
+        return self._names.get(option, option)
+
+    def has(self, name: str) -> bool:
+        """Whether the option is there, and nobody asked for it yet."""
+        return name.lower() in self._left
+
+    def filled(self, *names: str) -> str | None:
+        """A text that isn't empty, or None. Raises InvalidOption."""
+        value = self.text(*names)
+        if value is not None and not value.strip():
+            raise InvalidOption(self.name_of(names[0]), "must not be empty")
+        return value
+
+    def flag(self, *names: str, default: bool) -> bool:
+        """`true` or `false`. Raises InvalidOption."""
+        value = self.text(*names)
+        if value is None:
+            return default
+        found = _FLAGS.get(value.strip().lower())
+        if found is None:
+            raise InvalidOption(self.name_of(names[0]), f"must be true or false, not {value!r}")
+        return found
+
+    def whole(self, *names: str, least: int = 0, most: int = WHOLE_MAX) -> int | None:
+        """A whole number of `least` to `most`, or None. Raises InvalidOption."""
+        value = self.text(*names)
+        if value is None:
+            return None
+        return self._number(names[0], value, 1, least, most)
+
+    def size(self, *names: str, least: int = 1, most: int = WHOLE_MAX) -> int | None:
+        """A number of bytes, also as 64k, 16m, 1g; or None. Raises InvalidOption."""
+        value = self.text(*names)
+        if value is None:
+            return None
+        text = value.strip().lower()
+        text = text[:-1] if text[-2:-1].isalpha() and text.endswith("b") else text
+        unit = text[-1:] if text[-1:].isalpha() else ""
+        if unit not in _UNITS:
+            raise InvalidOption(
+                self.name_of(names[0]), f"must be bytes such as 65536, 64k or 16m, not {value!r}"
+            )
+        return self._number(names[0], text.removesuffix(unit), _UNITS[unit], least, most)
+
+    def number(self, *names: str, least: float = 0.0) -> float | None:
+        """A number above `least`, or None. Raises InvalidOption."""
+        value = self.text(*names)
+        if value is None:
+            return None
+        try:
+            found = float(value)
+        except ValueError:
+            found = float("nan")
+        if not least < found < float("inf"):
+            raise InvalidOption(
+                self.name_of(names[0]), f"must be a number above {least:g}, not {value!r}"
+            )
+        return found
+
+    def seconds(self, *names: str, least_ms: int = 0) -> float | None:
+        """Milliseconds, also with a unit (500ms, 10s, 15m, 1h), as seconds; or None. Raises
+        InvalidOption.
+        """
+        value = self.text(*names)
+        if value is None:
+            return None
+        text = value.strip().lower()
+        for unit, factor in (("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)):
+            if text.endswith(unit):
+                text, scale = text.removesuffix(unit).strip(), factor
+                break
+        else:
+            scale = 1
+        return self._number(names[0], text, scale, least_ms, 1 << 42) / 1000
+
+    def choice(self, *names: str, kind: type[E], default: E) -> E:
+        """A member of an enum by its name, in any case. Raises InvalidOption."""
+        value = self.text(*names)
+        if value is None:
+            return default
+        for member in kind:
+            if member.name == value.strip().upper().replace("-", "_"):
+                return member
+        known = ", ".join(member.name for member in kind)
+        raise InvalidOption(self.name_of(names[0]), f"must be one of {known}, not {value!r}")
+
+    def table(self, *names: str) -> dict[str, object] | None:
+        """A JSON object, or None. Raises InvalidOption."""
+        value = self.text(*names)
+        return None if value is None else json_object(self.name_of(names[0]), value)
+
+    def listed(self, *names: str) -> tuple[str, ...]:
+        """Texts with commas between them, none twice; empty if not given. Raises InvalidOption."""
+        value = self.filled(*names)
+        if value is None:
+            return ()
+        parts = [part.strip() for part in value.split(",")]
+        if not all(parts):
+            raise InvalidOption(self.name_of(names[0]), f"has an empty name in it: {value!r}")
+        return tuple(dict.fromkeys(parts))
+
+    def starting_with(self, prefix: str) -> dict[str, str]:
+        """What is left of the options that begin so: the whole name as it was written -> value.
+        They count as asked for.
+        """
+        found = [key for key in self._left if key.startswith(prefix.lower())]
+        return dict(self._left.pop(key) for key in found)
+
+    def not_here(self, reason: str, *names: str) -> None:
+        """These are known, but not to be given here: `reason` says why and what to do."""
+        self._misplaced.update({name.lower(): reason for name in names})
+        self._asked += names
+
+    def close(self) -> None:
+        """Raises InvalidOption if options are left that nobody asked for."""
+        for key, (name, _) in self._left.items():
+            if key in self._misplaced:
+                raise InvalidOption(name, self._misplaced[key])
+            raise InvalidOption(name, f"is unknown; {nearest(name, self._asked)}")
+
+    def _number(self, name: str, text: str, factor: int, least: int, most: int) -> int:
+        digits = text.strip().removeprefix("-")
+        if not digits.isdecimal() or not digits.isascii() or len(digits) > 19:
+            raise InvalidOption(self.name_of(name), f"must be a whole number, not {text!r}")
+        found = int(text) * factor
+        if not least <= found <= most:
+            limit = f"at least {least}" if found < least else f"at most {most}"
+            raise InvalidOption(self.name_of(name), f"must be {limit}, not {found}")
+        return found
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """What was probably meant, as the end of a sentence."""
+    lowered = {each.lower(): each for each in known}
+    close = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.5)
+    return f"is {lowered[close[0]]} meant?" if close else "the documentation lists all"
+
+
+def json_object(option: str, text: str) -> dict[str, object]:
+    """A JSON object; a name given twice is refused. Raises InvalidOption."""
+    try:
+        found = json.loads(text, object_pairs_hook=_once)
+    except _Twice as error:
+        raise InvalidOption(option, f"has {error.args[0]!r} twice") from None
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise InvalidOption(option, "must be a JSON object")
+    return found
+
+
+class _Twice(Exception):
+    pass
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for name, value in pairs:
+        if name in found:
+            raise _Twice(name)
+        found[name] = value
+    return found

@@ -1,0 +1,302 @@
+"""Options of reading, in batches and streams (spec SP-01 to SP-05, SP-07, SP-10)."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from geminga import ConsumerCryptoFailureAction, CryptoKeyReader, DefaultCryptoKeyReader
+from pyspark_pulsar._options._bounds import Bound, parse_end, parse_start
+from pyspark_pulsar._options._client import ClientSettings, parse_client
+from pyspark_pulsar._options._given import Given, json_object, nearest
+from pyspark_pulsar.errors import InvalidOption
+
+READER = "pulsar.reader."
+PARTITIONS_MAX = 100_000
+"""The most that `minPartitions` may ask for."""
+ROWS_MAX = 1_000_000
+"""The most rows of one Arrow batch."""
+QUEUE_MAX = 1_000_000
+"""The most messages that a reader may keep ready."""
+BATCH_BYTES_MAX = 1 << 30
+"""The most bytes of one Arrow batch: offsets into its texts are 32 bits wide."""
+
+
+class ParseMode(enum.Enum):
+    """What becomes of messages that don't fit their schema, by Spark's names."""
+
+    FAILFAST = "FAILFAST"
+    PERMISSIVE = "PERMISSIVE"
+    DROPMALFORMED = "DROPMALFORMED"
+
+
+class PushDown(enum.Enum):
+    """Whether filters reach the reader: AUTO where Spark asks for it."""
+
+    AUTO = "auto"
+    ON = "on"
+    OFF = "off"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSelection:
+    """What is read: topics by name as given, or a pattern of whole names (one of both)."""
+
+    option: str
+    names: tuple[str, ...] = ()
+    pattern: str | None = None
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """All options of a read, checked; plain data that pickles. Times end in `_s`."""
+
+    client: ClientSettings
+    topics: TopicSelection
+    start: Bound
+    end: Bound | None
+    """None in a stream."""
+    fail_on_data_loss: bool = True
+    allow_different_topic_schemas: bool = False
+    schema_mode: str = "auto"
+    """`auto`: by the topic's schema; `raw`: bytes; or Spark's name of a primitive type."""
+    parse_mode: ParseMode = ParseMode.FAILFAST
+    corrupt_record_column: str | None = None
+    """A column of strings or bytes for what didn't fit, in PERMISSIVE."""
+    include_properties: bool = True
+    """Whether the default schema has `__messageProperties`."""
+    push_down: PushDown = PushDown.AUTO
+    publish_time_slack_s: float = 600.0
+    """How far producers' clocks may be from each other, for push-down of `__publishTime`."""
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    poll_timeout_s: float = 120.0
+    """A read fails when nothing came for so long though there is something to come."""
+    batch_rows_max: int = 10_000
+    batch_bytes_max: int = 16 * 1024 * 1024
+    messages_per_second: float | None = None
+    """Of each task, on average; None: no limit."""
+    bytes_per_second: float | None = None
+    """Of payloads, of each task, on average; None: no limit."""
+    read_compacted: bool = False
+    receiver_queue_size: int = 1000
+    reader_name: str | None = None
+    subscription_role_prefix: str = ""
+    crypto_failure_action: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL
+    private_key: str | None = field(default=None, repr=False)
+    """Of end-to-end encryption: the default key's path or `data:` URL."""
+    private_keys: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """The same by the keys' names."""
+    subscription_name: str | None = None
+    subscription_prefix: str = "spark-geminga"
+    max_messages_per_trigger: int | None = None
+    max_bytes_per_trigger: int | None = None
+    min_messages_per_trigger: int | None = None
+    max_trigger_delay_s: float = 900.0
+    discovery_interval_s: float = 60.0
+
+    def key_reader(self) -> CryptoKeyReader | None:
+        """Where private keys are found; None without any."""
+        if self.private_key is None and not self.private_keys:
+            return None
+        return DefaultCryptoKeyReader(
+            default_private_key=self.private_key, private_keys=dict(self.private_keys)
+        )
+
+
+PRIMITIVES = (
+    "string", "binary", "boolean", "tinyint", "smallint", "int", "bigint", "float", "double",
+    "date", "timestamp",
+)  # fmt: skip
+"""What `schemaMode` may call a value that is to be read without, or against, the topic's schema."""
+_KNOWN = (
+    "receiverQueueSize", "readerName", "subscriptionRolePrefix", "readCompacted",
+    "cryptoFailureAction", "privateKeyPath",
+)  # fmt: skip
+_STREAM_ONLY = "is for streams; use spark.readStream, or leave it out"
+_BATCH_ONLY = "is for batch reads; a stream goes on until it is stopped"
+_REFUSED = {
+    "topicName": "give topic, topics or topicsPattern",
+    "topicNames": "give topic, topics or topicsPattern",
+    "startMessageId": "give startingOffsets",
+    "startMessageFromRollbackDurationInSec": "give startingTimestamp",
+    "resetIncludeHead": "ids in startingOffsets are always included",
+    "subscriptionName": "give subscriptionName (of a stream), without the prefix",
+    "poolMessages": "memory is not pooled here",
+}
+"""Java's reader options that would do nothing here, and what to do."""
+
+
+_BATCH_OPTIONS = (
+    "endingOffsets",
+    "endingTimestamp",
+    "endingTime",
+    "endingOffsetsByTimestamp",
+    "pushdown",
+    "publishTimeSlackMs",
+)
+_STREAM_OPTIONS = (
+    "subscriptionName",
+    "predefinedSubscription",
+    "subscriptionPrefix",
+    "groupIdPrefix",
+    "maxMessagesPerTrigger",
+    "maxOffsetsPerTrigger",
+    "maxBytesPerTrigger",
+    "minMessagesPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "discoveryIntervalMs",
+)
+
+
+def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
+    """The options of `spark.read` or `spark.readStream`. Raises InvalidOption, naming the one."""
+    given = Given(options)
+    client = parse_client(given)
+    topics = _topics(given)
+    start = parse_start(given, streaming=streaming)
+    end = None if streaming else parse_end(given)
+    found = ReadOptions(client, topics, start, end)
+    found = replace(found, **_shape(given), **_amounts(given), **_reader(given))
+    found = replace(found, **(_stream(given) if streaming else _push_down(given)))
+    given.not_here(_STREAM_ONLY, *_STREAM_OPTIONS)
+    given.not_here(_BATCH_ONLY, *_BATCH_OPTIONS)
+    given.close()
+    return found
+
+
+def _topics(given: Given) -> TopicSelection:
+    one = given.filled("topic")
+    many = given.listed("topics", "subscribe")
+    pattern = given.filled("topicsPattern", "subscribePattern")
+    names = [given.name_of(name) for name in ("topic", "topics", "topicsPattern")]
+    told = [
+        name
+        for name, value in zip(names, (one, many, pattern), strict=True)
+        if value is not None and value != ()
+    ]
+    if not told:
+        raise InvalidOption("topic", "must be given, or topics, or topicsPattern")
+    if len(told) > 1:
+        raise InvalidOption(told[1], f"can't be given together with {told[0]}")
+    if pattern is None:
+        return TopicSelection(told[0], many if one is None else (one.strip(),))
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise InvalidOption(told[0], f"is no regular expression: {error}") from None
+    return TopicSelection(told[0], pattern=pattern)
+
+
+def _shape(given: Given) -> dict[str, Any]:
+    mode = given.choice("mode", kind=ParseMode, default=ParseMode.FAILFAST)
+    column = given.filled("columnNameOfCorruptRecord")
+    if column is not None and mode is not ParseMode.PERMISSIVE:
+        raise InvalidOption(given.name_of("columnNameOfCorruptRecord"), "needs mode=PERMISSIVE")
+    schema_mode = (given.filled("schemaMode") or "auto").strip().lower()
+    if schema_mode not in ("auto", "raw", *PRIMITIVES):
+        raise InvalidOption(
+            given.name_of("schemaMode"),
+            f"must be auto, raw or one of {', '.join(PRIMITIVES)}, not {schema_mode!r}",
+        )
+    return {
+        "fail_on_data_loss": given.flag("failOnDataLoss", default=True),
+        "allow_different_topic_schemas": given.flag("allowDifferentTopicSchemas", default=False),
+        "schema_mode": schema_mode,
+        "parse_mode": mode,
+        "corrupt_record_column": column,
+        "include_properties": given.flag("includeProperties", "includeHeaders", default=True),
+    }
+
+
+def _amounts(given: Given) -> dict[str, Any]:
+    optional = {
+        "min_partitions": given.whole("minPartitions", least=1, most=PARTITIONS_MAX),
+        "max_records_per_partition": given.whole("maxRecordsPerPartition", least=1),
+        "messages_per_second": given.number("maxMessagesPerSecond"),
+        "bytes_per_second": given.number("maxBytesPerSecond"),
+        "poll_timeout_s": given.seconds("pollTimeoutMs", least_ms=1),
+        "batch_rows_max": given.whole("maxRowsPerBatch", least=1, most=ROWS_MAX),
+        "batch_bytes_max": given.size("maxBytesPerBatch", least=1024, most=BATCH_BYTES_MAX),
+    }
+    return _told(optional)
+
+
+def _reader(given: Given) -> dict[str, Any]:
+    optional = {
+        "receiver_queue_size": given.whole(READER + "receiverQueueSize", least=1, most=QUEUE_MAX),
+        "reader_name": given.filled(READER + "readerName"),
+        "subscription_role_prefix": given.filled(READER + "subscriptionRolePrefix"),
+    }
+    found = {
+        **_told(optional),
+        "read_compacted": given.flag("readCompacted", READER + "readCompacted", default=False),
+        "crypto_failure_action": given.choice(
+            READER + "cryptoFailureAction",
+            kind=ConsumerCryptoFailureAction,
+            default=ConsumerCryptoFailureAction.FAIL,
+        ),
+        **_keys(given),
+    }
+    refused = {each.lower(): why for each, why in _REFUSED.items()}
+    for name in given.starting_with(READER):
+        why = refused.get(name[len(READER) :].lower())
+        if why is not None:
+            raise InvalidOption(name, f"has no meaning here, leave it out: {why}")
+        raise InvalidOption(
+            name, f"is unknown; {nearest(name, [READER + each for each in _KNOWN])}"
+        )
+    return found
+
+
+def _keys(given: Given) -> dict[str, Any]:
+    text = given.filled(READER + "privateKeyPath", "privateKeyPath")
+    if text is None:
+        return {}
+    if not text.strip().startswith("{"):
+        return {"private_key": text.strip()}
+    option = given.name_of(READER + "privateKeyPath")
+    named = json_object(option, text)
+    if not named or not all(isinstance(each, str) and each for each in named.values()):
+        raise InvalidOption(option, "must be a path, or a JSON object of keys' names and paths")
+    return {"private_keys": tuple((name, str(path)) for name, path in named.items())}
+
+
+def _push_down(given: Given) -> dict[str, Any]:
+    slack = given.seconds("publishTimeSlackMs")
+    return {
+        "push_down": given.choice("pushdown", kind=PushDown, default=PushDown.AUTO),
+        **_told({"publish_time_slack_s": slack}),
+    }
+
+
+def _stream(given: Given) -> dict[str, Any]:
+    optional = {
+        "subscription_name": given.filled("subscriptionName", "predefinedSubscription"),
+        "subscription_prefix": given.filled("subscriptionPrefix", "groupIdPrefix"),
+        "max_messages_per_trigger": given.whole(
+            "maxMessagesPerTrigger", "maxOffsetsPerTrigger", least=1
+        ),
+        "max_bytes_per_trigger": given.size("maxBytesPerTrigger"),
+        "min_messages_per_trigger": given.whole(
+            "minMessagesPerTrigger", "minOffsetsPerTrigger", least=1
+        ),
+        "max_trigger_delay_s": given.seconds("maxTriggerDelay", least_ms=1),
+        "discovery_interval_s": given.seconds("discoveryIntervalMs", least_ms=1),
+    }
+    most, least = optional["max_messages_per_trigger"], optional["min_messages_per_trigger"]
+    if isinstance(most, int) and isinstance(least, int) and least > most:
+        raise InvalidOption(
+            given.name_of("minMessagesPerTrigger"),
+            f"is more than {given.name_of('maxMessagesPerTrigger')}",
+        )
+    return _told(optional)
+
+
+def _told(optional: dict[str, Any]) -> dict[str, Any]:
+    """Without those that the user didn't give."""
+    return {name: value for name, value in optional.items() if value is not None}
