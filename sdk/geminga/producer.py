@@ -18,7 +18,7 @@ from geminga._partitions import Partitions
 from geminga._receipt import Receipt
 from geminga._statistics import ProducerStatistics, log_interval, summed
 from geminga._together import ABANDON_TIMEOUT_S, together
-from geminga._typed import outgoing, prepared
+from geminga._typed import prepared
 from geminga.options import ProducerOptions
 from geminga_protocol.message_id import MessageId
 from geminga_protocol.topic_name import TopicName
@@ -59,6 +59,7 @@ class Producer(Generic[S]):
         self._choose = self._partitions.choose
         self._since_checkpoint = 0
         self._schema = options.schema
+        self._takes_bytes = options.schema is None or options.schema._passes_bytes
 
     def __repr__(self) -> str:
         return f"<Producer {self.producer_name!r} of {self._topic}>"
@@ -123,14 +124,14 @@ class Producer(Generic[S]):
         what `send` does at the call; what happens to the message later stands in the receipt.
         """
         payload: bytes
-        if self._schema is not None:
-            payload, extras = outgoing(self._schema, data, sequence_id, described)
-        else:
+        if data.__class__ is bytes and self._takes_bytes:
             extras = extras_of(described) if described else None
-            if data.__class__ is bytes and sequence_id is None:
+            if sequence_id is None:
                 payload = data  # type: ignore[assignment]
             else:
                 payload = payload_of(data, sequence_id)
+        else:
+            payload, extras = prepared(self._schema, data, sequence_id, described)
         size_bytes = len(payload)
         self._since_checkpoint += size_bytes if size_bytes > 1024 else 1024
         if self._since_checkpoint >= BYTES_BETWEEN_CHECKPOINTS:

@@ -143,7 +143,7 @@ class ThreadSender(Sender):
         """Hand a message over that has nothing but a payload; None if `send_soon` has to: there is
         a schema or no room, or it is the turn of the program's other tasks.
         """
-        if self.producer._schema is not None:
+        if not self.producer._takes_bytes:
             return None
         size_bytes = len(data)
         since_turn = self._since_turn + (size_bytes if size_bytes > 1024 else 1024)

@@ -14,6 +14,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from geminga.schema._already import AlreadyEncoded
     from geminga.schema._auto import AutoConsume, AutoProduce
     from geminga.schema._avro import Avro, Json
     from geminga.schema._base import Schema
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from geminga.schema._types import Micros, Precision
 
 __all__ = [
+    "AlreadyEncoded",
     "AutoConsume",
     "AutoProduce",
     "Avro",
@@ -75,6 +77,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "geminga.schema._already": ("AlreadyEncoded",),
     "geminga.schema._auto": ("AutoConsume", "AutoProduce"),
     "geminga.schema._avro": ("Avro", "Json"),
     "geminga.schema._base": ("Schema",),

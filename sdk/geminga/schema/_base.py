@@ -42,6 +42,9 @@ class Schema(ABC, Generic[T]):
     thread.
     """
 
+    _passes_bytes = False
+    """Whether the payload of bytes is these very bytes."""
+
     def __init__(self, info: SchemaInfo) -> None:
         self._info = info
 
