@@ -1,0 +1,78 @@
+"""Cuts ranges of topics into parts for Spark's tasks, even by entries (spec SP-03): pure.
+
+Parts follow each other without a gap: the place before a part's start is the stop of the one before
+it. So a layout that is only guessed makes parts uneven, never wrong. Entries are not cut: a batch
+is read by one task.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+
+from pyspark_pulsar._offsets import LedgerSpan, Position, TopicRange
+
+SPLITS_MAX = 100_000
+"""Parts of one read: each is a task of Spark's."""
+
+
+def split(
+    ranges: Sequence[TopicRange],
+    layouts: Mapping[str, Sequence[LedgerSpan]],
+    *,
+    count: int,
+    entries_least: int = 1,
+) -> list[TopicRange]:
+    """About `count` parts of all ranges together, each with `entries_least` entries or more as far
+    as its range has them; empty ranges are left out, and no other has less than one part.
+    `layouts` tells by topic which entries there are between a range's ends.
+    """
+    wanted = [each for each in ranges if not each.is_empty]
+    spans = {each.topic: _clipped(each, layouts.get(each.topic, ())) for each in wanted}
+    sizes = {topic: sum(span.entries for span in here) for topic, here in spans.items()}
+    total = sum(sizes.values())
+    found: list[TopicRange] = []
+    for each in wanted:
+        size = sizes[each.topic]
+        share = -(-size * min(count, SPLITS_MAX) // total) if total else 1
+        parts = max(1, min(share, size // max(entries_least, 1)))
+        found += _cut(each, spans[each.topic], parts)
+    return found
+
+
+def entries_in(ranges: Sequence[TopicRange], layouts: Mapping[str, Sequence[LedgerSpan]]) -> int:
+    """How many entries the ranges have by their layouts."""
+    spans = (_clipped(each, layouts.get(each.topic, ())) for each in ranges if not each.is_empty)
+    return sum(span.entries for here in spans for span in here)
+
+
+def _clipped(range_: TopicRange, layout: Sequence[LedgerSpan]) -> list[LedgerSpan]:
+    """The layout's part between the range's ends."""
+    start, stop = range_.start, range_.stop
+    found = []
+    for ledger, first, last in sorted(layout):
+        if ledger == start.ledger_id:
+            first = max(first, start.entry_id)
+        if ledger == stop.ledger_id:
+            last = min(last, stop.entry_id)
+        if start.ledger_id <= ledger <= stop.ledger_id and first <= last:
+            found.append(LedgerSpan(ledger, first, last))
+    return found
+
+
+def _cut(range_: TopicRange, spans: Sequence[LedgerSpan], parts: int) -> list[TopicRange]:
+    if parts == 1:
+        return [range_]
+    offsets = [0, *accumulate(span.entries for span in spans)]
+    starts = [range_.start]
+    for part in range(1, parts):
+        offset = part * offsets[-1] // parts
+        place = bisect_right(offsets, offset) - 1
+        span = spans[place]
+        starts.append(Position(span.ledger_id, span.first_entry + offset - offsets[place]))
+    stops = [Position(start.ledger_id, start.entry_id - 1) for start in starts[1:]]
+    return [
+        TopicRange(range_.topic, range_.partition, start, stop)
+        for start, stop in zip(starts, [*stops, range_.stop], strict=True)
+    ]
