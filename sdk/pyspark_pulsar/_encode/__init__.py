@@ -1,0 +1,10 @@
+"""Frames to messages: schemas of frames, and the payloads of Arrow batches (spec SP-06)."""
+
+from __future__ import annotations
+
+from pyspark_pulsar._encode._encoder import Encoder as Encoder
+from pyspark_pulsar._encode._encoder import Messages as Messages
+from pyspark_pulsar._encode._frame import Frame as Frame
+from pyspark_pulsar._encode._frame import Layout as Layout
+from pyspark_pulsar._encode._frame import frame_of as frame_of
+from pyspark_pulsar._encode._frame import schema_of_frame as schema_of_frame

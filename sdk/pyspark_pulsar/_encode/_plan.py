@@ -1,0 +1,249 @@
+"""How columns of Arrow become values of an Avro definition, decided once for each task.
+
+The definition is the one that was made of the frame, or the topic's own, whose types may be wider
+than the columns'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.types as kinds
+
+from pyspark_pulsar.errors import SchemaMismatch
+
+_MICROS = {"timestamp-micros": 1, "local-timestamp-micros": 1, "time-micros": 1}
+_MILLIS = {"timestamp-millis": 1000, "local-timestamp-millis": 1000, "time-millis": 1000}
+_DIVISORS = {**_MICROS, **_MILLIS}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How one column is written; `kind` is Avro's name of the type, `decimal` for decimals."""
+
+    kind: str
+    column: str
+    """The column's full name, for errors."""
+    null_branch: int | None = None
+    """Where null stands in a union; None where it isn't allowed."""
+    branch: int = 0
+    """Where the value's type stands in the union."""
+    divisor: int = 0
+    """Times are divided by it, from microseconds; 0 for what is no time."""
+    size: int = 0
+    """Bytes of a `fixed`."""
+    scale: int = 0
+    precision: int = 0
+    symbols: tuple[str, ...] = ()
+    children: tuple[tuple[str, Plan], ...] = ()
+    """Fields of a record, by name, of kind `absent` where no column has it and it is null; what an
+    array or map holds, without name.
+    """
+
+
+class Planner:
+    """Makes the plans of one definition. Raises SchemaMismatch, naming the column."""
+
+    def __init__(self, definition: object) -> None:
+        self._named: dict[str, Mapping[str, object]] = {}
+        self._learn(definition, "")
+
+    def _learn(self, schema: object, space: str) -> None:
+        if isinstance(schema, list):
+            for each in schema:
+                self._learn(each, space)
+        elif isinstance(schema, Mapping):
+            name = schema.get("name")
+            if schema.get("type") in ("record", "enum", "fixed") and isinstance(name, str):
+                space = str(schema.get("namespace") or name.rpartition(".")[0] or space)
+                short = name.rpartition(".")[2]
+                self._named.setdefault(short, schema)
+                self._named[f"{space}.{short}" if space else short] = schema
+                for field in _fields(schema):
+                    self._learn(field["type"], space)
+            else:
+                for part in ("type", "items", "values"):
+                    self._learn(schema.get(part), space)
+
+    def record(self, schema: object, columns: Iterator[tuple[str, pa.DataType]]) -> Plan:
+        """The plan of a frame's columns as the fields of a record."""
+        resolved = self._resolved(schema)
+        if resolved.get("type") != "record":
+            raise SchemaMismatch("the frame", "is a record, but the topic's schema is none")
+        return self._record(resolved, dict(columns), "", None, 0)
+
+    def plan(self, schema: object, arrow: pa.DataType, column: str) -> Plan:
+        """The plan of one column."""
+        null_branch, branch = None, 0
+        if isinstance(schema, list):
+            others = [n for n, each in enumerate(schema) if each != "null"]
+            null_branch = schema.index("null") if "null" in schema else None
+            if len(others) != 1:
+                if not others and kinds.is_null(arrow):
+                    return Plan("null", column, null_branch, 0)
+                raise SchemaMismatch(
+                    f"column {column}", "is a union of several types in the topic's schema"
+                )
+            branch = others[0]
+            schema = schema[branch]
+        return self._value(self._resolved(schema), arrow, column, null_branch, branch)
+
+    def _value(
+        self,
+        schema: Mapping[str, object],
+        arrow: pa.DataType,
+        column: str,
+        null_branch: int | None,
+        branch: int,
+    ) -> Plan:
+        kind = str(schema["type"])
+        if kind == "record" and kinds.is_struct(arrow):
+            fields = {each.name: each.type for each in arrow}
+            return self._record(schema, fields, column, null_branch, branch)
+        if kind in ("array", "map"):
+            inner = _inner(kind, arrow)
+            if inner is not None:
+                part = schema["items" if kind == "array" else "values"]
+                child = self.plan(part, inner, f"{column}[]")
+                return Plan(kind, column, null_branch, branch, children=(("", child),))
+        elif kind != "record":
+            simple = _simple(schema, kind, arrow, column, null_branch, branch)
+            if simple is not None:
+                return simple
+        logical = schema.get("logicalType")
+        told = f"{kind} ({logical})" if logical else kind
+        raise SchemaMismatch(f"column {column}", f"is {arrow}, but {told} in the topic's schema")
+
+    def _record(
+        self,
+        schema: Mapping[str, object],
+        columns: dict[str, pa.DataType],
+        column: str,
+        null_branch: int | None,
+        branch: int,
+    ) -> Plan:
+        children: list[tuple[str, Plan]] = []
+        left = dict(columns)
+        for field in _fields(schema):
+            name = str(field["name"])
+            place = f"{column}.{name}" if column else name
+            arrow = left.pop(name, None)
+            if arrow is None:
+                children.append((name, _absent(field["type"], place)))
+            else:
+                children.append((name, self.plan(field["type"], arrow, place)))
+        if left:
+            name = next(iter(left))
+            place = f"{column}.{name}" if column else name
+            raise SchemaMismatch(
+                f"column {place}", "isn't in the topic's schema; drop it or rename it"
+            )
+        return Plan("record", column, null_branch, branch, children=tuple(children))
+
+    def _resolved(self, schema: object) -> Mapping[str, object]:
+        """The type itself for a name, and as a mapping."""
+        if isinstance(schema, Mapping):
+            kind = schema.get("type")
+            return self._resolved(kind) if isinstance(kind, Mapping) else schema
+        return self._named.get(str(schema), {"type": schema})
+
+
+def _fields(schema: Mapping[str, object]) -> list[Mapping[str, object]]:
+    found = schema.get("fields")
+    return found if isinstance(found, list) else []
+
+
+def _absent(schema: object, column: str) -> Plan:
+    """A field that no column has: it is null, where it can be."""
+    if schema == "null":
+        return Plan("null", column)
+    if isinstance(schema, list) and "null" in schema:
+        return Plan("absent", column, schema.index("null"))
+    raise SchemaMismatch(
+        f"column {column}", "is missing: it is in the topic's schema and can't be null"
+    )
+
+
+def _inner(kind: str, arrow: pa.DataType) -> pa.DataType | None:
+    """What an array or map of Arrow holds."""
+    if kind == "array" and (kinds.is_list(arrow) or kinds.is_large_list(arrow)):
+        return arrow.value_type
+    if kind == "map" and kinds.is_map(arrow) and is_text(arrow.key_type):
+        return arrow.item_type
+    return None
+
+
+def is_text(arrow: pa.DataType) -> bool:
+    """Whether it is a string."""
+    return bool(kinds.is_string(arrow) or kinds.is_large_string(arrow))
+
+
+def is_bytes(arrow: pa.DataType) -> bool:
+    """Whether it is binary."""
+    return bool(kinds.is_binary(arrow) or kinds.is_large_binary(arrow))
+
+
+def _simple(
+    schema: Mapping[str, object],
+    kind: str,
+    arrow: pa.DataType,
+    column: str,
+    null_branch: int | None,
+    branch: int,
+) -> Plan | None:
+    logical = str(schema.get("logicalType") or "")
+    if kind == "null" or kinds.is_null(arrow):
+        return Plan("null", column, null_branch, branch)
+    if kind in ("bytes", "fixed") and logical == "decimal" and kinds.is_decimal128(arrow):
+        scale, precision = _whole(schema, "scale"), _whole(schema, "precision")
+        if arrow.scale > scale or arrow.precision - arrow.scale > precision - scale:
+            return None
+        size = _whole(schema, "size")
+        return Plan(
+            "decimal",
+            column,
+            null_branch,
+            branch,
+            size=size,
+            scale=scale,
+            precision=precision,
+        )
+    if kind == "fixed" and is_bytes(arrow):
+        return Plan("fixed", column, null_branch, branch, size=_whole(schema, "size"))
+    if kind == "enum" and is_text(arrow):
+        listed = schema.get("symbols")
+        symbols = tuple(map(str, listed)) if isinstance(listed, list) else ()
+        return Plan("enum", column, null_branch, branch, symbols=symbols)
+    if not _fits(kind, logical, arrow):
+        return None
+    return Plan(kind, column, null_branch, branch, divisor=_DIVISORS.get(logical, 0))
+
+
+def _whole(schema: Mapping[str, object], name: str) -> int:
+    found = schema.get(name, 0)
+    return found if isinstance(found, int) else 0
+
+
+def _fits(kind: str, logical: str, arrow: pa.DataType) -> bool:
+    """Whether each value of the column is one of the type."""
+    if kind in ("int", "long"):
+        if logical == "date":
+            return bool(kinds.is_date32(arrow))
+        if logical.startswith("time-"):
+            return bool(kinds.is_time64(arrow))
+        if logical in _DIVISORS:
+            is_local = logical.startswith("local-")
+            return bool(kinds.is_timestamp(arrow)) and (arrow.tz is None) is is_local
+        return bool(kinds.is_signed_integer(arrow)) and (kind == "long" or arrow.bit_width <= 32)
+    if kind == "boolean":
+        return bool(kinds.is_boolean(arrow))
+    if kind == "float":
+        return bool(kinds.is_float32(arrow))
+    if kind == "double":
+        is_small = kinds.is_signed_integer(arrow) and arrow.bit_width <= 32
+        return bool(kinds.is_float32(arrow) or kinds.is_float64(arrow) or is_small)
+    if kind == "string":
+        return is_text(arrow)
+    return kind == "bytes" and logical != "decimal" and is_bytes(arrow)

@@ -1,0 +1,147 @@
+"""Avro of columns beside fastavro, row by row."""
+
+from __future__ import annotations
+
+import io
+import json
+from decimal import Decimal
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from pyspark.sql import types as t
+
+from pyspark_pulsar._encode._avro import avro_rows
+from pyspark_pulsar._encode._plan import Planner
+from pyspark_pulsar._encode._spark_types import Definer, arrow_of
+from pyspark_pulsar._encode._tests.frames import frames
+from pyspark_pulsar.errors import SchemaMismatch
+
+
+def written(definition: Any, value: Any) -> bytes:
+    buffer = io.BytesIO()
+    fastavro.schemaless_writer(buffer, fastavro.parse_schema(definition), value)
+    return buffer.getvalue()
+
+
+def encoded(definition: Any, array: pa.Array) -> list[bytes]:
+    plan = Planner(definition).record(definition, ((each.name, each.type) for each in array.type))
+    found: list[bytes] = avro_rows(plan, array).to_pylist()
+    return found
+
+
+@settings(max_examples=200, deadline=None)
+@given(frames())
+def test_each_row_is_what_fastavro_writes(frame: tuple[t.StructType, list[dict[str, Any]]]) -> None:
+    schema, rows = frame
+    definition = Definer().record(schema, "Row", "")
+    array = pa.array(rows, arrow_of(schema, ""))
+    wanted = [written(definition, row) for row in rows]
+    assert encoded(definition, array) == wanted
+    # A part of an array begins in the middle of its buffers.
+    assert encoded(definition, array[1:]) == wanted[1:]
+
+
+def one(kind: object, values: list[Any], arrow: pa.DataType) -> list[bytes]:
+    definition = {"type": "record", "name": "R", "fields": [{"name": "a", "type": kind}]}
+    array = pa.StructArray.from_arrays([pa.array(values, arrow)], ["a"])
+    found = encoded(definition, array)
+    parsed = fastavro.parse_schema(json.loads(json.dumps(definition)))
+    for data in found:
+        rest = io.BytesIO(data)
+        fastavro.schemaless_reader(rest, parsed)
+        assert not rest.read()
+    return found
+
+
+def test_types_of_the_topic_may_be_wider() -> None:
+    assert one("long", [1, -1], pa.int8()) == [b"\x02", b"\x01"]
+    assert one(["int", "null"], [1, None], pa.int32()) == [b"\x00\x02", b"\x02"]
+    assert one("double", [2], pa.int32()) == [bytes.fromhex("0000000000000040")]
+    millis = {"type": "long", "logicalType": "timestamp-millis"}
+    assert one(millis, [1999, -1], pa.timestamp("us", "UTC")) == [b"\x02", b"\x01"]
+    micros = {"type": "long", "logicalType": "time-micros"}
+    assert one(micros, [1999], pa.time64("ns")) == [b"\x02"]
+    enum = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
+    assert one(enum, ["B", "A"], pa.string()) == [b"\x02", b"\x00"]
+    fixed = {"type": "fixed", "name": "F", "size": 2}
+    assert one(fixed, [b"ab"], pa.binary()) == [b"ab"]
+    fixed_decimal = {**fixed, "logicalType": "decimal", "precision": 4, "scale": 2}
+    assert one(fixed_decimal, [Decimal("1.5"), Decimal("-0.5")], pa.decimal128(3, 1)) == [
+        b"\x00\x96",
+        b"\xff\xce",
+    ]
+    wide = {**fixed_decimal, "size": 18}
+    assert one(wide, [Decimal("-0.5")], pa.decimal128(3, 1)) == [b"\xff" * 17 + b"\xce"]
+
+
+def test_fields_without_a_column_are_null_where_they_can_be() -> None:
+    definition = {
+        "type": "record",
+        "name": "R",
+        "fields": [
+            {"name": "a", "type": ["string", "null"]},
+            {"name": "b", "type": "R2"},
+            {"name": "c", "type": "null"},
+        ],
+    }
+    inner = {"type": "record", "name": "R2", "fields": [{"name": "x", "type": "int"}]}
+    definition["fields"][1]["type"] = inner  # type: ignore[index]
+    array = pa.array([{"b": {"x": 3}}])
+    array = array.cast(pa.struct([("b", pa.struct([("x", pa.int32())]))]))
+    assert encoded(definition, array) == [b"\x02\x06"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "arrow", "told"),
+    [
+        ("int", [1], pa.int64(), "column a: is int64, but int in the topic's schema"),
+        ("long", [None, 1], pa.int64(), "column a: has a null"),
+        ({"type": "long", "logicalType": "timestamp-micros"}, [1], pa.timestamp("us"), "column a"),
+        ("long", [1], pa.timestamp("us", "UTC"), "column a"),
+        (["int", "string"], [1], pa.int32(), "a union of several types"),
+        ({"type": "enum", "name": "E", "symbols": ["A"]}, ["C"], pa.string(), "has 'C'"),
+        ({"type": "fixed", "name": "F", "size": 2}, [b"abc"], pa.binary(), "isn't of 2 bytes"),
+        (
+            {
+                "type": "fixed", "name": "F", "size": 1, "logicalType": "decimal",
+                "precision": 4, "scale": 0,
+            },
+            [Decimal(999)], pa.decimal128(3, 0), "more than 1 bytes",
+        ),
+        (
+            {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2},
+            [Decimal(999)], pa.decimal128(3, 0), "column a",
+        ),
+        ({"type": "array", "items": "int"}, [[1, None]], pa.list_(pa.int32()), r"column a\[\]"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_names_the_column(
+    kind: object, values: list[Any], arrow: pa.DataType, told: str
+) -> None:
+    with pytest.raises(SchemaMismatch, match=told):
+        one(kind, values, arrow)
+
+
+def test_columns_and_fields_must_be_the_same() -> None:
+    definition = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
+    two = pa.struct([("a", pa.int32()), ("b", pa.int32())])
+    with pytest.raises(SchemaMismatch, match="column b: isn't in the topic's schema"):
+        encoded(definition, pa.array([{"a": 1, "b": 2}], two))
+    with pytest.raises(SchemaMismatch, match="column a: is missing"):
+        encoded(definition, pa.array([{}], pa.struct([])))
+
+
+def test_items_of_lists_that_are_null_are_left_out() -> None:
+    values = pa.array([1, 2, 3], pa.int32())
+    offsets = pa.array([0, 2, 3], pa.int32())
+    hidden = pa.ListArray.from_arrays(offsets, values, mask=pa.array([True, False]))
+    definition = {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": "a", "type": ["null", {"type": "array", "items": "int"}]}],
+    }
+    array = pa.StructArray.from_arrays([hidden], ["a"])
+    assert encoded(definition, array) == [b"\x00", b"\x02\x02\x06\x00"]

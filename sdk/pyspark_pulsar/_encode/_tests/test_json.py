@@ -1,0 +1,96 @@
+"""JSON of columns beside values that are put together one by one."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import decimal
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from pyspark.sql import types as t
+
+from pyspark_pulsar._encode._json import json_rows
+from pyspark_pulsar._encode._plan import Planner
+from pyspark_pulsar._encode._spark_types import Definer, arrow_of
+from pyspark_pulsar._encode._tests.frames import EPOCH, UTC, frames
+from pyspark_pulsar.errors import SchemaMismatch
+
+MICROSECOND = datetime.timedelta(microseconds=1)
+
+
+def plain(kind: t.DataType, value: Any) -> Any:
+    """What JSON has of a value."""
+    if value is None:
+        return None
+    match kind:
+        case t.BinaryType():
+            return base64.b64encode(value).decode()
+        case t.TimestampType() | t.TimestampNTZType():
+            return (value.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
+        case t.DateType():
+            return (value - EPOCH.date()).days
+        case t.FloatType():
+            return float(str(np.float32(value)))
+        case t.ArrayType():
+            return [plain(kind.elementType, each) for each in value]
+        case t.MapType():
+            return {key: plain(kind.valueType, each) for key, each in value.items()}
+        case t.StructType():
+            return {each.name: plain(each.dataType, value[each.name]) for each in kind.fields}
+    return value
+
+
+def encoded(definition: Any, array: pa.Array) -> list[Any]:
+    plan = Planner(definition).record(definition, ((each.name, each.type) for each in array.type))
+    return [json.loads(each) for each in json_rows(plan, array)]
+
+
+@settings(max_examples=200, deadline=None)
+@given(frames())
+def test_each_row_is_its_values(frame: tuple[t.StructType, list[dict[str, Any]]]) -> None:
+    schema, rows = frame
+    definition = Definer().record(schema, "Row", "")
+    array = pa.array(rows, arrow_of(schema, ""))
+    wanted = [plain(schema, row) for row in rows]
+    found = encoded(definition, array)
+    assert _decimals(found) == _decimals(wanted)
+    assert _decimals(encoded(definition, array[1:])) == _decimals(wanted[1:])
+
+
+def _decimals(value: Any) -> Any:
+    """Decimals have one value in many texts: 0.0000 and 0E-4."""
+    if isinstance(value, list):
+        return [_decimals(each) for each in value]
+    if isinstance(value, dict):
+        return {key: _decimals(each) for key, each in value.items()}
+    try:
+        return decimal.Decimal(value) if isinstance(value, str) else value
+    except decimal.InvalidOperation:
+        return value
+
+
+def test_floats_have_the_shortest_text() -> None:
+    definition = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "float"}]}
+    array = pa.array([{"a": 0.1}], pa.struct([("a", pa.float32())]))
+    plan = Planner(definition).record(definition, iter([("a", pa.float32())]))
+    assert json_rows(plan, array) == [b'{"a":0.1}']
+
+
+def test_line_ends_within_strings_do_not_part_rows() -> None:
+    definition = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "string"}]}
+    array = pa.array([{"a": "x\ny"}, {"a": "\r\n"}])
+    assert encoded(definition, array) == [{"a": "x\ny"}, {"a": "\r\n"}]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("kind", [("float", pa.float32()), ("double", pa.float64())])
+def test_numbers_that_json_lacks_are_refused(value: float, kind: tuple[str, pa.DataType]) -> None:
+    definition = {"type": "record", "name": "R", "fields": [{"name": "a", "type": kind[0]}]}
+    array = pa.array([{"a": 1.0}, {"a": value}], pa.struct([("a", kind[1])]))
+    with pytest.raises(SchemaMismatch, match=r"column a: has .*JSON doesn't have"):
+        encoded(definition, array)

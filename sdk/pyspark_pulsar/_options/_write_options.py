@@ -1,0 +1,346 @@
+"""Options of writing, in batches and streams (spec SP-06, SP-07, SP-10)."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypedDict
+
+import geminga
+from geminga import CryptoKeyReader, DefaultCryptoKeyReader
+from pyspark_pulsar._options._client import ClientSettings, parse_client
+from pyspark_pulsar._options._given import Given, json_object, nearest
+from pyspark_pulsar.errors import InvalidOption
+
+PRODUCER = "pulsar.producer."
+EPOCH_MAX = (1 << 31) - 1
+"""The highest epoch: sequence ids have 31 bits for it, and 32 for the row."""
+NAME_CHARS_MAX = 200
+"""Of `producerName`; the broker keeps the names of all partitions that were written lately."""
+PENDING_MAX = 1_000_000
+"""The most that `maxPendingMessages` may ask for."""
+
+
+class SchemaChoice(enum.Enum):
+    """What schema the messages get: by the columns (AUTO), or one of these."""
+
+    AUTO = "auto"
+    AVRO = "avro"
+    JSON = "json"
+    BYTES = "bytes"
+    STRING = "string"
+    TOPIC = "topic"
+    """The topic's own: columns are matched by name."""
+
+
+class Routing(enum.Enum):
+    """Where messages without key go, by Java's names in capitals (MessageRoutingMode)."""
+
+    ROUNDROBINPARTITION = "round-robin"
+    SINGLEPARTITION = "single"
+
+
+class Hashing(enum.Enum):
+    """How a key becomes a partition, by Java's names in capitals (HashingScheme)."""
+
+    JAVASTRINGHASH = "java"
+    MURMUR3_32HASH = "murmur3"
+
+
+class ProducerKeywords(TypedDict, total=False):
+    """What `create_producer` takes of the settings."""
+
+    send_timeout_s: float
+    max_pending_messages: int
+    compression_type: geminga.CompressionType
+    batching_enabled: bool
+    batching_max_messages: int
+    batching_max_bytes: int
+    batching_max_publish_delay_s: float
+    batching_type: geminga.BatchingType
+    chunking_enabled: bool
+    chunk_max_message_size_bytes: int | None
+    initial_subscription_name: str | None
+    properties: Mapping[str, str]
+    encryption_keys: tuple[str, ...]
+    crypto_failure_action: geminga.ProducerCryptoFailureAction
+    crypto_key_reader: CryptoKeyReader
+
+
+@dataclass(frozen=True)
+class ProducerSettings:
+    """The producers of a task, one for each partition that it writes to; plain data."""
+
+    send_timeout_s: float = 60.0
+    max_pending_messages: int = 20_000
+    compression_type: geminga.CompressionType = geminga.CompressionType.NONE
+    batching_enabled: bool = True
+    batching_max_messages: int = 1000
+    batching_max_bytes: int = 128 * 1024
+    batching_max_publish_delay_s: float = 0.001
+    batching_type: geminga.BatchingType = geminga.BatchingType.DEFAULT
+    chunking_enabled: bool = False
+    chunk_max_message_size_bytes: int | None = None
+    initial_subscription_name: str | None = None
+    properties: tuple[tuple[str, str], ...] = ()
+    encryption_keys: tuple[str, ...] = ()
+    crypto_failure_action: geminga.ProducerCryptoFailureAction = (
+        geminga.ProducerCryptoFailureAction.FAIL
+    )
+    public_key: str | None = field(default=None, repr=False)
+    """Of end-to-end encryption: the default key's path or `data:` URL."""
+    public_keys: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """The same by the keys' names."""
+
+    def keywords(self) -> ProducerKeywords:
+        """As `create_producer` takes them."""
+        found = ProducerKeywords(
+            send_timeout_s=self.send_timeout_s,
+            max_pending_messages=self.max_pending_messages,
+            compression_type=self.compression_type,
+            batching_enabled=self.batching_enabled,
+            batching_max_messages=self.batching_max_messages,
+            batching_max_bytes=self.batching_max_bytes,
+            batching_max_publish_delay_s=self.batching_max_publish_delay_s,
+            batching_type=self.batching_type,
+            chunking_enabled=self.chunking_enabled,
+            chunk_max_message_size_bytes=self.chunk_max_message_size_bytes,
+            initial_subscription_name=self.initial_subscription_name,
+            properties=dict(self.properties),
+        )
+        if self.encryption_keys:
+            found["encryption_keys"] = self.encryption_keys
+            found["crypto_failure_action"] = self.crypto_failure_action
+            found["crypto_key_reader"] = DefaultCryptoKeyReader(
+                default_public_key=self.public_key, public_keys=dict(self.public_keys)
+            )
+        return found
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """All options of a write, checked; plain data that pickles. Times end in `_s`."""
+
+    client: ClientSettings
+    topic: str | None = None
+    """Where all rows go; None: where the column `__topic` says."""
+    schema_choice: SchemaChoice = SchemaChoice.AUTO
+    record_name: str = "Row"
+    """Name of the Avro record that the columns become."""
+    key_field: str | None = None
+    """A value column that is each message's key as well."""
+    deduplication: bool = False
+    """Whether producers have lasting names and sequence ids, so that each row is written once."""
+    producer_name: str | None = None
+    """What producers' names begin with."""
+    epoch: int | None = None
+    """Of a batch write that is to happen once, however often it is run; with `producer_name`."""
+    producer_busy_timeout_s: float = 60.0
+    """How long a task waits until the producer of an earlier attempt is gone."""
+    routing: Routing = Routing.ROUNDROBINPARTITION
+    hashing: Hashing = Hashing.JAVASTRINGHASH
+    producer: ProducerSettings = ProducerSettings()
+
+
+_REFUSED = {
+    "topicName": "give topic, or a column __topic",
+    "producerName": "give producerName, without the prefix",
+    "initialSequenceId": "give deduplication=true, which numbers messages",
+    "accessMode": "several tasks write to a topic at once; with deduplication=true an attempt "
+    "waits until the one before it is gone",
+    "blockIfQueueFull": "a task always waits for room",
+    "maxPendingMessagesAcrossPartitions": "maxPendingMessages counts for each partition",
+    "batchingPartitionSwitchFrequencyByPublishDelay": "the partition changes with each full batch",
+    "autoUpdatePartitions": "each task looks the partitions up",
+    "autoUpdatePartitionsIntervalSeconds": "each task looks the partitions up",
+    "lazyStartPartitionedProducers": "partitions are connected to by their first message",
+    "multiSchema": "a frame has one schema",
+    "cryptoKeyReader": "give publicKeyPath",
+    "customMessageRouter": "give a column __partition",
+    "messageCrypto": "encryption is always Pulsar's own",
+}
+"""Java's producer options that would do nothing here, and what to do."""
+
+
+def _millis(given: Given, name: str) -> object:
+    return given.seconds(name)
+
+
+def _micros(given: Given, name: str) -> object:
+    found = given.whole(name, most=1 << 40)
+    return None if found is None else found / 1e6
+
+
+def _count(given: Given, name: str) -> object:
+    return given.whole(name, least=1, most=PENDING_MAX)
+
+
+def _size(given: Given, name: str) -> object:
+    return given.size(name, most=1 << 30)
+
+
+def _flag(given: Given, name: str) -> object:
+    return given.flag(name, default=False) if given.has(name) else None
+
+
+def _text(given: Given, name: str) -> object:
+    return given.filled(name)
+
+
+def _names(given: Given, name: str) -> object:
+    return given.listed(name) or None
+
+
+def _properties(given: Given, name: str) -> object:
+    found = given.table(name)
+    if found is None:
+        return None
+    if not all(isinstance(value, str) for value in found.values()):
+        raise InvalidOption(given.name_of(name), "must be a JSON object of texts")
+    return tuple((key, str(value)) for key, value in found.items())
+
+
+def _choice(kind: Any, default: enum.Enum) -> Callable[[Given, str], object]:
+    return lambda given, name: given.choice(name, kind=kind, default=default)
+
+
+_PLAIN = ProducerSettings()
+_NAMES: tuple[tuple[str, str, Callable[[Given, str], object]], ...] = (
+    ("sendTimeoutMs", "send_timeout_s", _millis),
+    ("maxPendingMessages", "max_pending_messages", _count),
+    (
+        "compressionType",
+        "compression_type",
+        _choice(geminga.CompressionType, _PLAIN.compression_type),
+    ),
+    ("batchingEnabled", "batching_enabled", _flag),
+    ("batchingMaxMessages", "batching_max_messages", _count),
+    ("batchingMaxBytes", "batching_max_bytes", _size),
+    ("batchingMaxPublishDelayMicros", "batching_max_publish_delay_s", _micros),
+    ("batcherBuilder", "batching_type", _choice(geminga.BatchingType, _PLAIN.batching_type)),
+    ("chunkingEnabled", "chunking_enabled", _flag),
+    ("chunkMaxMessageSize", "chunk_max_message_size_bytes", _size),
+    ("initialSubscriptionName", "initial_subscription_name", _text),
+    ("properties", "properties", _properties),
+    ("encryptionKeys", "encryption_keys", _names),
+    (
+        "cryptoFailureAction",
+        "crypto_failure_action",
+        _choice(geminga.ProducerCryptoFailureAction, _PLAIN.crypto_failure_action),
+    ),
+)
+"""Java's name, ours, and how it is read."""
+_OTHERS = ("messageRoutingMode", "hashingScheme", "publicKeyPath")
+
+
+def parse_write(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
+    """The options of `df.write` or `df.writeStream`. Raises InvalidOption, naming the one."""
+    given = Given(options)
+    client = parse_client(given)
+    topic = given.filled("topic")
+    deduplication = given.flag("deduplication", default=False)
+    name = given.filled("producerName")
+    if name is not None and len(name) > NAME_CHARS_MAX:
+        raise InvalidOption(
+            given.name_of("producerName"), f"must have at most {NAME_CHARS_MAX} characters"
+        )
+    epoch = None if streaming else _epoch(given, deduplication, name)
+    busy_s = given.seconds("producerBusyTimeoutMs")
+    found = WriteOptions(
+        client,
+        None if topic is None else topic.strip(),
+        given.choice("schemaType", "schemaMode", kind=SchemaChoice, default=SchemaChoice.AUTO),
+        _record_name(given),
+        given.filled("keyField"),
+        deduplication,
+        name,
+        epoch,
+        WriteOptions.producer_busy_timeout_s if busy_s is None else busy_s,
+        given.choice(
+            PRODUCER + "messageRoutingMode", kind=Routing, default=Routing.ROUNDROBINPARTITION
+        ),
+        given.choice(PRODUCER + "hashingScheme", kind=Hashing, default=Hashing.JAVASTRINGHASH),
+        _producer(given),
+    )
+    given.not_here("a stream counts its epochs itself; leave it out", "deduplicationEpoch")
+    given.not_here("give topic", "path")
+    given.close()
+    return found
+
+
+def _epoch(given: Given, deduplication: bool, name: str | None) -> int | None:
+    epoch = given.whole("deduplicationEpoch", most=EPOCH_MAX)
+    if epoch is None:
+        return None
+    option = given.name_of("deduplicationEpoch")
+    if not deduplication:
+        raise InvalidOption(option, "needs deduplication=true")
+    if name is None:
+        raise InvalidOption(option, "needs producerName: what is written once has to have a name")
+    return epoch
+
+
+def _record_name(given: Given) -> str:
+    name = (given.filled("recordName") or WriteOptions.record_name).strip()
+    if not all(part.isidentifier() and part.isascii() for part in name.split(".")):
+        raise InvalidOption(
+            given.name_of("recordName"), f"must be a name of an Avro record, not {name!r}"
+        )
+    return name
+
+
+def _producer(given: Given) -> ProducerSettings:
+    values: dict[str, Any] = {}
+    for java, name, read in _NAMES:
+        found = read(given, PRODUCER + java)
+        if found is not None:
+            values[name] = found
+    values |= _keys(given, values.get("encryption_keys", ()))
+    if values.get("chunking_enabled") and "batching_enabled" not in values:
+        # Messages in chunks can't share a batch: who asks for the one means it.
+        values["batching_enabled"] = False
+    _check_rest(given)
+    settings = ProducerSettings(**values)
+    _check_whole(settings)
+    return settings
+
+
+def _keys(given: Given, names: object) -> dict[str, Any]:
+    option = PRODUCER + "publicKeyPath"
+    text = given.filled(option, "publicKeyPath")
+    if text is None:
+        if names:
+            raise InvalidOption(option, "must be given with encryptionKeys")
+        return {}
+    option = given.name_of(option)
+    if not names:
+        raise InvalidOption(option, "needs encryptionKeys")
+    if not text.strip().startswith("{"):
+        return {"public_key": text.strip()}
+    named = json_object(option, text)
+    if not named or not all(isinstance(each, str) and each for each in named.values()):
+        raise InvalidOption(option, "must be a path, or a JSON object of keys' names and paths")
+    return {"public_keys": tuple((name, str(path)) for name, path in named.items())}
+
+
+def _check_rest(given: Given) -> None:
+    refused = {each.lower(): why for each, why in _REFUSED.items()}
+    known = [PRODUCER + java for java, _, _ in _NAMES] + [PRODUCER + each for each in _OTHERS]
+    for name in given.starting_with(PRODUCER):
+        why = refused.get(name[len(PRODUCER) :].lower())
+        if why is not None:
+            raise InvalidOption(name, f"has no meaning here, leave it out: {why}")
+        raise InvalidOption(name, f"is unknown; {nearest(name, known)}")
+
+
+def _check_whole(settings: ProducerSettings) -> None:
+    """What only the SDK knows, with our options' names."""
+    try:
+        geminga.ProducerOptions(**settings.keywords())
+    except geminga.InvalidArgument as error:
+        text = str(error)
+        named = [java for java, name, _ in _NAMES if name in text]
+        for java, name, _ in _NAMES:
+            text = text.replace(name, java)
+        raise InvalidOption(PRODUCER + (named[0] if named else "*"), text) from None
