@@ -24,11 +24,11 @@ from geminga_broker.schema.model import (
     IncompatibleSchema,
     InvalidSchemaData,
     SchemaData,
-    SchemaType,
     VersionedSchema,
 )
 from geminga_broker.service import BrokerService
 from geminga_protocol.pb.schema_storage_pb2 import IndexEntry
+from geminga_protocol.schema_type import SchemaType
 
 NOT_FOUND = "Schema not found"
 _BASE = "/admin/v2/schemas/{tenant}/{namespace}/{topic}"

@@ -7,11 +7,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from geminga_broker.schema.key_value import split_key_value
-from geminga_broker.schema.model import IncompatibleSchema, SchemaData, SchemaType, Strategy
+from geminga_broker.schema.model import IncompatibleSchema, SchemaData, Strategy
 from geminga_broker.schema.native import root_message
 from geminga_broker.schema.validation import avro_of, old_json_id
 from geminga_protocol.avro_resolve import can_read
 from geminga_protocol.avro_schema import AvroSchema, AvroSchemaError, pretty
+from geminga_protocol.schema_type import SchemaType
 
 _UNKNOWN_FORMAT = "Unknown schema format"
 

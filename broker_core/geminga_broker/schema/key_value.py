@@ -8,7 +8,8 @@ import json
 import struct
 from typing import NamedTuple
 
-from geminga_broker.schema.model import AVRO_SHAPED, InvalidSchemaData, SchemaData, SchemaType
+from geminga_broker.schema.model import AVRO_SHAPED, InvalidSchemaData, SchemaData
+from geminga_protocol.schema_type import SchemaType
 
 _LENGTH = struct.Struct(">i")
 

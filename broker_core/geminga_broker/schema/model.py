@@ -5,43 +5,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum, IntEnum
+from enum import Enum
 from typing import NamedTuple, cast
 
 from geminga_broker.errors import BrokerError
 from geminga_protocol.pb.pulsar_api_pb2 import KeyValue, Schema, ServerError
+from geminga_protocol.schema_type import SchemaType
 
 _VERSION = struct.Struct(">q")
-
-
-class SchemaType(IntEnum):
-    """Apache's `SchemaType`; from NONE on, the wire's numbers too."""
-
-    AUTO_PUBLISH = -4
-    AUTO_CONSUME = -3
-    AUTO = -2
-    BYTES = -1
-    NONE = 0
-    STRING = 1
-    JSON = 2
-    PROTOBUF = 3
-    AVRO = 4
-    BOOLEAN = 5
-    INT8 = 6
-    INT16 = 7
-    INT32 = 8
-    INT64 = 9
-    FLOAT = 10
-    DOUBLE = 11
-    DATE = 12
-    TIME = 13
-    TIMESTAMP = 14
-    KEY_VALUE = 15
-    INSTANT = 16
-    LOCAL_DATE = 17
-    LOCAL_TIME = 18
-    LOCAL_DATE_TIME = 19
-    PROTOBUF_NATIVE = 20
 
 
 AVRO_SHAPED = frozenset((SchemaType.AVRO, SchemaType.JSON, SchemaType.PROTOBUF))

@@ -18,7 +18,6 @@ from geminga_broker.schema.model import (
     NoSchemaToCheck,
     SchemaData,
     SchemaStorageFailed,
-    SchemaType,
     Strategy,
     VersionedSchema,
 )
@@ -26,6 +25,7 @@ from geminga_broker.schema.storage import Locator, SchemaStorage, StoredEntry
 from geminga_broker.schema.validation import validate
 from geminga_protocol.avro_schema import AvroSchemaError, parse_avro
 from geminga_protocol.pb.schema_storage_pb2 import SchemaInfo
+from geminga_protocol.schema_type import SchemaType
 from geminga_runtime.metadata.api import BadVersion
 
 VERSIONS_MAX = 1000

@@ -15,7 +15,6 @@ from geminga_broker.schema.model import (
     NoSchemaToCheck,
     SchemaData,
     SchemaStorageFailed,
-    SchemaType,
     Strategy,
     VersionedSchema,
     version_bytes,
@@ -26,6 +25,7 @@ from geminga_broker.schema.registry import SchemaRegistry
 from geminga_broker.topic_api import Topic
 from geminga_broker.topic_policies import TopicPoliciesStore
 from geminga_broker.topics import is_system_topic
+from geminga_protocol.schema_type import SchemaType
 from geminga_protocol.topic_name import TopicName
 
 _log = logging.getLogger(__name__)

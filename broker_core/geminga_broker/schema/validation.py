@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 
 from geminga_broker.schema.key_value import split_key_value
-from geminga_broker.schema.model import AVRO_SHAPED, InvalidSchemaData, SchemaData, SchemaType
+from geminga_broker.schema.model import AVRO_SHAPED, InvalidSchemaData, SchemaData
 from geminga_broker.schema.native import root_message
 from geminga_protocol.avro_schema import AvroSchema, AvroSchemaError, parse_avro
+from geminga_protocol.schema_type import SchemaType
 
 _CLIENT_SIDE = (SchemaType.AUTO, SchemaType.AUTO_CONSUME, SchemaType.AUTO_PUBLISH)
 _NOT_CHECKED = (SchemaType.NONE, SchemaType.BYTES)

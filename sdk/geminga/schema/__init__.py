@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from geminga.schema._auto import AutoConsume, AutoProduce
     from geminga.schema._avro import Avro, Json
     from geminga.schema._base import Schema
-    from geminga.schema._info import SchemaInfo, SchemaType
+    from geminga.schema._info import SchemaInfo
     from geminga.schema._key_value import KeyValue, KeyValueEncodingType
     from geminga.schema._primitives import (
         Boolean,
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from geminga.schema._protobuf import Protobuf, ProtobufNative
     from geminga.schema._records import GenericRecord
     from geminga.schema._types import Micros, Precision
+    from geminga_protocol.schema_type import SchemaType
 
 __all__ = [
     "AlreadyEncoded",
@@ -81,7 +82,7 @@ _HOMES = {
     "geminga.schema._auto": ("AutoConsume", "AutoProduce"),
     "geminga.schema._avro": ("Avro", "Json"),
     "geminga.schema._base": ("Schema",),
-    "geminga.schema._info": ("SchemaInfo", "SchemaType"),
+    "geminga.schema._info": ("SchemaInfo",),
     "geminga.schema._key_value": ("KeyValue", "KeyValueEncodingType"),
     "geminga.schema._primitives": (
         "Boolean",
@@ -104,6 +105,7 @@ _HOMES = {
     "geminga.schema._protobuf": ("Protobuf", "ProtobufNative"),
     "geminga.schema._records": ("GenericRecord",),
     "geminga.schema._types": ("Micros", "Precision"),
+    "geminga_protocol.schema_type": ("SchemaType",),
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from geminga.errors import InvalidArgument
 from geminga.schema import _primitives as primitives
 from geminga.schema._base import Schema
-from geminga.schema._info import SchemaInfo, SchemaType
+from geminga.schema._info import SchemaInfo
+from geminga_protocol.schema_type import SchemaType
 
 
 class AlreadyEncoded(Schema[bytes]):

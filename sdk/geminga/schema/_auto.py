@@ -16,9 +16,10 @@ from geminga.errors import (
 from geminga.schema import _primitives as primitives
 from geminga.schema._avro import Avro, Json
 from geminga.schema._base import Encoded, Reader, Schema
-from geminga.schema._info import PLAIN_BYTES, SchemaInfo, SchemaType
+from geminga.schema._info import PLAIN_BYTES, SchemaInfo
 from geminga.schema._key_value import KeyValueEncodingType, split_info, split_pair
 from geminga.schema._records import GenericRecord
+from geminga_protocol.schema_type import SchemaType
 
 
 class AutoProduce(Schema[bytes]):
@@ -27,7 +28,7 @@ class AutoProduce(Schema[bytes]):
     """
 
     def __init__(self) -> None:
-        super().__init__(SchemaInfo("AutoProduce", SchemaType.AUTO_PRODUCE))
+        super().__init__(SchemaInfo("AutoProduce", SchemaType.AUTO_PUBLISH))
 
     def encode(self, value: bytes) -> bytes:
         """The same bytes; it is the producer that knows the topic's schema."""

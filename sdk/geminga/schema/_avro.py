@@ -14,10 +14,11 @@ import msgspec
 from geminga.errors import InvalidArgument, InvalidSchema, InvalidValue, UndecodableValue
 from geminga.schema._base import Reader, Schema, T, undecodable
 from geminga.schema._definition import Definition, avro_library, load, parsed, renamed
-from geminga.schema._info import SchemaInfo, SchemaType
+from geminga.schema._info import SchemaInfo
 from geminga.schema._official import is_official
 from geminga.schema._plans import Plan
 from geminga.schema._types import Planner
+from geminga_protocol.schema_type import SchemaType
 
 ALWAYS_ALLOW_NULL = "__alwaysAllowNull"
 JSR310_CONVERSION_ENABLED = "__jsr310ConversionEnabled"

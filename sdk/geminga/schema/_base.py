@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, NamedTuple
 
 from geminga.errors import InvalidArgument, UndecodableValue
-from geminga.schema._info import SchemaInfo, SchemaType
+from geminga.schema._info import SchemaInfo
+from geminga_protocol.schema_type import SchemaType
 
 if TYPE_CHECKING:
     # Typing knows defaults of type variables, Python 3.11 doesn't.
@@ -108,7 +109,7 @@ def check_schema(schema: object) -> None:
 def check_reading(schema: object) -> None:
     """The same for one that messages are read with."""
     check_schema(schema)
-    if isinstance(schema, Schema) and schema.info.type is SchemaType.AUTO_PRODUCE:
+    if isinstance(schema, Schema) and schema.info.type is SchemaType.AUTO_PUBLISH:
         raise InvalidArgument("schema: AutoProduce can only be sent with")
 
 

@@ -2,41 +2,12 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
 from geminga_protocol.pb import pulsar_api_pb2 as pb
-
-
-class SchemaType(enum.IntEnum):
-    """Kinds of schemas; the values are Java's, and the wire's where it has them."""
-
-    BYTES = -1
-    NONE = 0
-    STRING = 1
-    JSON = 2
-    PROTOBUF = 3
-    AVRO = 4
-    BOOLEAN = 5
-    INT8 = 6
-    INT16 = 7
-    INT32 = 8
-    INT64 = 9
-    FLOAT = 10
-    DOUBLE = 11
-    DATE = 12
-    TIME = 13
-    TIMESTAMP = 14
-    KEY_VALUE = 15
-    INSTANT = 16
-    LOCAL_DATE = 17
-    LOCAL_TIME = 18
-    LOCAL_DATE_TIME = 19
-    PROTOBUF_NATIVE = 20
-    AUTO_CONSUME = -3
-    AUTO_PRODUCE = -4
+from geminga_protocol.schema_type import SchemaType
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from geminga.errors import InvalidArgument, InvalidValue, UndecodableValue
 from geminga.schema._base import Encoded, Reader, Schema
-from geminga.schema._info import SchemaInfo, SchemaType
+from geminga.schema._info import SchemaInfo
+from geminga_protocol.schema_type import SchemaType
 
 K = TypeVar("K")
 V = TypeVar("V")

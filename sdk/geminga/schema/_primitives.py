@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 
 from geminga.errors import InvalidValue
 from geminga.schema._base import Schema, T, undecodable
-from geminga.schema._info import PLAIN_BYTES, SchemaInfo, SchemaType
+from geminga.schema._info import PLAIN_BYTES, SchemaInfo
+from geminga_protocol.schema_type import SchemaType
 
 UTC = datetime.timezone.utc  # noqa: UP017
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=UTC)

@@ -16,7 +16,8 @@ from google.protobuf.message import DecodeError, EncodeError, Message
 from geminga.errors import InvalidSchema, InvalidValue
 from geminga.schema._avro import ALWAYS_ALLOW_NULL, JSR310_CONVERSION_ENABLED
 from geminga.schema._base import Schema, undecodable
-from geminga.schema._info import SchemaInfo, SchemaType
+from geminga.schema._info import SchemaInfo
+from geminga_protocol.schema_type import SchemaType
 
 M = TypeVar("M", bound=Message)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from geminga.schema._info import SchemaType
+from geminga_protocol.schema_type import SchemaType
 
 
 class GenericRecord(Mapping[str, object]):

@@ -15,10 +15,10 @@ from geminga_broker.schema.model import (
     IncompatibleSchema,
     InvalidSchemaData,
     SchemaData,
-    SchemaType,
     Strategy,
 )
 from geminga_broker.schema.validation import validate
+from geminga_protocol.schema_type import SchemaType
 
 RECORDED = json.loads((Path(__file__).parent / "apache_answers.json").read_text())["rows"]
 ONE_WAY = (Strategy.BACKWARD, Strategy.FORWARD)

@@ -11,7 +11,7 @@ from geminga_bookie.client.api import DigestType
 from geminga_bookie.memory import MemoryBookie
 from geminga_broker.log._tests.test_faults import Fault, Faults, FaultyBookie, FaultyStore
 from geminga_broker.log.options import LedgerDurability
-from geminga_broker.schema.model import SchemaData, SchemaStorageFailed, SchemaType, Strategy
+from geminga_broker.schema.model import SchemaData, SchemaStorageFailed, Strategy
 from geminga_broker.schema.registry import SchemaRegistry
 from geminga_broker.schema.storage import SchemaStorage
 from geminga_protocol.pb.schema_storage_pb2 import (
@@ -21,6 +21,7 @@ from geminga_protocol.pb.schema_storage_pb2 import (
     SchemaInfo,
     SchemaLocator,
 )
+from geminga_protocol.schema_type import SchemaType
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 
 ID = "public/default/t"
