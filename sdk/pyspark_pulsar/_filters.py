@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from pyspark_pulsar._offsets import ID_MAX, Position, TopicRange
 
-IDS_MAX = 1000
+IDS_MAX = 64
 """Message ids that are read one by one; of more, all from the first to the last is read."""
 
 

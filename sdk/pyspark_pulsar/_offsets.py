@@ -55,6 +55,13 @@ class Position(NamedTuple):
         return Position(self.ledger_id, self.entry_id + 1)
 
     @property
+    def before(self) -> Position:
+        """The last place that isn't in a range that begins here."""
+        if self.batch_index > 0:
+            return Position(self.ledger_id, self.entry_id, self.batch_index - 1)
+        return Position(self.ledger_id, self.entry_id - 1)
+
+    @property
     def reach(self) -> tuple[int, int, int]:
         """The last place that this position covers, for comparing ends: a whole entry reaches
         behind each of its messages.

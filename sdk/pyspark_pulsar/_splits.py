@@ -29,15 +29,14 @@ def split(
     `layouts` tells by topic which entries there are between a range's ends.
     """
     wanted = [each for each in ranges if not each.is_empty]
-    spans = {each.topic: _clipped(each, layouts.get(each.topic, ())) for each in wanted}
-    sizes = {topic: sum(span.entries for span in here) for topic, here in spans.items()}
-    total = sum(sizes.values())
+    spans = [_clipped(each, layouts.get(each.topic, ())) for each in wanted]
+    sizes = [sum(span.entries for span in here) for here in spans]
+    total = sum(sizes)
     found: list[TopicRange] = []
-    for each in wanted:
-        size = sizes[each.topic]
+    for each, here, size in zip(wanted, spans, sizes, strict=True):
         share = -(-size * min(count, SPLITS_MAX) // total) if total else 1
         parts = max(1, min(share, size // max(entries_least, 1)))
-        found += _cut(each, spans[each.topic], parts)
+        found += _cut(each, here, parts)
     return found
 
 

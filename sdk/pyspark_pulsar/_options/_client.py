@@ -16,10 +16,7 @@ from pyspark_pulsar._options._given import Given, nearest
 from pyspark_pulsar.errors import InvalidOption
 
 PREFIX = "pulsar.client."
-AUTH_FAULT = (
-    "the plug-in can't use these parameters: check authPluginClassName and authParams; "
-    "their text isn't repeated here"
-)
+AUTH_FAULT = "they aren't repeated here, since they are secret"
 
 
 class ConnectKeywords(TypedDict, total=False):
@@ -81,6 +78,8 @@ class ClientSettings:
         try:
             return geminga.auth.from_plugin(self.auth_plugin, self.auth_params)
         except geminga.InvalidArgument as error:
+            if str(error).startswith("auth plug-in"):
+                raise InvalidOption(PREFIX + "authPluginClassName", str(error)) from None
             raise InvalidOption(PREFIX + "authParams", f"{error}; {AUTH_FAULT}") from None
 
     def keywords(self) -> ConnectKeywords:

@@ -62,15 +62,17 @@ class ReadOptions:
     fail_on_data_loss: bool = True
     allow_different_topic_schemas: bool = False
     schema_mode: str = "auto"
-    """`auto`: by the topic's schema; `raw`: bytes; or Spark's name of a primitive type."""
+    """`auto`: by the topic's schema; `raw`: values are bytes whatever the schema."""
     parse_mode: ParseMode = ParseMode.FAILFAST
     corrupt_record_column: str | None = None
     """A column of strings or bytes for what didn't fit, in PERMISSIVE."""
     include_properties: bool = True
     """Whether the default schema has `__messageProperties`."""
     push_down: PushDown = PushDown.AUTO
-    publish_time_slack_s: float = 600.0
-    """How far producers' clocks may be from each other, for push-down of `__publishTime`."""
+    publish_time_slack_s: float | None = None
+    """By how much a message may have been published later, by its producer's clock, than one that
+    stands behind it: lets filters on `__publishTime` narrow what is read. None: they don't.
+    """
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
     poll_timeout_s: float = 120.0
@@ -90,6 +92,10 @@ class ReadOptions:
     """Of end-to-end encryption: the default key's path or `data:` URL."""
     private_keys: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """The same by the keys' names."""
+    anchor: bool = True
+    """Whether a stream holds its topics by a subscription, so that nothing is trimmed before it is
+    read.
+    """
     subscription_name: str | None = None
     subscription_prefix: str = "spark-geminga"
     max_messages_per_trigger: int | None = None
@@ -107,11 +113,6 @@ class ReadOptions:
         )
 
 
-PRIMITIVES = (
-    "string", "binary", "boolean", "tinyint", "smallint", "int", "bigint", "float", "double",
-    "date", "timestamp",
-)  # fmt: skip
-"""What `schemaMode` may call a value that is to be read without, or against, the topic's schema."""
 _KNOWN = (
     "receiverQueueSize", "readerName", "subscriptionRolePrefix", "readCompacted",
     "cryptoFailureAction", "privateKeyPath",
@@ -139,6 +140,7 @@ _BATCH_OPTIONS = (
     "publishTimeSlackMs",
 )
 _STREAM_OPTIONS = (
+    "anchor",
     "subscriptionName",
     "predefinedSubscription",
     "subscriptionPrefix",
@@ -153,16 +155,21 @@ _STREAM_OPTIONS = (
 )
 
 
-def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
-    """The options of `spark.read` or `spark.readStream`. Raises InvalidOption, naming the one."""
+def parse_read(options: Mapping[str, str], *, streaming: bool | None) -> ReadOptions:
+    """The options of `spark.read` or `spark.readStream`, or (None) of one of them when it isn't
+    known of which, for the schema. Raises InvalidOption, naming the one.
+    """
     given = Given(options)
     client = parse_client(given)
     topics = _topics(given)
-    start = parse_start(given, streaming=streaming)
+    start = parse_start(given, streaming=streaming is not False)
     end = None if streaming else parse_end(given)
     found = ReadOptions(client, topics, start, end)
     found = replace(found, **_shape(given), **_amounts(given), **_reader(given))
-    found = replace(found, **(_stream(given) if streaming else _push_down(given)))
+    if not streaming:
+        found = replace(found, **_push_down(given))
+    if streaming is not False:
+        found = replace(found, **_stream(given))
     given.not_here(_STREAM_ONLY, *_STREAM_OPTIONS)
     given.not_here(_BATCH_ONLY, *_BATCH_OPTIONS)
     given.close()
@@ -198,10 +205,9 @@ def _shape(given: Given) -> dict[str, Any]:
     if column is not None and mode is not ParseMode.PERMISSIVE:
         raise InvalidOption(given.name_of("columnNameOfCorruptRecord"), "needs mode=PERMISSIVE")
     schema_mode = (given.filled("schemaMode") or "auto").strip().lower()
-    if schema_mode not in ("auto", "raw", *PRIMITIVES):
+    if schema_mode not in ("auto", "raw"):
         raise InvalidOption(
-            given.name_of("schemaMode"),
-            f"must be auto, raw or one of {', '.join(PRIMITIVES)}, not {schema_mode!r}",
+            given.name_of("schemaMode"), f"must be auto or raw, not {schema_mode!r}"
         )
     return {
         "fail_on_data_loss": given.flag("failOnDataLoss", default=True),
@@ -275,7 +281,9 @@ def _push_down(given: Given) -> dict[str, Any]:
 
 
 def _stream(given: Given) -> dict[str, Any]:
+    anchor = given.flag("anchor", default=True)
     optional = {
+        "anchor": anchor,
         "subscription_name": given.filled("subscriptionName", "predefinedSubscription"),
         "subscription_prefix": given.filled("subscriptionPrefix", "groupIdPrefix"),
         "max_messages_per_trigger": given.whole(
@@ -288,6 +296,10 @@ def _stream(given: Given) -> dict[str, Any]:
         "max_trigger_delay_s": given.seconds("maxTriggerDelay", least_ms=1),
         "discovery_interval_s": given.seconds("discoveryIntervalMs", least_ms=1),
     }
+    for name in ("subscription_name", "subscription_prefix"):
+        if optional[name] is not None and not anchor:
+            option = "subscriptionName" if name == "subscription_name" else "subscriptionPrefix"
+            raise InvalidOption(given.name_of(option), "needs anchor=true")
     most, least = optional["max_messages_per_trigger"], optional["min_messages_per_trigger"]
     if isinstance(most, int) and isinstance(least, int) and least > most:
         raise InvalidOption(

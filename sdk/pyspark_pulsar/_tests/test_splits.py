@@ -87,6 +87,16 @@ def test_larger_topics_get_more_parts() -> None:
     assert [part.topic for part in parts] == ["big"] * 9 + ["small"]
 
 
+def test_ranges_of_one_topic_are_cut_each_by_itself() -> None:
+    layout = [LedgerSpan(1, 0, 99)]
+    ranges = [
+        TopicRange("t", 0, Position(1, 0), Position(1, 59)),
+        TopicRange("t", 0, Position(1, 80), Position(1, 99)),
+    ]
+    starts = [part.start for part in split(ranges, {"t": layout}, count=4)]
+    assert starts == [Position(1, 0), Position(1, 20), Position(1, 40), Position(1, 80)]
+
+
 def test_a_part_is_not_smaller_than_told() -> None:
     whole, layout = _of("t", 250)
     assert len(split([whole], {"t": layout}, count=10, entries_least=100)) == 2

@@ -1,0 +1,390 @@
+"""Options of reading: each is checked, none is ignored, and none that is secret is shown."""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import geminga
+from pyspark_pulsar._offsets import Position
+from pyspark_pulsar._options import (
+    AtTime,
+    Bound,
+    Edge,
+    ParseMode,
+    PushDown,
+    ReadOptions,
+    parse_read,
+)
+from pyspark_pulsar.errors import InvalidOption
+
+LEAST = {"service.url": "pulsar://broker:6650", "topic": "t"}
+CLIENT, READER = "pulsar.client.", "pulsar.reader."
+
+
+def batch(**options: str) -> ReadOptions:
+    return parse_read({**LEAST, **options}, streaming=False)
+
+
+def stream(**options: str) -> ReadOptions:
+    return parse_read({**LEAST, **options}, streaming=True)
+
+
+def refused(options: dict[str, str], *, streaming: bool | None = False) -> InvalidOption:
+    with pytest.raises(InvalidOption) as caught:
+        parse_read(options, streaming=streaming)
+    return caught.value
+
+
+def test_defaults() -> None:
+    found = batch()
+    assert found.topics.names == ("t",)
+    assert found.start == Bound("startingOffsets", Edge.EARLIEST)
+    assert found.end == Bound("endingOffsets", Edge.LATEST)
+    assert stream().start.default is Edge.LATEST
+    assert stream().end is None
+    assert found.parse_mode is ParseMode.FAILFAST
+    assert found.fail_on_data_loss
+    assert found.publish_time_slack_s is None
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "name", "wanted"),
+    [
+        ("failOnDataLoss", "FALSE", "fail_on_data_loss", False),
+        ("allowDifferentTopicSchemas", "true", "allow_different_topic_schemas", True),
+        ("schemaMode", "RAW", "schema_mode", "raw"),
+        ("mode", "permissive", "parse_mode", ParseMode.PERMISSIVE),
+        ("includeHeaders", "false", "include_properties", False),
+        ("includeProperties", "false", "include_properties", False),
+        ("pushdown", "off", "push_down", PushDown.OFF),
+        ("publishTimeSlackMs", "1500", "publish_time_slack_s", 1.5),
+        ("publishTimeSlackMs", "0", "publish_time_slack_s", 0.0),
+        ("minPartitions", "7", "min_partitions", 7),
+        ("maxRecordsPerPartition", "1000", "max_records_per_partition", 1000),
+        ("pollTimeoutMs", "2500", "poll_timeout_s", 2.5),
+        ("maxRowsPerBatch", "100", "batch_rows_max", 100),
+        ("maxBytesPerBatch", "2m", "batch_bytes_max", 2 << 20),
+        ("maxMessagesPerSecond", "0.5", "messages_per_second", 0.5),
+        ("maxBytesPerSecond", "1e6", "bytes_per_second", 1e6),
+        ("readCompacted", "true", "read_compacted", True),
+        (READER + "readCompacted", "true", "read_compacted", True),
+        (READER + "receiverQueueSize", "5", "receiver_queue_size", 5),
+        (READER + "readerName", "r", "reader_name", "r"),
+        (READER + "subscriptionRolePrefix", "role", "subscription_role_prefix", "role"),
+        (READER + "cryptoFailureAction", "discard", "crypto_failure_action",
+         geminga.ConsumerCryptoFailureAction.DISCARD),
+        ("privateKeyPath", "/k.pem", "private_key", "/k.pem"),
+        (READER + "privateKeyPath", '{"a": "/a.pem"}', "private_keys", (("a", "/a.pem"),)),
+    ],
+)  # fmt: skip
+def test_each_option_of_batches(option: str, value: str, name: str, wanted: object) -> None:
+    for spelling in (option, option.lower(), option.upper()):
+        assert getattr(batch(**{spelling: value}), name) == wanted
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "name", "wanted"),
+    [
+        ("anchor", "false", "anchor", False),
+        ("subscriptionName", "s", "subscription_name", "s"),
+        ("predefinedSubscription", "s", "subscription_name", "s"),
+        ("subscriptionPrefix", "p", "subscription_prefix", "p"),
+        ("groupIdPrefix", "p", "subscription_prefix", "p"),
+        ("maxOffsetsPerTrigger", "10", "max_messages_per_trigger", 10),
+        ("maxMessagesPerTrigger", "10", "max_messages_per_trigger", 10),
+        ("maxBytesPerTrigger", "64KB", "max_bytes_per_trigger", 65536),
+        ("minOffsetsPerTrigger", "3", "min_messages_per_trigger", 3),
+        ("maxTriggerDelay", "15m", "max_trigger_delay_s", 900.0),
+        ("maxTriggerDelay", "2500", "max_trigger_delay_s", 2.5),
+        ("discoveryIntervalMs", "10s", "discovery_interval_s", 10.0),
+    ],
+)
+def test_each_option_of_streams(option: str, value: str, name: str, wanted: object) -> None:
+    assert getattr(stream(**{option: value}), name) == wanted
+    error = refused({**LEAST, option: value})
+    assert error.option == option
+    assert "readStream" in str(error)
+    # For the schema alone it isn't known which of both it will be.
+    parse_read({**LEAST, option: value}, streaming=None)
+
+
+@pytest.mark.parametrize("option", ["endingOffsets", "endingTime", "pushdown"])
+def test_options_of_batches_are_none_of_streams(option: str) -> None:
+    value = {"endingOffsets": "latest", "endingTime": "5", "pushdown": "off"}[option]
+    error = refused({**LEAST, option: value}, streaming=True)
+    assert (error.option, "batch" in error.reason) == (option, True)
+    parse_read({**LEAST, option: value}, streaming=None)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("failOnDataLoss", "yes"),
+        ("mode", "LENIENT"),
+        ("schemaMode", "avro"),
+        ("pushdown", "maybe"),
+        ("minPartitions", "0"),
+        ("minPartitions", "-1"),
+        ("minPartitions", "100001"),
+        ("minPartitions", "many"),
+        ("minPartitions", "1.5"),
+        ("minPartitions", "²"),
+        ("maxRecordsPerPartition", "0"),
+        ("pollTimeoutMs", "0"),
+        ("pollTimeoutMs", "1d"),
+        ("maxRowsPerBatch", "0"),
+        ("maxBytesPerBatch", "10"),
+        ("maxBytesPerBatch", "10x"),
+        ("maxBytesPerBatch", "2g"),
+        ("maxMessagesPerSecond", "0"),
+        ("maxMessagesPerSecond", "nan"),
+        ("maxBytesPerSecond", "inf"),
+        (READER + "receiverQueueSize", "0"),
+        (READER + "cryptoFailureAction", "IGNORE"),
+        (READER + "privateKeyPath", "{}"),
+        (READER + "privateKeyPath", '{"a": 1}'),
+        (READER + "startMessageId", "x"),
+        (READER + "poolMessages", "true"),
+        (READER + "receiverQueSize", "5"),
+        ("columnNameOfCorruptRecord", "_bad"),
+        ("startingOffsets", "latest"),
+        ("startingOffsets", "soon"),
+        ("startingOffsets", '{"t": "latest"}'),
+        ("startingOffsets", '{"t": 5}'),
+        ("startingOffsets", '{"t": "1:2:3:4"}'),
+        ("startingOffsets", '{"t": "1:-2"}'),
+        ("startingOffsets", '{"t": [300]}'),
+        ("startingOffsets", '{"t": [1, 2, 3]}'),
+        ("startingOffsets", '{"t": "1:1", "t": "1:2"}'),
+        ("startingOffsets", '{"t"'),
+        ("endingOffsets", "earliest"),
+        ("endingOffsets", '{"t": "earliest"}'),
+        ("startingTimestamp", "yesterday"),
+        ("startingTimestamp", "-1"),
+        ("startingTimestamp", "99999999999999999"),
+        ("endingTimestamp", '{"t": true}'),
+        ("topic", ""),
+        ("topics", "u"),
+        ("admin.url", "broker:8080"),
+        ("admin.url", "http://user:pass@broker"),
+        ("path", "t"),
+        (CLIENT + "operationTimeoutMs", "0"),
+        (CLIENT + "connectionsPerBroker", "0"),
+        (CLIENT + "memoryLimitBytes", "-5"),
+        (CLIENT + "tlsProtocols", "SSLv3"),
+        (CLIENT + "tlsCertificateFilePath", "/c.pem"),
+        (CLIENT + "numIoThreads", "4"),
+        (CLIENT + "useKeyStoreTls", "true"),
+        (CLIENT + "operationTimoutMs", "4"),
+        (CLIENT + "authParams", "secret"),
+    ],
+)
+def test_each_fault_names_its_option(option: str, value: str) -> None:
+    error = refused({**LEAST, option: value})
+    assert error.option == option
+    assert error.option in str(error)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"),
+    [
+        ("startingOffset", "startingOffsets"),
+        ("failOnDataloss2", "failOnDataLoss"),
+        ("maxBytesPerTriger", "maxBytesPerTrigger"),
+        (READER + "receiverQueSize", READER + "receiverQueueSize"),
+        (CLIENT + "operationTimoutMs", CLIENT + "operationTimeoutMs"),
+    ],
+)
+def test_unknown_options_name_the_nearest(wrong: str, meant: str) -> None:
+    error = refused({**LEAST, wrong: "1"})
+    assert error.option == wrong
+    assert f"is {meant} meant?" in error.reason
+
+
+@pytest.mark.parametrize("option", ["predefinedSubscription", "subscriptionPrefix"])
+def test_a_subscription_needs_the_anchor(option: str) -> None:
+    error = refused({**LEAST, "anchor": "false", option: "s"}, streaming=True)
+    assert error.option == option
+
+
+def test_limits_of_a_trigger_must_fit() -> None:
+    limits = {"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}
+    assert refused({**LEAST, **limits}, streaming=True).option == "minOffsetsPerTrigger"
+
+
+def test_what_has_to_be_given() -> None:
+    assert refused({"topic": "t"}).option == "service.url"
+    assert refused({"service.url": "pulsar://h"}).option == "topic"
+
+
+@pytest.mark.parametrize("name", ["service.url", "serviceUrl", "SERVICEURL", CLIENT + "serviceUrl"])
+def test_names_of_the_service_url(name: str) -> None:
+    assert parse_read({name: "pulsar://h", "topic": "t"}, streaming=False).client.service_url == (
+        "pulsar://h"
+    )
+
+
+def test_two_names_of_one_option_must_agree() -> None:
+    assert batch(serviceUrl=LEAST["service.url"]).client.service_url == LEAST["service.url"]
+    error = refused({**LEAST, "serviceUrl": "pulsar://other"})
+    assert error.option == "serviceUrl"
+    assert "service.url" in error.reason
+
+
+@pytest.mark.parametrize(
+    "url", ["broker:6650", "kafka://h", "pulsar://", "pulsar:///", "pulsar://u:p@h"]
+)
+def test_service_urls_that_are_none(url: str) -> None:
+    assert refused({"service.url": url, "topic": "t"}).option == "service.url"
+
+
+def test_topics() -> None:
+    assert parse_read(
+        {"service.url": "pulsar://h", "topics": "a, b,a"}, streaming=False
+    ).topics.names == (
+        "a",
+        "b",
+    )
+    found = parse_read(
+        {"service.url": "pulsar://h", "subscribePattern": "a.*"}, streaming=False
+    ).topics
+    assert (found.pattern, found.option) == ("a.*", "subscribePattern")
+    base = {"service.url": "pulsar://h"}
+    assert refused({**base, "topicsPattern": "("}).option == "topicsPattern"
+    assert refused({**base, "topics": "a,,b"}).option == "topics"
+    assert refused({**base, "topics": "a", "topicsPattern": "a"}).option == "topicsPattern"
+
+
+def _json(topic: object) -> str:
+    return json.dumps({"t": topic})
+
+
+@given(
+    st.integers(0, 1 << 62),
+    st.integers(0, 1 << 62),
+    st.integers(-1, (1 << 31) - 1),
+    st.integers(-1, 1000),
+)
+def test_ids_in_all_forms(ledger: int, entry: int, index: int, partition: int) -> None:
+    place = Position(ledger, entry, index)
+    data = geminga.MessageId(ledger, entry, partition, index).serialize()
+    forms = [
+        str(place),
+        list(data),
+        [each - 256 if each > 127 else each for each in data],
+        base64.b64encode(data).decode(),
+    ]
+    for form in forms:
+        found = batch(startingOffsets=_json(form)).start
+        assert found == Bound("startingOffsets", Edge.EARLIEST, (("t", place),))
+
+
+def test_ids_that_are_ends() -> None:
+    for form, edge in (
+        ("EARLIEST", Edge.EARLIEST),
+        ("-1:-1", Edge.EARLIEST),
+        (list(geminga.LATEST.serialize()), Edge.LATEST),
+    ):
+        assert stream(startingOffsets=_json(form)).start.per_topic == (("t", edge),)
+
+
+@pytest.mark.parametrize(
+    "name", ["startingTimestamp", "startingTime", "startingOffsetsByTimestamp"]
+)
+def test_times(name: str) -> None:
+    assert batch(**{name: "17"}).start == Bound(name, AtTime(17))
+    found = batch(**{name: '{"t": 17, "u": "18"}'}).start
+    assert found == Bound(name, Edge.EARLIEST, (("t", AtTime(17)), ("u", AtTime(18))))
+    assert refused({**LEAST, name: "17", "startingOffsets": "earliest"}).option == name
+
+
+def test_client_options_in_javas_spelling() -> None:
+    found = batch(
+        **{
+            CLIENT + "operationTimeoutMs": "1500",
+            CLIENT + "KEEPALIVEINTERVALSECONDS": "9",
+            CLIENT + "initialBackoffIntervalNanos": "250000000",
+            CLIENT + "statsIntervalSeconds": "0",
+            CLIENT + "memoryLimitBytes": "1m",
+            CLIENT + "tlsAllowInsecureConnection": "true",
+            CLIENT + "tlsHostnameVerificationEnable": "false",
+            CLIENT + "tlsCertificateFilePath": "/c",
+            CLIENT + "tlsKeyFilePath": "/k",
+            CLIENT + "tlsProtocols": "TLSv1.3,TLSv1.2",
+            CLIENT + "listenerName": "inside",
+        }
+    ).client
+    made = geminga.ClientOptions(**found.keywords())
+    assert made.operation_timeout_s == 1.5
+    assert made.keep_alive_interval_s == 9.0
+    assert made.initial_backoff_s == 0.25
+    assert made.stats_interval_s == 0.0
+    assert made.memory_limit_bytes == 1 << 20
+    assert made.tls_allow_insecure_connection
+    assert not made.tls_validate_hostname
+    assert made.tls_private_key_file_path == "/k"
+    assert made.tls_protocols == ("TLSv1.3", "TLSv1.2")
+    assert made.listener_name == "inside"
+
+
+def test_use_tls_changes_the_scheme() -> None:
+    assert batch(**{CLIENT + "useTls": "true"}).client.service_url == "pulsar+ssl://broker:6650"
+    assert batch(**{CLIENT + "useTls": "false"}).client.service_url == "pulsar://broker:6650"
+    secure = {"service.url": "pulsar+ssl://h", "topic": "t", CLIENT + "useTls": "false"}
+    assert refused(secure).option == CLIENT + "useTls"
+
+
+SECRET = "s3cr3t-of-the-test"
+
+
+@pytest.mark.parametrize(
+    ("plugin", "params"),
+    [
+        ("org.apache.pulsar.client.impl.auth.AuthenticationToken", f"token:{SECRET}"),
+        ("basic", json.dumps({"userId": "u", "password": SECRET})),
+    ],
+)
+def test_secrets_are_shown_nowhere(plugin: str, params: str) -> None:
+    auth = {CLIENT + "authPluginClassName": plugin, CLIENT + "authParams": params}
+    found = batch(**auth, privateKeyPath=f"data:,{SECRET}")
+    assert SECRET not in repr(found) + str(found) + repr(found.client)
+    assert found.client.authentication() is not None
+    assert found.client.auth_params == params
+    for bad in (f"{{{SECRET}", f'{{"password": ["{SECRET}"]}}'):
+        basic = {CLIENT + "authPluginClassName": "basic", CLIENT + "authParams": bad}
+        error = refused({**LEAST, **basic})
+        assert error.option == CLIENT + "authParams"
+        assert SECRET not in f"{error}{error!r}"
+
+
+def test_unknown_plug_ins_are_refused() -> None:
+    error = refused({**LEAST, CLIENT + "authPluginClassName": "com.example.Own"})
+    assert error.option == CLIENT + "authPluginClassName"
+
+
+def test_options_pickle_and_settings_hash() -> None:
+    found = batch(startingOffsets=_json("1:2:3"), minPartitions="3")
+    assert pickle.loads(pickle.dumps(found)) == found
+    assert hash(found.client) == hash(batch().client)
+    assert found.client != batch(**{CLIENT + "listenerName": "x"}).client
+
+
+def test_errors_pickle() -> None:
+    error = refused({**LEAST, "minPartitions": "x"})
+    again = pickle.loads(pickle.dumps(error))
+    assert (again.option, again.reason, str(again)) == (error.option, error.reason, str(error))
+
+
+@given(st.dictionaries(st.text(max_size=20), st.text(max_size=20), max_size=4), st.booleans())
+def test_anything_else_is_refused_by_name(options: dict[str, str], streaming: bool) -> None:
+    named = {name for name in options if re.sub(r"\W", "", name)} - {"topic", "mode"}
+    if named:
+        error = refused({**LEAST, **{name: options[name] for name in named}}, streaming=streaming)
+        assert error.option in named
