@@ -13,12 +13,13 @@ The rules:
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 
 import trio
 
 from geminga_protocol.buffers import Buffer
 from geminga_runtime.errors import ConnectionLost, TlsFailed
+from geminga_runtime.gather import IOV_MAX, SEND_BYTES_MAX, cap, coalesce
 from geminga_runtime.tls import PeerCertificate
 from geminga_runtime.tls_stream import TlsStream, large_sends
 from geminga_runtime.waiters import Wakeup
@@ -27,12 +28,6 @@ RECEIVE_BYTES = 256 * 1024
 """One read at most: large enough that a busy connection brings hundreds of messages at a time."""
 
 WRITE_HIGH_BYTES = 4 * 1024 * 1024
-SMALL_BUFFER_BYTES = 4096
-"""Buffers under this are cheaper to join than to hand to the kernel one by one."""
-
-JOIN_BUFFERS_MAX = 256
-IOV_MAX = 1024
-"""The kernel's limit of buffers a call (UIO_MAXIOV)."""
 
 _FOREIGN = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
 
@@ -41,8 +36,7 @@ class FramedStream:
     """A byte stream with queued writes over a socket, TLS or memory stream.
 
     The owner starts `run_writer` in its nursery, reads in one task, and calls `aclose` at the
-    end. Buffers handed to `write` belong to the stream and must be bytes or views of bytes
-    .
+    end. Buffers handed to `write` belong to the stream and must be bytes or views of bytes.
     """
 
     def __init__(
@@ -228,6 +222,8 @@ class FramedStream:
         first = 0
         while first < len(buffers):
             window = buffers[first : first + IOV_MAX]
+            # What is queued meanwhile counts as pending too: then there is only one look more.
+            is_capped = self._pending_bytes > SEND_BYTES_MAX and cap(window)
             try:
                 # Not trio's sendmsg: it would yield once more for each send although the next
                 # step is to park anyway.
@@ -236,15 +232,17 @@ class FramedStream:
                 await trio.lowlevel.wait_writable(self._socket.fileno())
                 continue
             self._count_sent(sent)
-            for buffer in window:
-                size = len(buffer)
+            while first < len(buffers):
+                size = len(buffers[first])
                 if sent < size:
                     if sent:
-                        buffers[first] = memoryview(buffer)[sent:]
+                        buffers[first] = memoryview(buffers[first])[sent:]
                     break
                 sent -= size
                 buffers[first] = b""
                 first += 1
+            if is_capped:
+                await trio.lowlevel.checkpoint()
 
     async def _send_tls(self, buffers: list[Buffer]) -> None:
         assert self._tls is not None
@@ -339,30 +337,6 @@ class _LossScope:
     def __exit__(self, *details: object) -> bool | None:
         self._scopes.remove(self._scope)
         return self._scope.__exit__(*details)  # type: ignore[arg-type]
-
-
-def coalesce(buffers: Sequence[Buffer]) -> list[Buffer]:
-    """The same bytes with runs of small buffers joined; large buffers stay the objects they are."""
-    if len(buffers) == 1:
-        return list(buffers)
-    if max(map(len, buffers), default=0) < SMALL_BUFFER_BYTES:
-        if len(buffers) <= JOIN_BUFFERS_MAX:
-            return [b"".join(buffers)]
-        starts = range(0, len(buffers), JOIN_BUFFERS_MAX)
-        return [b"".join(buffers[start : start + JOIN_BUFFERS_MAX]) for start in starts]
-    joined: list[Buffer] = []
-    run: list[Buffer] = []
-    for buffer in buffers:
-        if len(buffer) < SMALL_BUFFER_BYTES:
-            run.append(buffer)
-            continue
-        if run:
-            joined.append(run[0] if len(run) == 1 else b"".join(run))
-            run = []
-        joined.append(buffer)
-    if run:
-        joined.append(run[0] if len(run) == 1 else b"".join(run))
-    return joined
 
 
 def _vectored_socket(stream: trio.abc.Stream) -> trio.socket.SocketType | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from itertools import pairwise
 
 import pytest
 import trio
@@ -13,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geminga_runtime.errors import ConnectionLost
-from geminga_runtime.stream import SMALL_BUFFER_BYTES, FramedStream, coalesce
+from geminga_runtime.gather import SEND_BYTES_MAX, SMALL_BUFFER_BYTES, cap, coalesce
+from geminga_runtime.stream import FramedStream
 
 KINDS = ("socket", "memory")
 
@@ -234,6 +236,50 @@ async def test_partial_sends(monkeypatch: pytest.MonkeyPatch) -> None:
         whole = b"".join(parts)
         assert await read_exactly(theirs, len(whole)) == whole
         assert stream.pending_bytes == 0
+
+
+@pytest.mark.parametrize("sizes", [[16] * 3, [65_000] * 100, [3_000_000], [10, 700_000, 0, 5000]])
+async def test_a_call_takes_no_more_than_its_share(
+    sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind each full call all others have their turn; small sends have none to wait for."""
+    calls: list[int] = []
+    turns: list[int] = []
+    real = os.writev
+
+    def counted(fd: int, buffers: list[bytes]) -> int:
+        assert sum(map(len, buffers)) <= SEND_BYTES_MAX
+        calls.append(real(fd, buffers))
+        return calls[-1]
+
+    async def others() -> None:
+        while True:
+            turns.append(len(calls))
+            await trio.lowlevel.checkpoint()
+
+    parts = [os.urandom(size) for size in sizes]
+    async with (
+        stream_pair("socket", write_high_bytes=1 << 24) as (stream, theirs),
+        trio.open_nursery() as nursery,
+    ):
+        monkeypatch.setattr(os, "writev", counted)
+        nursery.start_soon(others)
+        stream.write(*parts)
+        assert await read_exactly(theirs, sum(sizes)) == b"".join(parts)
+        nursery.cancel_scope.cancel()
+    assert sum(calls) == sum(sizes)
+    # In each turn of the scheduler there is one call: before the others, or behind them.
+    assert all(after - before <= 2 for before, after in pairwise([*turns, len(calls)]))
+    assert len(calls) >= sum(sizes) // SEND_BYTES_MAX
+
+
+@given(st.lists(st.integers(0, SEND_BYTES_MAX // 2) | st.just(SEND_BYTES_MAX), max_size=9))
+def test_cap_leaves_the_beginning(sizes: list[int]) -> None:
+    window = [bytes([n]) * size for n, size in enumerate(sizes)]
+    whole = b"".join(window)
+    kept: list[bytes | memoryview] = list(window)
+    assert cap(kept) == (len(whole) > SEND_BYTES_MAX)
+    assert b"".join(kept) == whole[:SEND_BYTES_MAX]
 
 
 @pytest.mark.parametrize("kind", KINDS)
