@@ -68,9 +68,12 @@ BODIES = {
     "Consumer.aclose": "await self._receiver.close()",
     "Reader.read_next": "return await self._receiver.read(timeout_s)",
     "Reader.__anext__": "return await self._receiver.read_on()",
+    "Reader.read_entries": "return await self._receiver.read_entries(timeout_s, bytes_max)",
     "Reader.has_message_available": (
         "return await self._session.call(self._receiver.has_message_available)"
     ),
+    "Reader.incomplete_message_ids": "return self._inner.incomplete_message_ids()",
+    "Reader.statistics": "return self._inner.statistics()",
     "Reader.aclose": "await self._receiver.close()",
     "TableView.__len__": "return len(self._inner)",
     "TableView.__contains__": "return key in self._inner",
@@ -182,6 +185,7 @@ IMPORTS = {
     "Unpack": "typing",
     "Generic": "typing",
     "Schema": "geminga.schema._base",
+    "SchemaInfo": "geminga.schema._info",
     "S": "geminga.producer",
     "R": "geminga.table_changes",
     "V_co": "geminga.message",

@@ -113,6 +113,7 @@ if TYPE_CHECKING:
     )
     from geminga.producer import Producer
     from geminga.reader import Reader
+    from geminga.received_entry import ReceivedEntry
     from geminga.table_changes import TableChanges
     from geminga.table_view import TableView
     from geminga_protocol.message_id import EARLIEST_ID as EARLIEST
@@ -193,6 +194,7 @@ __all__ = [
     "Reader",
     "ReaderOptions",
     "Receipt",
+    "ReceivedEntry",
     "RegexSubscriptionMode",
     "RoutedMessage",
     "RoutingMode",
@@ -241,6 +243,7 @@ _HOMES = {
     "geminga._receipt": ("Receipt",),
     "geminga.consumer": ("Consumer",),
     "geminga.reader": ("Reader",),
+    "geminga.received_entry": ("ReceivedEntry",),
     "geminga.table_changes": ("TableChanges",),
     "geminga.table_view": ("TableView",),
     "geminga.message": ("Message",),

@@ -31,6 +31,12 @@ def positive_count(value: int, name: str) -> None:
         raise InvalidArgument(f"{name} must be a whole number above 0, not {value!r}")
 
 
+def positive_size(value: float, name: str) -> None:
+    """Raises InvalidArgument unless it is a number above 0, which may be infinite."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise InvalidArgument(f"{name} must be a number above 0, not {value!r}")
+
+
 def several(values: object, name: str) -> None:
     """Raises InvalidArgument unless it can be iterated over, and isn't a text."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):

@@ -16,6 +16,8 @@ from geminga_protocol.pb.pulsar_api_pb2 import SingleMessageMetadata
 _unpack_size = struct.Struct(">I").unpack_from
 _PROPERTY, _KEY, _PAYLOAD_SIZE = 0x0A, 0x12, 0x18
 """Tags of the fields with which nearly every message's metadata begin, in that order."""
+_COMPACTED_OUT = b"\x20\x01"
+"""The field that says so."""
 _SIZE_BYTES_MAX = 5
 """Of `payload_size`; a negative one has more."""
 
@@ -37,7 +39,8 @@ def index_batch(count: int, payload: bytes) -> list[int]:
     # No more is noted than is there: a lying count ends at the end of the bytes.
     for _ in range(count):
         if payload[at : at + head_size] != head:
-            metadata_size, size, head_size = _sizes_at(payload, at, checks=not at)
+            found = _sizes_behind_key(payload, at) if at else None
+            metadata_size, size, head_size = found or _sizes_at(payload, at, checks=not at)
             head = payload[at : at + head_size]
         begin = at + 4 + metadata_size
         append(at + 4)
@@ -47,6 +50,30 @@ def index_batch(count: int, payload: bytes) -> list[int]:
             raise RemoteProtocolError(f"batch of {count} messages is cut off")
     append(at + 4)
     return bounds
+
+
+def _sizes_behind_key(payload: bytes, at: int) -> tuple[int, int, int] | None:
+    """As `_sizes_at` answers, in one look, for a message whose metadata begin with a short key and
+    its payload's size (of two bytes at most); None for any other.
+    """
+    try:
+        metadata_size = _unpack_size(payload, at)[0]
+        key_size = payload[at + 5]
+        behind = at + 6 + key_size
+        if payload[at + 4] != _KEY or key_size > 127 or payload[behind] != _PAYLOAD_SIZE:
+            return None
+        size = payload[behind + 1]
+        end = behind + 2
+        if size > 127:
+            more = payload[end]
+            if more > 127:
+                return None
+            size = size & 127 | more << 7
+            end += 1
+    except (IndexError, struct.error):
+        return None
+    # A key that is longer than the metadata is somebody else's to refuse.
+    return (metadata_size, size, end - at) if end <= at + 4 + metadata_size else None
 
 
 def _sizes_at(payload: bytes, at: int, *, checks: bool) -> tuple[int, int, int]:
@@ -102,3 +129,21 @@ def single_metadata(data: bytes) -> SingleMessageMetadata:
     if not single.HasField("payload_size"):
         raise RemoteProtocolError("batched metadata lack payload_size")
     return single
+
+
+def all_metadata(encoded: list[bytes]) -> list[SingleMessageMetadata]:
+    """Those of messages whose sizes `index_batch` has read. Raises RemoteProtocolError."""
+    try:
+        return list(map(SingleMessageMetadata.FromString, encoded))
+    except DecodeError as error:
+        raise RemoteProtocolError(f"batched metadata can't be decoded: {error}") from error
+
+
+def compacted_out(bounds: list[int], payload: bytes) -> list[int]:
+    """Indexes of the messages that compaction took out of a batch: only their places are left."""
+    return [
+        n
+        for n in range(len(bounds) // 2)
+        if _COMPACTED_OUT in (encoded := payload[bounds[2 * n] : bounds[2 * n + 1]])
+        and single_metadata(encoded).compacted_out
+    ]

@@ -8,6 +8,7 @@ that were really received: of `messages_max` messages at most, each up to CHUNKE
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable
 
 from geminga_protocol.chunking import Chunk
@@ -21,6 +22,8 @@ SEQUENCES_MAX = 100_000
 forgotten, then only its last chunk is acknowledged."""
 WHOLE_MAX = 1000
 """Latest messages that became whole, so that a chunk of theirs that comes once more is known."""
+INCOMPLETE_MAX = 10_000
+"""Last chunks of messages that couldn't be put together; then the oldest is forgotten."""
 
 
 class PendingMessage:
@@ -57,6 +60,8 @@ class Chunks:
         self._sequences: dict[Position, tuple[Position, ...]] = {}
         self._whole: dict[str, Position] = {}
         self.to_acknowledge: list[Position] = []
+        self.incomplete: deque[Position] = deque(maxlen=INCOMPLETE_MAX)
+        """Last chunks whose messages couldn't be put together; who reads them takes them out."""
         self.dropped = 0
         """Messages given up: too many pending, expired, or their chunks didn't fit."""
 
@@ -78,6 +83,8 @@ class Chunks:
             is_repeated = whole_at is not None and position > whole_at
             if is_repeated or self._now_ms() - published_ms > self._expire_s * 1000:
                 self.to_acknowledge.append(position)
+            if not is_repeated:
+                self._misses(chunk, position)
             return None
         elif chunk.chunk_id < len(pending.parts):
             if position not in pending.positions:
@@ -87,6 +94,7 @@ class Chunks:
         size_bytes = pending.size_bytes + len(data)
         if chunk.chunk_id > len(pending.parts) or size_bytes > chunk.total_bytes:
             self._give_up(chunk.uuid, acknowledge=False)
+            self._misses(chunk, position)
             return None
         pending.parts.append(data)
         pending.positions.append(position)
@@ -97,6 +105,10 @@ class Chunks:
         self._note(position, tuple(pending.positions[:-1]))
         self._is_whole(chunk.uuid, position)
         return b"".join(pending.parts)
+
+    def _misses(self, chunk: Chunk, position: Position) -> None:
+        if chunk.chunk_id == chunk.chunks - 1:
+            self.incomplete.append(position)
 
     def _begin(
         self, uuid: str, before: PendingMessage | None, position: Position, now_s: float

@@ -283,7 +283,9 @@ class ConsumerKeywords(ConsumerCryptoKeywords, total=False):
 @dataclass(frozen=True)
 class ReaderOptions(ConsumerCryptoOptions):
     """Options of `Client.create_reader`. With `read_compacted` only the latest message of each key
-    comes, as far as the topic was compacted.
+    comes, as far as the topic was compacted. A message in chunks is given up when more than
+    `max_pending_chunked_messages` (0: any number) aren't whole yet, or when its chunks take longer
+    than `expire_time_of_incomplete_chunked_message_s` to come (0: for ever).
     """
 
     reader_name: str | None = None
@@ -292,6 +294,8 @@ class ReaderOptions(ConsumerCryptoOptions):
     read_compacted: bool = False
     receiver_queue_size: int = 1000
     start_message_id_inclusive: bool = False
+    max_pending_chunked_messages: int = 10
+    expire_time_of_incomplete_chunked_message_s: float = 60.0
     schema: Schema | None = None
     """Given to `create_reader` itself."""
 
@@ -301,6 +305,8 @@ class ReaderOptions(ConsumerCryptoOptions):
             raise InvalidArgument("subscription_role_prefix must be a text")
         check.booleans(self, "read_compacted", "start_message_id_inclusive")
         check.whole(self, "receiver_queue_size", least=1)
+        check.whole(self, "max_pending_chunked_messages")
+        check.not_negative(self, "expire_time_of_incomplete_chunked_message_s")
         check_reading(self.schema)
         self.check_crypto()
 
@@ -314,6 +320,10 @@ class ReaderOptions(ConsumerCryptoOptions):
             durable=False,
             read_compacted=self.read_compacted,
             start_message_id_inclusive=self.start_message_id_inclusive,
+            max_pending_chunked_messages=self.max_pending_chunked_messages,
+            expire_time_of_incomplete_chunked_message_s=(
+                self.expire_time_of_incomplete_chunked_message_s
+            ),
             schema=self.schema,
             crypto_key_reader=self.crypto_key_reader,
             crypto_failure_action=self.crypto_failure_action,
@@ -329,3 +339,5 @@ class ReaderKeywords(ConsumerCryptoKeywords, total=False):
     read_compacted: bool
     receiver_queue_size: int
     start_message_id_inclusive: bool
+    max_pending_chunked_messages: int
+    expire_time_of_incomplete_chunked_message_s: float

@@ -21,6 +21,7 @@ from geminga_protocol.ack_set import AckSet
 from geminga_protocol.chunking import chunk_of
 from geminga_protocol.compression import decompress
 from geminga_protocol.errors import ProtocolError, RemoteProtocolError
+from geminga_protocol.message_id import MessageId
 from geminga_protocol.payload import (
     MAGIC_CRC32C,
     decode_metadata,
@@ -125,6 +126,17 @@ class Entry(msgspec.Struct, eq=False):
             found = self._metadata = decode_metadata(found)
         return found
 
+    def id_of(self, index: int) -> MessageId:
+        """Where a message stands."""
+        if self.bounds is not None:
+            return MessageId(
+                self.ledger_id, self.entry_id, self.partition, index, self.message_count
+            )
+        first = None
+        if self.first_chunk is not None:
+            first = MessageId(*self.first_chunk, self.partition)
+        return MessageId(self.ledger_id, self.entry_id, self.partition, first_chunk=first)
+
     def payload_of(self, index: int) -> bytes:
         """A message's payload."""
         bounds = self.bounds
@@ -139,18 +151,23 @@ class Entry(msgspec.Struct, eq=False):
             return len(self.payload)
         return bounds[2 * index + 2] - 4 - bounds[2 * index + 1]
 
-    def size_between(self, start: int, stop: int) -> int:
-        """Bytes of the payloads of those of `indexes` from one place to another."""
+    def size_of_all(self, indexes: Sequence[int]) -> int:
+        """Bytes of the payloads of several."""
         bounds = self.bounds
+        if not indexes:
+            return 0
         if bounds is None:
-            return len(self.payload) if start < stop else 0
-        indexes = self.indexes
+            return len(self.payload)
         if isinstance(indexes, range):
             # Of a range all are side by side: sums of slices need no step a message.
-            at, end = indexes[0] + start, indexes[0] + stop
+            at, end = indexes[0], indexes[-1] + 1
             stops = sum(bounds[2 * at + 2 : 2 * end + 1 : 2])
-            return stops - sum(bounds[2 * at + 1 : 2 * end : 2]) - 4 * (stop - start)
-        return sum(self.size_of(indexes[n]) for n in range(start, stop))
+            return stops - sum(bounds[2 * at + 1 : 2 * end : 2]) - 4 * len(indexes)
+        return sum(map(self.size_of, indexes))
+
+    def size_between(self, start: int, stop: int) -> int:
+        """Bytes of the payloads of those of `indexes` from one place to another."""
+        return self.size_of_all(self.indexes[start:stop])
 
     def metadata_of(self, index: int) -> MessageMetadata | SingleMessageMetadata:
         """What describes a message: the entry's metadata, or its own within a batch.

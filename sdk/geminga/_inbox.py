@@ -10,6 +10,7 @@ from collections.abc import Callable, Container
 
 from geminga._entry import Entry, Source
 from geminga.message import Message
+from geminga.received_entry import ReceivedEntry
 
 TAKEN_BETWEEN_CALLS = 64
 """Messages of one entry after which permits are given back at the latest."""
@@ -168,6 +169,28 @@ class Inbox:
                 break
         return taken
 
+    def take_entries(self, bytes_max: float) -> list[ReceivedEntry]:
+        """Whole entries (of one that was taken in part, the rest) with up to that many bytes, but
+        one in any case if there is one.
+        """
+        taken: list[ReceivedEntry] = []
+        entries = self._entries
+        while entries:
+            entry = entries[0]
+            indexes = entry.indexes[entry.at :] if entry.at else entry.indexes
+            if bytes_max != math.inf:
+                bytes_max -= entry.size_of_all(indexes)
+                if bytes_max < 0 and taken:
+                    break
+            taken.append(ReceivedEntry(entry, indexes))
+            entries.popleft()
+            self.messages -= len(indexes)
+            entry.at = len(entry.indexes)
+            if self._bytes is not None:
+                self._leave(entry)
+            entry.source.taken(entry)
+        return taken
+
     def holds(self, source: Source) -> bool:
         """Whether a message that came by that source waits."""
         return any(entry.source is source for entry in self._entries)
@@ -185,11 +208,18 @@ class Inbox:
                     size_bytes += entry.size_between(entry.released, entry.at)
         return waiting, taken, size_bytes
 
-    def discard(self, source: Source, positions: Container[tuple[int, int]] | None = None) -> int:
+    def discard(
+        self,
+        source: Source,
+        positions: Container[tuple[int, int]] | None = None,
+        *,
+        recalls: bool = True,
+    ) -> int:
         """Throw away what came by that source, of those entries only if any are named; answers how
-        many messages the permits don't know to have left.
+        many messages the permits don't know to have left. It `recalls` what was taken ahead of the
+        program, unless what was taken doesn't come again.
         """
-        if self.on_discard is not None:
+        if recalls and self.on_discard is not None:
             self.on_discard(source, positions)
         kept: deque[Entry] = deque()
         released = 0

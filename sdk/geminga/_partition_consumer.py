@@ -18,6 +18,7 @@ from geminga._consumer_statistics import ConsumerCounts, ConsumerStatistics
 from geminga._core import Core
 from geminga._crypto import Opener
 from geminga._dead_letters import DeadLetters
+from geminga._deliverable import deliverable
 from geminga._entry import Entry, UndecodableEntry, decode
 from geminga._events import Events
 from geminga._flow import Flow
@@ -27,14 +28,13 @@ from geminga._letterbox import Letterbox
 from geminga._start import Start
 from geminga._subscribe import Subscription
 from geminga.errors import AlreadyClosed, ConnectionFailed, GemingaError, Timeout
-from geminga_protocol.ack_set import cardinality, to_bits
+from geminga_protocol.ack_set import cardinality
 from geminga_protocol.commands import consuming as commands
 from geminga_protocol.message_id import MessageId
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, CommandMessage
 
 logger = logging.getLogger("geminga")
 
-_SINGLE = (-1,)
 REDELIVER_IDS_MAX = 1000
 """Ids in one REDELIVER_UNACKNOWLEDGED_MESSAGES."""
 
@@ -132,7 +132,7 @@ class PartitionConsumer:
         indexes: Sequence[int] = ()
         # What was sent before the broker heard that we want everything again comes once more.
         if not command.HasField("consumer_epoch") or command.consumer_epoch >= self._consumer_epoch:
-            indexes = self._deliverable(entry)
+            indexes = deliverable(entry, self._start, self.acknowledger, self._subscription.options)
         dead_letters = self._dead_letters
         if indexes and dead_letters is not None and dead_letters.takes(entry, indexes):
             indexes = ()
@@ -144,27 +144,6 @@ class PartitionConsumer:
             entry.generation = self.generation
             self.inbox.put(entry)
             self._notify(wanted)
-
-    def _deliverable(self, entry: Entry) -> Sequence[int]:
-        """Indexes of the messages that the program hasn't acknowledged and wants."""
-        acks = self.acknowledger.acks
-        if acks and acks.is_acked(entry.ledger_id, entry.entry_id):
-            return ()
-        first = self._start.first_of(entry)
-        if first and self._subscription.options.durable:
-            # Passed by a seek: the program never gets them, so nobody else would acknowledge them.
-            self.acknowledger.acknowledge_run(entry, range(first) if entry.bounds else _SINGLE)
-        if entry.bounds is None:
-            return () if first else _SINGLE
-        left = acks.left_of(entry.ledger_id, entry.entry_id, entry.message_count)
-        if left is None and not entry.ack_set:
-            return range(first, entry.message_count)
-        bits = to_bits(entry.ack_set) if entry.ack_set else -1
-        return [
-            n
-            for n in range(first, entry.message_count)
-            if bits >> n & 1 and (left is None or left[n])
-        ]
 
     def _keep_chunk(self, ledger_id: int, entry_id: int) -> None:
         if self._subscription.options.durable and self._start.passes(ledger_id, entry_id):
@@ -212,10 +191,10 @@ class PartitionConsumer:
         """What it did."""
         return self.counts.statistics(*self.inbox.waiting_of(self), self.is_connected)
 
-    def _drop_all(self) -> int:
+    def _drop_all(self, *, recalls: bool = True) -> int:
         """Throw away what was received and not taken; answers as Inbox.discard."""
-        self.generation += 1
-        return self.inbox.discard(self)
+        self.generation += recalls
+        return self.inbox.discard(self, recalls=recalls)
 
     # ---- asking and moving ----
 
@@ -365,13 +344,15 @@ class PartitionConsumer:
         self._attached.set()
 
     def detached(self) -> None:
-        """What was received and not taken will come again."""
+        """What was received and not taken will come again; a subscription that the broker
+        remembers is given again what wasn't acknowledged, taken or not.
+        """
         self._connection = None
         self._attached = trio.Event()
         self.flow.detached()
         self.acknowledger.detached()
         self.events.detached()
-        self._drop_all()
+        self._drop_all(recalls=self._subscription.options.durable)
 
     def failed(self, error: GemingaError) -> None:
         """No message comes any more."""

@@ -14,6 +14,7 @@ from geminga._consumer_parts import ConsumerParts
 from geminga._inbox import Inbox
 from geminga.errors import Timeout
 from geminga.message import Message
+from geminga.received_entry import ReceivedEntry
 
 RECEIVES_BETWEEN_CHECKPOINTS = 200
 """`receive` lets the event loop turn after that many messages that were there already."""
@@ -84,6 +85,17 @@ class Receiving:
         if not self._inbox.messages:
             self.parts.check()
         return self._inbox.take_many(messages_max, bytes_max)
+
+    async def receive_entries(
+        self, bytes_max: float, timeout_s: float | None
+    ) -> list[ReceivedEntry]:
+        """The entries that are there once any is; none if none came in time."""
+        await trio.lowlevel.checkpoint()
+        with trio.move_on_after(math.inf if timeout_s is None else timeout_s):
+            await self._wait_for_message()
+        if not self._inbox.messages:
+            self.parts.check()
+        return self._inbox.take_entries(bytes_max)
 
     async def receive_batch(
         self, messages_max: int, bytes_max: float, timeout_s: float

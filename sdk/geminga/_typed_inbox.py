@@ -128,9 +128,15 @@ class TypedInbox(Inbox):
         waiting, taken, size_bytes = super().waiting_of(source)
         return waiting + sum(len(e.indexes) for e in self._held.get(source, ())), taken, size_bytes
 
-    def discard(self, source: Source, positions: Container[tuple[int, int]] | None = None) -> int:
+    def discard(
+        self,
+        source: Source,
+        positions: Container[tuple[int, int]] | None = None,
+        *,
+        recalls: bool = True,
+    ) -> int:
         """As Inbox.discard."""
-        released = super().discard(source, positions)
+        released = super().discard(source, positions, recalls=recalls)
         kept: deque[Entry] = deque()
         for entry in self._held.pop(source, ()):
             if positions is None or (entry.ledger_id, entry.entry_id) in positions:

@@ -21,16 +21,11 @@ from geminga._pool import Connector, connect_tcp
 from geminga._schema_lookup import with_topic_schema
 from geminga._service_url import Address, parse
 from geminga._subscribe import Subscription
-from geminga._topic_pattern import parse_pattern, topics_matching
+from geminga._topic_pattern import parse_pattern
+from geminga._topics import Topics, parse_topic
 from geminga.consumer import Consumer
 from geminga.encryption import ConsumerCryptoKeywords, ConsumerCryptoOptions
-from geminga.errors import (
-    AlreadyClosed,
-    GemingaError,
-    InvalidArgument,
-    InvalidTopicName,
-    TopicNotFound,
-)
+from geminga.errors import AlreadyClosed, InvalidArgument
 from geminga.message import Message, V_co
 from geminga.options import (
     ClientKeywords,
@@ -41,14 +36,15 @@ from geminga.options import (
     ProducerOptions,
     ReaderKeywords,
     ReaderOptions,
+    RegexSubscriptionMode,
     make,
 )
 from geminga.producer import Producer, S
 from geminga.reader import Reader
 from geminga.schema._base import Schema
+from geminga.schema._info import SchemaInfo
 from geminga.table_changes import R
 from geminga.table_view import TableView
-from geminga_protocol.errors import LocalProtocolError
 from geminga_protocol.message_id import EARLIEST_ID, LATEST_ID, MessageId
 from geminga_protocol.topic_name import TopicName
 
@@ -114,6 +110,7 @@ class Client:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._closed = False
+        self._topics = Topics(core, self._check_open)
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"{len(self._core.pool.connections)} connections"
@@ -129,8 +126,8 @@ class Client:
         Timeout and other GemingaErrors. With WAIT_FOR_EXCLUSIVE it waits until the topic is free.
         """
         made = make(ProducerOptions, {**options, "schema": schema})
-        name = self._parse(topic)
-        partitions = await self._partitions_of(name)
+        name = parse_topic(topic)
+        partitions = await self._topics.partitions_of(name)
         made = await with_topic_schema(self._core, str(name), partitions, made)
         producer: Producer[S] = Producer(self._core, name, partitions, made)
         await producer._start()
@@ -166,7 +163,7 @@ class Client:
             function(message_listener, "message_listener")
         if isinstance(topic, Pattern):
             return await self._subscribe_pattern(topic, subscription_name, made, message_listener)
-        names = [self._parse(each) for each in texts_of(topic, "topic")]
+        names = [parse_topic(each) for each in texts_of(topic, "topic")]
         if made.read_compacted and not all(name.is_persistent for name in names):
             raise InvalidArgument("read_compacted needs a persistent topic")
         policy = complete(
@@ -175,8 +172,8 @@ class Client:
         if policy is not None:
             made = replace(made, dead_letter_policy=policy)
             if policy.retry_letter_topic is not None:
-                names.append(self._parse(policy.retry_letter_topic))
-        partitions = await self._expand(names)
+                names.append(parse_topic(policy.retry_letter_topic))
+        partitions = await self._topics.expand(names)
         growth = self._growth(names, partitions, made)
         return await self._consume(
             partitions, subscription_name, made, None, growth, message_listener
@@ -193,7 +190,7 @@ class Client:
         if not options.auto_update_partitions or unpartitioned >= {name for name, _ in partitions}:
             return None
         interval_s = options.auto_update_partitions_interval_s
-        return Discovery(self._core, lambda: self._expand(names), interval_s)
+        return Discovery(self._core, lambda: self._topics.expand(names), interval_s)
 
     async def _subscribe_pattern(
         self,
@@ -207,16 +204,14 @@ class Client:
         if not options.receiver_queue_size:
             raise InvalidArgument("receiver_queue_size must be above 0 with a pattern")
         pattern = parse_pattern(compiled)
-        lookup = self._core.lookup
+        topics = self._topics
 
         async def find() -> list[tuple[str, int]]:
-            names, filtered = await self._core.with_retries(
-                lambda: lookup.topics_of(pattern, options.regex_subscription_mode)
+            mode = options.regex_subscription_mode
+            return await topics.expand_if_there(
+                await topics.matching(pattern, compiled.flags, mode)
             )
-            topics = topics_matching(pattern, names, flags=compiled.flags, filtered=filtered)
-            return await self._expand(topics, auto_create=False)
 
-        self._check_open()
         period_s = options.pattern_auto_discovery_period_s
         discovery = Discovery(self._core, find, period_s, pattern)
         return await self._consume(await find(), name, options, None, discovery, listener)
@@ -235,7 +230,7 @@ class Client:
         Raises what `subscribe` does.
         """
         made = make(ReaderOptions, {**options, "schema": schema})
-        if made.read_compacted and not self._parse(topic).is_persistent:
+        if made.read_compacted and not parse_topic(topic).is_persistent:
             raise InvalidArgument("read_compacted needs a persistent topic")
         if not isinstance(start_message_id, MessageId):
             raise InvalidArgument(f"start_message_id must be a MessageId, not {start_message_id!r}")
@@ -244,8 +239,8 @@ class Client:
             prefix = f"{made.subscription_role_prefix}-" if made.subscription_role_prefix else ""
             name = f"{prefix}reader-{self._core.chance.randbytes(5).hex()}"
         consumer_options = made.as_consumer()
-        topics = [self._parse(topic)]
-        partitions = await self._expand(topics)
+        topics = [parse_topic(topic)]
+        partitions = await self._topics.expand(topics)
         growth = self._growth(topics, partitions, consumer_options)
         consumer = await self._consume(partitions, name, consumer_options, start_message_id, growth)
         if start_message_id == LATEST_ID and made.start_message_id_inclusive:
@@ -269,7 +264,7 @@ class Client:
         Raises what `subscribe` does.
         """
         made = make(ConsumerCryptoOptions, options)
-        compacted = self._parse(topic).is_persistent
+        compacted = parse_topic(topic).is_persistent
         reader: Reader[R] = await self.create_reader(
             topic,
             EARLIEST_ID,
@@ -282,9 +277,39 @@ class Client:
         await view._start()
         return view
 
-    async def get_topic_partitions(self, topic: str) -> list[str]:
-        """Full names of the topic's partitions; the topic itself if it has none."""
-        return [name for name, _ in await self._expand([self._parse(topic)])]
+    async def get_topic_partitions(self, topic: str, *, auto_create: bool = True) -> list[str]:
+        """Full names of the topic's partitions; the topic itself if it has none.
+
+        A topic that isn't there is made if brokers make topics by themselves; without `auto_create`
+        TopicNotFound is raised instead.
+        """
+        name = parse_topic(topic)
+        if not auto_create:
+            count = await self._topics.partitions_if_there(name)
+        else:
+            count = await self._topics.partitions_of(name)
+        return [str(name.partition(n)) for n in range(count)] or [str(name)]
+
+    async def topics_matching(
+        self,
+        pattern: Pattern[str],
+        mode: RegexSubscriptionMode = RegexSubscriptionMode.PERSISTENT_ONLY,
+    ) -> list[str]:
+        """Full names of the topics of a namespace whose whole name matches
+        `re.compile("persistent://tenant/namespace/regex")`, in their order. A topic with partitions
+        is one of them, its partitions are not.
+
+        Raises InvalidArgument for what is no such pattern.
+        """
+        return await self._topics.names_matching(pattern, mode)
+
+    async def topic_schema(self, topic: str, version: bytes | None = None) -> SchemaInfo | None:
+        """The topic's schema, or the version of it that a message names as its `schema_version`;
+        None if there is none.
+
+        Raises TopicNotFound for a topic that isn't there; it is not made.
+        """
+        return await self._topics.schema_of(parse_topic(topic), version)
 
     async def _consume(
         self,
@@ -334,49 +359,10 @@ class Client:
             crypto_key_reader=options.crypto_key_reader,
         )
 
-    async def _expand(
-        self, topics: list[TopicName], *, auto_create: bool = True
-    ) -> list[tuple[str, int]]:
-        """All partitions of the topics, each once; without `auto_create` of those that exist."""
-        found: dict[str, int] = {}
-        for topic in topics:
-            try:
-                count = await self._partitions_of(topic, auto_create=auto_create)
-            except TopicNotFound:
-                if auto_create:
-                    raise
-                continue
-            if count:
-                found |= {str(topic.partition(n)): n for n in range(count)}
-            else:
-                found[str(topic)] = topic.partition_index
-        return list(found.items())
-
-    async def _partitions_of(self, topic: TopicName, *, auto_create: bool = True) -> int:
-        self._check_open()
-        if topic.is_partition:
-            await trio.lowlevel.checkpoint()
-            return 0
-        lookup = self._core.lookup
-        try:
-            return await self._core.with_retries(
-                lambda: lookup.partitions_of(str(topic), auto_create=auto_create)
-            )
-        except GemingaError as error:
-            raise error.of_topic(str(topic)) from error.__cause__
-
     def _check_open(self) -> None:
         self._core.check_fork()
         if self._closed:
             raise AlreadyClosed("the client is closed")
-
-    def _parse(self, topic: str) -> TopicName:
-        if not isinstance(topic, str):
-            raise InvalidArgument(f"topic must be a text, not {topic!r}")
-        try:
-            return TopicName.parse(topic)
-        except LocalProtocolError as error:
-            raise InvalidTopicName(f"topic: {error}") from error
 
     async def aclose(self) -> None:
         """Close all producers, consumers and readers, then the connections. Idempotent."""

@@ -74,18 +74,7 @@ class Message(msgspec.Struct, Generic[V_co], eq=False):
     @property
     def message_id(self) -> MessageId:
         """Where the message stands; orders the messages of one partition."""
-        entry = self._entry
-        if entry.bounds is None:
-            first = entry.first_chunk
-            return MessageId(
-                entry.ledger_id,
-                entry.entry_id,
-                entry.partition,
-                first_chunk=None if first is None else MessageId(*first, entry.partition),
-            )
-        return MessageId(
-            entry.ledger_id, entry.entry_id, entry.partition, self._index, entry.message_count
-        )
+        return self._entry.id_of(self._index)
 
     @property
     def topic_name(self) -> str:

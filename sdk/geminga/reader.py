@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from types import TracebackType
 from typing import Generic
 
 import trio
 
+from geminga._arguments import duration, positive_size
+from geminga._consumer_statistics import ConsumerStatistics
+from geminga._entry_reading import read_entries, take_incomplete
 from geminga.consumer import Consumer
+from geminga.errors import Timeout
 from geminga.message import Message, V_co
+from geminga.received_entry import ReceivedEntry
 from geminga_protocol.message_id import MessageId
 
 
@@ -48,6 +54,40 @@ class Reader(Generic[V_co]):
         # So that the broker's figures tell how far the reader is.
         await self._consumer.acknowledge_cumulative(message)
         return message
+
+    @trio.lowlevel.enable_ki_protection
+    async def read_entries(
+        self, timeout_s: float | None = None, *, bytes_max: float = math.inf
+    ) -> list[ReceivedEntry]:
+        """Wait for an entry, then take all that are there, whole: up to `bytes_max` bytes of
+        payload, but one in any case. For programs that work on many messages at a time: it costs
+        something per batch, and next to nothing per message.
+
+        Raises Timeout after `timeout_s` seconds, and what `receive` does.
+        """
+        if timeout_s is not None:
+            duration(timeout_s, "timeout_s")
+        positive_size(bytes_max, "bytes_max")
+        entries = await read_entries(self._consumer, bytes_max, timeout_s)
+        if not entries:
+            raise Timeout(f"no message within {timeout_s} s")
+        return entries
+
+    async def last_message_ids(self) -> list[MessageId]:
+        """Id of the last message of each partition; -1:-1 for one without messages."""
+        return await self._consumer.last_message_ids()
+
+    def incomplete_message_ids(self) -> list[MessageId]:
+        """Last chunks that came since the reader was opened, or since this was asked, and whose
+        messages couldn't be put together: they begin before the reader's start, or were given up
+        (`max_pending_chunked_messages`, `expire_time_of_incomplete_chunked_message_s`). Of each
+        partition the latest 10 000.
+        """
+        return take_incomplete(self._consumer)
+
+    def statistics(self) -> ConsumerStatistics:
+        """What the reader did."""
+        return self._consumer.statistics()
 
     async def has_message_available(self) -> bool:
         """Whether there is a message after those that were read."""

@@ -8,6 +8,8 @@ beyond the one asked for if that is small. When the loop throws away what was re
 from __future__ import annotations
 
 import logging
+import math
+import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Container, Iterator
 from typing import TypeVar
@@ -16,12 +18,15 @@ import trio
 
 from geminga._arguments import duration, positive_count
 from geminga._entry import Entry, Source
+from geminga._entry_reading import messages_of, parts_of, read_entries
 from geminga._faces.calls import Session
 from geminga.consumer import Consumer, MessageOrId
 from geminga.errors import GemingaError
 from geminga.message import Message
+from geminga.received_entry import ReceivedEntry
 
 T = TypeVar("T")
+Ahead = TypeVar("Ahead", Message, ReceivedEntry)
 logger = logging.getLogger("geminga")
 
 AHEAD_MAX = 1000
@@ -47,6 +52,9 @@ class Receiver:
         self.pops: Iterator[Message] = iter(self._local.popleft, None)
         """Taking by iteration: no signal handler can run between taking and returning, so that
         KeyboardInterrupt loses nothing. Raises IndexError when there is nothing."""
+        self._entries: deque[ReceivedEntry] = deque()
+        """Whole entries on their way to a reader's program, behind the messages taken ahead."""
+        self._entry_pops: Iterator[ReceivedEntry] = iter(self._entries.popleft, None)
         self.is_stale = False
         """Whether what was taken ahead must be looked at first, or this is a copy in a child
         process.
@@ -105,6 +113,28 @@ class Receiver:
             pass
         except BaseException:
             self._local.extendleft(reversed(taken))
+            raise
+        return taken
+
+    def take_entries(self, bytes_max: float) -> list[ReceivedEntry]:
+        """Those on their way, up to that many bytes, but one in any case if there is one. What was
+        taken ahead message by message comes before, as parts of entries.
+        """
+        if self._local or self.is_stale:
+            return parts_of(self.take_many(sys.maxsize, bytes_max))
+        taken: list[ReceivedEntry] = []
+        try:
+            for entry in self._entry_pops:
+                taken.append(entry)
+                if bytes_max != math.inf:
+                    bytes_max -= entry.size_bytes
+                    if bytes_max < 0 and len(taken) > 1:
+                        self._entries.appendleft(taken.pop())
+                        break
+        except IndexError:
+            pass
+        except BaseException:
+            self._entries.extendleft(reversed(taken))
             raise
         return taken
 
@@ -170,19 +200,8 @@ class Receiver:
         discarded, self._discarded = self._discarded, []
         if not discarded:
             return
-        for _ in range(len(self._local)):
-            try:
-                message = self._local.popleft()
-            except IndexError:
-                # Another thread received it meanwhile.
-                return
-            entry = message._entry
-            position = entry.ledger_id, entry.entry_id
-            if not any(
-                source is entry.source and (positions is None or position in positions)
-                for source, positions in discarded
-            ):
-                self._local.append(message)
+        _leave_out(self._local, lambda message: message._entry, discarded)
+        _leave_out(self._entries, lambda received: received._entry, discarded)
 
     def _drain(self) -> None:
         self._is_signalled = False
@@ -215,6 +234,12 @@ class Receiver:
         if self._local:
             await trio.lowlevel.checkpoint()
             return
+        if self._entries:
+            # A call that was given up has left them.
+            await trio.lowlevel.checkpoint()
+            for received in self.take_entries(math.inf):
+                self._local.extend(messages_of(received))
+            return
         if not self._for_listener:
             self.consumer._refuse_beside_listener()
         messages = await self.consumer._receiving.receive_some(
@@ -224,6 +249,20 @@ class Receiver:
         # waiting was received before them.
         self._forget_discarded()
         self._local.extend(messages)
+
+    async def fill_entries(self, bytes_max: float, timeout_s: float | None) -> None:
+        """Wait for entries and hand them over whole; none if none came in time. Raises what
+        Reader.read_entries raises otherwise.
+        """
+        await self.send_acks()
+        self._forget_discarded()
+        if self._local or self._entries:
+            await trio.lowlevel.checkpoint()
+            return
+        entries = await read_entries(self.consumer, bytes_max, timeout_s)
+        # No checkpoint since they were taken: cancellation loses none.
+        self._forget_discarded()
+        self._entries.extend(entries)
 
     async def fill_batch(self) -> None:
         """Wait for as many messages as `batch_receive_policy` says, together with those that were
@@ -255,7 +294,7 @@ class Receiver:
     async def has_message_available(self) -> bool:
         """As Consumer.has_message_available."""
         self._forget_discarded()
-        if self._local:
+        if self._local or self._entries:
             await trio.lowlevel.checkpoint()
             return True
         return await self.consumer.has_message_available()
@@ -264,7 +303,26 @@ class Receiver:
         """As Consumer.aclose. What was taken ahead is given back."""
         await self.send_acks()
         self._local.clear()
+        self._entries.clear()
         await self.consumer.aclose()
+
+
+def _leave_out(
+    ahead: deque[Ahead], entry_of: Callable[[Ahead], Entry], discarded: list[Discarded]
+) -> None:
+    for _ in range(len(ahead)):
+        try:
+            each = ahead.popleft()
+        except IndexError:
+            # Another thread received it meanwhile.
+            return
+        entry = entry_of(each)
+        position = entry.ledger_id, entry.entry_id
+        if not any(
+            source is entry.source and (positions is None or position in positions)
+            for source, positions in discarded
+        ):
+            ahead.append(each)
 
 
 def check_limits(messages_max: int, bytes_max: int, timeout_s: float | None) -> None:

@@ -9,10 +9,11 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any, TypeVar
 
 import geminga.client
-from geminga._arguments import duration, several
+from geminga._arguments import duration, positive_size, several
 from geminga._faces.calls import Call, Session
 from geminga._faces.portal import portal
 from geminga._faces.receiving import Receiver, check_limits
@@ -25,6 +26,7 @@ from geminga.consumer import MessageOrId
 from geminga.errors import AlreadyClosed, Timeout
 from geminga.message import Message
 from geminga.producer import MessageKeywords, Producer
+from geminga.received_entry import ReceivedEntry
 from geminga_protocol.message_id import MessageId
 
 T = TypeVar("T")
@@ -259,6 +261,21 @@ class ThreadReceiver(Receiver):
             if time.monotonic() >= until_s:
                 break
         return taken
+
+    def read_entries(self, timeout_s: float | None, bytes_max: float) -> list[ReceivedEntry]:
+        """As Reader.read_entries."""
+        if timeout_s is not None:
+            duration(timeout_s, "timeout_s")
+        positive_size(bytes_max, "bytes_max")
+        until_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            left_s = None if timeout_s is None else max(0.0, until_s - time.monotonic())
+            self.session.call(partial(self.fill_entries, bytes_max, left_s))
+            entries = self.take_entries(bytes_max)
+            if entries:
+                return entries
+            if time.monotonic() >= until_s:
+                raise Timeout(f"no message within {timeout_s} s")
 
     def batch_receive(self) -> list[Message]:
         """As Consumer.batch_receive."""

@@ -116,6 +116,8 @@ class FakeSession:
                 topic.producers.pop(name, None)
             for consumer in list(self.consumers.values()):
                 consumer.leave()
+                if not consumer.subscription.durable:
+                    consumer.subscription.topic.subscriptions.pop(consumer.subscription.name, None)
             await self.stream.aclose()
 
     def handle(self, frame: Frame) -> None:

@@ -129,3 +129,27 @@ def test_never_wrong_bytes_nor_more_than_allowed(
             mine = [(1, n) for n, (m, _) in enumerate(fed[: desk.entry + 1]) if m == message]
             assert {*desk.chunks.earlier((1, desk.entry))} < {*mine}
             assert len(desk.chunks.earlier((1, desk.entry))) == 2
+
+
+def test_what_is_incomplete_is_told() -> None:
+    """By the last chunk, however the message was lost; what was whole before isn't incomplete."""
+    desk = Desk(messages_max=1)
+    desk.feed("began before us", 1)
+    desk.feed("began before us", 2)
+    desk.feed("given up", 0)
+    desk.feed("whole", 0)
+    desk.feed("given up", 2)
+    desk.feed("whole", 1)
+    desk.feed("whole", 2)
+    desk.feed("whole", 2)
+    desk.feed("gap", 0)
+    desk.feed("gap", 2)
+    desk.feed("never ends", 0)
+    desk.feed("expires", 0)
+    desk.now_s += 61
+    desk.chunks.expire(desk.now_s)
+    desk.feed("expires", 1)
+    desk.feed("expires", 2)
+    assert list(desk.chunks.incomplete) == [(1, 1), (1, 4), (1, 9), (1, 13)]
+    desk.chunks.clear()
+    assert len(desk.chunks.incomplete) == 4

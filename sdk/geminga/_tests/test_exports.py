@@ -82,6 +82,7 @@ GOLDEN = [
     "Reader",
     "ReaderOptions",
     "Receipt",
+    "ReceivedEntry",
     "RegexSubscriptionMode",
     "RoutedMessage",
     "RoutingMode",

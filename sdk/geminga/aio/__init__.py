@@ -112,6 +112,7 @@ if TYPE_CHECKING:
     from geminga.options import RegexSubscriptionMode as RegexSubscriptionMode
     from geminga.options import RoutedMessage as RoutedMessage
     from geminga.options import RoutingMode as RoutingMode
+    from geminga.received_entry import ReceivedEntry as ReceivedEntry
     from geminga_protocol.message_id import EARLIEST_ID as EARLIEST
     from geminga_protocol.message_id import LATEST_ID as LATEST
     from geminga_protocol.message_id import MessageId as MessageId
@@ -188,6 +189,7 @@ __all__ = [
     "Reader",
     "ReaderOptions",
     "Receipt",
+    "ReceivedEntry",
     "RegexSubscriptionMode",
     "RoutedMessage",
     "RoutingMode",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from types import TracebackType
 from typing import Generic
 
 import geminga.reader
+from geminga._consumer_statistics import ConsumerStatistics as ConsumerStatistics
 from geminga._faces.asyncs import AsyncReceiver, AsyncSession
 from geminga.message import Message, V_co
+from geminga.received_entry import ReceivedEntry as ReceivedEntry
 from geminga_protocol.message_id import MessageId
 
 
@@ -45,6 +48,33 @@ class Reader(Generic[V_co]):
     async def read_next(self, timeout_s: float | None = None) -> Message[V_co]:
         """The next message. Raises Timeout after `timeout_s` seconds, and what `receive` does."""
         return await self._receiver.read(timeout_s)
+
+    async def read_entries(
+        self, timeout_s: float | None = None, *, bytes_max: float = math.inf
+    ) -> list[ReceivedEntry]:
+        """Wait for an entry, then take all that are there, whole: up to `bytes_max` bytes of
+        payload, but one in any case. For programs that work on many messages at a time: it costs
+        something per batch, and next to nothing per message.
+
+        Raises Timeout after `timeout_s` seconds, and what `receive` does.
+        """
+        return await self._receiver.read_entries(timeout_s, bytes_max)
+
+    async def last_message_ids(self) -> list[MessageId]:
+        """Id of the last message of each partition; -1:-1 for one without messages."""
+        return await self._receiver.call(lambda: self._inner.last_message_ids())
+
+    def incomplete_message_ids(self) -> list[MessageId]:
+        """Last chunks that came since the reader was opened, or since this was asked, and whose
+        messages couldn't be put together: they begin before the reader's start, or were given up
+        (`max_pending_chunked_messages`, `expire_time_of_incomplete_chunked_message_s`). Of each
+        partition the latest 10 000.
+        """
+        return self._inner.incomplete_message_ids()
+
+    def statistics(self) -> ConsumerStatistics:
+        """What the reader did."""
+        return self._inner.statistics()
 
     async def has_message_available(self) -> bool:
         """Whether there is a message after those that were read."""

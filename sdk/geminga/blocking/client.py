@@ -16,8 +16,10 @@ from geminga.blocking.table_view import TableView
 from geminga.encryption import ConsumerCryptoKeywords
 from geminga.message import Message, V_co
 from geminga.options import ClientKeywords, ConsumerKeywords, ProducerKeywords, ReaderKeywords
+from geminga.options import RegexSubscriptionMode as RegexSubscriptionMode
 from geminga.producer import S
 from geminga.schema._base import Schema
+from geminga.schema._info import SchemaInfo
 from geminga.table_changes import R
 from geminga_protocol.message_id import MessageId
 
@@ -140,9 +142,36 @@ class Client:
             ),
         )
 
-    def get_topic_partitions(self, topic: str) -> list[str]:
-        """Full names of the topic's partitions; the topic itself if it has none."""
-        return self._session.call(lambda: self._session.client.get_topic_partitions(topic))
+    def get_topic_partitions(self, topic: str, *, auto_create: bool = True) -> list[str]:
+        """Full names of the topic's partitions; the topic itself if it has none.
+
+        A topic that isn't there is made if brokers make topics by themselves; without `auto_create`
+        TopicNotFound is raised instead.
+        """
+        return self._session.call(
+            lambda: self._session.client.get_topic_partitions(topic, auto_create=auto_create)
+        )
+
+    def topics_matching(
+        self,
+        pattern: Pattern[str],
+        mode: RegexSubscriptionMode = RegexSubscriptionMode.PERSISTENT_ONLY,
+    ) -> list[str]:
+        """Full names of the topics of a namespace whose whole name matches
+        `re.compile("persistent://tenant/namespace/regex")`, in their order. A topic with partitions
+        is one of them, its partitions are not.
+
+        Raises InvalidArgument for what is no such pattern.
+        """
+        return self._session.call(lambda: self._session.client.topics_matching(pattern, mode))
+
+    def topic_schema(self, topic: str, version: bytes | None = None) -> SchemaInfo | None:
+        """The topic's schema, or the version of it that a message names as its `schema_version`;
+        None if there is none.
+
+        Raises TopicNotFound for a topic that isn't there; it is not made.
+        """
+        return self._session.call(lambda: self._session.client.topic_schema(topic, version))
 
     def close(self) -> None:
         """Close all producers, consumers and readers, then the connections. Idempotent."""

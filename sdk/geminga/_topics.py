@@ -1,0 +1,115 @@
+"""What a client asks the brokers about topics (spec SDK-26, SDK-40, SDK-41)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from re import Pattern
+
+import trio
+
+from geminga._core import Core
+from geminga._schema_lookup import schema_of
+from geminga._topic_pattern import TopicPattern, parse_pattern, topics_matching
+from geminga.errors import GemingaError, InvalidArgument, InvalidTopicName, TopicNotFound
+from geminga.options import RegexSubscriptionMode
+from geminga.schema._info import SchemaInfo
+from geminga_protocol.errors import LocalProtocolError
+from geminga_protocol.topic_name import TopicName
+
+
+def parse_topic(topic: str) -> TopicName:
+    """The name in full. Raises InvalidArgument and InvalidTopicName."""
+    if not isinstance(topic, str):
+        raise InvalidArgument(f"topic must be a text, not {topic!r}")
+    try:
+        return TopicName.parse(topic)
+    except LocalProtocolError as error:
+        raise InvalidTopicName(f"topic: {error}") from error
+
+
+class Topics:
+    """Questions about topics; `check_open` raises why none may be asked."""
+
+    def __init__(self, core: Core, check_open: Callable[[], None]) -> None:
+        self._core = core
+        self._check_open = check_open
+
+    async def partitions_of(self, topic: TopicName) -> int:
+        """Number of partitions, 0 for a topic without; a topic that isn't there is made if brokers
+        make topics by themselves.
+        """
+        self._check_open()
+        if topic.is_partition:
+            await trio.lowlevel.checkpoint()
+            return 0
+        return await self._ask_for_partitions(topic, auto_create=True)
+
+    async def partitions_if_there(self, topic: TopicName) -> int:
+        """The same without making anything. Raises TopicNotFound."""
+        self._check_open()
+        return await self._ask_for_partitions(topic, auto_create=False)
+
+    async def _ask_for_partitions(self, topic: TopicName, *, auto_create: bool) -> int:
+        lookup = self._core.lookup
+        try:
+            return await self._core.with_retries(
+                lambda: lookup.partitions_of(str(topic), auto_create=auto_create)
+            )
+        except GemingaError as error:
+            raise error.of_topic(str(topic)) from error.__cause__
+
+    async def expand(self, topics: Iterable[TopicName]) -> list[tuple[str, int]]:
+        """All partitions of the topics by full name and index, each once."""
+        found: dict[str, int] = {}
+        for topic in topics:
+            found |= _parts(topic, await self.partitions_of(topic))
+        return list(found.items())
+
+    async def expand_if_there(self, topics: Iterable[TopicName]) -> list[tuple[str, int]]:
+        """The same of those topics that exist."""
+        found: dict[str, int] = {}
+        for topic in topics:
+            try:
+                found |= _parts(topic, await self.partitions_if_there(topic))
+            except TopicNotFound:
+                continue
+        return list(found.items())
+
+    async def matching(
+        self, pattern: TopicPattern, flags: int, mode: RegexSubscriptionMode
+    ) -> list[TopicName]:
+        """The topics that match as a whole, a partitioned one once, in the order of their names."""
+        self._check_open()
+        lookup = self._core.lookup
+        names, filtered = await self._core.with_retries(lambda: lookup.topics_of(pattern, mode))
+        return topics_matching(pattern, names, flags=flags, filtered=filtered)
+
+    async def names_matching(self, pattern: Pattern[str], mode: RegexSubscriptionMode) -> list[str]:
+        """Their full names. Raises InvalidArgument."""
+        if not isinstance(pattern, Pattern):
+            raise InvalidArgument(f"pattern must be a compiled regular expression, not {pattern!r}")
+        if not isinstance(mode, RegexSubscriptionMode):
+            raise InvalidArgument(f"mode must be a RegexSubscriptionMode, not {mode!r}")
+        found = await self.matching(parse_pattern(pattern), pattern.flags, mode)
+        return [str(name) for name in found]
+
+    async def schema_of(self, topic: TopicName, version: bytes | None) -> SchemaInfo | None:
+        """A version of the topic's schema, the latest without one; None if it has none. Raises
+        InvalidArgument and TopicNotFound.
+        """
+        if version is not None and not isinstance(version, bytes):
+            raise InvalidArgument(f"version must be bytes, not {version!r}")
+        asked = topic
+        if await self.partitions_if_there(topic):
+            # Partitions have their topic's schema; the topic itself is no broker's.
+            asked = topic.partition(0)
+        try:
+            return await schema_of(self._core, str(asked), version)
+        except GemingaError as error:
+            raise error.of_topic(str(topic)) from error.__cause__
+
+
+def _parts(topic: TopicName, count: int) -> dict[str, int]:
+    if count:
+        return {str(topic.partition(n)): n for n in range(count)}
+    return {str(topic): topic.partition_index}
