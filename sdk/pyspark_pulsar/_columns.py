@@ -1,0 +1,319 @@
+"""The columns that tell about a message what its payload doesn't (spec SP-02).
+
+Each is made for all rows of a record batch at once: what is the same for all messages of an entry
+is looked up once an entry and spread over its rows by Arrow, and what each message has of its own
+is read only if its column is wanted.
+
+There are no columns by Kafka's names: its `offset`, one number that counts a partition's messages,
+has no equal here, and one made up would lie about gaps and order (decision 18).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from itertools import chain
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from geminga import MessageId, ReceivedEntry
+from pyspark_pulsar.errors import SchemaMismatch
+
+T = TypeVar("T")
+TIME_MS_MAX = 253_402_300_799_999
+"""The end of the year 9999: a time that a program set to later is shown as this."""
+_TIMESTAMP = pa.timestamp("us", "UTC")
+_TEXTS = pa.map_(pa.string(), pa.string())
+_SIGN = 1 << 63
+
+
+class Piece(NamedTuple):
+    """Messages of one entry: those at places `first` to before `stop` of its `indexes`."""
+
+    entry: ReceivedEntry
+    first: int
+    stop: int
+
+
+class Pieces:
+    """The rows of one record batch: messages of entries, in order."""
+
+    def __init__(self, each: Sequence[Piece]) -> None:
+        self.each = each
+        self.rows = sum(stop - first for _, first, stop in each)
+
+    def spread(self, get: Callable[[ReceivedEntry], object], kind: pa.DataType) -> pa.Array:
+        """What is the same for all messages of an entry."""
+        values = pa.array([get(piece.entry) for piece in self.each], kind)
+        return values if self._owners is None else values.take(self._owners)
+
+    def listed(self, get: Callable[[ReceivedEntry], list[T]]) -> list[T]:
+        """What each message has of its own."""
+        found: list[T] = []
+        for entry, first, stop in self.each:
+            values = get(entry)
+            found += values if stop - first == len(values) else values[first:stop]
+        return found
+
+    @cached_property
+    def _owners(self) -> pa.Array | None:
+        """Of each row the place of its entry; None if all entries have one row."""
+        if self.rows == len(self.each):
+            return None
+        counts = [stop - first for _, first, stop in self.each]
+        return pa.array(np.repeat(np.arange(len(counts), dtype=np.int32), counts))
+
+    @cached_property
+    def indexes(self) -> pa.Array:
+        """Of each row its place in its batch, -1 for a message that is none."""
+        each = chain.from_iterable(entry.indexes[a:b] for entry, a, b in self.each)
+        return pa.array(np.fromiter(each, np.int32, self.rows))
+
+    @cached_property
+    def _are_in_batches(self) -> pa.Array:
+        return pc.greater_equal(self.indexes, 0)
+
+    def ids_as_text(self) -> pa.Array:
+        """ "ledger:entry", and ":index" of messages in batches."""
+        entries = self.spread(lambda entry: f"{entry.ledger_id}:{entry.entry_id}", pa.string())
+        if not pc.any(self._are_in_batches).as_py():
+            return entries
+        full = pc.binary_join_element_wise(entries, pc.cast(self.indexes, pa.string()), ":")
+        return pc.if_else(self._are_in_batches, full, entries)
+
+    def ids_as_bytes(self) -> pa.Array:
+        """As `MessageId.serialize` gives them."""
+        whole = self.spread(_whole_id, pa.binary())
+        if not pc.any(self._are_in_batches).as_py():
+            return whole
+        # Of messages of one batch only a number in the middle differs.
+        most = pc.max(self.indexes).as_py()
+        numbers = pa.array([b"\x20" + _varint(n) for n in range(most + 1)], pa.binary())
+        middles = numbers.take(pc.if_else(self._are_in_batches, self.indexes, 0))
+        starts = self.spread(_id_start, pa.binary())
+        ends = self.spread(lambda entry: b"\x30" + _varint(entry.message_count), pa.binary())
+        nothing = pa.scalar(b"", pa.binary())
+        full = pc.binary_join_element_wise(starts, middles, ends, nothing)
+        return pc.if_else(self._are_in_batches, full, whole)
+
+
+def _whole_id(entry: ReceivedEntry) -> bytes:
+    """The id of an entry that is one message."""
+    if entry.indexes[0] >= 0:
+        return b""
+    return entry.message_ids()[0].serialize()
+
+
+def _id_start(entry: ReceivedEntry) -> bytes:
+    """What stands before the batch index in the ids of an entry's messages."""
+    place = MessageId(entry.ledger_id, entry.entry_id, entry.partition)
+    # Without the size of a batch that is none, the two last bytes.
+    return place.serialize()[:-2]
+
+
+def _varint(value: int) -> bytes:
+    found = bytearray()
+    while value > 127:
+        found.append(value & 127 | 128)
+        value >>= 7
+    found.append(value)
+    return bytes(found)
+
+
+def _times(values: Iterable[int | None]) -> pa.Array:
+    """Timestamps of ms since 1970."""
+    # Unsigned on the wire: a program may have set what no timestamp holds.
+    capped = [each if each is None or each <= TIME_MS_MAX else TIME_MS_MAX for each in values]
+    return pc.multiply(pa.array(capped, pa.int64()), 1000).cast(_TIMESTAMP)
+
+
+def _publish_times(pieces: Pieces) -> pa.Array:
+    times = _times(piece.entry.publish_timestamp for piece in pieces.each)
+    places = iter(range(len(pieces.each)))
+    return times.take(pieces.spread(lambda _: next(places), pa.int32()))
+
+
+def _properties(pieces: Pieces) -> pa.Array:
+    each = pieces.listed(lambda entry: entry.properties())
+    if not any(each):
+        nothing = pa.array([], pa.string())
+        offsets = pa.array(np.zeros(len(each) + 1, np.int32))
+        return pa.MapArray.from_arrays(offsets, nothing, nothing)
+    counts = np.fromiter(map(len, each), np.int32, len(each))
+    offsets = pa.array(np.concatenate((np.zeros(1, np.int32), np.cumsum(counts, dtype=np.int32))))
+    names = pa.array(list(chain.from_iterable(each)), pa.string())
+    values = pa.array(list(chain.from_iterable(one.values() for one in each)), pa.string())
+    return pa.MapArray.from_arrays(offsets, names, values)
+
+
+def _sequence_ids(pieces: Pieces) -> pa.Array:
+    each = pieces.listed(lambda entry: entry.sequence_ids())
+    # Unsigned on the wire, a Java long for everybody else.
+    return pa.array([n - 2 * _SIGN if n >= _SIGN else n for n in each], pa.int64())
+
+
+class MetadataColumn(NamedTuple):
+    """One column: its name, Spark's and Arrow's type, whether it may be null and belongs to the
+    default schema, and how it is made for the rows of a record batch.
+    """
+
+    name: str
+    spark: DataType
+    arrow: pa.DataType
+    nullable: bool
+    in_default: bool
+    make: Callable[[Pieces], pa.Array]
+
+    @property
+    def field(self) -> StructField:
+        """As Spark knows it."""
+        return StructField(self.name, self.spark, self.nullable)
+
+
+def _spread(get: Callable[[ReceivedEntry], object], kind: pa.DataType) -> Callable[..., pa.Array]:
+    return lambda pieces: pieces.spread(get, kind)
+
+
+def _listed(get: Callable[[ReceivedEntry], list[T]], kind: pa.DataType) -> Callable[..., pa.Array]:
+    return lambda pieces: pa.array(pieces.listed(get), kind)
+
+
+_TEXT, _BYTES, _INT, _LONG = pa.string(), pa.binary(), pa.int32(), pa.int64()
+_ALL = (
+    MetadataColumn(
+        "__key", StringType(), _TEXT, True, True, _listed(lambda entry: entry.keys(), _TEXT)
+    ),
+    MetadataColumn(
+        "__keyBytes",
+        BinaryType(),
+        _BYTES,
+        True,
+        False,
+        _listed(lambda entry: entry.keys_as_bytes(), _BYTES),
+    ),
+    MetadataColumn(
+        "__topic", StringType(), _TEXT, False, True, _spread(lambda entry: entry.topic_name, _TEXT)
+    ),
+    MetadataColumn(
+        "__partition",
+        IntegerType(),
+        _INT,
+        False,
+        True,
+        _spread(lambda entry: entry.partition, _INT),
+    ),
+    MetadataColumn("__messageId", StringType(), _TEXT, False, True, Pieces.ids_as_text),
+    MetadataColumn("__messageIdBytes", BinaryType(), _BYTES, False, False, Pieces.ids_as_bytes),
+    MetadataColumn(
+        "__ledgerId", LongType(), _LONG, False, False, _spread(lambda entry: entry.ledger_id, _LONG)
+    ),
+    MetadataColumn(
+        "__entryId", LongType(), _LONG, False, False, _spread(lambda entry: entry.entry_id, _LONG)
+    ),
+    MetadataColumn(
+        "__batchIndex", IntegerType(), _INT, False, False, lambda pieces: pieces.indexes
+    ),
+    MetadataColumn("__publishTime", TimestampType(), _TIMESTAMP, False, True, _publish_times),
+    MetadataColumn(
+        "__eventTime",
+        TimestampType(),
+        _TIMESTAMP,
+        True,
+        True,
+        lambda pieces: _times(pieces.listed(lambda entry: entry.event_timestamps())),
+    ),
+    MetadataColumn(
+        "__messageProperties",
+        MapType(StringType(), StringType()),
+        _TEXTS,
+        False,
+        True,
+        _properties,
+    ),
+    MetadataColumn(
+        "__orderingKey",
+        BinaryType(),
+        _BYTES,
+        True,
+        True,
+        _listed(lambda entry: entry.ordering_keys(), _BYTES),
+    ),
+    MetadataColumn("__sequenceId", LongType(), _LONG, False, True, _sequence_ids),
+    MetadataColumn(
+        "__producerName",
+        StringType(),
+        _TEXT,
+        False,
+        True,
+        _spread(lambda entry: entry.producer_name, _TEXT),
+    ),
+    MetadataColumn(
+        "__redeliveryCount",
+        IntegerType(),
+        _INT,
+        False,
+        True,
+        _spread(lambda entry: entry.redelivery_count, _INT),
+    ),
+    MetadataColumn(
+        "__schemaVersion",
+        BinaryType(),
+        _BYTES,
+        True,
+        False,
+        _spread(lambda entry: entry.schema_version, _BYTES),
+    ),
+)
+METADATA = {column.name: column for column in _ALL}
+"""All metadata columns by name, in their order."""
+
+
+def is_metadata(name: str) -> bool:
+    """Whether a column of that name tells about the message, not what is in it."""
+    return name in METADATA
+
+
+def default_fields(*, include_properties: bool = True) -> list[StructField]:
+    """Those that a read has of itself, behind the value's columns. All may be null for Spark, as
+    users' own schemas mostly have it.
+    """
+    return [
+        StructField(column.name, column.spark)
+        for column in _ALL
+        if column.in_default and (include_properties or column.name != "__messageProperties")
+    ]
+
+
+def check_columns(schema: StructType) -> None:
+    """Raises SchemaMismatch for a metadata column of another type, or one that a schema says is
+    never null though it may be.
+    """
+    for field in schema.fields:
+        column = METADATA.get(field.name)
+        if column is None:
+            continue
+        wanted, given = column.spark.simpleString(), field.dataType.simpleString()
+        if wanted != given:
+            raise SchemaMismatch(f"column {field.name}", f"is of type {wanted}, not {given}")
+        if column.nullable and not field.nullable:
+            raise SchemaMismatch(f"column {field.name}", "may be null: leave NOT NULL out")
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The Arrow schema that Spark holds record batches of these columns to."""
+    return to_arrow_schema(schema, timezone="UTC")

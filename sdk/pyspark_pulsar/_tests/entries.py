@@ -1,0 +1,139 @@
+"""Entries and a reader of them without a broker, for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from geminga import MessageId, ReceivedEntry, Timeout
+from pyspark_pulsar._offsets import Position
+
+TOPIC = "persistent://public/default/t-partition-2"
+
+
+class Entry:
+    """What a scan needs of a ReceivedEntry. A batch if `indexes` are given."""
+
+    def __init__(
+        self,
+        ledger_id: int,
+        entry_id: int,
+        payloads: Sequence[bytes] = (b"x",),
+        *,
+        indexes: Sequence[int] | None = None,
+        message_count: int | None = None,
+        version: bytes | None = None,
+        properties: Sequence[dict[str, str]] | None = None,
+        event_times: Sequence[int | None] | None = None,
+        publish_timestamp: int = 1_700_000_000_123,
+        first_chunk: MessageId | None = None,
+        keys: Sequence[str | None] | None = None,
+    ) -> None:
+        self.topic_name = TOPIC
+        self.partition = 2
+        self.ledger_id = ledger_id
+        self.entry_id = entry_id
+        self.indexes: Sequence[int] = (-1,) if indexes is None else indexes
+        self.message_count = message_count or len(self.indexes)
+        self.publish_timestamp = publish_timestamp
+        self.producer_name = f"producer-{ledger_id}"
+        self.redelivery_count = 0
+        self.schema_version = version
+        self.is_encrypted = False
+        self.reads = 0
+        """How often payloads were asked for."""
+        self._payloads = list(payloads)
+        self._properties = properties
+        self._event_times = event_times
+        self._first_chunk = first_chunk
+        self._keys = keys
+
+    @property
+    def received(self) -> ReceivedEntry:
+        """As code under test takes it."""
+        return cast("ReceivedEntry", self)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(map(len, self._payloads))
+
+    def payloads(self) -> list[bytes]:
+        self.reads += 1
+        return list(self._payloads)
+
+    def nulls(self) -> list[bool]:
+        return [False] * len(self.indexes)
+
+    def keys(self) -> list[str | None]:
+        return list(self._keys or [None] * len(self.indexes))
+
+    def keys_as_bytes(self) -> list[bytes | None]:
+        return [None if key is None else key.encode() for key in self.keys()]
+
+    def ordering_keys(self) -> list[bytes | None]:
+        return [b"o"] * len(self.indexes)
+
+    def event_timestamps(self) -> list[int | None]:
+        return list(self._event_times or [None] * len(self.indexes))
+
+    def properties(self) -> list[dict[str, str]]:
+        return list(self._properties or [{}] * len(self.indexes))
+
+    def sequence_ids(self) -> list[int]:
+        return [7 + max(index, 0) for index in self.indexes]
+
+    def message_ids(self) -> list[MessageId]:
+        if self.indexes[0] < 0:
+            first = self._first_chunk
+            return [MessageId(self.ledger_id, self.entry_id, self.partition, first_chunk=first)]
+        count = self.message_count
+        return [
+            MessageId(self.ledger_id, self.entry_id, self.partition, index, count)
+            for index in self.indexes
+        ]
+
+
+class Reader:
+    """Gives entries from a place on, at most `at_once` at a time; those in `silent` are there, but
+    no message comes of them.
+    """
+
+    def __init__(
+        self,
+        entries: Sequence[Entry],
+        at: Position = Position(-1, -1),
+        *,
+        silent: Sequence[Position] = (),
+        at_once: int = 3,
+        ends: bool = True,
+    ) -> None:
+        self._left = [e for e in entries if (e.ledger_id, e.entry_id) >= at[:2]]
+        self._silent = [each for each in silent if each >= at.entry]
+        self._at_once = at_once
+        self._ends = ends
+        self._received = Position(-1, -1)
+        self.is_open = True
+        self.waits: list[float] = []
+
+    def read_entries(
+        self, timeout_s: float | None = None, *, bytes_max: float = 0
+    ) -> list[ReceivedEntry]:
+        found, self._left = self._left[: self._at_once], self._left[self._at_once :]
+        if not found:
+            self._received = max([self._received, *self._silent])
+            self.waits.append(timeout_s or 0.0)
+            raise Timeout("nothing")
+        self._received = Position(found[-1].ledger_id, found[-1].entry_id)
+        return [each.received for each in found]
+
+    def has_message_available(self) -> bool:
+        return bool(self._left) or not self._ends
+
+    def received_ids(self) -> list[MessageId]:
+        return [MessageId(*self._received[:2])]
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.is_open = False

@@ -1,0 +1,62 @@
+"""What is lost, and what only looks so."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from pyspark_pulsar._loss import check_start
+from pyspark_pulsar._offsets import BEGIN, Position
+from pyspark_pulsar._tests.entries import TOPIC, Entry, Reader
+from pyspark_pulsar.errors import DataLoss
+
+
+class Topic:
+    def __init__(self, *entries: Entry, silent: tuple[Position, ...] = ()) -> None:
+        self._entries = entries
+        self._silent = silent
+        self.opened: list[Position] = []
+
+    def __call__(self, at: Position) -> Reader:
+        self.opened.append(at)
+        return Reader(self._entries, at, silent=self._silent)
+
+
+def test_a_read_that_goes_on_in_its_ledger_lost_nothing() -> None:
+    topic = Topic(Entry(5, 7))
+    check_start(topic, TOPIC, Position(5, 3), Position(5, 7), fails=True)
+    check_start(topic, TOPIC, BEGIN, Position(5, 7), fails=True)
+    assert topic.opened == []
+
+
+def test_a_ledger_that_ended_is_no_loss() -> None:
+    topic = Topic(Entry(5, 1), Entry(5, 2), Entry(8, 0))
+    check_start(topic, TOPIC, Position(5, 3), Position(8, 0), fails=True)
+    assert topic.opened == [Position(5, 0)]
+
+
+def test_a_caught_up_read_is_no_loss() -> None:
+    check_start(Topic(Entry(5, 2)), TOPIC, Position(5, 3), None, fails=True)
+
+
+def test_chunks_without_an_end_are_something() -> None:
+    topic = Topic(silent=(Position(5, 0), Position(5, 1)))
+    check_start(topic, TOPIC, Position(5, 0), None, fails=True)
+
+
+def test_a_ledger_that_is_gone_is_a_loss() -> None:
+    topic = Topic(Entry(8, 0))
+    with pytest.raises(DataLoss, match="messages from 5:3 to before 8:0 are gone"):
+        check_start(topic, TOPIC, Position(5, 3), Position(8, 0), fails=True)
+
+
+def test_an_empty_topic_is_a_loss() -> None:
+    with pytest.raises(DataLoss, match="nothing is left of it"):
+        check_start(Topic(), TOPIC, Position(5, 3), None, fails=True)
+
+
+def test_a_loss_may_be_only_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "pyspark_pulsar"):
+        check_start(Topic(Entry(8, 0)), TOPIC, Position(5, 3), Position(8, 0), fails=False)
+    assert "messages from 5:3" in caplog.text
