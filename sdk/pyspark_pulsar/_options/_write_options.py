@@ -246,6 +246,16 @@ def parse_write(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
             given.name_of("producerName"), f"must have at most {NAME_CHARS_MAX} characters"
         )
     epoch = None if streaming else _epoch(given, deduplication, name)
+    routing = given.choice(
+        PRODUCER + "messageRoutingMode", kind=Routing, default=Routing.ROUNDROBINPARTITION
+    )
+    hashing = given.choice(PRODUCER + "hashingScheme", kind=Hashing, default=Hashing.JAVASTRINGHASH)
+    producer = _producer(given)
+    if deduplication and producer.batching_type is geminga.BatchingType.KEY_BASED:
+        raise InvalidOption(
+            given.name_of(PRODUCER + "batcherBuilder"),
+            "can't be KEY_BASED with deduplication=true: its batches aren't in order",
+        )
     busy_s = given.seconds("producerBusyTimeoutMs")
     found = WriteOptions(
         client,
@@ -257,11 +267,9 @@ def parse_write(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
         name,
         epoch,
         WriteOptions.producer_busy_timeout_s if busy_s is None else busy_s,
-        given.choice(
-            PRODUCER + "messageRoutingMode", kind=Routing, default=Routing.ROUNDROBINPARTITION
-        ),
-        given.choice(PRODUCER + "hashingScheme", kind=Hashing, default=Hashing.JAVASTRINGHASH),
-        _producer(given),
+        routing,
+        hashing,
+        producer,
     )
     given.not_here("a stream counts its epochs itself; leave it out", "deduplicationEpoch")
     given.not_here("give topic", "path")

@@ -143,3 +143,8 @@ def test_what_is_wrong_for_producers_is_named(given: dict[str, str], told: str) 
 def test_a_stream_counts_epochs_itself() -> None:
     with pytest.raises(InvalidOption, match="deduplicationEpoch: a stream counts"):
         parsed(streaming=True, deduplicationEpoch="1", deduplication="true", producerName="p")
+
+
+def test_batches_by_key_are_not_in_order() -> None:
+    with pytest.raises(InvalidOption, match="batcherBuilder: can't be KEY_BASED"):
+        parsed(deduplication="true", **{"pulsar.producer.batcherBuilder": "KEY_BASED"})

@@ -1,0 +1,189 @@
+"""The producer of one partition of a topic, for one task (spec SP-06)."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import geminga.blocking
+from geminga.schema import AlreadyEncoded, SchemaInfo
+from pyspark_pulsar._options._write_options import WriteOptions
+from pyspark_pulsar._write._faults import explained
+from pyspark_pulsar._write._identity import ROWS_MAX, Identity
+from pyspark_pulsar.errors import ConnectorError, WriteFailed
+
+if TYPE_CHECKING:
+    from geminga.blocking import Client, Producer, Receipt
+
+logger = logging.getLogger("pyspark_pulsar")
+
+BUSY_WAIT_S = 0.05
+BUSY_WAIT_MAX_S = 2.0
+RECEIPTS_MAX = 100_000
+"""Receipts that one outlet keeps before it waits for the oldest of them."""
+Described = Mapping[str, Any]
+"""Keywords of `send_soon` for one message."""
+
+
+class Outlet:
+    """Sends messages in order, and knows that each has its receipt.
+
+    With deduplication the n-th message has the n-th sequence id of the epoch. What the broker may
+    have already goes with its number and is dropped there; what is new is counted by the producer,
+    so that it can be batched.
+    """
+
+    def __init__(
+        self, client: Client, topic: str, info: SchemaInfo, options: WriteOptions, who: Identity
+    ) -> None:
+        self.topic = topic
+        self._client = client
+        self._info = info
+        self._options = options
+        self._who = who
+        self._sent = 0
+        self._receipts: deque[Receipt] = deque()
+        self._producer: Producer[bytes] | None = None
+        self._known_up_to = -1
+        self._is_numbering = False
+        """Whether the producer counts on from the last message."""
+        self._is_trusted = not who.is_lasting
+        """Whether the broker is known to deduplicate, if it is to."""
+
+    def send(self, payloads: Sequence[bytes | None], described: Sequence[Described] | None) -> None:
+        """Hand messages over, waiting for room. Raises ConnectorError."""
+        try:
+            self._send(payloads, described)
+            self._settle(all_of_them=False)
+            if not self._is_trusted:
+                self._check_deduplication()
+        except geminga.GemingaError as error:
+            raise explained(self.topic, error) from error
+
+    def _send(
+        self, payloads: Sequence[bytes | None], described: Sequence[Described] | None
+    ) -> None:
+        if self._producer is None:
+            self._open()
+        producer = self._producer
+        assert producer is not None
+        first = self._sent
+        self._sent += len(payloads)
+        if self._who.is_lasting and self._sent > ROWS_MAX:
+            raise WriteFailed(
+                self.topic, f"a task has more than {ROWS_MAX} messages for it; repartition"
+            )
+        at = 0
+        if self._who.is_lasting and not self._is_numbering:
+            at = self._send_numbered(producer, payloads, described, first)
+        send = producer.send_soon
+        keep = self._receipts.append
+        # AlreadyEncoded takes None for a message that says that it is null.
+        rest: Any = payloads[at:] if at else payloads
+        if described is None:
+            for payload in rest:
+                keep(send(payload))
+        else:
+            for payload, told in zip(rest, described[at:], strict=True):
+                keep(send(payload, **told))
+
+    def _send_numbered(
+        self,
+        producer: Producer[bytes],
+        payloads: Sequence[Any],
+        described: Sequence[Described] | None,
+        first: int,
+    ) -> int:
+        """Those that the broker may have, and one more, from which the producer counts on; answers
+        how many these were.
+        """
+        number = self._who.first_sequence_id + first
+        for at, payload in enumerate(payloads):
+            told = {} if described is None else described[at]
+            self._receipts.append(producer.send_soon(payload, sequence_id=number + at, **told))
+            if number + at > self._known_up_to:
+                self._is_numbering = True
+                return at + 1
+        return len(payloads)
+
+    def _open(self) -> None:
+        """Raises GemingaError, ProducerBusy once the name was in use for too long."""
+        give_up_s = time.monotonic() + self._options.producer_busy_timeout_s
+        wait_s = BUSY_WAIT_S
+        while True:
+            try:
+                self._producer = self._client.create_producer(
+                    self.topic,
+                    schema=AlreadyEncoded(self._info),
+                    producer_name=self._who.name,
+                    **self._options.producer.keywords(),
+                )
+                break
+            except geminga.ProducerBusy:
+                if not self._who.is_lasting or time.monotonic() + wait_s > give_up_s:
+                    raise
+                # An attempt before this one, whose process or connection isn't quite gone.
+                logger.info("%s: producer %s is still there", self.topic, self._who.name)
+                time.sleep(wait_s)
+                wait_s = min(2 * wait_s, BUSY_WAIT_MAX_S)
+        self._is_numbering = False
+        if self._who.is_lasting:
+            self._known_up_to = self._producer.last_sequence_id
+            self._is_trusted = self._is_trusted or self._known_up_to >= 0
+
+    def _check_deduplication(self) -> None:
+        """The broker tells what it remembers of a name when a producer comes; nothing is what it
+        tells when it doesn't deduplicate the topic.
+        """
+        self.finish()
+        self._open()
+        if not self._is_trusted:
+            raise WriteFailed(
+                self.topic,
+                "deduplication=true, but the broker doesn't deduplicate this topic: set "
+                "brokerDeduplicationEnabled, or the policy of the namespace "
+                "(pulsar-admin namespaces set-deduplication --enable); the first "
+                f"{self._sent} messages of this task were written",
+            )
+
+    def _settle(self, *, all_of_them: bool) -> None:
+        """Look at the receipts that are there, or wait for each. Raises GemingaError."""
+        receipts = self._receipts
+        while receipts:
+            oldest = receipts[0]
+            if not oldest.is_done:
+                if not all_of_them and len(receipts) < RECEIPTS_MAX:
+                    return
+                oldest.wait()
+            if oldest.error is not None:
+                raise oldest.error
+            receipts.popleft()
+
+    def finish(self) -> None:
+        """Until each message has its receipt, then leave the topic. Raises ConnectorError if one
+        has none.
+        """
+        producer, self._producer = self._producer, None
+        if producer is None:
+            return
+        try:
+            try:
+                producer.flush()
+                self._settle(all_of_them=True)
+            finally:
+                producer.close()
+        except geminga.GemingaError as error:
+            raise explained(self.topic, error) from error
+
+    def abandon(self) -> None:
+        """Leave the topic after a failure; what isn't sent yet may be lost."""
+        producer, self._producer = self._producer, None
+        self._receipts.clear()
+        if producer is not None:
+            try:
+                producer.close()
+            except (geminga.GemingaError, ConnectorError) as error:
+                logger.debug("%s: closing after a failure: %s", self.topic, error)

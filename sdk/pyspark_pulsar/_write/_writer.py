@@ -1,0 +1,137 @@
+"""Writers as Spark calls them (spec SP-06)."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import datasource
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
+from pyspark.sql.types import Row, StructType
+
+from pyspark_pulsar._clients import client_for
+from pyspark_pulsar._encode import Frame
+from pyspark_pulsar._options._write_options import WriteOptions
+from pyspark_pulsar._write._check import check_topic, planned
+from pyspark_pulsar._write._identity import identity_of
+from pyspark_pulsar._write._rows import batches_of
+from pyspark_pulsar._write._task import Task, Written
+from pyspark_pulsar.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+else:
+    # Since PySpark 4.1; before it streams are written row by row.
+    DataSourceStreamArrowWriter = getattr(datasource, "DataSourceStreamArrowWriter", None)
+
+logger = logging.getLogger("pyspark_pulsar")
+
+
+def make_writer(schema: StructType, options: WriteOptions, *, overwrite: bool) -> PulsarWriter:
+    """The writer of `df.write`, once the driver has checked what it can. Raises ConnectorError."""
+    if overwrite:
+        raise InvalidOption("mode", "must be append: what a topic holds can't be replaced")
+    frame = planned(schema, options)
+    check_topic(frame, options)
+    return PulsarWriter(frame, options)
+
+
+def make_stream_writer(
+    schema: StructType, options: WriteOptions, *, overwrite: bool
+) -> DataSourceStreamWriter:
+    """The writer of `df.writeStream`. Spark makes one to plan a micro-batch, and another to commit
+    it, when all rows are written: a broker that fails then must not make Spark write them again, so
+    what only the broker knows is left to the tasks. Raises ConnectorError.
+    """
+    if overwrite:
+        raise InvalidOption(
+            "outputMode", "must be append or update: what a topic holds can't be replaced"
+        )
+    frame = planned(schema, options)
+    if DataSourceStreamArrowWriter is None:
+        return PulsarRowStreamWriter(frame, options, schema)
+    return PulsarStreamWriter(frame, options)
+
+
+class PulsarWriter(DataSourceArrowWriter):
+    """Writes a frame once."""
+
+    def __init__(self, frame: Frame, options: WriteOptions) -> None:
+        self._frame = frame
+        self._options = options
+        self._job_id = uuid.uuid4().hex
+        """Made on the driver: all attempts of all tasks have it."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """In a task: write its rows, and wait for all receipts. Raises ConnectorError."""
+        return _write(self._frame, self._options, iterator, self._job_id)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """All tasks are done."""
+        _log(self._options, messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """A task failed for good: what was written stays."""
+        _warn(self._options, messages)
+
+
+class _StreamWriter:
+    """What both writers of streams do."""
+
+    def __init__(self, frame: Frame, options: WriteOptions) -> None:
+        self._frame = frame
+        self._options = options
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """All tasks of the micro-batch are done."""
+        _log(self._options, messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """A task failed for good: what was written stays, and the micro-batch may run again."""
+        _warn(self._options, messages)
+
+
+class PulsarRowStreamWriter(_StreamWriter, DataSourceStreamWriter):
+    """Writes a stream on PySpark 4.0, which hands rows over."""
+
+    def __init__(self, frame: Frame, options: WriteOptions, schema: StructType) -> None:
+        super().__init__(frame, options)
+        self._schema = schema
+
+    def write(self, iterator: Iterator[Row]) -> WriterCommitMessage:
+        """In a task: write its rows, and wait for all receipts. Raises ConnectorError."""
+        return _write(self._frame, self._options, batches_of(self._schema, iterator), None)
+
+
+if TYPE_CHECKING or DataSourceStreamArrowWriter is not None:
+
+    class PulsarStreamWriter(_StreamWriter, DataSourceStreamArrowWriter):
+        """Writes a stream."""
+
+        def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+            """In a task: write its rows, and wait for all receipts. Raises ConnectorError."""
+            return _write(self._frame, self._options, iterator, None)
+
+
+def _write(
+    frame: Frame, options: WriteOptions, batches: Iterable[pa.RecordBatch], job_id: str | None
+) -> Written:
+    who = identity_of(options, job_id)
+    return Task(client_for(options.client), frame, options, who).run(batches)
+
+
+def _log(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
+    rows = sum(each.rows for each in messages if isinstance(each, Written))
+    logger.info("%s: %d messages written", options.topic or "topics of __topic", rows)
+
+
+def _warn(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
+    rows = sum(each.rows for each in messages if isinstance(each, Written))
+    logger.warning(
+        "%s: the write failed; at least %d messages of it were written and stay",
+        options.topic or "topics of __topic",
+        rows,
+    )
