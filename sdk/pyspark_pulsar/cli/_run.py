@@ -1,0 +1,176 @@
+"""What `geminga sql` does with its options: check them, start Spark, run statements or serve."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pyspark_pulsar._options import parse_read
+from pyspark_pulsar.cli._engine import EngineMissing, engine
+from pyspark_pulsar.cli._statements import split_statements
+from pyspark_pulsar.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pyspark_pulsar.cli._tables import Tables
+
+EXIT_INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
+_PROMPT, _MORE = "sql> ", "  -> "
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The command's options, as it got them."""
+
+    service_url: str
+    admin_url: str | None
+    execute: tuple[str, ...]
+    script: str | None
+    namespace: str
+    topics: tuple[str, ...]
+    options: tuple[str, ...]
+    options_file: str | None
+    confs: tuple[str, ...]
+    master: str
+    form: str
+    max_rows: int | None
+    verbose: bool
+    thrift_server: bool
+    thrift_host: str
+    thrift_port: int
+
+    def reading(self) -> dict[str, str]:
+        """Options of the connector, all but the topic. Raises click's errors for a pair that is
+        none, and for an option that the connector doesn't take.
+        """
+        kept = []
+        lines = Path(self.options_file).read_text().splitlines() if self.options_file else []
+        for number, line in enumerate(map(str.strip, lines), 1):
+            if line and not line.startswith("#"):
+                kept.append(line)
+                if "=" not in line:  # what it says may be a secret
+                    raise click.UsageError(f"--options-file: line {number} is not KEY=VALUE")
+        told = {"service.url": self.service_url}
+        if self.admin_url:
+            told["admin.url"] = self.admin_url
+        told |= _pairs("--options-file", kept) | _pairs("--option", self.options)
+        try:
+            parse_read(told | {"topic": "any"}, streaming=False)
+        except InvalidOption as error:
+            raise click.UsageError(str(error)) from None
+        return told
+
+
+def run(settings: Settings) -> None:
+    """The whole command. Raises click's errors; ends the process with 130 after Ctrl-C."""
+    options, names = settings.reading(), _pairs("--topic", settings.topics)
+    confs = _pairs("--conf", settings.confs)
+    if settings.thrift_server and (settings.execute or settings.script):
+        raise click.UsageError("--thrift-server runs no statements: leave out -e and -f")
+    statements = list(_given(settings))
+    try:
+        with engine(settings.master, confs, verbose=settings.verbose) as spark:
+            _work(settings, spark, options, names, statements)
+    except EngineMissing as error:
+        raise click.ClickException(str(error)) from error
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+
+
+def _work(
+    settings: Settings,
+    spark: SparkSession,
+    options: dict[str, str],
+    names: dict[str, str],
+    statements: Sequence[str],
+) -> None:
+    from pyspark_pulsar.cli._failures import ENGINE_ERRORS, Failure, sentence
+    from pyspark_pulsar.cli._tables import Tables
+    from pyspark_pulsar.cli._thrift import serve
+
+    tables = Tables(spark, options, settings.namespace, names)
+    try:
+        if settings.thrift_server:
+            serve(spark, tables, options, host=settings.thrift_host, port=settings.thrift_port)
+        elif statements or _is_batch(settings):
+            for statement in statements:
+                _execute(settings, tables, statement)
+        else:
+            _prompt(lambda statement: _execute(settings, tables, statement))
+    except (*ENGINE_ERRORS, Failure) as error:
+        raise click.ClickException(sentence(error)) from error
+
+
+def _execute(settings: Settings, tables: Tables, statement: str) -> None:
+    from pyspark_pulsar.cli._results import Form, print_result
+
+    print_result(tables.query(statement), Form(settings.form), settings.max_rows)
+
+
+def _is_batch(settings: Settings) -> bool:
+    return bool(settings.execute or settings.script) or not sys.stdin.isatty()
+
+
+def _given(settings: Settings) -> Iterator[str]:
+    """The statements to be run, if it is not a prompt."""
+    if settings.thrift_server:
+        return
+    texts = list(settings.execute)
+    if settings.script:
+        texts.append(Path(settings.script).read_text())
+    if not texts and not sys.stdin.isatty():
+        texts.append(sys.stdin.read())
+    for text in texts:
+        ended, rest = split_statements(text)
+        yield from ended
+        if rest:
+            yield rest
+
+
+def _prompt(execute: Callable[[str], None]) -> None:
+    """Read and run until the input ends; what fails is told, and the next one asked for."""
+    from pyspark_pulsar.cli._failures import ENGINE_ERRORS, Failure, sentence
+
+    try:
+        import readline  # noqa: F401 (input() uses it once it is loaded)
+    except ImportError:
+        pass
+    text = ""
+    while True:
+        try:
+            line = input(_MORE if text else _PROMPT)
+        except EOFError:
+            click.echo()
+            return
+        except KeyboardInterrupt:
+            click.echo()
+            text = ""
+            continue
+        if not text and line.strip().rstrip(";") in ("exit", "quit"):
+            return
+        ended, text = split_statements(f"{text}\n{line}" if text else line)
+        for statement in ended:
+            try:
+                execute(statement)
+            except (*ENGINE_ERRORS, Failure) as error:
+                click.echo(f"Error: {sentence(error)}", err=True)
+            except KeyboardInterrupt:
+                click.echo("Cancelled.", err=True)
+                break
+
+
+def _pairs(option: str, given: Iterable[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for pair in given:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise click.UsageError(f"{option}: {key!r} is not KEY=VALUE")
+        found[key.strip()] = value.strip()
+    return found
