@@ -1,0 +1,85 @@
+"""Reads payloads that are Avro (spec SP-02, SP-03): all at once, step by step through the schema;
+and one by one where there are few of them, or steps can't read them.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+
+import fastavro
+import numpy as np
+import pyarrow as pa
+
+from pyspark_pulsar._values._avro_schema import plain_definition
+from pyspark_pulsar._values._avro_steps import HoldsItself, RecordStep, record_step
+from pyspark_pulsar._values._buffer import REASONS, Cursor
+from pyspark_pulsar._values._match import RecordPlan
+from pyspark_pulsar._values._objects import AvroSource, Builder, Columns
+from pyspark_pulsar._values._shapes import Record
+
+PAYLOADS_FEW = 48
+"""So few payloads are read faster one by one."""
+
+
+class AvroReader:
+    """Reads payloads of one version of a topic's schema."""
+
+    def __init__(self, shape: Record, plan: RecordPlan) -> None:
+        self._plan = plan
+        self._plain = fastavro.parse_schema(plain_definition(shape))
+        self._step: RecordStep | None
+        try:
+            self._step = record_step(plan)
+        except HoldsItself:
+            self._step = None
+
+    def columns(self, payloads: Sequence[bytes]) -> Columns:
+        """The wanted columns, and what is wrong with which payload."""
+        if self._step is None or len(payloads) < PAYLOADS_FEW:
+            return self._one_by_one(payloads)
+        at = Cursor.over(payloads)
+        arrays = self._step.columns(at)
+        at.finish()
+        at.fault[at.aside] = 0
+        notes = {int(row): REASONS[at.fault[row]] for row in np.flatnonzero(at.fault)}
+        aside = np.flatnonzero(at.aside)
+        if not len(aside):
+            return Columns(arrays, notes)
+        single = self._one_by_one([payloads[int(row)] for row in aside])
+        notes.update((int(aside[row]), note) for row, note in single.notes.items())
+        order = np.arange(len(payloads))
+        order[aside] = len(payloads) + np.arange(len(aside))
+        places = pa.array(order)
+        merged = [
+            pa.concat_arrays(both).take(places) for both in zip(arrays, single.arrays, strict=True)
+        ]
+        return Columns(merged, notes)
+
+    def _one_by_one(self, payloads: Sequence[bytes]) -> Columns:
+        builder = Builder(AvroSource())
+        rows: list[object] = []
+        good: list[int] = []
+        for number, payload in enumerate(payloads):
+            stream = io.BytesIO(payload)
+            try:
+                found = fastavro.schemaless_reader(
+                    stream,
+                    self._plain,
+                    None,
+                    return_record_name=True,
+                    return_record_name_override=True,
+                )
+            except Exception as error:
+                # Whatever a reader makes of broken bytes.
+                builder.notes[number] = f"no Avro record that fits: {error or type(error).__name__}"
+                continue
+            if stream.tell() != len(payload):
+                builder.notes[number] = REASONS[1]
+                continue
+            rows.append(found)
+            good.append(number)
+        arrays = builder.columns(self._plan, rows, np.array(good, np.int64))
+        return Columns(
+            [builder.placed(each, good, len(payloads)) for each in arrays], builder.notes
+        )

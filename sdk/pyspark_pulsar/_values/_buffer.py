@@ -1,0 +1,200 @@
+"""Many payloads in one buffer, read side by side: a step reads one number or text of every payload
+at once, by numpy, rather than all of one payload (spec SP-03).
+
+Whatever the bytes are, no step reads outside the buffer. What is wrong with a payload is noted, and
+reading goes on as if it were not: in the end only payloads that were read to their very last byte,
+and no further, are good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+Longs = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+PADDING = bytes(32)
+"""Behind the last payload, so that the longest number fits wherever one begins."""
+_SEVENTH = np.uint64(0x8080808080808080)
+_LOW_SEVEN = np.uint64(0x7F7F7F7F7F7F7F7F)
+_ONES = np.uint64(0x0101010101010101)
+_ONE = np.uint64(1)
+
+NOT_WHOLE = 1
+TOO_LARGE = 2
+LYING_LENGTH = 3
+NO_TEXT = 4
+NO_BRANCH = 5
+NO_SYMBOL = 6
+OUT_OF_RANGE = 7
+NO_ROOM = 8
+REASONS = (
+    "",
+    "its bytes don't end where its record does",
+    "a number is too large for its type",
+    "a length lies",
+    "a text is no UTF-8",
+    "a union has no such branch",
+    "an enum has no such symbol",
+    "a date, time or decimal is out of range",
+    "a value of this type of the union has no place in the wanted column",
+)
+"""By fault."""
+
+
+class Buffer:
+    """The payloads, one after the other."""
+
+    __slots__ = ("_views", "bytes", "data", "last", "words")
+
+    def __init__(self, payloads: Sequence[bytes]) -> None:
+        self.data = b"".join((*payloads, PADDING))
+        self.bytes: NDArray[np.uint8] = np.frombuffer(self.data, np.uint8)
+        self.last = len(self.data) - len(PADDING)
+        self._views: dict[str, NDArray[np.generic]] = {}
+        self.words = self.view("<u8")
+
+    def view(self, kind: str) -> NDArray[np.generic]:
+        """The value of a type that begins at each byte."""
+        found = self._views.get(kind)
+        if found is None:
+            size = np.dtype(kind).itemsize
+            count = len(self.data) - size + 1
+            found = np.ndarray((count,), kind, self.data, strides=(1,))
+            self._views[kind] = found
+        return found
+
+    def texts(self, start: Longs, stop: Longs) -> pa.Array:
+        """The bytes between, as an Arrow array. Spans lie in order, none within another."""
+        count = len(start)
+        if not count:
+            return pa.array([], pa.binary())
+        offsets = np.empty(2 * count, np.int32)
+        offsets[0::2] = start
+        offsets[1::2] = stop
+        # Every second value is what lies between two spans.
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(self.data)]
+        spans = pa.Array.from_buffers(pa.binary(), 2 * count - 1, buffers)
+        return spans.take(pa.array(np.arange(0, 2 * count, 2)))
+
+
+class Cursor:
+    """Where each of some payloads is being read; those are in the order of the buffer."""
+
+    __slots__ = ("aside", "buffer", "end", "fault", "pos")
+
+    def __init__(
+        self,
+        buffer: Buffer,
+        pos: Longs,
+        end: Longs,
+        fault: NDArray[np.uint8],
+        aside: Flags,
+    ) -> None:
+        self.buffer = buffer
+        self.pos = pos
+        self.end = end
+        self.fault = fault
+        self.aside = aside
+
+    @classmethod
+    def over(cls, payloads: Sequence[bytes]) -> Cursor:
+        """At the beginning of each."""
+        edges = np.fromiter(accumulate(map(len, payloads), initial=0), np.int64, len(payloads) + 1)
+        count = len(payloads)
+        faults = np.zeros(count, np.uint8)
+        return cls(Buffer(payloads), edges[:-1].copy(), edges[1:], faults, np.zeros(count, bool))
+
+    def __len__(self) -> int:
+        return len(self.pos)
+
+    def some(self, index: Longs) -> Cursor:
+        """The same for some of the payloads."""
+        return Cursor(
+            self.buffer, self.pos[index], self.end[index], self.fault[index], self.aside[index]
+        )
+
+    def put(self, index: Longs, some: Cursor) -> None:
+        """Take over where those are now."""
+        self.pos[index] = some.pos
+        self.fault[index] = some.fault
+        self.aside[index] = some.aside
+
+    def note(self, where: Flags, fault: int) -> None:
+        """Something is wrong with some payloads; the first fault is the one that is told."""
+        if where.any():
+            self.fault[where & (self.fault == 0)] = fault
+
+    def finish(self) -> None:
+        """All was read: who isn't at the end is wrong."""
+        self.note(self.pos != self.end, NOT_WHOLE)
+
+    def longs(self) -> Longs:
+        """A number of each, as Avro writes int and long."""
+        at = np.minimum(self.pos, self.buffer.last)
+        first = self.buffer.bytes[at]
+        if not len(first) or first.max() < 0x80:
+            self.pos += 1
+            return (first >> 1).astype(np.int64) ^ -(first & 1).astype(np.int64)
+        return self._wide(at)
+
+    def _wide(self, at: Longs) -> Longs:
+        words: NDArray[np.uint64] = self.buffer.words[at]  # type: ignore[assignment]
+        stops = ~words & _SEVENTH
+        low = stops & (~stops + _ONE)
+        mask = (low - _ONE) | low
+        size = (((mask & _ONES) * _ONES) >> np.uint64(56)).astype(np.int64)
+        words &= mask & _LOW_SEVEN
+        # Seven bits of each byte move together: to pairs, fours, all.
+        words = (words & np.uint64(0x007F007F007F007F)) | (
+            (words & np.uint64(0x7F007F007F007F00)) >> _ONE
+        )
+        words = (words & np.uint64(0x00003FFF00003FFF)) | (
+            (words & np.uint64(0x3FFF00003FFF0000)) >> np.uint64(2)
+        )
+        words = (words & np.uint64(0x000000000FFFFFFF)) | (
+            (words & np.uint64(0x0FFFFFFF00000000)) >> np.uint64(4)
+        )
+        longer = np.flatnonzero(stops == 0)
+        if len(longer):
+            ninth = self.buffer.bytes[at[longer] + 8].astype(np.uint64)
+            tenth = self.buffer.bytes[at[longer] + 9].astype(np.uint64)
+            has_tenth = ninth >= 0x80
+            tenth[~has_tenth] = 0
+            words[longer] |= ((ninth & np.uint64(0x7F)) << np.uint64(56)) | (tenth << np.uint64(63))
+            size[longer] = 9 + has_tenth
+            wrong = np.zeros(len(at), bool)
+            wrong[longer] = tenth > 1
+            self.note(wrong, TOO_LARGE)
+        self.pos += size
+        signed: Longs = (words >> _ONE).view(np.int64) ^ -((words & _ONE).view(np.int64))
+        return signed
+
+    def ints(self) -> Longs:
+        """The same, of 32 bits."""
+        found = self.longs()
+        self.note((found < -(1 << 31)) | (found >= 1 << 31), TOO_LARGE)
+        return found
+
+    def fixed(self, kind: str) -> NDArray[np.generic]:
+        """A number of fixed size of each, by the name of its numpy type."""
+        at = np.minimum(self.pos, self.buffer.last)
+        found = self.buffer.view(kind)[at]
+        self.pos += found.dtype.itemsize
+        return found
+
+    def spans(self, size: int | None = None) -> tuple[Longs, Longs]:
+        """Where the bytes of each begin and end: with a length before them, or of a fixed size."""
+        length = self.longs() if size is None else np.full(len(self), size)
+        start = np.minimum(self.pos, self.end)
+        wrong = (length < 0) | (length > self.end - self.pos)
+        if wrong.any():
+            self.note(wrong, LYING_LENGTH)
+            length[wrong] = 0
+        stop = start + length
+        self.pos = stop.copy()
+        return start, stop
