@@ -1,5 +1,5 @@
 """Reads payloads that are Avro (spec SP-02, SP-03): all at once, step by step through the schema;
-and one by one where there are few of them, or steps can't read them.
+and one by one where there are few of them, or a few have long lists.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_pulsar._values._avro_schema import plain_definition
-from pyspark_pulsar._values._avro_steps import HoldsItself, RecordStep, record_step
+from pyspark_pulsar._values._avro_steps import record_step
 from pyspark_pulsar._values._buffer import REASONS, Cursor
 from pyspark_pulsar._values._match import RecordPlan
 from pyspark_pulsar._values._objects import AvroSource, Builder, Columns
-from pyspark_pulsar._values._shapes import Record
+from pyspark_pulsar._values._shapes import Record, holds_itself
 
 PAYLOADS_FEW = 48
 """So few payloads are read faster one by one."""
@@ -28,17 +28,15 @@ class AvroReader:
     def __init__(self, shape: Record, plan: RecordPlan) -> None:
         self._plan = plan
         self._plain = fastavro.parse_schema(plain_definition(shape))
-        self._step: RecordStep | None
-        try:
-            self._step = record_step(plan)
-        except HoldsItself:
-            self._step = None
+        self._step = record_step(plan)
+        # Of these fastavro reads as many within each other as there are, until the stack ends.
+        self._is_deep = holds_itself(shape)
 
     def columns(self, payloads: Sequence[bytes]) -> Columns:
         """The wanted columns, and what is wrong with which payload."""
-        if self._step is None or len(payloads) < PAYLOADS_FEW:
+        if len(payloads) < PAYLOADS_FEW and not self._is_deep:
             return self._one_by_one(payloads)
-        at = Cursor.over(payloads)
+        at = Cursor.over(payloads, leaves_some=not self._is_deep)
         arrays = self._step.columns(at)
         at.finish()
         at.fault[at.aside] = 0

@@ -27,11 +27,8 @@ from pyspark_pulsar._values._objects import filling
 from pyspark_pulsar._values._shapes import Array, Kind, Leaf, Map, Record, Shape, leaf_type
 from pyspark_pulsar._values._steps import Step, leaf_step
 
-
-class HoldsItself(Exception):
-    """A record holds itself, so that it can only be read payload by payload."""
-
-
+DEPTH_MAX = 64
+"""Records within themselves that are passed over; Avro's readers have no bound but the stack's."""
 _KEY = leaf_step(LeafPlan(Leaf(Kind.STRING), pa.string()))
 
 
@@ -90,9 +87,10 @@ class OptionalStep:
     def skip(self, at: Cursor) -> None:
         """Only go on behind them."""
         index = self._there(at)
-        some = at.some(index)
-        self._step.skip(some)
-        at.put(index, some)
+        if len(index):
+            some = at.some(index)
+            self._step.skip(some)
+            at.put(index, some)
 
     def _there(self, at: Cursor) -> Longs:
         branch = at.longs()
@@ -163,7 +161,7 @@ class MemberStep:
 
 
 def reading(plan: Plan) -> Step:
-    """The step of a plan. Raises HoldsItself."""
+    """The step of a plan."""
     if isinstance(plan, LeafPlan):
         return leaf_step(plan)
     if isinstance(plan, RecordPlan):
@@ -196,19 +194,42 @@ def record_step(plan: RecordPlan) -> RecordStep:
     return RecordStep(plan, parts)
 
 
-def passing(shape: Shape, around: tuple[Record, ...] = ()) -> Step:
-    """The step that goes on behind a value that isn't wanted. Raises HoldsItself."""
+class WithinStep:
+    """A record within itself, to be passed over: its steps are made as deep as payloads go."""
+
+    def __init__(self, shape: Record, depth: int) -> None:
+        self._shape = shape
+        self._depth = depth
+        self._step: Step | None = None
+
+    def read(self, at: Cursor) -> pa.Array:
+        """Never wanted, since no column can hold it."""
+        self.skip(at)
+        return pa.nulls(len(at))
+
+    def skip(self, at: Cursor) -> None:
+        """Only go on behind them."""
+        if self._depth >= DEPTH_MAX:
+            at.note(np.ones(len(at), bool), faults.TOO_DEEP)
+            return
+        if self._step is None:
+            self._step = passing(self._shape, (), self._depth + 1)
+        self._step.skip(at)
+
+
+def passing(shape: Shape, around: tuple[Record, ...] = (), depth: int = 0) -> Step:
+    """The step that goes on behind a value that isn't wanted."""
     if isinstance(shape, Leaf):
         return leaf_step(LeafPlan(shape, leaf_type(shape)))
     if isinstance(shape, Array):
-        return ListStep(pa.null(), passing(shape.item, around))
+        return ListStep(pa.null(), passing(shape.item, around, depth))
     if isinstance(shape, Map):
-        return MapStep(pa.null(), _KEY, passing(shape.value, around))
+        return MapStep(pa.null(), _KEY, passing(shape.value, around, depth))
     if isinstance(shape, Record):
         if shape in around:
-            raise HoldsItself
+            return WithinStep(shape, depth)
         within = (*around, shape)
-        parts = [(passing(each.shape, within), -1) for each in shape.fields]
+        parts = [(passing(each.shape, within, depth), -1) for each in shape.fields]
         return RecordStep(RecordPlan(pa.struct([]), (), ()), parts)
-    branches = [(passing(each, around), False, -1) for each in shape.branches]
+    branches = [(passing(each, around, depth), False, -1) for each in shape.branches]
     return UnionStep(pa.null(), branches, members=False)

@@ -32,6 +32,7 @@ NO_BRANCH = 5
 NO_SYMBOL = 6
 OUT_OF_RANGE = 7
 NO_ROOM = 8
+TOO_DEEP = 9
 REASONS = (
     "",
     "its bytes don't end where its record does",
@@ -42,6 +43,7 @@ REASONS = (
     "an enum has no such symbol",
     "a date, time or decimal is out of range",
     "a value of this type of the union has no place in the wanted column",
+    "records are nested too deeply",
 )
 """By fault."""
 
@@ -49,9 +51,11 @@ REASONS = (
 class Buffer:
     """The payloads, one after the other."""
 
-    __slots__ = ("_views", "bytes", "data", "last", "words")
+    __slots__ = ("_views", "bytes", "data", "last", "leaves_some", "words")
 
-    def __init__(self, payloads: Sequence[bytes]) -> None:
+    def __init__(self, payloads: Sequence[bytes], *, leaves_some: bool) -> None:
+        """`leaves_some` is whether payloads may be left to a reader of single ones."""
+        self.leaves_some = leaves_some
         self.data = b"".join((*payloads, PADDING))
         self.bytes: NDArray[np.uint8] = np.frombuffer(self.data, np.uint8)
         self.last = len(self.data) - len(PADDING)
@@ -102,12 +106,13 @@ class Cursor:
         self.aside = aside
 
     @classmethod
-    def over(cls, payloads: Sequence[bytes]) -> Cursor:
+    def over(cls, payloads: Sequence[bytes], *, leaves_some: bool = True) -> Cursor:
         """At the beginning of each."""
         edges = np.fromiter(accumulate(map(len, payloads), initial=0), np.int64, len(payloads) + 1)
         count = len(payloads)
         faults = np.zeros(count, np.uint8)
-        return cls(Buffer(payloads), edges[:-1].copy(), edges[1:], faults, np.zeros(count, bool))
+        buffer = Buffer(payloads, leaves_some=leaves_some)
+        return cls(buffer, edges[:-1].copy(), edges[1:], faults, np.zeros(count, bool))
 
     def __len__(self) -> int:
         return len(self.pos)

@@ -87,32 +87,37 @@ class Decoder:
 
         Raises MalformedMessage in FAILFAST.
         """
-        # Only a null that has no payload is one.
-        given: list[bytes | None] = list(payloads)
-        if True in nulls:
-            given = [
-                data if data or not is_null else None
-                for data, is_null in zip(payloads, nulls, strict=True)
-            ]
-        found = self._columns(given, keys, schema_version)
+        given: Sequence[bytes | None] = payloads
+        has_nulls = True in nulls
+        if has_nulls:
+            # Only a null that has no payload is one.
+            both = zip(payloads, nulls, strict=True)
+            given = [None if is_null and not data else data for data, is_null in both]
+        found = self._columns(given, keys, schema_version, has_nulls=has_nulls)
         return self._judged(found, len(payloads))
 
     def _columns(
         self,
-        payloads: list[bytes | None],
+        payloads: Sequence[bytes | None],
         keys: list[bytes | None] | None,
         version: bytes | None,
+        *,
+        has_nulls: bool,
     ) -> Columns:
         reader = self._reader(version)
         if isinstance(reader, str):
             nothing = [pa.nulls(len(payloads), each.type) for each in self._wanted]
             rows = (n for n, each in enumerate(payloads) if each is not None)
             return Columns(nothing, dict.fromkeys(rows, reader))
-        size = sum(len(each) for each in payloads if each is not None)
+        size = sum(map(len, filter(None, payloads)))
         if size > BYTES_TOGETHER_MAX and len(payloads) > 1:
             half = len(payloads) // 2
-            first = self._columns(payloads[:half], keys and keys[:half], version)
-            second = self._columns(payloads[half:], keys and keys[half:], version)
+            first = self._columns(
+                payloads[:half], keys and keys[:half], version, has_nulls=has_nulls
+            )
+            second = self._columns(
+                payloads[half:], keys and keys[half:], version, has_nulls=has_nulls
+            )
             arrays = [
                 pa.concat_arrays(both) for both in zip(first.arrays, second.arrays, strict=True)
             ]
@@ -121,7 +126,7 @@ class Decoder:
             )
         if isinstance(reader, PairReader):
             return reader.columns(payloads, keys)
-        found = read_some(reader, payloads)
+        found = read_some(reader, payloads) if has_nulls else reader.columns(payloads)  # type: ignore[arg-type]
         return Columns(found.arrays[: len(self._wanted)], found.notes)
 
     def _reader(self, version: bytes | None) -> Reader | PairReader | str:

@@ -61,7 +61,8 @@ class _Items:
                 left[fresh] = _block(at, fresh)
             at.note((at.pos > at.end) & (left > 0), faults.NOT_WHOLE)
             going = going[(left[going] > 0) & (at.fault[going] == 0)]
-            if len(owners) >= ITEMS_TOGETHER and len(going) < PAYLOADS_FEW:
+            is_long = len(owners) >= ITEMS_TOGETHER and len(going) < PAYLOADS_FEW
+            if is_long and at.buffer.leaves_some:
                 at.aside[going] = True
                 break
             if len(going):

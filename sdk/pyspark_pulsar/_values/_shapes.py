@@ -234,6 +234,20 @@ def check_names(names: Iterator[str], path: str) -> None:
             )
 
 
+def holds_itself(shape: Shape, around: tuple[Record, ...] = ()) -> bool:
+    """Whether there is a record within itself."""
+    if isinstance(shape, Leaf):
+        return False
+    if isinstance(shape, Array):
+        return holds_itself(shape.item, around)
+    if isinstance(shape, Map):
+        return holds_itself(shape.value, around)
+    if isinstance(shape, Union):
+        return any(holds_itself(each, around) for each in shape.branches)
+    within = (*around, shape)
+    return shape in around or any(holds_itself(each.shape, within) for each in shape.fields)
+
+
 def smallest(shape: Shape, seen: tuple[Record, ...] = ()) -> int:
     """The least bytes that a value has in Avro: 0 or 1."""
     if isinstance(shape, Leaf):

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from geminga.schema import Avro
+from geminga.schema import Avro, SchemaInfo, SchemaType
 from pyspark_pulsar._values._avro import PAYLOADS_FEW, AvroReader
+from pyspark_pulsar._values._avro_steps import DEPTH_MAX
 from pyspark_pulsar._values._list_steps import ITEMS_TOGETHER
 from pyspark_pulsar._values._objects import Columns
 from pyspark_pulsar._values._readers import fields_of, reader_of
@@ -173,6 +174,22 @@ def test_records_within_themselves_can_be_passed_over() -> None:
     found = reader.columns([payload] * MANY + [payload[:-1]])
     assert rows_of(found, ["id", "text"]) == [{"id": 1, "text": "a"}] * MANY
     assert list(found.notes) == [MANY]
+
+
+@pytest.mark.parametrize("depth", [DEPTH_MAX, DEPTH_MAX + 2, 100_000])
+@pytest.mark.parametrize("count", [1, MANY])
+def test_records_far_within_themselves(depth: int, count: int) -> None:
+    fields = [{"name": "n", "type": ["null", "N"]}, {"name": "i", "type": "long"}]
+    text = json.dumps({"type": "record", "name": "N", "fields": fields})
+    info = SchemaInfo("", SchemaType.AVRO, text.encode())
+    reader = reader_of(info, [pa.field("i", pa.int64())], strict=True)
+    payload = b"\x02" * depth + b"\x00" + b"\x04" * (depth + 1)
+    found = reader.columns([payload] * count)
+    if depth > DEPTH_MAX:
+        assert found.notes == dict.fromkeys(range(count), "records are nested too deeply")
+    else:
+        assert not found.notes
+        assert found.arrays[0].to_pylist() == [2] * count
 
 
 def test_everything_missing_and_nothing_wanted() -> None:
