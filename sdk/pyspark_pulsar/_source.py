@@ -2,13 +2,94 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
+
+    from pyspark_pulsar._options import ReadOptions
 
 
 class PulsarDataSource(DataSource):
-    """`format("pulsar")`."""
+    """`format("pulsar")`. Spark makes one for each step of planning, mostly in a process of its
+    own, so that nothing is kept between them.
+    """
 
     @classmethod
     def name(cls) -> str:
         """How queries call it."""
         return "pulsar"
+
+    def schema(self) -> StructType:
+        """The columns of a read without a schema of the user's. Raises InvalidOption, TopicMissing,
+        SchemaMismatch, GemingaError.
+        """
+        from pyspark_pulsar._clients import client_for
+        from pyspark_pulsar._options import parse_read
+        from pyspark_pulsar._schemas import default_schema
+        from pyspark_pulsar._topics import expand
+
+        options = parse_read(_plain(self.options), streaming=None)
+        client = client_for(options.client)
+        return default_schema(client, options, expand(client, options.topics))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For `spark.read`. Raises InvalidOption."""
+        from pyspark_pulsar._batch import batch_reader
+        from pyspark_pulsar._options import parse_read
+
+        return batch_reader(parse_read(_plain(self.options), streaming=False), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """For `spark.readStream`. Raises InvalidOption, SchemaMismatch, GemingaError."""
+        from pyspark_pulsar._options import parse_read
+        from pyspark_pulsar._stream import PulsarStreamReader
+
+        options = parse_read(_plain(self.options), streaming=True)
+        return PulsarStreamReader(_checked(options, schema), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """For `df.write`. Raises InvalidOption, SchemaMismatch, GemingaError."""
+        from pyspark_pulsar._options import parse_write
+        from pyspark_pulsar._write import make_writer
+
+        options = parse_write(_plain(self.options), streaming=False)
+        return make_writer(schema, options, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """For `df.writeStream`. Raises InvalidOption, SchemaMismatch, GemingaError."""
+        from pyspark_pulsar._options import parse_write
+        from pyspark_pulsar._write import make_stream_writer
+
+        options = parse_write(_plain(self.options), streaming=True)
+        return make_stream_writer(schema, options, overwrite=overwrite)
+
+
+def _plain(options: Mapping[str, str]) -> dict[str, str]:
+    return dict(options.items())
+
+
+def _checked(options: ReadOptions, schema: StructType) -> ReadOptions:
+    from pyspark_pulsar._clients import client_for
+    from pyspark_pulsar._schemas import checked_options
+    from pyspark_pulsar._topics import expand
+    from pyspark_pulsar.errors import TopicMissing
+
+    client = client_for(options.client)
+    try:
+        parts = expand(client, options.topics)
+    except TopicMissing:
+        if options.topics.pattern is None:
+            raise
+        # A stream by a pattern may begin before its first topic.
+        parts = []
+    return checked_options(client, options, parts, schema)

@@ -40,6 +40,29 @@ def split(
     return found
 
 
+def split_by_ids(ranges: Sequence[TopicRange], *, count: int | None) -> list[TopicRange]:
+    """The same without a layout, by the ranges alone: whoever plans the same ranges again gets the
+    same parts, whatever has become of the topics. Without `count` the ranges as they are.
+
+    Of a range that goes over several ledgers it isn't known how many entries there are before the
+    last one: as many are taken for it as are in the last.
+    """
+    if count is None:
+        return [each for each in ranges if not each.is_empty]
+    layouts: dict[str, list[LedgerSpan]] = {}
+    for each in ranges:
+        (ledger, first, _), (stop_ledger, last, _) = each.start, each.stop
+        first, last = max(first, 0), max(last, 0)
+        if ledger == stop_ledger:
+            spans = [LedgerSpan(ledger, first, last)]
+        elif ledger < 0:
+            spans = [LedgerSpan(stop_ledger, 0, last)]
+        else:
+            spans = [LedgerSpan(ledger, first, first + last), LedgerSpan(stop_ledger, 0, last)]
+        layouts[each.topic] = spans
+    return split(ranges, layouts, count=count)
+
+
 def entries_in(ranges: Sequence[TopicRange], layouts: Mapping[str, Sequence[LedgerSpan]]) -> int:
     """How many entries the ranges have by their layouts."""
     spans = (_clipped(each, layouts.get(each.topic, ())) for each in ranges if not each.is_empty)

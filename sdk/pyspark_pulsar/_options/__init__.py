@@ -13,3 +13,5 @@ from pyspark_pulsar._options._read import PushDown as PushDown
 from pyspark_pulsar._options._read import ReadOptions as ReadOptions
 from pyspark_pulsar._options._read import TopicSelection as TopicSelection
 from pyspark_pulsar._options._read import parse_read as parse_read
+from pyspark_pulsar._options._write_options import WriteOptions as WriteOptions
+from pyspark_pulsar._options._write_options import parse_write as parse_write

@@ -136,6 +136,7 @@ _BATCH_OPTIONS = (
     "endingTimestamp",
     "endingTime",
     "endingOffsetsByTimestamp",
+    "maxRecordsPerPartition",
     "pushdown",
     "publishTimeSlackMs",
 )
@@ -167,7 +168,7 @@ def parse_read(options: Mapping[str, str], *, streaming: bool | None) -> ReadOpt
     found = ReadOptions(client, topics, start, end)
     found = replace(found, **_shape(given), **_amounts(given), **_reader(given))
     if not streaming:
-        found = replace(found, **_push_down(given))
+        found = replace(found, **_batch(given))
     if streaming is not False:
         found = replace(found, **_stream(given))
     given.not_here(_STREAM_ONLY, *_STREAM_OPTIONS)
@@ -222,7 +223,6 @@ def _shape(given: Given) -> dict[str, Any]:
 def _amounts(given: Given) -> dict[str, Any]:
     optional = {
         "min_partitions": given.whole("minPartitions", least=1, most=PARTITIONS_MAX),
-        "max_records_per_partition": given.whole("maxRecordsPerPartition", least=1),
         "messages_per_second": given.number("maxMessagesPerSecond"),
         "bytes_per_second": given.number("maxBytesPerSecond"),
         "poll_timeout_s": given.seconds("pollTimeoutMs", least_ms=1),
@@ -272,11 +272,11 @@ def _keys(given: Given) -> dict[str, Any]:
     return {"private_keys": tuple((name, str(path)) for name, path in named.items())}
 
 
-def _push_down(given: Given) -> dict[str, Any]:
-    slack = given.seconds("publishTimeSlackMs")
+def _batch(given: Given) -> dict[str, Any]:
     return {
+        "max_records_per_partition": given.whole("maxRecordsPerPartition", least=1),
         "push_down": given.choice("pushdown", kind=PushDown, default=PushDown.AUTO),
-        **_told({"publish_time_slack_s": slack}),
+        "publish_time_slack_s": given.seconds("publishTimeSlackMs"),
     }
 
 

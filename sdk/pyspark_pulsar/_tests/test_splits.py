@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_pulsar._offsets import LedgerSpan, Position, TopicRange
-from pyspark_pulsar._splits import SPLITS_MAX, entries_in, split
+from pyspark_pulsar._splits import SPLITS_MAX, entries_in, split, split_by_ids
 
 TOPIC = "persistent://public/default/t"
 
@@ -59,6 +59,27 @@ def test_parts_cover_the_range_once_and_in_order(
     ends = [(part.start, part.stop) for part in parts]
     assert ends == sorted(ends)
     assert all((part.topic, part.partition) == (TOPIC, 3) for part in parts)
+
+
+@given(layouts(), st.integers(1, 30), st.data())
+def test_parts_by_ids_cover_the_range_too(
+    spans: list[LedgerSpan], count: int, data: st.DataObject
+) -> None:
+    entries = _entries(spans)
+    a, b = sorted((data.draw(st.sampled_from(entries)), data.draw(st.sampled_from(entries))))
+    whole = TopicRange(TOPIC, 0, data.draw(st.sampled_from([a, Position(-1, -1)])), b)
+    parts = split_by_ids([whole], count=count)
+    assert parts == split_by_ids([whole], count=count)
+    for place in entries:
+        owners = sum(_holds(part, place._replace(batch_index=0)) for part in parts)
+        assert owners == _holds(whole, place._replace(batch_index=0))
+    assert split_by_ids([whole], count=None) == [whole]
+
+
+def test_parts_by_ids_are_even_in_one_ledger() -> None:
+    whole = TopicRange(TOPIC, 0, Position(4, 10), Position(4, 29))
+    starts = [part.start.entry_id for part in split_by_ids([whole], count=4)]
+    assert starts == [10, 15, 20, 25]
 
 
 @given(layouts(), st.integers(1, 100))

@@ -115,9 +115,11 @@ def test_each_option_of_streams(option: str, value: str, name: str, wanted: obje
     parse_read({**LEAST, option: value}, streaming=None)
 
 
-@pytest.mark.parametrize("option", ["endingOffsets", "endingTime", "pushdown"])
+@pytest.mark.parametrize(
+    "option", ["endingOffsets", "endingTime", "pushdown", "maxRecordsPerPartition"]
+)
 def test_options_of_batches_are_none_of_streams(option: str) -> None:
-    value = {"endingOffsets": "latest", "endingTime": "5", "pushdown": "off"}[option]
+    value = {"endingOffsets": "latest", "pushdown": "off"}.get(option, "5")
     error = refused({**LEAST, option: value}, streaming=True)
     assert (error.option, "batch" in error.reason) == (option, True)
     parse_read({**LEAST, option: value}, streaming=None)

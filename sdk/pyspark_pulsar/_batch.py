@@ -1,0 +1,188 @@
+"""Reading in batches, as Spark plans it (spec SP-01, SP-03, SP-04)."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+import geminga.blocking
+from pyspark_pulsar import _topics
+from pyspark_pulsar._clients import client_for
+from pyspark_pulsar._filters import Narrowing, within
+from pyspark_pulsar._offsets import ID_MAX, LedgerSpan, Position, TopicRange
+from pyspark_pulsar._options import PushDown, ReadOptions
+from pyspark_pulsar._ranges import for_each, ranges_of
+from pyspark_pulsar._schemas import checked_options
+from pyspark_pulsar._splits import entries_in, split
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.datasource import Filter
+
+logger = logging.getLogger("pyspark_pulsar")
+
+SPLITS_PER_CORE = 2
+"""Of the driver's machine, unless `minPartitions` tells how many parts a read has at least."""
+SPLIT_ENTRIES_LEAST = 64
+"""Entries that are worth a task of their own, unless `minPartitions` is given."""
+SAMPLES_MAX = 8
+"""Topics that are asked how many messages their entries have, for `maxRecordsPerPartition`."""
+_PUSHING_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
+
+
+class PulsarBatchReader(DataSourceReader):
+    """One read. Made where it is planned, and sent from there to the tasks."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._narrowing: Narrowing | None = None
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The parts that tasks read. Raises TopicMissing, SchemaMismatch, OffsetOutOfRange,
+        InvalidOption, GemingaError.
+        """
+        options, narrowing = self._options, self._narrowing
+        client = client_for(options.client)
+        parts = _topics.expand(client, options.topics)
+        self._options = options = checked_options(client, options, parts, self._schema)
+        if narrowing is not None:
+            parts = [each for each in parts if narrowing.allows(each.topic, each.partition)]
+        ranges = ranges_of(client, options, parts)
+        if narrowing is not None:
+            ranges = _narrowed(client, options, narrowing, ranges)
+        found = split_ranges(client, options, ranges)
+        logger.info("%d topics are read in %d parts", len(parts), len(found))
+        return [InputPartition(each) for each in found]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """What a task does."""
+        from pyspark_pulsar._scan import ScanPlan, scan
+
+        # Spark asks for one part where there is none.
+        if isinstance(partition.value, TopicRange):
+            plan = ScanPlan(self._options, self._schema, self._narrowing)
+            yield from scan(partition.value, plan)
+
+
+class NarrowedBatchReader(PulsarBatchReader):
+    """One that takes filters: only for where Spark allows it, elsewhere every read with it fails
+    (`spark.sql.python.filterPushdown.enabled`, PySpark 4.1).
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
+        """Narrows what is read; gives back those that Spark has to apply."""
+        from pyspark_pulsar._pushed import narrow
+
+        self._narrowing, left = narrow(filters)
+        return iter(left)
+
+
+def batch_reader(options: ReadOptions, schema: StructType) -> PulsarBatchReader:
+    """The reader for a query, with push-down where the option and Spark allow it."""
+    takes_filters = options.push_down is PushDown.ON
+    if options.push_down is PushDown.AUTO:
+        takes_filters = _is_asked_for_filters()
+    return (NarrowedBatchReader if takes_filters else PulsarBatchReader)(options, schema)
+
+
+def _is_asked_for_filters() -> bool:
+    """Whether this is the process that Spark asks to take filters: that one is started only if
+    push-down is on. Settings of the session aren't known in it.
+    """
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return _PUSHING_WORKER in sys.modules or getattr(main, "name", "") == _PUSHING_WORKER
+
+
+def _narrowed(
+    client: geminga.blocking.Client,
+    options: ReadOptions,
+    narrowing: Narrowing,
+    ranges: Sequence[TopicRange],
+) -> list[TopicRange]:
+    """The parts of the ranges that the filters leave to be read."""
+    slack_s = options.publish_time_slack_s
+    limits = narrowing.publish_ms
+    if slack_s is not None and not limits.are_wide:
+        slack_ms = math.ceil(slack_s * 1000)
+        least, most = limits.least - slack_ms, limits.most + slack_ms
+        timed = for_each(lambda each: _between(client, options, each, least, most), ranges)
+        ranges = [each for each in timed if not each.is_empty]
+    return [part for each in ranges for part in narrowing.applied(each)]
+
+
+def _between(
+    client: geminga.blocking.Client,
+    options: ReadOptions,
+    whole: TopicRange,
+    least_ms: int,
+    most_ms: int,
+) -> TopicRange:
+    """The part of a range from the first entry at a time to before the first that is later than
+    another.
+    """
+    prefix = options.subscription_role_prefix
+    first, last = whole.start, whole.stop
+    if least_ms > 0:
+        found = _topics.position_at(client, whole.topic, least_ms, role_prefix=prefix)
+        first = Position(ID_MAX, 0) if found is None else found
+    if most_ms < 0:
+        first = Position(ID_MAX, 0)
+    elif most_ms < ID_MAX:
+        found = _topics.position_at(client, whole.topic, most_ms + 1, role_prefix=prefix)
+        last = last if found is None else found.before
+    return within(whole, first, last)
+
+
+def split_ranges(
+    client: geminga.blocking.Client, options: ReadOptions, ranges: Sequence[TopicRange]
+) -> list[TopicRange]:
+    """The ranges cut for Spark's tasks. Raises InvalidOption if `admin.url` can't be used, and
+    GemingaError.
+    """
+    if options.min_partitions is None:
+        count, least = SPLITS_PER_CORE * (os.cpu_count() or 1), SPLIT_ENTRIES_LEAST
+    else:
+        count, least = options.min_partitions, 1
+    if count <= len(ranges) and options.max_records_per_partition is None:
+        return list(ranges)
+    layouts = _layouts(client, options, ranges)
+    if options.max_records_per_partition is not None:
+        wanted = _messages(client, options, ranges, layouts) / options.max_records_per_partition
+        if wanted > count:
+            count, least = math.ceil(wanted), 1
+    return split(ranges, layouts, count=count, entries_least=least)
+
+
+def _layouts(
+    client: geminga.blocking.Client, options: ReadOptions, ranges: Sequence[TopicRange]
+) -> dict[str, list[LedgerSpan]]:
+    ends: dict[str, tuple[Position, Position]] = {}
+    for each in ranges:
+        start, stop = ends.get(each.topic, (each.start, each.stop))
+        ends[each.topic] = min(start, each.start), max(stop, each.stop)
+    found = for_each(lambda topic: _topics.layout(client, topic, options, *ends[topic]), list(ends))
+    return dict(zip(ends, found, strict=True))
+
+
+def _messages(
+    client: geminga.blocking.Client,
+    options: ReadOptions,
+    ranges: Sequence[TopicRange],
+    layouts: Mapping[str, Sequence[LedgerSpan]],
+) -> float:
+    """About how many messages the ranges have, by samples of the sizes of batches."""
+    step = -(-len(ranges) // SAMPLES_MAX) or 1
+    prefix = options.subscription_role_prefix
+    means = for_each(
+        lambda each: _topics.messages_per_entry(client, each.topic, each.start, role_prefix=prefix),
+        ranges[::step],
+    )
+    return entries_in(ranges, layouts) * (sum(means) / len(means) if means else 0.0)

@@ -1,0 +1,163 @@
+"""From options to the ranges that are read: `startingOffsets`, `endingOffsets` and their timestamps
+resolved for each partition, checked against what the topic holds (spec SP-01, SP-10).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import geminga.blocking
+from pyspark_pulsar import _topics
+from pyspark_pulsar._names import full_name
+from pyspark_pulsar._offsets import BEGIN, Position, TopicPartition, TopicRange
+from pyspark_pulsar._options import AtTime, Bound, Edge, ReadOptions, Where
+from pyspark_pulsar.errors import InvalidOption, OffsetOutOfRange
+
+logger = logging.getLogger("pyspark_pulsar")
+
+ASKED_AT_ONCE_MAX = 8
+"""Partitions that are asked about at the same time."""
+NAMES_SHOWN_MAX = 5
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def for_each(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """The function's results for all items, a few at a time."""
+    if len(items) < 2:
+        return [function(each) for each in items]
+    with ThreadPoolExecutor(min(ASKED_AT_ONCE_MAX, len(items))) as pool:
+        return list(pool.map(function, items))
+
+
+def check_names(bound: Bound, parts: Sequence[TopicPartition]) -> None:
+    """Raises InvalidOption if the bound names a topic that isn't read."""
+    known = {part.topic for part in parts} | {part.parent for part in parts}
+    for name, _ in bound.per_topic:
+        if full_name(name) not in known:
+            shown = ", ".join(sorted({part.parent for part in parts})[:NAMES_SHOWN_MAX])
+            raise InvalidOption(
+                bound.option, f"names {name}, which isn't among the topics that are read: {shown}"
+            )
+
+
+def where_of(bound: Bound, part: TopicPartition) -> Where:
+    """What a bound says about a partition: by its own name, its topic's, or for all."""
+    named = {full_name(name): where for name, where in bound.per_topic}
+    for name in (part.topic, part.parent):
+        if name in named:
+            return named[name]
+    return bound.default
+
+
+def ranges_of(
+    client: geminga.blocking.Client, options: ReadOptions, parts: Sequence[TopicPartition]
+) -> list[TopicRange]:
+    """What a batch reads, a range for each partition that has something in it, as of now. Raises
+    InvalidOption, OffsetOutOfRange.
+    """
+    end = options.end
+    assert end is not None, "a batch has an end"
+    check_names(options.start, parts)
+    check_names(end, parts)
+    for part in parts:
+        _check_order(options.start, end, part)
+    found = for_each(lambda part: _range(client, options, end, part), parts)
+    return [each for each in found if each is not None and not each.is_empty]
+
+
+def _check_order(start: Bound, end: Bound, part: TopicPartition) -> None:
+    first, last = where_of(start, part), where_of(end, part)
+    if isinstance(first, Position) and isinstance(last, Position):
+        is_wrong = last.reach < tuple(first)
+    else:
+        is_wrong = (
+            isinstance(first, AtTime) and isinstance(last, AtTime) and first.time_ms > last.time_ms
+        )
+    if is_wrong:
+        raise InvalidOption(end.option, f"lies before {start.option} of {part.topic}")
+
+
+def _range(
+    client: geminga.blocking.Client, options: ReadOptions, end: Bound, part: TopicPartition
+) -> TopicRange | None:
+    last = _topics.last_position(client, part.topic, role_prefix=options.subscription_role_prefix)
+    stop = _stop(client, options, end, part, last)
+    start = start_of(client, options, part, last)
+    if last is None or start is None or stop is None:
+        return None
+    return TopicRange(part.topic, part.partition, start, stop)
+
+
+def start_of(
+    client: geminga.blocking.Client,
+    options: ReadOptions,
+    part: TopicPartition,
+    last: Position | None,
+) -> Position | None:
+    """Where a partition's reading begins, the place itself included, if its last entry is `last`;
+    None if nothing of what there is has to be read. Raises OffsetOutOfRange.
+    """
+    where = where_of(options.start, part)
+    prefix = options.subscription_role_prefix
+    if where is Edge.EARLIEST:
+        return BEGIN if last is not None else None
+    if where is Edge.LATEST:
+        return None
+    if isinstance(where, AtTime):
+        return _topics.position_at(client, part.topic, where.time_ms, role_prefix=prefix)
+    assert isinstance(where, Position)
+    if last is None:
+        _out_of_range(options, options.start, part, f"{where} is gone: the topic is empty")
+        return None
+    if where.entry > last.after:
+        _out_of_range(options, options.start, part, f"{where} lies after the end, {last}")
+        return None
+    first = _topics.first_position(client, part.topic, role_prefix=prefix)
+    if first is not None and where.entry < first:
+        reason = f"{where} lies before the first message that is left, in ledger {first.ledger_id}"
+        _out_of_range(options, options.start, part, reason)
+        return first
+    return where
+
+
+def _stop(
+    client: geminga.blocking.Client,
+    options: ReadOptions,
+    end: Bound,
+    part: TopicPartition,
+    last: Position | None,
+) -> Position | None:
+    """The last place that a batch reads."""
+    where = where_of(end, part)
+    prefix = options.subscription_role_prefix
+    if isinstance(where, AtTime):
+        found = _topics.position_at(client, part.topic, where.time_ms, role_prefix=prefix)
+        return last if found is None else found.before
+    if not isinstance(where, Position):
+        return last
+    if last is None:
+        _out_of_range(options, end, part, f"{where} is gone: the topic is empty")
+        return None
+    if where.entry > last:
+        _out_of_range(options, end, part, f"{where} lies after the end, {last}")
+        return last
+    first = _topics.first_position(client, part.topic, role_prefix=prefix)
+    if first is not None and where.entry < first:
+        reason = f"{where} lies before the first message that is left, in ledger {first.ledger_id}"
+        _out_of_range(options, end, part, reason)
+        return None
+    return where
+
+
+def _out_of_range(options: ReadOptions, bound: Bound, part: TopicPartition, reason: str) -> None:
+    text = f"{bound.option}: {reason}"
+    if options.fail_on_data_loss:
+        raise OffsetOutOfRange(
+            part.topic, f"{text}; set failOnDataLoss=false to read what is there"
+        )
+    logger.warning("topic %s: %s", part.topic, text)

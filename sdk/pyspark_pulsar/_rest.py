@@ -1,0 +1,112 @@
+"""Layout of topics by the REST API, where `admin.url` is given (spec SP-03)."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import urllib.error
+import urllib.request
+from http.client import HTTPException
+from urllib.parse import quote, urlsplit
+
+import trio
+
+from pyspark_pulsar._offsets import LedgerSpan
+from pyspark_pulsar._options import ClientSettings
+from pyspark_pulsar.errors import InvalidOption, TopicMissing
+
+OPTION = "admin.url"
+ANSWER_BYTES_MAX = 64 * 1024 * 1024
+"""The longest answer that is read: a ledger takes about 150 bytes in it."""
+_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+
+
+def ledgers_by_rest(settings: ClientSettings, topic: str) -> list[LedgerSpan]:
+    """All ledgers of a topic, by its `internalStats`. Raises InvalidOption, naming `admin.url`, if
+    these can't be had, TopicMissing if there is no such topic.
+    """
+    domain, _, rest = topic.partition("://")
+    tenant, namespace, local = rest.split("/", 2)
+    path = "/".join(quote(each, safe="") for each in (domain, tenant, namespace, local))
+    base = (settings.admin_url or "").rstrip("/")
+    answer = _get(settings, f"{base}/admin/v2/{path}/internalStats", topic)
+    try:
+        return _spans(json.loads(answer))
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidOption(OPTION, f"the answer is no topic's internalStats: {error!r}") from None
+
+
+def _spans(stats: dict[str, object]) -> list[LedgerSpan]:
+    found = {}
+    ledgers = stats["ledgers"]
+    if not isinstance(ledgers, list):
+        raise TypeError("ledgers is no list")
+    for each in ledgers:
+        found[int(each["ledgerId"])] = int(each["entries"])
+    if found:
+        # The list doesn't count entries of the ledger that is being written.
+        current = max(found)
+        found[current] = max(found[current], int(str(stats["currentLedgerEntries"])))
+    return [LedgerSpan(ledger, 0, count - 1) for ledger, count in sorted(found.items())]
+
+
+def _get(settings: ClientSettings, url: str, topic: str) -> bytes:
+    auth = settings.authentication()
+    handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({}), _Redirects()]
+    if urlsplit(url).scheme == "https":
+        certificate = None if auth is None else auth.tls_certificate
+        context = _context(settings, certificate)
+        handlers.append(urllib.request.HTTPSHandler(context=context))
+    # What the SDK's own client sends: a token may have to be read or fetched first.
+    headers = {} if auth is None else trio.run(auth.http_headers)
+    opener = urllib.request.build_opener(*handlers)
+    request = urllib.request.Request(url, headers=headers)
+    try:
+        with opener.open(request, timeout=settings.operation_timeout_s) as response:
+            found: bytes = response.read(ANSWER_BYTES_MAX)
+            return found
+    except urllib.error.HTTPError as error:
+        error.close()
+        if error.code == 404:
+            raise TopicMissing(topic, f"the REST API of {OPTION} has no such topic") from None
+        raise InvalidOption(OPTION, f"answers {error.code} {error.reason} for {topic}") from None
+    except (OSError, HTTPException, ValueError) as error:
+        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+        raise InvalidOption(OPTION, f"can't be asked for {topic}: {reason}") from None
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """A broker sends on to the one that has the topic; credentials never go from TLS to plain."""
+
+    def redirect_request(  # type: ignore[no-untyped-def]
+        self, req, fp, code, msg, headers, newurl
+    ) -> urllib.request.Request | None:
+        """The request that follows. Raises HTTPError."""
+        if req.type == "https" and urlsplit(newurl).scheme != "https":
+            raise urllib.error.HTTPError(newurl, code, "redirect from TLS to plain", headers, fp)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _context(settings: ClientSettings, certificate: tuple[str, str] | None) -> ssl.SSLContext:
+    """TLS as the settings have it. Raises InvalidOption."""
+    option, path = "pulsar.client.tlsTrustCertsFilePath", settings.tls_trust_certs_file_path
+    try:
+        context = ssl.create_default_context(cafile=path)
+        if settings.tls_allow_insecure_connection or not settings.tls_validate_hostname:
+            context.check_hostname = False
+        if settings.tls_allow_insecure_connection:
+            context.verify_mode = ssl.CERT_NONE
+        if settings.tls_protocols:
+            versions = sorted(_VERSIONS[name] for name in settings.tls_protocols)
+            context.minimum_version, context.maximum_version = versions[0], versions[-1]
+        if settings.tls_ciphers:
+            option = "pulsar.client.tlsCiphers"
+            context.set_ciphers(":".join(settings.tls_ciphers))
+        own, key = settings.tls_certificate_file_path, settings.tls_private_key_file_path
+        shown = certificate or ((own, key) if own and key else None)
+        if shown is not None:
+            option = "pulsar.client.tlsCertificateFilePath"
+            context.load_cert_chain(*shown)
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidOption(option, f"can't be used for {OPTION}: {error}") from None
+    return context

@@ -1,0 +1,87 @@
+"""A broker for the tests that need one, with small ledgers that are kept."""
+
+from __future__ import annotations
+
+import urllib.request
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import geminga.blocking
+from geminga.testing import broker
+from pyspark_pulsar._clients import client_for, close_clients
+from pyspark_pulsar._options import ReadOptions, parse_read
+
+LEDGER = 10
+"""Entries of a full ledger."""
+SETTINGS = {
+    "managedLedgerMaxEntriesPerLedger": str(LEDGER),
+    "managedLedgerMinLedgerRolloverTimeMinutes": "0",
+    "defaultRetentionTimeInMinutes": "-1",
+    "defaultRetentionSizeInMB": "-1",
+}
+
+
+class Broker:
+    """The broker and what tests do with it."""
+
+    def __init__(self, url: str, web_url: str) -> None:
+        self.url = url
+        self.web_url = web_url
+
+    @property
+    def client(self) -> geminga.blocking.Client:
+        """The client that reads with no further options use."""
+        return client_for(self.options("t").client)
+
+    def options(self, topic: str, **more: str) -> ReadOptions:
+        """Of a batch read."""
+        return parse_read({"service.url": self.url, "topic": topic, **more}, streaming=False)
+
+    def ask(self, method: str, path: str, body: bytes = b"") -> bytes:
+        """A request to the REST API."""
+        request = urllib.request.Request(
+            f"{self.web_url}/admin/v2/{path}",
+            method=method,
+            data=body or None,
+            headers={"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            found: bytes = answer.read()
+            return found
+
+    def topic(self, *, partitions: int = 0) -> str:
+        """A fresh topic's full name; without partitions it is made by its first message."""
+        name = f"persistent://public/default/t{uuid.uuid4().hex[:10]}"
+        if partitions:
+            path = name.replace("://", "/")
+            self.ask("PUT", f"{path}/partitions", str(partitions).encode())
+        return name
+
+    def publish(
+        self, topic: str, values: Sequence[bytes], *, per_batch: int = 1
+    ) -> list[geminga.MessageId]:
+        """Sends them, so many an entry. Entries come one by one, so that full ledgers are closed."""
+        batching = per_batch > 1
+        with self.client.create_producer(
+            topic,
+            batching_enabled=batching,
+            batching_max_messages=max(per_batch, 2),
+            batching_max_publish_delay_s=60.0,
+        ) as producer:
+            found = []
+            for at in range(0, len(values), per_batch):
+                receipts = [producer.send_soon(value) for value in values[at : at + per_batch]]
+                producer.flush()
+                found += [receipt.wait() for receipt in receipts]
+            return found
+
+
+@contextmanager
+def running_broker() -> Iterator[Broker]:
+    """One in a thread."""
+    with broker(SETTINGS) as url:
+        try:
+            yield Broker(str(url), url.web_url)
+        finally:
+            close_clients()
