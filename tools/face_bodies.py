@@ -72,6 +72,7 @@ BODIES = {
     "Reader.has_message_available": (
         "return await self._session.call(self._receiver.has_message_available)"
     ),
+    "Reader.received_ids": "return self._inner.received_ids()",
     "Reader.incomplete_message_ids": "return self._inner.incomplete_message_ids()",
     "Reader.statistics": "return self._inner.statistics()",
     "Reader.aclose": "await self._receiver.close()",

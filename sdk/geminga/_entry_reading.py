@@ -44,6 +44,11 @@ def messages_of(received: ReceivedEntry) -> list[Message]:
     return [Message(entry, n) for n in received.indexes]
 
 
+def received_ids(consumer: Consumer[Any]) -> list[MessageId]:
+    """The entry that came last of each partition. Any thread may ask."""
+    return [MessageId(*part.received_to, part.partition) for part in consumer._parts.each]
+
+
 def take_incomplete(consumer: Consumer[Any]) -> list[MessageId]:
     """Last chunks of messages that couldn't be put together; they are told once. Any thread may
     ask.

@@ -35,6 +35,7 @@ from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, CommandMessage
 
 logger = logging.getLogger("geminga")
 
+NOTHING_RECEIVED = (-1, -1)
 REDELIVER_IDS_MAX = 1000
 """Ids in one REDELIVER_UNACKNOWLEDGED_MESSAGES."""
 
@@ -68,6 +69,9 @@ class PartitionConsumer:
         self.counts = ConsumerCounts()
         self.events = Events(topic, options.consumer_event_listener)
         self.error: GemingaError | None = None
+        self.received_to = NOTHING_RECEIVED
+        """Ledger and entry that came last and needn't come again, whether or not a message came out
+        of it."""
         self._core = core
         self._subscription = subscription
         self._id = core.next_consumer_id()
@@ -118,13 +122,15 @@ class PartitionConsumer:
     def on_message(self, command: CommandMessage, payload: memoryview) -> None:
         """Open the entry and put what is to be delivered in the inbox."""
         acknowledger = self.acknowledger
+        place = command.message_id
+        self.received_to = place.ledgerId, place.entryId
         try:
             entry = decode(self, command, payload, acknowledger.chunks, trio.current_time)
         except UndecodableEntry as error:
             self._discard_corrupt(command, error)
             return
         if entry is None:
-            self._keep_chunk(command.message_id.ledgerId, command.message_id.entryId)
+            self._keep_chunk(place.ledgerId, place.entryId)
             return
         # The broker doesn't count what its own ack set says is acknowledged.
         counted = cardinality(entry.ack_set) if entry.ack_set else entry.message_count
@@ -194,6 +200,7 @@ class PartitionConsumer:
     def _drop_all(self, *, recalls: bool = True) -> int:
         """Throw away what was received and not taken; answers as Inbox.discard."""
         self.generation += recalls
+        self.received_to = NOTHING_RECEIVED
         return self.inbox.discard(self, recalls=recalls)
 
     # ---- asking and moving ----

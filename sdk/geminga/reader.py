@@ -11,7 +11,7 @@ import trio
 
 from geminga._arguments import duration, positive_size
 from geminga._consumer_statistics import ConsumerStatistics
-from geminga._entry_reading import read_entries, take_incomplete
+from geminga._entry_reading import read_entries, received_ids, take_incomplete
 from geminga.consumer import Consumer
 from geminga.errors import Timeout
 from geminga.message import Message, V_co
@@ -76,6 +76,13 @@ class Reader(Generic[V_co]):
     async def last_message_ids(self) -> list[MessageId]:
         """Id of the last message of each partition; -1:-1 for one without messages."""
         return await self._consumer.last_message_ids()
+
+    def received_ids(self) -> list[MessageId]:
+        """The last entry of each partition that the broker sent, also one that no message came out
+        of: a chunk that isn't its message's last, or one that can't be decoded. -1:-1 before the
+        first one, and after a lost connection or a seek until the next one.
+        """
+        return received_ids(self._consumer)
 
     def incomplete_message_ids(self) -> list[MessageId]:
         """Last chunks that came since the reader was opened, or since this was asked, and whose

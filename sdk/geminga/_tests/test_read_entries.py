@@ -210,3 +210,19 @@ async def test_cancelled_it_takes_nothing(autojump_clock: MockClock) -> None:
             await reader.read_entries()
         (entry,) = await reader.read_entries(5)
         assert entry.payloads() == [b"x"]
+
+
+async def test_what_came_last_is_told(autojump_clock: MockClock) -> None:
+    """Also where no message came of it; what a lost connection takes along comes again."""
+    damaged = single(Made(b"x"))[:-1] + b"!"
+    async with topic_of([single(Made(b"a")), damaged]) as (broker, reader):
+        (entry,) = await reader.read_entries(5)
+        assert entry.payloads() == [b"a"]
+        await trio.sleep(1)
+        assert reader.received_ids()[0] == MessageId(LEDGER, 1)
+        broker.cut()
+        await trio.sleep(0.01)
+        assert reader.received_ids()[0] == MessageId(-1, -1)
+        with pytest.raises(geminga.Timeout):
+            await reader.read_entries(5)
+        assert reader.received_ids()[0] == MessageId(LEDGER, 1)

@@ -64,6 +64,13 @@ class Reader(Generic[V_co]):
         """Id of the last message of each partition; -1:-1 for one without messages."""
         return await self._receiver.call(lambda: self._inner.last_message_ids())
 
+    def received_ids(self) -> list[MessageId]:
+        """The last entry of each partition that the broker sent, also one that no message came out
+        of: a chunk that isn't its message's last, or one that can't be decoded. -1:-1 before the
+        first one, and after a lost connection or a seek until the next one.
+        """
+        return self._inner.received_ids()
+
     def incomplete_message_ids(self) -> list[MessageId]:
         """Last chunks that came since the reader was opened, or since this was asked, and whose
         messages couldn't be put together: they begin before the reader's start, or were given up

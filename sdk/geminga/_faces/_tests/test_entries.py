@@ -41,6 +41,7 @@ def test_blocking(url: BrokerUrl, topic: str) -> None:
         (last,) = reader.last_message_ids()
         assert last.ledger_id >= 0
         assert reader.incomplete_message_ids() == []
+        assert reader.received_ids() == [last.__class__(last.ledger_id, last.entry_id)]
         assert reader.statistics().total_msgs_received == 3000
         reader.close()
         with pytest.raises(gb.AlreadyClosed):
