@@ -1,0 +1,150 @@
+"""What a task of Spark does: reads a range of a topic as Arrow record batches (spec SP-03)."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+import geminga
+from geminga import ConsumerCryptoFailureAction, MessageId, ReceivedEntry
+from geminga.schema import SchemaInfo
+from pyspark_pulsar._chunk_search import cut_messages
+from pyspark_pulsar._clients import client_for
+from pyspark_pulsar._columns import Piece
+from pyspark_pulsar._loss import check_start
+from pyspark_pulsar._names import partition_of
+from pyspark_pulsar._offsets import BEGIN, LedgerSpan, Position, TopicRange
+from pyspark_pulsar._open import open_reader
+from pyspark_pulsar._rows import Rows
+from pyspark_pulsar._throttle import Throttle
+from pyspark_pulsar._topics import layout
+from pyspark_pulsar._walk import EntryReader, Walk
+
+if TYPE_CHECKING:
+    from pyspark_pulsar._filters import Narrowing
+    from pyspark_pulsar._options import ReadOptions
+
+
+@dataclass(frozen=True)
+class ScanPlan:
+    """What all tasks of a read share; it pickles. `schema` are the columns to make, nothing else is
+    made.
+    """
+
+    options: ReadOptions
+    schema: StructType
+    narrowing: Narrowing | None = None
+
+
+def scan(wanted: TopicRange, plan: ScanPlan) -> Iterator[pa.RecordBatch]:
+    """The messages of the range, each once, in record batches that are bounded by rows and bytes.
+
+    A message in chunks belongs to the range that has its last chunk. Raises DataLoss,
+    MalformedMessage, GemingaError (Timeout after `pollTimeoutMs` without a message that should
+    come, CryptoError for one that can't be decrypted).
+    """
+    if wanted.is_empty:
+        return
+    task = _Task(wanted, plan)
+    rows = Rows(plan.schema, plan.options, task.schema_of)
+    for piece in task.pieces():
+        yield from rows.add(piece)
+    yield from rows.flush()
+
+
+class _Task:
+    """One range on its way."""
+
+    def __init__(self, wanted: TopicRange, plan: ScanPlan) -> None:
+        self._wanted = wanted
+        self._options = plan.options
+        self._narrowing = plan.narrowing
+        self._client = client_for(plan.options.client)
+        self._throttle = Throttle(plan.options.messages_per_second, plan.options.bytes_per_second)
+
+    def schema_of(self, version: bytes | None) -> SchemaInfo | None:
+        """The topic's schema of that version, if schemas count."""
+        if self._options.schema_mode == "raw":
+            return None
+        return self._client.topic_schema(partition_of(self._wanted.topic)[0], version)
+
+    def pieces(self) -> Iterator[Piece]:
+        """All messages of the range that are to become rows."""
+        narrowing = self._narrowing
+        for piece in self._all():
+            if not self._is_readable(piece.entry):
+                continue
+            if narrowing is None:
+                yield piece
+            elif narrowing.publish_ms.allow(piece.entry.publish_timestamp):
+                yield from [piece] if narrowing.keys is None else _of_keys(piece, narrowing.keys)
+
+    def _all(self) -> Iterator[Piece]:
+        wanted = self._wanted
+        with self._open(wanted.start) as reader:
+            walk = self._walk(reader, wanted)
+            is_checked = False
+            for piece in walk.pieces():
+                if not is_checked:
+                    self._check_start(walk.first_found)
+                    is_checked = True
+                yield piece
+            if not is_checked:
+                self._check_start(walk.first_found)
+            cut = self._cut(reader.incomplete_message_ids())
+        if cut:
+            yield from cut_messages(
+                wanted.topic, wanted.partition, cut, self._open, self._walk, self._ledgers
+            )
+
+    def _open(self, at: Position) -> AbstractContextManager[geminga.blocking.Reader]:
+        return open_reader(self._client, self._options, self._wanted.topic, at)
+
+    def _walk(self, reader: EntryReader, wanted: TopicRange) -> Walk:
+        return Walk(reader, wanted, self._throttle, self._options.poll_timeout_s)
+
+    def _check_start(self, found: Position | None) -> None:
+        if not self._options.read_compacted:
+            # Compaction takes messages out wherever it likes.
+            wanted = self._wanted
+            fails = self._options.fail_on_data_loss
+            check_start(self._open, wanted.topic, wanted.start, found, fails=fails)
+
+    def _cut(self, ids: list[MessageId]) -> set[Position]:
+        """Where messages of the range end that begin before it."""
+        found = {Position(each.ledger_id, each.entry_id) for each in ids}
+        start, stop = self._wanted.start.entry, self._wanted.stop.entry
+        return {position for position in found if start <= position <= stop}
+
+    def _ledgers(self, before: Position) -> list[LedgerSpan]:
+        return layout(self._client, self._wanted.topic, self._options, BEGIN, before)
+
+    def _is_readable(self, entry: ReceivedEntry) -> bool:
+        """Whether the entry is plain by now, or to be read as it is. Raises CryptoError."""
+        action = self._options.crypto_failure_action
+        if not entry.is_encrypted or action is ConsumerCryptoFailureAction.CONSUME:
+            return True
+        if action is ConsumerCryptoFailureAction.DISCARD:
+            return False
+        raise geminga.CryptoError(
+            f"message {entry.ledger_id}:{entry.entry_id} can't be decrypted: give its key by "
+            "pulsar.reader.privateKeyPath, or leave such messages out by "
+            "pulsar.reader.cryptoFailureAction=DISCARD",
+            topic=self._wanted.topic,
+        )
+
+
+def _of_keys(piece: Piece, keys: Container[str | None]) -> Iterator[Piece]:
+    """The messages with one of these keys, in runs."""
+    entry, at, stop = piece
+    found = entry.keys()
+    for is_wanted, run in groupby(range(at, stop), lambda n: found[n] in keys):
+        if is_wanted:
+            places = list(run)
+            yield Piece(entry, places[0], places[-1] + 1)

@@ -1,0 +1,282 @@
+"""Plans the micro-batches of a stream, on the driver (spec SP-05).
+
+All that must outlive the driver is in the offsets that Spark keeps. What is here besides can be
+lost at any moment: a restarted query plans the same ranges again from the same offsets.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+
+from geminga import GemingaError
+from pyspark_pulsar._admission import Admitted, Limit, admit
+from pyspark_pulsar._anchor import Anchor
+from pyspark_pulsar._batch import split_ranges
+from pyspark_pulsar._clients import client_for
+from pyspark_pulsar._loss import lost
+from pyspark_pulsar._offsets import BEGIN, Position, TopicPartition, TopicRange
+from pyspark_pulsar._open import last_entry
+from pyspark_pulsar._options import Edge, ReadOptions, TopicSelection
+from pyspark_pulsar._ranges import check_names, for_each, start_of, where_of
+from pyspark_pulsar._scout import heads_of
+from pyspark_pulsar._stream_offsets import Offsets, ranges
+from pyspark_pulsar._topics import expand
+from pyspark_pulsar.errors import TopicMissing
+
+logger = logging.getLogger("pyspark_pulsar")
+
+
+class StreamPlanner:
+    """The state of one query's planning."""
+
+    def __init__(
+        self, options: ReadOptions, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._options = options
+        self._client = client_for(options.client)
+        self._clock = clock
+        self._anchor: Anchor | None = None
+        self._made_up: str | None = None
+        """The subscription's name, if the user gave none."""
+        self._topics: dict[str, TopicPartition] = {}
+        self._looked_s = -math.inf
+        self._target: Mapping[str, Position] | None = None
+        """Where an available-now query ends."""
+        self._planned: Offsets | None = None
+        """The end of the last micro-batch, for a PySpark that doesn't tell."""
+        self._planned_s = -math.inf
+        self._away_since_s: float | None = None
+        self._turn = 0
+        self.newest: Offsets | None = None
+        """The last positions that the topics had when they were looked at last."""
+
+    # ---- what Spark asks ----
+
+    def initial(self) -> Offsets:
+        """Where a new query begins. The subscription is made before anything is looked at, so that
+        nothing is trimmed from then on.
+        """
+        topics = self._discovered(strictly=True)
+        check_names(self._options.start, list(topics.values()))
+        self._begin(None, topics)
+        lasts = self._last_of(topics)
+        starts = for_each(lambda each: self._start_of(each, lasts[each.topic]), [*topics.values()])
+        found = Offsets(dict(zip(topics, starts, strict=True)), self._made_up)
+        self._move(found)
+        self._planned = found
+        return found
+
+    def prepare_available_now(self) -> None:
+        """From now on nothing new is seen: the query ends at what there is."""
+        topics = self._discovered()
+        self._target = self._last_of(topics)
+
+    def latest(self, start: Offsets | None, *, limited: bool) -> Offsets:
+        """The end of the next micro-batch; `start` if there is nothing new."""
+        start = start or self._planned or self.initial()
+        try:
+            self._adopt(start)
+            ends = self._ends(start)
+        except GemingaError as error:
+            if not self._may_wait(error):
+                raise
+            return start
+        self._away_since_s = None
+        self.newest = Offsets(ends)
+        found = self._admitted(start, ends) if limited else ends
+        if found != start.positions:
+            self._turn += 1
+            self._planned_s = self._clock()
+        self._planned = Offsets(found, self._made_up)
+        return self._planned
+
+    def ranges(self, start: Offsets, end: Offsets) -> list[TopicRange]:
+        """What the micro-batch from one offset to another reads."""
+        self._adopt(start)
+        self._planned = end
+        whole = [each for each in ranges(start, end) if not each.is_empty]
+        try:
+            return split_ranges(self._client, self._options, whole)
+        except GemingaError as error:
+            if not error.retryable:
+                raise
+            logger.warning("a micro-batch is read in %d parts: %s", len(whole), error)
+            return whole
+
+    def committed(self, end: Offsets) -> None:
+        """All up to there is done with."""
+        self._adopt(end)
+        self._move(end)
+
+    # ---- the subscription ----
+
+    def _adopt(self, offsets: Offsets) -> None:
+        """A query that goes on from its checkpoint is met here first."""
+        if self._planned is None:
+            self._begin(offsets.subscription, self._discovered())
+            self._move(offsets)
+            self._planned = offsets
+
+    def _begin(self, made_up: str | None, topics: Mapping[str, TopicPartition]) -> None:
+        """Have the subscription: of the name given, or the one made up earlier, or a new one."""
+        options = self._options
+        if not options.anchor:
+            return
+        if options.subscription_name is None:
+            self._made_up = made_up or f"{options.subscription_prefix}-{os.urandom(8).hex()}"
+        self._anchor = Anchor(self._client, options.subscription_name or self._made_up or "")
+        self._anchor.hold(topics)
+
+    def _move(self, offsets: Offsets) -> None:
+        if self._anchor is not None:
+            there = {n: at for n, at in offsets.positions.items() if n in self._topics}
+            self._anchor.move(there)
+
+    # ---- topics and their ends ----
+
+    def _discovered(self, *, strictly: bool = False) -> dict[str, TopicPartition]:
+        """All partitions there are now. A pattern is matched anew every `discoveryIntervalMs`; new
+        partitions, and topics that are gone, are seen at once. Raises TopicMissing if `strictly`.
+        """
+        selection = self._options.topics
+        now_s = self._clock()
+        if selection.pattern is None:
+            parts = self._named(selection.names, strictly=strictly)
+        elif strictly or now_s - self._looked_s >= self._options.discovery_interval_s:
+            parts = self._matching(strictly=strictly)
+            self._looked_s = now_s
+        else:
+            parents = dict.fromkeys(each.parent for each in self._topics.values())
+            parts = self._named(tuple(parents), strictly=False)
+        self._topics = {each.topic: each for each in parts}
+        return self._topics
+
+    def _matching(self, *, strictly: bool) -> list[TopicPartition]:
+        try:
+            return expand(self._client, self._options.topics)
+        except TopicMissing:
+            if strictly:
+                raise
+            return []
+
+    def _named(self, names: tuple[str, ...], *, strictly: bool) -> list[TopicPartition]:
+        def find(name: str) -> list[TopicPartition]:
+            try:
+                return expand(self._client, TopicSelection(option, (name,)))
+            except TopicMissing:
+                if strictly:
+                    raise
+                return []
+
+        option = self._options.topics.option
+        return [each for found in for_each(find, names) for each in found]
+
+    def _last_of(self, topics: Mapping[str, TopicPartition]) -> dict[str, Position]:
+        names = list(topics)
+        lasts = for_each(lambda name: last_entry(self._client, self._options, name), names)
+        return dict(zip(names, lasts, strict=True))
+
+    def _start_of(self, topic: TopicPartition, last: Position) -> Position:
+        """The offset after which a new query reads a topic that ends with `last`."""
+        if where_of(self._options.start, topic) is Edge.EARLIEST:
+            return BEGIN
+        there = None if last == BEGIN else last
+        first = start_of(self._client, self._options, topic, there)
+        return last if first is None else first.before
+
+    def _ends(self, start: Offsets) -> dict[str, Position]:
+        """Where all topics end that there are, those without anything to read left out. Raises
+        DataLoss.
+        """
+        topics = self._discovered()
+        fails = self._options.fail_on_data_loss
+        for name in start.positions:
+            if name not in topics:
+                self._gone(name)
+        if self._anchor is not None:
+            self._anchor.hold(topics)
+        newest = self._last_of(topics)
+        if self._target is not None:
+            newest = {n: min(at, self._target.get(n, BEGIN)) for n, at in newest.items()}
+        found: dict[str, Position] = {}
+        for name, last in newest.items():
+            at = start.positions.get(name)
+            if at is None:
+                if last != BEGIN:
+                    found[name] = last
+                continue
+            found[name] = at
+            if last.reach > at.reach:
+                found[name] = last
+            elif last.entry < at.entry and self._target is None:
+                found[name] = self._went_back(name, at, last, fails=fails)
+        return found
+
+    def _gone(self, topic: str) -> None:
+        if self._anchor is not None:
+            self._anchor.forget(topic)
+        lost(topic, "it is not there any more", fails=self._options.fail_on_data_loss)
+
+    def _went_back(self, topic: str, at: Position, last: Position, *, fails: bool) -> Position:
+        """A topic ends before what was read of it."""
+        if last == BEGIN and self._options.anchor is False:
+            # Without an anchor all of it may have been trimmed after it was read.
+            return at
+        lost(topic, f"it ends at {last}, though it was read up to {at}", fails=fails)
+        return at if last == BEGIN else last
+
+    def _may_wait(self, error: GemingaError) -> bool:
+        """Whether the broker may come back in time."""
+        now_s = self._clock()
+        if self._away_since_s is None:
+            self._away_since_s = now_s
+        if not error.retryable or now_s - self._away_since_s > self._options.poll_timeout_s:
+            return False
+        logger.warning("nothing new is seen for now: %s", error)
+        return True
+
+    # ---- limits ----
+
+    def _admitted(self, start: Offsets, ends: dict[str, Position]) -> Mapping[str, Position]:
+        """As much of it as one micro-batch may have."""
+        options = self._options
+        limit = Limit(
+            options.max_messages_per_trigger or math.inf, options.max_bytes_per_trigger or math.inf
+        )
+        wanted = [each for each in ranges(start, Offsets(ends)) if not each.is_empty]
+        if not wanted:
+            return ends
+        if self._is_too_little(wanted):
+            return start.positions
+        if limit.is_none:
+            return ends
+        found = dict(start.positions)
+        # Without topics that are no more.
+        found = {name: at for name, at in found.items() if name in ends}
+        found.update(self._taken(wanted, limit).ends)
+        return found
+
+    def _is_too_little(self, wanted: list[TopicRange]) -> bool:
+        """Whether to wait for more messages."""
+        least = self._options.min_messages_per_trigger
+        waited_s = self._clock() - self._planned_s
+        if (
+            least is None
+            or self._target is not None
+            or waited_s >= self._options.max_trigger_delay_s
+        ):
+            return False
+        return self._taken(wanted, Limit(messages=least)).messages < least
+
+    def _taken(self, wanted: list[TopicRange], limit: Limit) -> Admitted:
+        with ExitStack() as readers:
+            queues = {
+                each.topic: (heads_of(readers, self._client, self._options, each), each.stop)
+                for each in wanted
+            }
+            return admit(queues, limit, turn=self._turn)
