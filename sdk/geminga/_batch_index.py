@@ -18,8 +18,6 @@ _PROPERTY, _KEY, _PAYLOAD_SIZE = 0x0A, 0x12, 0x18
 """Tags of the fields with which nearly every message's metadata begin, in that order."""
 _COMPACTED_OUT = b"\x20\x01"
 """The field that says so."""
-_SIZE_BYTES_MAX = 5
-"""Of `payload_size`; a negative one has more."""
 
 
 def index_batch(count: int, payload: bytes) -> list[int]:
@@ -39,8 +37,9 @@ def index_batch(count: int, payload: bytes) -> list[int]:
     # No more is noted than is there: a lying count ends at the end of the bytes.
     for _ in range(count):
         if payload[at : at + head_size] != head:
-            found = _sizes_behind_key(payload, at) if at else None
-            metadata_size, size, head_size = found or _sizes_at(payload, at, checks=not at)
+            # Of the first one all is read: where it makes sense, so do the others.
+            found = _sizes_in_one_look(payload, at) if at else None
+            metadata_size, size, head_size = found or _sizes_at(payload, at)
             head = payload[at : at + head_size]
         begin = at + 4 + metadata_size
         append(at + 4)
@@ -52,18 +51,22 @@ def index_batch(count: int, payload: bytes) -> list[int]:
     return bounds
 
 
-def _sizes_behind_key(payload: bytes, at: int) -> tuple[int, int, int] | None:
-    """As `_sizes_at` answers, in one look, for a message whose metadata begin with a short key and
-    its payload's size (of two bytes at most); None for any other.
+def _sizes_in_one_look(payload: bytes, at: int) -> tuple[int, int, int] | None:
+    """(bytes of metadata, bytes of payload, bytes from `at` on that say so) of one message whose
+    payload's size stands behind nothing but short properties and a short key; None for any other.
     """
     try:
         metadata_size = _unpack_size(payload, at)[0]
-        key_size = payload[at + 5]
-        behind = at + 6 + key_size
-        if payload[at + 4] != _KEY or key_size > 127 or payload[behind] != _PAYLOAD_SIZE:
-            return None
-        size = payload[behind + 1]
-        end = behind + 2
+        field = at + 4
+        tag = payload[field]
+        while tag != _PAYLOAD_SIZE:
+            field_size = payload[field + 1]
+            if field_size > 127 or (tag != _KEY and tag != _PROPERTY):
+                return None
+            field += 2 + field_size
+            tag = payload[field]
+        size = payload[field + 1]
+        end = field + 2
         if size > 127:
             more = payload[end]
             if more > 127:
@@ -72,14 +75,12 @@ def _sizes_behind_key(payload: bytes, at: int) -> tuple[int, int, int] | None:
             end += 1
     except (IndexError, struct.error):
         return None
-    # A key that is longer than the metadata is somebody else's to refuse.
+    # Where these are beyond the metadata, or the payload, somebody else says what is wrong.
     return (metadata_size, size, end - at) if end <= at + 4 + metadata_size else None
 
 
-def _sizes_at(payload: bytes, at: int, *, checks: bool) -> tuple[int, int, int]:
-    """(bytes of metadata, bytes of payload, bytes from `at` on that say so) of one message. With
-    `checks` all of its metadata are read.
-    """
+def _sizes_at(payload: bytes, at: int) -> tuple[int, int, int]:
+    """The same of any message, by reading all of its metadata."""
     start = at + 4
     if len(payload) < start:
         raise RemoteProtocolError("batch ends too early")
@@ -87,37 +88,10 @@ def _sizes_at(payload: bytes, at: int, *, checks: bool) -> tuple[int, int, int]:
     begin = start + metadata_size
     if begin > len(payload):
         raise RemoteProtocolError("metadata of a batched message are cut off")
-    size, end = _payload_size_at(payload, start, begin)
-    if checks or size < 0:
-        size = single_metadata(payload[start:begin]).payload_size
+    size = single_metadata(payload[start:begin]).payload_size
     if size < 0:
         raise RemoteProtocolError("a batched message has a negative size")
-    return metadata_size, size, end - at
-
-
-def _payload_size_at(payload: bytes, at: int, stop: int) -> tuple[int, int]:
-    """The `payload_size` in a message's metadata, and where it ends; -1 and `stop` if something
-    else stands before it than short properties and a short key.
-    """
-    while at + 1 < stop:
-        tag = payload[at]
-        first = payload[at + 1]
-        at += 2
-        if tag == _PAYLOAD_SIZE:
-            size = first & 127
-            shift = 7
-            while first > 127:
-                if at >= stop or shift >= 7 * _SIZE_BYTES_MAX:
-                    return -1, stop
-                first = payload[at]
-                size |= (first & 127) << shift
-                shift += 7
-                at += 1
-            return size, at
-        if tag not in (_PROPERTY, _KEY) or first > 127:
-            break
-        at += first
-    return -1, stop
+    return metadata_size, size, begin - at
 
 
 def single_metadata(data: bytes) -> SingleMessageMetadata:

@@ -165,7 +165,8 @@ class ReceivedEntry:
         if self._glance() != _ANYTHING:
             return [None] * len(self.indexes)
         found = [
-            each.partition_key if each.HasField("partition_key") else None for each in self._all()
+            key if (key := each.partition_key) or each.HasField("partition_key") else None
+            for each in self._all()
         ]
         if bytes in map(type, found):
             return [None if key is None else text(key) for key in found]
@@ -215,7 +216,7 @@ class ReceivedEntry:
         if self._glance() == _NOTHING:
             return [first + n for n in self.indexes]
         return [
-            each.sequence_id if each.HasField("sequence_id") else first + n
+            told if (told := each.sequence_id) or each.HasField("sequence_id") else first + n
             for n, each in zip(self.indexes, self._all(), strict=True)
         ]
 

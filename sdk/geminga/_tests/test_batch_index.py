@@ -89,3 +89,32 @@ def test_sizes_that_can_not_be(size: bytes) -> None:
     metadata = b"\x12\x01k\x18" + size
     with pytest.raises(RemoteProtocolError):
         index_batch(2, first + len(metadata).to_bytes(4, "big") + metadata)
+
+
+BYTES = st.one_of(st.integers(0, 255), st.sampled_from([0x0A, 0x12, 0x18, 0x20, 0x28, 0x80, 0xFF]))
+
+
+@given(MESSAGES, st.lists(st.tuples(st.integers(0, 10_000), BYTES), max_size=3), st.data())
+def test_what_is_found_is_what_the_metadata_say(
+    messages: list[tuple[int, bool, bool]], damage: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    """Wherever a batch is damaged: sizes that were read in one look are those of the metadata."""
+    small = [(min(size, 200), repeated, described) for size, repeated, described in messages]
+    payload = bytearray(batch_of(small, data.draw(st.sampled_from([0, 127, 1 << 40]))))
+    for at, byte in damage:
+        payload[at % len(payload)] = byte
+    found = bytes(payload)
+    try:
+        bounds = index_batch(len(messages), found)
+    except RemoteProtocolError:
+        return
+    for n in range(len(messages)):
+        try:
+            single = single_metadata(found[bounds[2 * n] : bounds[2 * n + 1]])
+        except RemoteProtocolError:
+            # Only the first one's are read whole.
+            assert n
+            continue
+        if len(single.SerializePartialToString()) == bounds[2 * n + 1] - bounds[2 * n]:
+            # Not one whose fields are there twice, of which the last one would count.
+            assert single.payload_size == bounds[2 * n + 2] - 4 - bounds[2 * n + 1]
