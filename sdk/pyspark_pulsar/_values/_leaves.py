@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pyspark_pulsar._values._buffer import Buffer, Flags, Longs
-from pyspark_pulsar._values._shapes import LOCAL_MOMENT, MOMENT, Kind, Leaf, leaf_type
+from pyspark_pulsar._values._shapes import LOCAL_MOMENT, MOMENT, TIME, Kind, Leaf, leaf_type
 
 DAY_MS = 86_400_000
 DAY_US = 1000 * DAY_MS
@@ -134,6 +134,8 @@ def widened(array: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, Flags | Non
     """An array in a wider type, and which values don't go: bytes that are no text."""
     if array.type.equals(wanted):
         return array, None
+    if wanted.equals(TIME):
+        return array.cast(pa.time64("us")).cast(wanted), None
     try:
         return array.cast(wanted, safe=not pa.types.is_floating(wanted)), None
     except pa.ArrowInvalid:

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from pyspark_pulsar._values._shapes import (
+    TIME,
     Array,
     Field,
+    Kind,
     Leaf,
     Map,
     Record,
@@ -178,7 +180,8 @@ class _Matcher:
         if isinstance(shape, Union):
             return self._union(shape, wanted, path, latest)
         if isinstance(shape, Leaf):
-            if widens(leaf_type(shape), wanted):
+            is_time = shape.kind in (Kind.TIME_MILLIS, Kind.TIME_MICROS)
+            if widens(leaf_type(shape), wanted) or (is_time and wanted.equals(TIME)):
                 return LeafPlan(shape, wanted)
         elif isinstance(shape, Record) and pa.types.is_struct(wanted):
             if not _is_members(wanted) or any(each.name == "member0" for each in shape.fields):

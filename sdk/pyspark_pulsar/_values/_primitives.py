@@ -42,6 +42,7 @@ _LAYOUTS: dict[SchemaType, tuple[pa.DataType, list[tuple[str, str]]]] = {
     SchemaType.LOCAL_TIME: (pa.int64(), [("a", ">i8")]),
     SchemaType.LOCAL_DATE_TIME: (LOCAL_MOMENT, [("a", ">i8"), ("b", ">i8")]),
 }
+TIMES = (SchemaType.TIME, SchemaType.LOCAL_TIME)
 _VARYING = {
     SchemaType.STRING: pa.string(),
     SchemaType.BYTES: pa.binary(),

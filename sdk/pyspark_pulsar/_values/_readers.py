@@ -16,9 +16,15 @@ from pyspark_pulsar._values._leaves import spread
 from pyspark_pulsar._values._match import match_fields, widens
 from pyspark_pulsar._values._objects import Columns
 from pyspark_pulsar._values._pairs import HALVES, PairInfo, pair_info, split_all
-from pyspark_pulsar._values._primitives import FixedReader, VaryingReader, primitive_type, varies
+from pyspark_pulsar._values._primitives import (
+    TIMES,
+    FixedReader,
+    VaryingReader,
+    primitive_type,
+    varies,
+)
 from pyspark_pulsar._values._protobuf import ProtobufReader, message_class, message_shape
-from pyspark_pulsar._values._shapes import Field, Record, Shape, arrow_type
+from pyspark_pulsar._values._shapes import TIME, Field, Record, Shape, arrow_type
 from pyspark_pulsar.errors import SchemaMismatch
 
 VALUE = "value"
@@ -103,7 +109,8 @@ def reader_of(
     known = primitive_type(kind)
     if known is not None:
         column = _only(wanted, known, is_half=is_half)
-        if not widens(known, column.type):
+        is_time = kind in TIMES and column.type.equals(TIME)
+        if not widens(known, column.type) and not is_time:
             raise SchemaMismatch(column.name, f"{kind.name} can't be {column.type}")
         return (VaryingReader if varies(kind) else FixedReader)(kind, column.type)
     if (

@@ -49,6 +49,8 @@ class Kind(enum.Enum):
 
 MOMENT = pa.timestamp("us", tz="UTC")
 LOCAL_MOMENT = pa.timestamp("us")
+TIME = pa.time64("ns")
+"""Spark's `time`, of 4.1 and newer: times of day are microseconds unless it is asked for."""
 _TYPES: dict[Kind, pa.DataType] = {
     Kind.NULL: pa.null(),
     Kind.BOOLEAN: pa.bool_(),

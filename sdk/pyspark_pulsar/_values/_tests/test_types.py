@@ -21,7 +21,7 @@ from geminga import schema
 from geminga.schema import Schema, SchemaInfo, SchemaType
 from pyspark_pulsar._columns import METADATA
 from pyspark_pulsar._options import ParseMode
-from pyspark_pulsar._values import Decoder, columns_of
+from pyspark_pulsar._values import Decoder, check_columns, columns_of
 from pyspark_pulsar.errors import SchemaMismatch
 
 UTC = datetime.UTC
@@ -232,6 +232,20 @@ def test_definitions_that_are_none(text: str) -> None:
     for kind in (SchemaType.AVRO, SchemaType.JSON):
         with pytest.raises(SchemaMismatch):
             columns_of(SchemaInfo("", kind, text.encode()))
+
+
+@pytest.mark.parametrize("line", [each for each in [*PRIMITIVES, *AVRO] if each.remark == OF_DAY])
+def test_times_can_be_sparks(line: Line) -> None:
+    column = columns_of(line.kind.info)[0]
+    wanted = [pa.field(column.name, pa.time64("ns"))]
+    check_columns(wanted, line.kind.info)
+    decoder = Decoder(wanted, lambda v: line.kind.info, ParseMode.FAILFAST)
+    for count in (1, MANY):
+        payloads = [line.kind.encode(line.value)] * count
+        found = decoder.decode(payloads, [False] * count, None, None).columns[0]
+        assert found.to_pylist() == [NOON] * count
+    with pytest.raises(SchemaMismatch):
+        check_columns(wanted, schema.Int64().info)
 
 
 def test_decimals_beyond_sparks() -> None:
