@@ -11,6 +11,7 @@ from compat_tests.bench.model import Measure, Row
 from compat_tests.bench.proxy_rows import PROXY_ROWS
 from compat_tests.bench.schema_rows import SCHEMA_ROWS
 from compat_tests.bench.side import MB, Side, settle
+from compat_tests.bench.spark_rows import SPARK_ROWS
 from compat_tests.bench.startup import seconds_to_first_receipt
 from compat_tests.bench.tail_rows import TAIL_ROWS
 from compat_tests.bench.tls_rows import TLS_ROWS
@@ -278,4 +279,5 @@ ROWS: tuple[Row, ...] = (
     *SCHEMA_ROWS,
     *PROXY_ROWS,
     *TAIL_ROWS,
+    *SPARK_ROWS,
 )
