@@ -11,8 +11,10 @@ import os
 import threading
 from collections import OrderedDict
 
+import geminga
 import geminga.blocking
 from pyspark_pulsar._options import ClientSettings
+from pyspark_pulsar.errors import InvalidOption
 
 CLIENTS_MAX = 8
 """Clients of different settings that one process keeps; the one unused for longest is closed."""
@@ -34,13 +36,20 @@ def client_for(settings: ClientSettings) -> geminga.blocking.Client:
             _pid = os.getpid()
         client = _clients.get(settings)
         if client is None:
-            client = geminga.blocking.connect(settings.service_url, **settings.keywords())
+            client = _connected(settings)
             _clients[settings] = client
         _clients.move_to_end(settings)
         surplus = _clients.popitem(last=False)[1] if len(_clients) > CLIENTS_MAX else None
     if surplus is not None:
         surplus.close()
     return client
+
+
+def _connected(settings: ClientSettings) -> geminga.blocking.Client:
+    try:
+        return geminga.blocking.connect(settings.service_url, **settings.keywords())
+    except geminga.InvalidServiceUrl as error:
+        raise InvalidOption("service.url", str(error)) from None
 
 
 def close_clients() -> None:

@@ -64,7 +64,7 @@ class Narrowing:
         low, high = self.ledgers.least, self.ledgers.most
         if low > high or self.entries.least > self.entries.most:
             return []
-        first, last = Position(max(low, -1), 0), Position(high, ID_MAX)
+        first, last = Position(max(low, -1), 0 if low >= 0 else -1), Position(high, ID_MAX)
         if low == high:
             first = Position(low, max(self.entries.least, 0))
             last = Position(high, self.entries.most)

@@ -61,7 +61,7 @@ class Broker:
     def publish(
         self, topic: str, values: Sequence[bytes], *, per_batch: int = 1
     ) -> list[geminga.MessageId]:
-        """Sends them, so many an entry. Entries come one by one, so that full ledgers are closed."""
+        """Sends them, so many an entry, one entry after the other: full ledgers are closed."""
         batching = per_batch > 1
         with self.client.create_producer(
             topic,

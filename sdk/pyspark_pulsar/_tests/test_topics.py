@@ -89,7 +89,11 @@ def test_reading_makes_no_topic(broker: Broker) -> None:
 
 
 def test_names_that_are_none(broker: Broker) -> None:
-    for name in ("non-persistent://public/default/t", "persistent://only-this", "persistent://a//b"):
+    for name in (
+        "non-persistent://public/default/t",
+        "persistent://only-this",
+        "persistent://a//b",
+    ):
         with pytest.raises(InvalidOption) as refused:
             expand(broker.client, select(name))
         assert refused.value.option == "topics"
