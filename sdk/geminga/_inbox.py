@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 
 from geminga._entry import Entry, Source
 from geminga.message import Message
@@ -146,26 +146,30 @@ class Inbox:
     def take_many(self, messages_max: int, bytes_max: float) -> list[Message]:
         """Up to that many messages and bytes, but one in any case if there is one."""
         taken: list[Message] = []
-        append = taken.append
         while self._entries and len(taken) < messages_max:
             entry = self._entries[0]
             indexes = entry.indexes
             at = entry.at
-            stop = min(len(indexes), at + messages_max - len(taken))
-            while at < stop:
-                index = indexes[at]
-                bytes_max -= entry.size_of(index)
-                if bytes_max < 0 and taken:
-                    break
-                append(Message(entry, index))
-                at += 1
-            self.messages -= at - entry.at
-            entry.at = at
+            wanted = indexes[at : at + messages_max - len(taken)]
+            size_bytes = entry.size_of_all(wanted)
+            if size_bytes > bytes_max:
+                wanted = _within(entry, wanted, bytes_max)
+                if not wanted:
+                    if taken:
+                        break
+                    wanted = indexes[at : at + 1]
+                # Whatever comes next is too much.
+                bytes_max = -1
+            else:
+                bytes_max -= size_bytes
+            taken += [Message(entry, index) for index in wanted]
+            self.messages -= len(wanted)
+            entry.at = at = at + len(wanted)
             if at == len(indexes):
                 self._entries.popleft()
                 self._leave(entry)
             entry.at_call = entry.source.taken(entry)
-            if at < stop:
+            if bytes_max < 0:
                 break
         return taken
 
@@ -234,6 +238,15 @@ class Inbox:
                 kept.append(entry)
         self._entries = kept
         return released
+
+
+def _within(entry: Entry, indexes: Sequence[int], bytes_max: float) -> Sequence[int]:
+    """The first of those messages that have no more than so many bytes."""
+    for n, index in enumerate(indexes):
+        bytes_max -= entry.size_of(index)
+        if bytes_max < 0:
+            return indexes[:n]
+    return indexes
 
 
 class InterceptedInbox(Inbox):

@@ -29,6 +29,8 @@ from geminga.message import Message, V_co
 from geminga_protocol.message_id import MessageId
 
 MessageOrId: TypeAlias = Message[object] | MessageId
+Run: TypeAlias = tuple[PartitionConsumer, MessageOrId, list[int]]
+"""A message, and the indexes of those of its entry that are meant; none with an id."""
 
 
 class Consumer(Generic[V_co]):
@@ -228,7 +230,9 @@ class Consumer(Generic[V_co]):
         """The messages are done: `acknowledge` for each, with one wait for receipts."""
         several(messages, "messages")
         # All are looked at first, so that a wrong one leaves nothing half done.
-        runs = self._runs(messages)
+        await self._acknowledge_runs(self._runs(messages))
+
+    async def _acknowledge_runs(self, runs: list[Run]) -> None:
         for part, message, indexes in runs:
             if isinstance(message, Message):
                 part.acknowledger.acknowledge_run(message._entry, indexes)
@@ -238,11 +242,11 @@ class Consumer(Generic[V_co]):
             for part in dict.fromkeys(part for part, _, _ in runs):
                 await part.acknowledger.wait_for_receipt()
 
-    def _runs(
-        self, messages: Iterable[MessageOrId]
-    ) -> list[tuple[PartitionConsumer, MessageOrId, list[int]]]:
-        """Messages of one entry that follow one another, as one of them and all their indexes."""
-        runs: list[tuple[PartitionConsumer, MessageOrId, list[int]]] = []
+    def _runs(self, messages: Iterable[MessageOrId]) -> list[Run]:
+        """Messages of one entry that follow one another. Raises InvalidArgument for others'; any
+        thread may ask.
+        """
+        runs: list[Run] = []
         entry: Entry | None = None
         indexes: list[int] = []
         for message in messages:

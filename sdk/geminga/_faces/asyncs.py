@@ -340,13 +340,11 @@ class AsyncReceiver(Receiver):
     async def acknowledge_all(self, messages: Iterable[MessageOrId]) -> None:
         """As Consumer.acknowledge_many."""
         several(messages, "messages")
-        batch = list(messages)
-        for message in batch:
-            self.check(message)
+        runs = self.consumer._runs(messages)
         if self.waits_for_receipts:
-            await self.session.call(lambda: self.consumer.acknowledge_many(batch))
+            await self.session.call(lambda: self.consumer._acknowledge_runs(runs))
         else:
-            self.acknowledge_checked(batch)
+            self.acknowledge_runs(runs)
 
     def refuse(self, message: MessageOrId) -> None:
         """As Consumer.negative_acknowledge."""

@@ -12,6 +12,7 @@ import math
 import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Container, Iterator
+from itertools import islice
 from typing import TypeVar
 
 import trio
@@ -20,7 +21,7 @@ from geminga._arguments import duration, positive_count
 from geminga._entry import Entry, Source
 from geminga._entry_reading import messages_of, parts_of, read_entries
 from geminga._faces.calls import Session
-from geminga.consumer import Consumer, MessageOrId
+from geminga.consumer import Consumer, MessageOrId, Run
 from geminga.errors import GemingaError
 from geminga.message import Message
 from geminga.received_entry import ReceivedEntry
@@ -55,6 +56,8 @@ class Receiver:
         self._entries: deque[ReceivedEntry] = deque()
         """Whole entries on their way to a reader's program, behind the messages taken ahead."""
         self._entry_pops: Iterator[ReceivedEntry] = iter(self._entries.popleft, None)
+        self._are_few_bytes = True
+        """Whether what was taken ahead has no more than BYTES_AHEAD_MAX, or is one message."""
         self.is_stale = False
         """Whether what was taken ahead must be looked at first, or this is a copy in a child
         process.
@@ -63,6 +66,7 @@ class Receiver:
         """The entry whose message was acknowledged last, which is known to be this consumer's."""
         self._discarded: list[Discarded] = []
         self._acks: deque[MessageOrId] = deque()
+        self._ack_runs: deque[Run] = deque()
         self._read: Message | None = None
         self._is_signalled = False
         self.waits_for_receipts = consumer._subscription.options.ack_receipt_enabled
@@ -101,6 +105,10 @@ class Receiver:
             return taken
         append = taken.append
         try:
+            if self._are_few_bytes and bytes_max >= BYTES_AHEAD_MAX:
+                # In one go, and by iteration again; what came before the end stays.
+                taken.extend(islice(self.pops, messages_max))
+                return taken
             for message in self.pops:
                 append(message)
                 bytes_max -= message._entry.size_of(message._index)
@@ -165,10 +173,10 @@ class Receiver:
         if isinstance(message, Message):
             self._checked = message._entry
 
-    def acknowledge_checked(self, batch: list[MessageOrId]) -> None:
-        """Hand several over that were looked at. Raises ForkedClient."""
-        self._acks.extend(batch)
-        if batch and (not self._is_signalled or self._portal.is_forked):
+    def acknowledge_runs(self, runs: list[Run]) -> None:
+        """Hand many over, as `Consumer._runs` has put them together. Raises ForkedClient."""
+        self._ack_runs.extend(runs)
+        if runs and (not self._is_signalled or self._portal.is_forked):
             self._signal()
 
     def acknowledge_read(self, message: Message) -> None:
@@ -221,9 +229,11 @@ class Receiver:
         if read is not None:
             await self.consumer.acknowledge_cumulative(read)
         acks = self._acks
-        batch = [acks.popleft() for _ in range(len(acks))]
-        if batch:
-            await self.consumer.acknowledge_many(batch)
+        runs = self.consumer._runs([acks.popleft() for _ in range(len(acks))])
+        waiting = self._ack_runs
+        runs += [waiting.popleft() for _ in range(len(waiting))]
+        if runs:
+            await self.consumer._acknowledge_runs(runs)
 
     async def fill(self, messages_max: int, timeout_s: float | None) -> None:
         """Wait for messages and take them ahead: those asked for, or half a queue; none if none
@@ -237,6 +247,7 @@ class Receiver:
         if self._entries:
             # A call that was given up has left them.
             await trio.lowlevel.checkpoint()
+            self._are_few_bytes = False
             for received in self.take_entries(math.inf):
                 self._local.extend(messages_of(received))
             return
@@ -248,6 +259,7 @@ class Receiver:
         # No checkpoint since they were taken: cancellation loses none. What was thrown away while
         # waiting was received before them.
         self._forget_discarded()
+        self._are_few_bytes = not self._local
         self._local.extend(messages)
 
     async def fill_entries(self, bytes_max: float, timeout_s: float | None) -> None:
@@ -279,6 +291,7 @@ class Receiver:
                 messages_max, bytes_max, timeout_s
             )
             self._forget_discarded()
+            self._are_few_bytes = False
             self._local.extend(messages)
 
     async def ask(self, function: Callable[[], Awaitable[T]]) -> T:

@@ -338,13 +338,11 @@ class ThreadReceiver(Receiver):
     def acknowledge_all(self, messages: Iterable[MessageOrId]) -> None:
         """As Consumer.acknowledge_many."""
         several(messages, "messages")
-        batch = list(messages)
-        for message in batch:
-            self.check(message)
+        runs = self.consumer._runs(messages)
         if self.waits_for_receipts:
-            self.session.call(lambda: self.consumer.acknowledge_many(batch))
+            self.session.call(lambda: self.consumer._acknowledge_runs(runs))
         else:
-            self.acknowledge_checked(batch)
+            self.acknowledge_runs(runs)
 
     def refuse(self, message: MessageOrId) -> None:
         """As Consumer.negative_acknowledge."""

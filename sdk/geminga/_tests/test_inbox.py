@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,7 +42,10 @@ class Counter:
 
 @given(
     st.integers(1, 20),
-    st.lists(st.one_of(st.integers(1, 8), st.sampled_from(["take", "many", "drop"])), max_size=60),
+    st.lists(
+        st.one_of(st.integers(1, 8), st.sampled_from(["take", "many", "entries", "drop"])),
+        max_size=60,
+    ),
 )
 def test_permits_are_exact(queue_size: int, steps: list[int | str]) -> None:
     source = Counter(queue_size)
@@ -57,6 +62,8 @@ def test_permits_are_exact(queue_size: int, steps: list[int | str]) -> None:
             taken += inbox.take() is not None
         elif step == "many":
             taken += len(inbox.take_many(3, 10**9))
+        elif step == "entries":
+            taken += sum(map(len, inbox.take_entries(8)))
         else:
             before = inbox.messages
             source.broker += source.permits.released(inbox.discard(source))
@@ -79,6 +86,84 @@ def test_take_many_keeps_to_bytes() -> None:
     assert len(inbox.take_many(100, 1000)) == 5
     assert inbox.take_many(100, 1000) == []
     assert inbox.take() is None
+
+
+def sized(entry_id: int, sizes: list[int], indexes: list[int] | None) -> Entry:
+    """A batch of messages of those sizes, with 4 bytes of metadata each."""
+    made = entry_of(entry_id, len(sizes), Counter(1000))
+    bounds = [4]
+    for size in sizes:
+        bounds += [bounds[-1] + 4, bounds[-1] + 4 + size + 4]
+    made.bounds = bounds
+    made.payload = bytes(bounds[-1])
+    made.indexes = range(len(sizes)) if indexes is None else indexes
+    return made
+
+
+@given(
+    st.lists(
+        st.lists(st.integers(0, 20), min_size=1, max_size=6).flatmap(
+            lambda sizes: st.tuples(
+                st.just(sizes),
+                st.none()
+                | st.sets(st.integers(0, len(sizes) - 1), min_size=1).map(
+                    lambda each: sorted(each)
+                ),
+            )
+        ),
+        max_size=5,
+    ),
+    st.lists(
+        st.tuples(
+            st.sampled_from(["take", "many", "entries"]),
+            st.integers(1, 10),
+            st.sampled_from([1, 10, 30, 1000, math.inf]),
+        ),
+        max_size=20,
+    ),
+)
+def test_what_is_taken_is_what_would_be_one_by_one(
+    batches: list[tuple[list[int], list[int] | None]], steps: list[tuple[str, int, float]]
+) -> None:
+    inbox = Inbox()
+    left: list[tuple[int, int, int]] = []
+    for entry_id, (sizes, indexes) in enumerate(batches):
+        inbox.put(sized(entry_id, sizes, indexes))
+        wanted = range(len(sizes)) if indexes is None else indexes
+        left += [(entry_id, n, sizes[n]) for n in wanted]
+    for step, messages_max, bytes_max in steps:
+        if step == "take":
+            message = inbox.take()
+            found = [] if message is None else [message]
+            messages_max = 1
+            bytes_max = math.inf
+        elif step == "many":
+            found = inbox.take_many(messages_max, bytes_max)
+        else:
+            entries = inbox.take_entries(bytes_max)
+            got = [(each.entry_id, n) for each in entries for n in each.indexes]
+            assert got == [at[:2] for at in left[: len(got)]]
+            size_bytes = sum(at[2] for at in left[: len(got)])
+            assert size_bytes == sum(each.size_bytes for each in entries)
+            assert size_bytes <= bytes_max or len(entries) == 1
+            left = left[len(got) :]
+            # Only whole entries, and no more because the next one is too much.
+            assert not left or not got or left[0][0] != got[-1][0]
+            following = sum(at[2] for at in left if at[0] == left[0][0])
+            assert not left or size_bytes + following > bytes_max
+            assert bool(got) or not left
+            continue
+        expected: list[tuple[int, int, int]] = []
+        for at in left[:messages_max]:
+            bytes_max -= at[2]
+            if bytes_max < 0 and expected:
+                break
+            expected.append(at)
+        assert [(each._entry.entry_id, each._index) for each in found] == [
+            at[:2] for at in expected
+        ]
+        left = left[len(expected) :]
+        assert inbox.messages == len(left)
 
 
 def test_discard_by_position() -> None:
