@@ -22,7 +22,7 @@ from pyspark_pulsar._values._shapes import (
     dotted,
     is_null,
     leaf_type,
-    merged_type,
+    spark_name,
 )
 from pyspark_pulsar.errors import SchemaMismatch
 
@@ -197,7 +197,7 @@ class _Matcher:
         if _is_members(wanted):
             return self._member(shape, wanted, path)
         raise SchemaMismatch(
-            path, f"the topic's schema has {_told(shape)}, which can't be {wanted}"
+            path, f"the topic's schema has {_told(shape)}, which can't be {spark_name(wanted)}"
         )
 
     def record(
@@ -243,12 +243,10 @@ class _Matcher:
             branches = tuple(
                 Branch(each, self._maybe(each, wanted, path), -1) for each in union.branches
             )
-            if not any(b.plan for b in branches if not is_null(b.shape)) and real:
-                raise SchemaMismatch(path, f"a union of several types can't be {wanted}")
-            types = [leaf_type(each) for each in real if isinstance(each, Leaf)]
-            whole = all(b.plan for b in branches)
-            if self._strict and not whole and merged_type(types) is None:
-                raise SchemaMismatch(path, f"not all types of the union can be {wanted}")
+            fitting = [b.plan is not None for b in branches if not is_null(b.shape)]
+            if real and not (all(fitting) if self._strict else any(fitting)):
+                told = spark_name(wanted)
+                raise SchemaMismatch(path, f"the types of the topic's union can't all be {told}")
             return UnionPlan(wanted, branches, members=False)
         return self._members(union, wanted, path)
 
@@ -267,7 +265,8 @@ class _Matcher:
                         del free[slot]
                         break
         if self._strict and len(placed) < len(union.real):
-            raise SchemaMismatch(path, f"not all types of the union are members of {wanted}")
+            told = spark_name(wanted)
+            raise SchemaMismatch(path, f"the types of the topic's union aren't all in {told}")
         # A null is no member: then none is set.
         branches = (
             placed.get(n) or Branch(b, LeafPlan(b, pa.null()) if is_null(b) else None, -1)
@@ -281,7 +280,9 @@ class _Matcher:
                 plan = self._maybe(shape, member.type, path)
                 if plan is not None and (not is_exact or _is_same(plan)):
                     return MemberPlan(wanted, plan, slot)
-        raise SchemaMismatch(path, f"the topic's schema has {_told(shape)}, no member of {wanted}")
+        raise SchemaMismatch(
+            path, f"the topic's schema has {_told(shape)}, no member of {spark_name(wanted)}"
+        )
 
     def _maybe(self, shape: Shape, wanted: pa.DataType, path: str) -> Plan | None:
         try:

@@ -24,7 +24,7 @@ from pyspark_pulsar._values._primitives import (
     varies,
 )
 from pyspark_pulsar._values._protobuf import ProtobufReader, message_class, message_shape
-from pyspark_pulsar._values._shapes import TIME, Field, Record, Shape, arrow_type
+from pyspark_pulsar._values._shapes import TIME, Field, Record, Shape, arrow_type, spark_name
 from pyspark_pulsar.errors import SchemaMismatch
 
 VALUE = "value"
@@ -111,7 +111,7 @@ def reader_of(
         column = _only(wanted, known, is_half=is_half)
         is_time = kind in TIMES and column.type.equals(TIME)
         if not widens(known, column.type) and not is_time:
-            raise SchemaMismatch(column.name, f"{kind.name} can't be {column.type}")
+            raise SchemaMismatch(column.name, f"{kind.name} can't be {spark_name(column.type)}")
         return (VaryingReader if varies(kind) else FixedReader)(kind, column.type)
     if (
         len(wanted) == 1

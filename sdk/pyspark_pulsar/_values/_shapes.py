@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import TypeGuard
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql.pandas.types import from_arrow_type
 
 from pyspark_pulsar.errors import SchemaMismatch
 
@@ -205,6 +207,14 @@ class _Typing:
         return merged_type(types) or pa.struct(
             [pa.field(f"member{number}", each) for number, each in enumerate(types)]
         )
+
+
+def spark_name(kind: pa.DataType) -> str:
+    """A type as Spark's users write it."""
+    try:
+        return str(from_arrow_type(kind, prefer_timestamp_ntz=True).simpleString())
+    except PySparkException:
+        return str(kind)
 
 
 def dotted(path: str, name: str) -> str:

@@ -132,6 +132,18 @@ def test_nested_records_and_unions_change() -> None:
     assert rows(decoder, payloads * MANY, b"\x00") == [each * MANY for each in wanted]
 
 
+@pytest.mark.parametrize("count", [1, MANY])
+def test_unions_that_become_one_type(count: int) -> None:
+    old, new = Avro(record(("u", ["int", "null", "string"]))), Avro(record(("u", "long")))
+    wanted = [each.arrow for each in columns_of(new.info)]
+    decoder = Decoder(wanted, versions(old, new).__getitem__, PERMISSIVE)
+    payloads = [old.encode({"u": each}) for each in (7, None, "x")] * count
+    found = decoder.decode(payloads, [False] * len(payloads), None, b"\x00")
+    assert found.columns[0].to_pylist() == [7, None, None] * count
+    assert found.malformed == list(range(2, 3 * count, 3))
+    assert "has no place" in found.reasons[2]
+
+
 def test_a_version_that_does_not_fit_is_malformed() -> None:
     old, new = Avro(record(("id", "string"))), Avro(record(("id", "long")))
     known: dict[bytes | None, Any] = {**versions(old, new), b"\x09": None}
@@ -202,7 +214,7 @@ def test_columns_are_checked_against_the_topic() -> None:
             pa.field("nope", pa.int64()),
             "nope: the topic's schema has no such field; it has id, name",
         ),
-        (pa.field("id", pa.int32()), "id: the topic's schema has long, which can't be int32"),
+        (pa.field("id", pa.int32()), "id: the topic's schema has long, which can't be int"),
         (pa.field("name", pa.list_(pa.string())), "name: the topic's schema has string"),
     ):
         with pytest.raises(SchemaMismatch, match=reason):
@@ -210,6 +222,11 @@ def test_columns_are_checked_against_the_topic() -> None:
     with pytest.raises(SchemaMismatch, match="id: the topic's values have no fields"):
         check_columns([pa.field("id", pa.int64())], None)
     inner = {"type": "record", "name": "I", "fields": [{"name": "x", "type": "int"}]}
+    several = Avro(record(("u", ["int", "string"])))
+    members = pa.struct([pa.field("member0", pa.int32())])
+    for kind, reason in ((pa.int32(), "can't all be int"), (members, "aren't all in struct")):
+        with pytest.raises(SchemaMismatch, match=f"u: the types of the topic's union {reason}"):
+            check_columns([pa.field("u", kind)], several.info)
     nested = Avro(record(("i", inner)))
     with pytest.raises(
         SchemaMismatch, match=r"i\.z: the topic's schema has no such field; it has x"

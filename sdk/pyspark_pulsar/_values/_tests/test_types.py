@@ -167,6 +167,19 @@ _PLAIN = {
 
 
 @pytest.mark.parametrize("line", LINES)
+def test_messages_that_are_all_null(line: Line) -> None:
+    columns = columns_of(line.kind.info)
+    decoder = Decoder(
+        [each.arrow for each in columns], lambda v: line.kind.info, ParseMode.FAILFAST
+    )
+    for count in (0, 1, MANY):
+        found = decoder.decode([b""] * count, [True] * count, None, None)
+        assert [each.type for each in found.columns] == [each.arrow.type for each in columns]
+        assert [each.null_count for each in found.columns] == [count] * len(columns)
+        assert not found.malformed
+
+
+@pytest.mark.parametrize("line", LINES)
 def test_arrow_types_are_what_spark_wants(line: Line) -> None:
     columns = columns_of(line.kind.info)
     wanted = to_arrow_schema(StructType([each.spark for each in columns]), timezone="UTC")
