@@ -143,14 +143,14 @@ def _written(job: Job, name: str, frame: DataFrame) -> Figures:
 
 
 def _made(spark: SparkSession, count: int) -> DataFrame:
-    """As `spark_values.sales`, but for the comments' letters."""
+    """As `spark_values.sales`, but for the comments, which repeat themselves thrice."""
     texts = {
         "id": "7000000000 + id",
         "amount": "id % 4000 * 0.25d",
         "country": "concat('C', chr(65 + id % 20))",
-        "customer": "concat('customer-', lpad(id % 10000, 5, '0'))",
+        "customer": "concat('customer-', lpad(string(id % 10000), 5, '0'))",
         "quantity": "id % 60",
-        "comment": "left(concat(sha2(id, 256), sha2(-id, 256), sha2(id, 224)), 166)",
+        "comment": "left(repeat(sha2(string(id), 256), 3), 166)",
     }
     columns = [F.expr(text).alias(name) for name, text in texts.items()]
     return spark.range(0, count, 1, 2).select(*columns)
