@@ -1,5 +1,5 @@
 """Reads payloads that are Avro (spec SP-02, SP-03): all at once, step by step through the schema;
-and one by one where there are few of them, or a few have long lists.
+those few one by one that have long lists.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from pyspark_pulsar._values._avro_schema import plain_definition
 from pyspark_pulsar._values._avro_steps import record_step
-from pyspark_pulsar._values._buffer import REASONS, Cursor
+from pyspark_pulsar._values._buffer import NOT_WHOLE, REASONS, Cursor
 from pyspark_pulsar._values._match import RecordPlan
 from pyspark_pulsar._values._objects import AvroSource, Builder, Columns
 from pyspark_pulsar._values._shapes import Record, holds_itself
 
-PAYLOADS_FEW = 48
-"""So few payloads are read faster one by one."""
+EXPLAINED_MAX = 8
+"""Payloads of one call of which is told which field is wrong: it takes one more look at each."""
 
 
 class AvroReader:
@@ -34,13 +34,13 @@ class AvroReader:
 
     def columns(self, payloads: Sequence[bytes]) -> Columns:
         """The wanted columns, and what is wrong with which payload."""
-        if len(payloads) < PAYLOADS_FEW and not self._is_deep:
-            return self._one_by_one(payloads)
         at = Cursor.over(payloads, leaves_some=not self._is_deep)
         arrays = self._step.columns(at)
         at.finish()
         at.fault[at.aside] = 0
         notes = {int(row): REASONS[at.fault[row]] for row in np.flatnonzero(at.fault)}
+        for row in list(notes)[:EXPLAINED_MAX]:
+            notes[row] = self._explained(payloads[row]) or notes[row]
         aside = np.flatnonzero(at.aside)
         if not len(aside):
             return Columns(arrays, notes)
@@ -54,7 +54,18 @@ class AvroReader:
         ]
         return Columns(merged, notes)
 
+    def _explained(self, payload: bytes) -> str | None:
+        """What is wrong with a payload, and which field."""
+        at = Cursor.over([payload], leaves_some=not self._is_deep)
+        number = self._step.wrong_part(at)
+        at.finish()
+        if not at.fault[0] or at.aside[0]:
+            return None
+        told = REASONS[at.fault[0]]
+        return told if number is None else f"{self._plan.parts[number].name}: {told}"
+
     def _one_by_one(self, payloads: Sequence[bytes]) -> Columns:
+        """The same for each by itself, where a call of numpy's for each item would take longer."""
         builder = Builder(AvroSource())
         rows: list[object] = []
         good: list[int] = []
@@ -73,7 +84,7 @@ class AvroReader:
                 builder.notes[number] = f"no Avro record that fits: {error or type(error).__name__}"
                 continue
             if stream.tell() != len(payload):
-                builder.notes[number] = REASONS[1]
+                builder.notes[number] = REASONS[NOT_WHOLE]
                 continue
             rows.append(found)
             good.append(number)

@@ -62,6 +62,18 @@ class RecordStep:
         for step, _ in self._parts:
             step.skip(at)
 
+    def wrong_part(self, at: Cursor) -> int | None:
+        """The first field that one payload's bytes don't fit; None if they only end wrongly."""
+        for number, (step, slot) in enumerate(self._parts):
+            if slot < 0:
+                step.skip(at)
+            else:
+                step.read(at)
+            at.note(at.pos > at.end, faults.NOT_WHOLE)
+            if at.fault[0]:
+                return number
+        return None
+
 
 class OptionalStep:
     """Values that may be null."""

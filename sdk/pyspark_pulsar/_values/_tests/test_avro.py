@@ -13,14 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from geminga.schema import Avro, SchemaInfo, SchemaType
-from pyspark_pulsar._values._avro import PAYLOADS_FEW, AvroReader
+from pyspark_pulsar._values._avro import AvroReader
 from pyspark_pulsar._values._avro_steps import DEPTH_MAX
 from pyspark_pulsar._values._list_steps import ITEMS_TOGETHER
 from pyspark_pulsar._values._objects import Columns
 from pyspark_pulsar._values._readers import fields_of, reader_of
 from pyspark_pulsar._values._tests.samples import LEAF_DEFINITIONS, expected, named, records, values
 
-MANY = PAYLOADS_FEW + 2
+MANY = 50
 relaxed = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
 
@@ -106,8 +106,8 @@ def test_broken_payloads_spoil_nobody_else(
     for number, payload in enumerate(payloads):
         if number in found.notes:
             continue
-        # What isn't refused is what a reader of this payload alone makes of it.
-        alone = reader.columns([payload])
+        # What isn't refused is what fastavro makes of this payload alone.
+        alone = reader._one_by_one([payload])
         assert not alone.notes
         assert told(rows_of(alone, names)) == told([table[number]])
 
@@ -120,7 +120,7 @@ def test_a_length_that_swallows_its_neighbour_is_malformed() -> None:
     payloads[3:5] = [lying, second]
     reader, names = reader_for(schema)
     found = reader.columns(payloads)
-    assert found.notes == {3: "a length lies"}
+    assert found.notes == {3: "s: a length lies"}
     assert [row["s"] for row in rows_of(found, names)] == ["abc"] * 3 + ["xyz"] + ["abc"] * (
         MANY - 5
     )
@@ -186,10 +186,38 @@ def test_records_far_within_themselves(depth: int, count: int) -> None:
     payload = b"\x02" * depth + b"\x00" + b"\x04" * (depth + 1)
     found = reader.columns([payload] * count)
     if depth > DEPTH_MAX:
-        assert found.notes == dict.fromkeys(range(count), "records are nested too deeply")
+        assert len(found.notes) == count
+        assert found.notes[0] == "n: records are nested too deeply"
     else:
         assert not found.notes
         assert found.arrays[0].to_pylist() == [2] * count
+
+
+@pytest.mark.parametrize("count", [1, MANY])
+def test_which_field_is_wrong_is_told(count: int) -> None:
+    fields = [
+        {"name": "id", "type": "long"},
+        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "kind", "type": {"type": "enum", "name": "E", "symbols": ["A"]}},
+        {"name": "note", "type": ["null", "string"]},
+        {"name": "real", "type": "double"},
+    ]
+    schema = Avro(json.dumps({"type": "record", "name": "R", "fields": fields}))
+    good = b"\x02\x02\x00\x02\x02a" + bytes(8)
+    assert schema.decode(good)["note"] == "a"
+    reader, _ = reader_for(schema, ["id", "day", "note", "real"])
+    for payload, reason in (
+        (b"\xff" * 10 + good, "id: a number is too large for its type"),
+        (b"\x02\xfe\xff\xff\xff\x0f" + good[2:], "day: a date, time or decimal is out of range"),
+        (b"\x02\x02\x02\x00" + bytes(8), "kind: an enum has no such symbol"),
+        (b"\x02\x02\x00\x04" + bytes(8), "note: a union has no such branch"),
+        (b"\x02\x02\x00\x02\x02\xff" + bytes(8), "note: a text is no UTF-8"),
+        (b"\x02\x02\x00\x02\x03a" + bytes(8), "note: a length lies"),
+        (good[:-1], "real: its bytes don't end where its record does"),
+        (good + b"\x00", "its bytes don't end where its record does"),
+    ):  # fmt: skip
+        found = reader.columns([good] * count + [payload])
+        assert found.notes == {count: reason}
 
 
 def test_everything_missing_and_nothing_wanted() -> None:
