@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import geminga
 import geminga.auth
-from pyspark_pulsar._options._given import Given, nearest
+from pyspark_pulsar._options._given import Given
 from pyspark_pulsar.errors import InvalidOption
 
 PREFIX = "pulsar.client."
@@ -220,7 +220,8 @@ def parse_client(given: Given) -> ClientSettings:
         found = read(given, PREFIX + java)
         if found is not None:
             values[name] = found
-    _check_rest(given)
+    known = [java for java, _, _ in _NAMES] + ["authPluginClassName", "authParams", "useTls"]
+    given.refuse_rest(PREFIX, known, _REFUSED)
     settings = ClientSettings(
         service_url=url, admin_url=admin, auth_plugin=plugin, auth_params=params or "", **values
     )
@@ -257,17 +258,6 @@ def _check_admin(option: str, url: str) -> None:
         is_good = False
     if not is_good:
         raise InvalidOption(option, "must be http://host:port or https://host:port")
-
-
-def _check_rest(given: Given) -> None:
-    refused = {each.lower(): why for each, why in _REFUSED.items()}
-    known = [PREFIX + java for java, _, _ in _NAMES]
-    known += [PREFIX + java for java in ("authPluginClassName", "authParams", "useTls")]
-    for name in given.starting_with(PREFIX):
-        why = refused.get(name[len(PREFIX) :].lower())
-        if why is not None:
-            raise InvalidOption(name, f"has no meaning here, leave it out: {why}")
-        raise InvalidOption(name, f"is unknown; {nearest(name, known)}")
 
 
 def _check_whole(settings: ClientSettings) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import TypeVar
 
@@ -28,7 +28,7 @@ class Given:
     def __init__(self, options: Mapping[str, str]) -> None:
         self._left = {name.lower(): (name, value) for name, value in options.items()}
         self._asked: list[str] = []
-        self._misplaced: dict[str, str] = {}
+        self._misplaced: dict[str, tuple[str, str]] = {}
         self._names: dict[str, str] = {}
 
     def text(self, *names: str) -> str | None:
@@ -39,18 +39,20 @@ class Given:
             here = self._left.pop(name.lower(), None)
             if here is None:
                 continue
-            if not isinstance(here[1], str):
-                raise InvalidOption(here[0], f"must be a text, not {type(here[1]).__name__}")
-            if found is not None and found[1] != here[1]:
-                raise InvalidOption(here[0], f"says other than {found[0]}, which means the same")
-            found = here
+            # Spark hands names on in lower case: shown is how the documentation writes them.
+            value = here[1]
+            if not isinstance(value, str):
+                raise InvalidOption(name, f"must be a text, not {type(value).__name__}")
+            if found is not None and found[1] != value:
+                raise InvalidOption(name, f"says other than {found[0]}, which means the same")
+            found = name, value
         if found is None:
             return None
         self._names[names[0]] = found[0]
         return found[1]
 
     def name_of(self, option: str) -> str:
-        """How the option was written, for errors about it."""
+        """Which of its names the option was given by, for errors about it."""
         return self._names.get(option, option)
 
     def has(self, name: str) -> bool:
@@ -159,16 +161,30 @@ class Given:
         found = [key for key in self._left if key.startswith(prefix.lower())]
         return dict(self._left.pop(key) for key in found)
 
+    def refuse_rest(self, prefix: str, known: Sequence[str], why: Mapping[str, str]) -> None:
+        """Raises InvalidOption if options are left that begin so. `why` tells by the names behind
+        the prefix what to do instead, where that is known; `known` are those that are taken.
+        """
+        named = {(prefix + name).lower(): (prefix + name, text) for name, text in why.items()}
+        for key, (name, _) in self._left.items():
+            if key in named:
+                told, text = named[key]
+                raise InvalidOption(told, f"has no meaning here, leave it out: {text}")
+            if key.startswith(prefix.lower()):
+                raise InvalidOption(
+                    name, f"is unknown; {nearest(name, [prefix + each for each in known])}"
+                )
+
     def not_here(self, reason: str, *names: str) -> None:
         """These are known, but not to be given here: `reason` says why and what to do."""
-        self._misplaced.update({name.lower(): reason for name in names})
+        self._misplaced.update({name.lower(): (name, reason) for name in names})
         self._asked += names
 
     def close(self) -> None:
         """Raises InvalidOption if options are left that nobody asked for."""
         for key, (name, _) in self._left.items():
             if key in self._misplaced:
-                raise InvalidOption(name, self._misplaced[key])
+                raise InvalidOption(*self._misplaced[key])
             raise InvalidOption(name, f"is unknown; {nearest(name, self._asked)}")
 
     def _number(self, name: str, text: str, factor: int, least: int, most: int) -> int:
@@ -182,7 +198,7 @@ class Given:
         return found
 
 
-def nearest(name: str, known: list[str]) -> str:
+def nearest(name: str, known: Sequence[str]) -> str:
     """What was probably meant, as the end of a sentence."""
     lowered = {each.lower(): each for each in known}
     close = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.5)

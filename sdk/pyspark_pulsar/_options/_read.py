@@ -11,7 +11,7 @@ from typing import Any
 from geminga import ConsumerCryptoFailureAction, CryptoKeyReader, DefaultCryptoKeyReader
 from pyspark_pulsar._options._bounds import Bound, parse_end, parse_start
 from pyspark_pulsar._options._client import ClientSettings, parse_client
-from pyspark_pulsar._options._given import Given, json_object, nearest
+from pyspark_pulsar._options._given import Given, json_object
 from pyspark_pulsar.errors import InvalidOption
 
 READER = "pulsar.reader."
@@ -248,14 +248,7 @@ def _reader(given: Given) -> dict[str, Any]:
         ),
         **_keys(given),
     }
-    refused = {each.lower(): why for each, why in _REFUSED.items()}
-    for name in given.starting_with(READER):
-        why = refused.get(name[len(READER) :].lower())
-        if why is not None:
-            raise InvalidOption(name, f"has no meaning here, leave it out: {why}")
-        raise InvalidOption(
-            name, f"is unknown; {nearest(name, [READER + each for each in _KNOWN])}"
-        )
+    given.refuse_rest(READER, _KNOWN, _REFUSED)
     return found
 
 

@@ -195,6 +195,15 @@ def test_each_fault_names_its_option(option: str, value: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "option",
+    ["minPartitions", "maxBytesPerTrigger", CLIENT + "numIoThreads", READER + "startMessageId"],
+)
+def test_names_are_shown_as_they_are_documented(option: str) -> None:
+    """Spark hands all names on in lower case."""
+    assert refused({**LEAST, option.lower(): "x"}).option == option
+
+
+@pytest.mark.parametrize(
     ("wrong", "meant"),
     [
         ("startingOffset", "startingOffsets"),
