@@ -111,9 +111,12 @@ class _Parser:
 
     def _union(self, parts: list[object], space: str, path: str) -> Shape:
         made = Union(tuple(self.shape(each, space, path) for each in parts))
-        if self._is_json and len(made.real) > 1:
-            return Leaf(Kind.JSON)
-        return made
+        if not self._is_json or len(made.real) < 2:
+            return made
+        for wide, narrow in ((Kind.LONG, Kind.INT), (Kind.DOUBLE, Kind.FLOAT)):
+            if set(made.real) == {Leaf(wide), Leaf(narrow)}:
+                return Leaf(wide)
+        return Leaf(Kind.JSON)
 
     def _declared(self, part: Mapping[str, object], space: str, path: str) -> Shape:
         name = part.get("name")

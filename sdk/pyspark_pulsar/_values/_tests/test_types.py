@@ -112,11 +112,11 @@ _FIELDS: list[tuple[str, Any, str, str, Any, Any]] = [
     ("local-timestamp-micros", _logical("long", "local-timestamp-micros"), NTZ, "", LOCAL, LOCAL),
     ("uuid", _logical("string", "uuid"), "string", "", "00000000-0000-0000-0000-000000000001",
      "00000000-0000-0000-0000-000000000001"),
+    ("union of int and long", ["int", "long"], "bigint", "", 7, 7),
+    ("union of float and double", ["float", "double"], "double", "", 1.5, 1.5),
     ("other logical types", _logical("long", "timestamp-nanos"), "as without", "", 7, 7),
 ]  # fmt: skip
 _AVRO_ONLY: list[tuple[str, Any, str, str, Any, Any]] = [
-    ("union of int and long", ["int", "long"], "bigint", "", 7, 7),
-    ("union of float and double", ["float", "double"], "double", "", 1.5, 1.5),
     ("union of others", ["string", "null", "boolean"], "struct<member0,member1,...>",
      "one of which is set, in the schema's order without null; in JSON a string, the JSON text",
      True, {"member0": None, "member1": True}),
