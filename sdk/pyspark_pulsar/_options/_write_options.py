@@ -271,6 +271,8 @@ def parse_write(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
         hashing,
         producer,
     )
+    if streaming:
+        given.text("checkpointLocation")  # Spark's own, which it hands on.
     given.not_here("a stream counts its epochs itself; leave it out", "deduplicationEpoch")
     given.not_here("give topic", "path")
     given.close()

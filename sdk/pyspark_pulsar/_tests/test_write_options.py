@@ -148,3 +148,9 @@ def test_a_stream_counts_epochs_itself() -> None:
 def test_batches_by_key_are_not_in_order() -> None:
     with pytest.raises(InvalidOption, match="batcherBuilder: can't be KEY_BASED"):
         parsed(deduplication="true", **{"pulsar.producer.batcherBuilder": "KEY_BASED"})
+
+
+def test_what_is_sparks_own_is_no_mistake_in_a_stream() -> None:
+    assert parsed(streaming=True, checkpointlocation="/tmp/c") == parsed(streaming=True)
+    with pytest.raises(InvalidOption, match="checkpointLocation: is unknown"):
+        parsed(checkpointLocation="/tmp/c")
