@@ -63,7 +63,6 @@ def _defaults(master: str, folder: str, *, verbose: bool) -> dict[str, str]:
         "spark.local.dir": folder,
         "spark.sql.warehouse.dir": f"{folder}/warehouse",
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.python.filterPushdown.enabled": "true",
         # All that are connected see the same tables.
         "spark.sql.hive.thriftServer.singleSession": "true",
     }

@@ -32,32 +32,38 @@ class Tables:
         self._options = dict(options)
         self.namespace = namespace
         self.names = {name.lower(): topic for name, topic in names.items()}
+        self._made: set[str] = set()
 
     def query(self, statement: str) -> DataFrame:
-        """What a statement answers, and the views that it needs. Raises AnalysisException and
+        """What a statement answers. Views that it needs are made for it alone: a view is planned
+        once, and the next statement shall see what came since. Raises AnalysisException and
         Failure.
         """
-        made: set[str] = set()
+        for made in self._made:
+            self.drop(made)
+        self._made.clear()
         while True:
             try:
                 return self._spark.sql(statement)
             except AnalysisException as error:
                 name = _missing(error)
-                if name is None or name in made or len(made) >= TABLES_MAX:
+                if name is None or name in self._made or len(self._made) >= TABLES_MAX:
                     raise
             self.add(name)
-            made.add(name)
+            self._made.add(name)
 
     def add(self, name: str) -> None:
         """Make the view of a table's name. Raises Failure if it has no topic that can be read."""
         topic = self.topic_of(name)
         try:
             reader = self._spark.read.format("pulsar").options(**self._options)
-            # Quoted, any name is one of a view.
-            view = "`" + name.replace("`", "``") + "`"
-            reader.option("topic", topic).load().createOrReplaceTempView(view)
+            reader.option("topic", topic).load().createOrReplaceTempView(_quoted(name))
         except AnalysisException as error:
             raise Failure(f"table {name}: {sentence(error)}") from error
+
+    def drop(self, name: str) -> None:
+        """Drop the view of a table's name, if it is there."""
+        self._spark.sql(f"drop view if exists {_quoted(name)}")
 
     def topic_of(self, name: str) -> str:
         """Full name of the topic that a table's name means."""
@@ -65,6 +71,11 @@ class Tables:
         if "://" in named:
             return named
         return f"persistent://{named if named.count('/') == 2 else f'{self.namespace}/{named}'}"
+
+
+def _quoted(name: str) -> str:
+    """Quoted, any name is one of a view."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 def _missing(error: AnalysisException) -> str | None:

@@ -1,7 +1,8 @@
 """Spark's own Thrift server, for JDBC and ODBC, with topics as tables (spec SP-08).
 
 What a client asks is planned inside the engine, where no statement can be tried again: the tables
-are made before, one for each topic of the namespace, and looked after while it serves.
+are made before, one for each topic of the namespace. Spark plans a view once, so that a table is
+made anew when its topic has grown.
 """
 
 from __future__ import annotations
@@ -17,8 +18,12 @@ import click
 
 import geminga
 from pyspark_pulsar._clients import client_for
-from pyspark_pulsar._options import parse_read
+from pyspark_pulsar._offsets import Position
+from pyspark_pulsar._options import TopicSelection, parse_read
+from pyspark_pulsar._ranges import for_each
+from pyspark_pulsar._topics import expand, last_position
 from pyspark_pulsar.cli._failures import Failure
+from pyspark_pulsar.errors import ConnectorError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,10 +31,15 @@ if TYPE_CHECKING:
     from pyspark_pulsar.cli._tables import Tables
 
 REFRESH_S = 10.0
-"""How often topics that came and went are looked for."""
+"""How often topics are looked for, and whether they have grown."""
+WORK_SHARE_MAX = 0.2
+"""The most of the time that is spent on that; with many topics it is done less often."""
 SERVED_MAX = 500
-"""Topics of the namespace that become tables; for each its schema is asked."""
+"""Topics of the namespace that become tables."""
 _SERVER = "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2"
+
+Ends = tuple[Position | None, ...]
+"""Of a topic's partitions."""
 
 
 def serve(
@@ -38,59 +48,78 @@ def serve(
     """Serve until SIGINT or SIGTERM; prints one line when it is ready. Raises Failure when it can't
     start, or when the brokers can't be asked for their topics then.
     """
-    began = time.monotonic()
+    began_s = time.monotonic()
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())
-    served = _Served(spark, tables, options)
+    served = Served(tables, options)
     try:
         served.refresh()
     except geminga.GemingaError as error:
         raise Failure(f"topics of {tables.namespace}: {error}") from error
     server = _start(spark, host, port)
     click.echo(
-        f"ready in {time.monotonic() - began:.1f} s: jdbc:hive2://{host}:{_port(server)} "
-        f"tables={len(served.names)}"
+        f"ready in {time.monotonic() - began_s:.1f} s: jdbc:hive2://{host}:{_port(server)} "
+        f"tables={len(served.ends)}"
     )
-    while not stopped.wait(REFRESH_S):
+    work_s = 0.0
+    while not stopped.wait(max(REFRESH_S, work_s / WORK_SHARE_MAX)):
+        began_s = time.monotonic()
         try:
             served.refresh()
         except geminga.GemingaError as error:
-            click.echo(f"topics are as they were {REFRESH_S:g} s ago: {error}", err=True)
+            click.echo(f"tables are as they were: {error}", err=True)
+        work_s = time.monotonic() - began_s
     server.stop()
 
 
-class _Served:
-    """The namespace's topics that are tables now."""
+class Served:
+    """The namespace's topics that are tables now, and what was named."""
 
-    def __init__(self, spark: SparkSession, tables: Tables, options: Mapping[str, str]) -> None:
-        self.names: set[str] = set()
-        self._spark = spark
+    def __init__(self, tables: Tables, options: Mapping[str, str]) -> None:
+        self.ends: dict[str, Ends] = {}
+        """Table -> the ends of its topic when it was made."""
         self._tables = tables
         self._client = parse_read({**options, "topic": "any"}, streaming=False).client
         self._told: set[str] = set()
 
     def refresh(self) -> None:
-        """Make tables of new topics, drop those of topics that are gone. Raises GemingaError."""
-        every = self._topics()
-        if len(every) > SERVED_MAX:
-            self._tell(f"only {SERVED_MAX} of {len(every)} topics are tables; name others by -t")
-        wanted = {*every[:SERVED_MAX], *self._tables.names}
-        for name in self.names - wanted:
-            self._spark.catalog.dropTempView(name)
-            self.names.discard(name)
-        for name in sorted(wanted - self.names):
+        """Make tables of topics that are new or have grown, drop those of topics that are gone.
+        Raises GemingaError.
+        """
+        topics = self._topics()
+        if len(topics) > SERVED_MAX:
+            self._tell(f"only {SERVED_MAX} of {len(topics)} topics are tables; name others by -t")
+        wanted = sorted({*topics[:SERVED_MAX], *self._tables.names})
+        ends = dict(zip(wanted, for_each(self._ends_of, wanted), strict=True))
+        for name in [each for each in self.ends if ends.get(each) is None]:
+            self._tables.drop(name)
+            del self.ends[name]
+        for name, found in ends.items():
+            if found is None or found == self.ends.get(name):
+                continue
             try:
                 self._tables.add(name)
-                self.names.add(name)
+                self.ends[name] = found
             except Failure as failure:
                 self._tell(str(failure))
 
     def _topics(self) -> list[str]:
         start = f"persistent://{self._tables.namespace}/"
-        pattern = re.compile(re.escape(start) + "[^/]+")
-        found = client_for(self._client).topics_matching(pattern)
+        # The namespace of such a pattern is taken as it stands.
+        found = client_for(self._client).topics_matching(re.compile(f"{start}[^/]+"))
         return sorted(topic.removeprefix(start) for topic in found)
+
+    def _ends_of(self, name: str) -> Ends | None:
+        """Where the topic of a table ends; None if there is none."""
+        client = client_for(self._client)
+        try:
+            topic = self._tables.topic_of(name)
+            parts = expand(client, TopicSelection("topic", (topic,)))
+            return tuple(last_position(client, part.topic) for part in parts)
+        except ConnectorError as error:
+            self._tell(f"table {name}: {error}")
+            return None
 
     def _tell(self, text: str) -> None:
         """Each trouble once, not every few seconds."""
