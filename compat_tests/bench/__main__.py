@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compat_tests.apache.jars import PeerMissing, jars
-from compat_tests.bench import profile, report, sdk_report
+from compat_tests.bench import profile, record, report, sdk_report
 from compat_tests.bench.model import APACHE, GEMINGA, Outcome
 from compat_tests.bench.rows import ROWS
 from compat_tests.bench.sdk_rows import CLIENT_ROWS, ClientOutcome
 from compat_tests.bench.side import Side
 from compat_tests.processes import ROOT
+
+RECORD = "benchmarks.json"
 
 
 def main() -> int:
@@ -28,6 +30,7 @@ def main() -> int:
         jars()
     except PeerMissing as reason:
         sys.exit(f"The load programs need Apache's Java client: {reason}")
+    run = report.this_run()
     outcomes = [Outcome(row) for row in rows]
     clients = [
         ClientOutcome(row) for row in CLIENT_ROWS if not options.only or row.name in options.only
@@ -43,13 +46,23 @@ def main() -> int:
         shutil.rmtree(work_dir, ignore_errors=True)
     report.show(outcomes, kinds)
     sdk_report.show(clients)
-    whole = not (options.only or options.quick or options.side or options.no_profile)
-    target = options.write or (ROOT / "docs" / "BENCHMARKS.md" if whole else None)
-    if target:
-        report.write(target, outcomes, profiles, sdk_report.document(clients))
-        print(f"written to {target}")
+    if not options.quick:
+        folder = options.write or ROOT / "docs"
+        record.update(folder / RECORD, run, outcomes, clients, profiles)
+        _write(folder)
     failures = [outcome.failures for outcome in outcomes] + [each.failures for each in clients]
     return 1 if any(failures) else 0
+
+
+def _write(folder: Path) -> None:
+    """The document from the record."""
+    outcomes = record.outcomes_of(folder / RECORD, ROWS)
+    clients = record.clients_of(folder / RECORD, CLIENT_ROWS)
+    runs = sorted({each.run for each in (*outcomes, *clients)})
+    profiles = record.profiles_of(folder / RECORD)
+    target = folder / "BENCHMARKS.md"
+    report.write(target, outcomes, profiles, sdk_report.document(clients, runs), runs)
+    print(f"written to {target}")
 
 
 def _measure(side: Side, outcomes: Sequence[Outcome], clients: Sequence[ClientOutcome]) -> None:
@@ -88,7 +101,7 @@ def _options() -> argparse.Namespace:
     for kind in (GEMINGA, APACHE):
         sides.add_argument(f"--{kind}-only", dest="side", action="store_const", const=kind)
     parser.add_argument("--no-profile", action="store_true", help="leave the profiles out")
-    parser.add_argument("--write", type=Path, help="write the table here (Markdown)")
+    parser.add_argument("--write", type=Path, help="write the figures into this folder, not docs")
     parser.add_argument("--work-dir", type=Path, help="where servers keep their data meanwhile")
     return parser.parse_args()
 

@@ -70,6 +70,8 @@ class Outcome:
     row: Row
     figures: dict[str, Mapping[str, float]] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
+    run: str = ""
+    """The run that the figures are of, in words."""
 
     def figure(self, kind: str, key: str) -> float | None:
         """One figure, None when it was not measured."""

@@ -18,13 +18,13 @@ from compat_tests.bench.model import APACHE, GEMINGA, Measure, Outcome
 from compat_tests.bench.profile import Profile
 
 NOTES_MARK = "<!-- What stands below this line is kept by make bench. -->"
-_HEADINGS = ("work", "unit", "Geminga", "Apache", "ratio", "target", "held")
+_HEADINGS = ("work", "unit", "Geminga", "Apache", "ratio", "target", "held", "run")
 
 
 def show(outcomes: Sequence[Outcome], kinds: Sequence[str]) -> None:
     """Print the table."""
     table = Table(*_HEADINGS)
-    for cells in _lines(outcomes):
+    for cells in _lines(outcomes, []):
         table.add_row(*cells)
     console = Console(width=None if os.isatty(1) else 140)
     console.print(table)
@@ -39,6 +39,7 @@ def write(
     outcomes: Sequence[Outcome],
     profiles: Sequence[Profile],
     sections: Iterable[str] = (),
+    runs: Sequence[str] = (),
 ) -> None:
     """Write the table, other sections and the profiles; hand-written notes at the end of the file
     are kept.
@@ -47,24 +48,34 @@ def write(
     if path.exists() and NOTES_MARK in path.read_text():
         notes = path.read_text().partition(NOTES_MARK)[2]
     path.write_text(
-        "\n".join(_document(outcomes, profiles, sections)) + "\n" + NOTES_MARK + (notes or "\n")
+        "\n".join(_document(outcomes, profiles, sections, runs))
+        + "\n"
+        + NOTES_MARK
+        + (notes or "\n")
     )
 
 
 def _document(
-    outcomes: Sequence[Outcome], profiles: Sequence[Profile], sections: Iterable[str]
+    outcomes: Sequence[Outcome],
+    profiles: Sequence[Profile],
+    sections: Iterable[str],
+    runs: Sequence[str],
 ) -> Iterator[str]:
     yield "# Benchmarks\n"
     yield (
         "Written by `make bench`, which runs both servers one after the other on one machine, "
         "with the same load programs beside them on the same cores. Both write through to the "
         "disk before they acknowledge. Latency runs from the client's call to its callback. "
-        "Ratios are Geminga's figure over Apache's.\n"
+        "Ratios are Geminga's figure over Apache's. Single rows are measured anew by "
+        '`make bench ARGS="--only ROW"`; the column "run" tells when and where each was measured:'
+        "\n"
     )
-    yield from _machine()
+    for number_, run in enumerate(runs, 1):
+        yield f"- {number_}: {run}"
+    yield ""
     yield "| " + " | ".join(_HEADINGS) + " |"
-    yield "|---|---|--:|--:|--:|---|---|"
-    for cells in _lines(outcomes):
+    yield "|---|---|--:|--:|--:|---|---|---|"
+    for cells in _lines(outcomes, runs):
         yield "| " + " | ".join(cells) + " |"
     for outcome in outcomes:
         for kind, failure in outcome.failures.items():
@@ -81,7 +92,12 @@ def _document(
     yield ""
 
 
-def _lines(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, ...]]:
+def run_mark(run: str, runs: Sequence[str]) -> str:
+    """The number of a run in the list of them, from 1; nothing where there is no list."""
+    return str(runs.index(run) + 1) if run in runs else ""
+
+
+def _lines(outcomes: Sequence[Outcome], runs: Sequence[str]) -> Iterator[tuple[str, ...]]:
     for outcome in outcomes:
         for measure in outcome.row.measures:
             ours, theirs = (outcome.figure(kind, measure.key) for kind in (GEMINGA, APACHE))
@@ -94,6 +110,7 @@ def _lines(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, ...]]:
                 f"{ours / theirs:.2f}×" if ours is not None and theirs else "",
                 measure.target(),
                 "" if held is None else "yes" if held else "NO",
+                run_mark(outcome.run, runs),
             )
 
 
@@ -122,7 +139,8 @@ def _profile(profile: Profile) -> Iterator[str]:
         yield f"| `{own}` | {own_share:.1%} | `{within}` | {within_share:.1%} |"
 
 
-def _machine() -> Iterator[str]:
+def this_run() -> str:
+    """When, where, and how fast the disk was."""
     java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
     model = next(
         (
@@ -132,10 +150,12 @@ def _machine() -> Iterator[str]:
         ),
         platform.machine(),
     )
-    yield f"- {time.strftime('%Y-%m-%d')}, {os.cpu_count()} cores of {model}"
-    yield f"- Python {platform.python_version()}, {java.stderr.splitlines()[0]}"
-    yield f"- Apache Pulsar {PULSAR_VERSION} standalone, `-Xms64m -Xmx1g -XX:+UseSerialGC`"
-    yield f"- one fdatasync of 4 KiB takes {_fdatasync_ms():.2f} ms (median)\n"
+    version = (java.stderr.splitlines() or ["no Java"])[0]
+    return (
+        f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} cores of {model}; Python "
+        f"{platform.python_version()}; {version}; Apache Pulsar {PULSAR_VERSION} standalone with "
+        f"`-Xms64m -Xmx1g -XX:+UseSerialGC`; one fdatasync of 4 KiB takes {_fdatasync_ms():.2f} ms"
+    )
 
 
 def _fdatasync_ms() -> float:

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from compat_tests.bench.report import number
+from compat_tests.bench.report import number, run_mark
 from compat_tests.bench.sdk_rows import OFFICIAL, RUNS, TRIO, ClientOutcome
 
 _HEADINGS = (
     *("work", "unit", "broker", "face", "ours", "official", "ratio", "of Trio's"),
-    *("target", "held"),
+    *("target", "held", "run"),
 )
 
 
@@ -22,7 +22,7 @@ def show(outcomes: Sequence[ClientOutcome]) -> None:
     if not outcomes:
         return
     table = Table(*_HEADINGS)
-    for cells in _lines(outcomes):
+    for cells in _lines(outcomes, ()):
         table.add_row(*cells)
     console = Console(width=None if os.isatty(1) else 160)
     console.print(table)
@@ -31,7 +31,7 @@ def show(outcomes: Sequence[ClientOutcome]) -> None:
             console.print(f"{outcome.row.name} on {kind}: {failure}")
 
 
-def document(outcomes: Sequence[ClientOutcome]) -> Iterator[str]:
+def document(outcomes: Sequence[ClientOutcome], runs: Sequence[str] = ()) -> Iterator[str]:
     """The section of the document, none without rows."""
     if not outcomes:
         return
@@ -44,15 +44,15 @@ def document(outcomes: Sequence[ClientOutcome]) -> Iterator[str]:
         "each message.\n"
     )
     yield "| " + " | ".join(_HEADINGS) + " |"
-    yield "|---|---|---|---|--:|--:|--:|--:|---|---|"
-    for cells in _lines(outcomes):
+    yield "|---|---|---|---|--:|--:|--:|--:|---|---|---|"
+    for cells in _lines(outcomes, runs):
         yield "| " + " | ".join(cells) + " |"
     for outcome in outcomes:
         for kind, failure in outcome.failures.items():
             yield f"\n{outcome.row.name} did not run on {kind}: {failure.splitlines()[0]}"
 
 
-def _lines(outcomes: Sequence[ClientOutcome]) -> Iterator[tuple[str, ...]]:
+def _lines(outcomes: Sequence[ClientOutcome], runs: Sequence[str]) -> Iterator[tuple[str, ...]]:
     for outcome in outcomes:
         for figure in outcome.row.figures:
             for kind in outcome.figures:
@@ -72,4 +72,5 @@ def _lines(outcomes: Sequence[ClientOutcome]) -> Iterator[tuple[str, ...]]:
                         f"{ours / trio:.2f}" if ours and trio and face != TRIO else "",
                         target.text(figure.unit),
                         "" if held is None else "yes" if held else "NO",
+                        run_mark(outcome.run, runs),
                     )

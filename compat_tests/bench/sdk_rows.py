@@ -150,6 +150,8 @@ class ClientOutcome:
     row: ClientRow
     figures: dict[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
+    run: str = ""
+    """The run that the figures are of, in words."""
 
     def figure(self, kind: str, client: str, key: str) -> float | None:
         """One figure, None when it was not measured."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from compat_tests.bench import profile, report, sdk_report
+from compat_tests.bench import profile, record, report, sdk_report
 from compat_tests.bench.model import APACHE, GEMINGA, Measure, Outcome, Row
 from compat_tests.bench.rows import ROWS
 from compat_tests.bench.sdk_rows import (
@@ -97,7 +98,7 @@ def test_section_of_the_sdk() -> None:
     outcome.figures[GEMINGA] = {client: {"per_s": rate} for client, rate in rates.items()}
     outcome.failures[APACHE] = "LoadFailed: no result"
     text = "\n".join(sdk_report.document([outcome]))
-    assert "| sends | msg/s | geminga | trio | 3 000 | 1 000 | 3.00× |  | ≥ 2× | yes |" in text
+    assert "| sends | msg/s | geminga | trio | 3 000 | 1 000 | 3.00× |  | ≥ 2× | yes |  |" in text
     assert "| blocking | 1 500 | 1 000 | 1.50× | 0.50 | none |  |" in text
     assert "row did not run on apache: LoadFailed: no result" in text
     assert not list(sdk_report.document([]))
@@ -123,13 +124,32 @@ def test_written_document_keeps_the_notes(tmp_path: Path) -> None:
     first = outcome(rate=(80_000.0, 30_000.0), p50=(9.0, 10.0), rss=(80.0, 300.0))
     report.write(path, [first], [profile.Profile("Publish", 10, {"a": 0.5}, {"b": 0.9})])
     text = path.read_text()
-    assert "| publishes | msg/s | 80 000 | 30 000 | 2.67× | ≥ 1.5×, aim 2× | yes |" in text
+    assert "| publishes | msg/s | 80 000 | 30 000 | 2.67× | ≥ 1.5×, aim 2× | yes |  |" in text
     assert "- latency: 9.00 ms, 0.90× Apache's; target ≤ 0.7×" in text
     assert "| `a` | 50.0% | `b` | 90.0% |" in text
     path.write_text(text + "By hand.\n")
     report.write(path, [outcome(rate=(1.0, 1.0))], [])
     assert path.read_text().endswith(report.NOTES_MARK + "\nBy hand.\n")
     assert "80 000" not in path.read_text()
+
+
+def test_a_row_measured_again_leaves_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    row, other = outcome(rate=(3.0, 1.0)), outcome(rate=(5.0, 1.0))
+    other.row = replace(other.row, name="other")
+    record.update(path, "Monday", [row, other], [], [profile.Profile("P", 1, {"a": 1.0}, {})])
+    again, failed = outcome(rate=(4.0, None)), Outcome(other.row, failures={GEMINGA: "no"})
+    again.figures.pop(APACHE)
+    record.update(path, "Tuesday", [again, failed], [], [])
+    first, second = record.outcomes_of(path, [row.row, other.row, replace(row.row, name="third")])
+    assert (first.run, second.run) == ("Tuesday", "Monday")
+    assert first.figures == {GEMINGA: {"rate": 4.0}}
+    assert second.figures == {GEMINGA: {"rate": 5.0}, APACHE: {"rate": 1.0}}
+    assert [each.title for each in record.profiles_of(path)] == ["P"]
+    report.write(tmp_path / "out.md", [first, second], [], runs=["Monday", "Tuesday"])
+    text = (tmp_path / "out.md").read_text()
+    assert "- 2: Tuesday" in text
+    assert "| publishes | msg/s | 4.00 |  |  | ≥ 1.5×, aim 2× |  | 2 |" in text
 
 
 def test_failed_loads_are_not_figures() -> None:
