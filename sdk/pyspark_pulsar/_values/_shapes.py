@@ -187,7 +187,7 @@ class _Typing:
             raise SchemaMismatch(
                 path,
                 f"the record {shape.name} holds itself, which no column can; read with a schema "
-                "of your own that leaves this field out",
+                "of your own that leaves this field out, or with `value binary`",
             )
         check_names((each.name for each in shape.fields), path)
         self._open.append(shape)
