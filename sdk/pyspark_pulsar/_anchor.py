@@ -52,6 +52,17 @@ class Anchor:
         """The topic is there no more."""
         self._marks.pop(topic, None)
 
+    def drop(self) -> None:
+        """Delete the subscription on all topics. What fails is logged."""
+        for_each(self._drop, list(self._marks))
+        self._marks.clear()
+
+    def _drop(self, topic: str) -> None:
+        try:
+            self._attached(topic).unsubscribe()
+        except GemingaError as error:
+            logger.warning("%s: subscription %s is left behind: %s", topic, self.name, error)
+
     def move(self, offsets: Mapping[str, Position]) -> None:
         """Let go of all before the last messages that were read. What fails is logged: the next
         move makes up for it.

@@ -47,7 +47,7 @@ class PulsarStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._planner = StreamPlanner(self._plan.options)
         return self._planner
 
-    def initialOffset(self) -> dict[str, str]:
+    def initialOffset(self) -> dict[str, object]:
         """Where a new query begins. Raises InvalidOption, TopicMissing, OffsetOutOfRange,
         GemingaError.
         """
@@ -66,7 +66,7 @@ class PulsarStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(
         self, start: Mapping[str, object] | None = None, limit: ReadLimit | None = None
-    ) -> dict[str, str]:
+    ) -> dict[str, object]:
         """The end of the next micro-batch. PySpark before 4.2 gives no arguments; from then on a
         trigger may ask for all there is, whatever the options' limits are.
 
@@ -80,7 +80,7 @@ class PulsarStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The query ends at what is there now."""
         self._planning.prepare_available_now()
 
-    def reportLatestOffset(self) -> dict[str, str] | None:
+    def reportLatestOffset(self) -> dict[str, object] | None:
         """The last positions of the topics, as they were when a micro-batch was planned last."""
         newest = self._planning.newest
         return None if newest is None else newest.as_json()

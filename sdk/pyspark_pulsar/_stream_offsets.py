@@ -2,8 +2,10 @@
 
 A JSON object of full topic name -> "ledger:entry" or "ledger:entry:batch", the last position that
 was read; "-1:-1" if nothing was. Beside the topics stands the name of the query's subscription, if
-it made one up: a restarted query finds it again by that. Spark tells offsets apart by their text,
-so names are sorted.
+it made one up: a restarted query finds it again by that. And the first offset that a query writes
+has those that it began with: Spark doesn't keep them, and asks again for an initial offset, which
+may be another by then, if the first micro-batch has to be read again. Spark tells offsets apart by
+their text, so names are sorted.
 """
 
 from __future__ import annotations
@@ -16,39 +18,56 @@ from pyspark_pulsar._offsets import BEGIN, Position, TopicRange
 from pyspark_pulsar.errors import OffsetOutOfRange
 
 SUBSCRIPTION = "subscription"
-"""The name that no topic has: full names have a scheme."""
+BEGAN = "began"
+"""Names that no topic has: full names have a scheme."""
 
 
 @dataclass(frozen=True)
 class Offsets:
-    """The last position read of each topic, and the subscription's name if the query made it up."""
+    """The last position read of each topic, the subscription's name if the query made it up, and in
+    the first offset of a query the positions after which it began.
+    """
 
     positions: Mapping[str, Position]
     subscription: str | None = None
+    began: Mapping[str, Position] | None = None
 
     @classmethod
     def parse(cls, given: Mapping[str, object]) -> Offsets:
         """From what Spark hands in. Raises OffsetOutOfRange for what no query has written."""
-        positions: dict[str, Position] = {}
-        subscription: str | None = None
-        for name, value in given.items():
-            if not isinstance(value, str):
-                raise OffsetOutOfRange(name, f"the checkpoint has {value!r} as its offset")
-            if name == SUBSCRIPTION:
-                subscription = value
-                continue
-            try:
-                positions[name] = Position.parse(value)
-            except ValueError as error:
-                raise OffsetOutOfRange(name, f"the checkpoint's offset: {error}") from None
-        return cls(positions, subscription)
+        topics = {**given}
+        subscription = topics.pop(SUBSCRIPTION, None)
+        began = topics.pop(BEGAN, None)
+        if not (subscription is None or isinstance(subscription, str)):
+            raise OffsetOutOfRange(SUBSCRIPTION, f"the checkpoint has {subscription!r} as its name")
+        if not (began is None or isinstance(began, dict)):
+            raise OffsetOutOfRange(BEGAN, f"the checkpoint has {began!r} as its offsets")
+        return cls(_positions(topics), subscription, None if began is None else _positions(began))
 
-    def as_json(self) -> dict[str, str]:
+    def as_json(self) -> dict[str, object]:
         """As Spark keeps it."""
-        found = {name: str(self.positions[name]) for name in sorted(self.positions)}
+        found: dict[str, object] = {**_texts(self.positions)}
         if self.subscription is not None:
             found[SUBSCRIPTION] = self.subscription
+        if self.began is not None:
+            found[BEGAN] = _texts(self.began)
         return found
+
+
+def _texts(positions: Mapping[str, Position]) -> dict[str, str]:
+    return {name: str(positions[name]) for name in sorted(positions)}
+
+
+def _positions(given: Mapping[str, object]) -> dict[str, Position]:
+    found: dict[str, Position] = {}
+    for name, value in given.items():
+        if not isinstance(value, str):
+            raise OffsetOutOfRange(name, f"the checkpoint has {value!r} as its offset")
+        try:
+            found[name] = Position.parse(value)
+        except ValueError as error:
+            raise OffsetOutOfRange(name, f"the checkpoint's offset: {error}") from None
+    return found
 
 
 def ranges(start: Offsets, end: Offsets) -> list[TopicRange]:

@@ -47,6 +47,7 @@ class StreamPlanner:
         self._looked_s = -math.inf
         self._target: Mapping[str, Position] | None = None
         """Where an available-now query ends."""
+        self._initial: Offsets | None = None
         self._planned: Offsets | None = None
         """The end of the last micro-batch, for a PySpark that doesn't tell."""
         self._planned_s = -math.inf
@@ -58,18 +59,23 @@ class StreamPlanner:
     # ---- what Spark asks ----
 
     def initial(self) -> Offsets:
-        """Where a new query begins. The subscription is made before anything is looked at, so that
-        nothing is trimmed from then on.
+        """Where a new query begins, the same whenever it is asked. The subscription is made before
+        anything is looked at, so that nothing is trimmed from then on.
+
+        Spark also asks when the first micro-batch of an earlier run has to be read again: its own
+        offset tells then where that run began.
         """
-        topics = self._discovered(strictly=True)
-        check_names(self._options.start, list(topics.values()))
-        self._begin(None, topics)
-        lasts = self._last_of(topics)
-        starts = for_each(lambda each: self._start_of(each, lasts[each.topic]), [*topics.values()])
-        found = Offsets(dict(zip(topics, starts, strict=True)), self._made_up)
-        self._move(found)
-        self._planned = found
-        return found
+        if self._initial is None:
+            topics = self._discovered(strictly=True)
+            check_names(self._options.start, list(topics.values()))
+            self._begin(None, topics)
+            lasts = self._last_of(topics)
+            starts = for_each(
+                lambda each: self._start_of(each, lasts[each.topic]), [*topics.values()]
+            )
+            positions = dict(zip(topics, starts, strict=True))
+            self._initial = self._planned = Offsets(positions, self._made_up)
+        return self._initial
 
     def prepare_available_now(self) -> None:
         """From now on nothing new is seen: the query ends at what there is."""
@@ -85,19 +91,26 @@ class StreamPlanner:
         except GemingaError as error:
             if not self._may_wait(error):
                 raise
-            return start
-        self._away_since_s = None
-        self.newest = Offsets(ends)
-        found = self._admitted(start, ends) if limited else ends
+            found = start.positions
+        else:
+            self._away_since_s = None
+            self.newest = Offsets(ends)
+            found = self._admitted(start, ends) if limited else ends
+        is_first = start == self._initial
         if found != start.positions:
             self._turn += 1
             self._planned_s = self._clock()
-        self._planned = Offsets(found, self._made_up)
+        elif not is_first and start.subscription == self._made_up:
+            return start
+        self._planned = Offsets(found, self._made_up, start.positions if is_first else None)
         return self._planned
 
     def ranges(self, start: Offsets, end: Offsets) -> list[TopicRange]:
         """What the micro-batch from one offset to another reads."""
+        if end.began is not None:
+            start = Offsets(end.began, end.subscription)
         self._adopt(start)
+        self._move(start)
         self._planned = end
         whole = [each for each in ranges(start, end) if not each.is_empty]
         try:
@@ -121,6 +134,12 @@ class StreamPlanner:
             self._begin(offsets.subscription, self._discovered())
             self._move(offsets)
             self._planned = offsets
+        elif offsets.subscription != self._made_up and offsets.subscription and self._anchor:
+            # The initial offset was asked for again, and a new subscription made for it.
+            unused = self._anchor
+            self._begin(offsets.subscription, self._topics)
+            if self._anchor.name != unused.name:
+                unused.drop()
 
     def _begin(self, made_up: str | None, topics: Mapping[str, TopicPartition]) -> None:
         """Have the subscription: of the name given, or the one made up earlier, or a new one."""

@@ -22,9 +22,14 @@ positions = st.one_of(
 )
 
 
-@given(st.dictionaries(st.sampled_from([A, B]), positions), st.none() | st.text(max_size=5))
-def test_the_text_gives_the_same_back(found: dict[str, Position], name: str | None) -> None:
-    offsets = Offsets(found, name)
+some = st.dictionaries(st.sampled_from([A, B]), positions)
+
+
+@given(some, st.none() | st.text(max_size=5), st.none() | some)
+def test_the_text_gives_the_same_back(
+    found: dict[str, Position], name: str | None, began: dict[str, Position] | None
+) -> None:
+    offsets = Offsets(found, name, began)
     assert Offsets.parse(json.loads(json.dumps(offsets.as_json()))) == offsets
 
 
@@ -33,6 +38,12 @@ def test_the_text_is_one_for_one_meaning() -> None:
     other = Offsets({B: BEGIN, A: Position(1, 2)}, "s").as_json()
     assert json.dumps(one) == json.dumps(other)
     assert one == {A: "1:2", B: "-1:-1", "subscription": "s"}
+
+
+@pytest.mark.parametrize("name", ["subscription", "began"])
+def test_odd_names_beside_topics_are_refused(name: str) -> None:
+    with pytest.raises(OffsetOutOfRange, match=name):
+        Offsets.parse({name: 7})
 
 
 @pytest.mark.parametrize("value", [7, None, "x", "1", "1:2:3:4", {"a": 1}])

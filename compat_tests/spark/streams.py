@@ -1,0 +1,99 @@
+"""Queries over streams as the tests run them: into files that Spark writes once for each
+micro-batch, or into the test's own memory.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from compat_tests.spark.topics import WAIT_S
+
+QUERY_S = 90
+
+
+def drain(frame: DataFrame, folder: Path, *, checkpoint: str = "checkpoint") -> StreamingQuery:
+    """Run the query until it has read what is there now, into `folder/out`. Raises
+    StreamingQueryException.
+    """
+    writer = frame.writeStream.format("parquet").option("path", str(folder / "out"))
+    writer = writer.option("checkpointLocation", str(folder / checkpoint))
+    query: StreamingQuery = writer.trigger(availableNow=True).start()
+    assert query.awaitTermination(QUERY_S), "the query doesn't end"
+    return query
+
+
+def written(spark: SparkSession, folder: Path) -> list[str]:
+    """The values in `folder/out`, as texts, sorted as numbers are."""
+    rows = spark.read.parquet(str(folder / "out")).selectExpr("string(value) as value").collect()
+    return sorted((row.value for row in rows), key=lambda value: (len(value), value))
+
+
+def texts(first: int, stop: int) -> list[str]:
+    """What `written` gives of `numbers`."""
+    return [str(n) for n in range(first, stop)]
+
+
+def numbers(first: int, stop: int) -> list[bytes]:
+    """Messages."""
+    return [b"%d" % n for n in range(first, stop)]
+
+
+class Seen:
+    """The values of a running query, by micro-batch."""
+
+    def __init__(self) -> None:
+        self._batches: dict[int, list[str]] = {}
+        self._changed = threading.Condition()
+        self.query: StreamingQuery | None = None
+
+    def take(self, frame: DataFrame, number: int) -> None:
+        """For `foreachBatch`; a micro-batch that is done again takes the place of the first."""
+        rows = [row.value for row in frame.selectExpr("string(value) as value").collect()]
+        with self._changed:
+            self._batches[number] = rows
+            self._changed.notify_all()
+
+    @property
+    def values(self) -> list[str]:
+        """All of them, sorted as numbers are."""
+        found = [value for rows in list(self._batches.values()) for value in rows]
+        return sorted(found, key=lambda value: (len(value), value))
+
+    def wait_for(self, count: int) -> list[str]:
+        """Until there are so many. Raises AssertionError if they don't come."""
+
+        def is_done() -> bool:
+            query = self.query
+            ended = query is not None and not query.isActive
+            return ended or len(self.values) >= count
+
+        with self._changed:
+            for _ in range(4):
+                # Looks whether the query has failed meanwhile.
+                if self._changed.wait_for(is_done, WAIT_S):
+                    break
+        assert len(self.values) >= count, (
+            self.values,
+            self.query and self.query.exception(),
+        )
+        return self.values
+
+
+@contextmanager
+def running(frame: DataFrame, checkpoint: Path, seen: Seen | None = None) -> Iterator[Seen]:
+    """The query runs until the block ends. What an earlier run has `seen` may be gone on with."""
+    seen = seen or Seen()
+    writer: Any = frame.writeStream.foreachBatch(seen.take)
+    writer = writer.option("checkpointLocation", str(checkpoint))
+    seen.query = writer.trigger(processingTime="200 milliseconds").start()
+    try:
+        yield seen
+    finally:
+        seen.query.stop()
