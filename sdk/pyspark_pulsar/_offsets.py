@@ -104,11 +104,14 @@ class TopicRange:
 
 
 class LedgerSpan(NamedTuple):
-    """A ledger's entries that lie in a topic, both ends included."""
+    """A ledger's entries that lie in a topic, both ends included. Unless it `is_sure`, the last
+    entry is a guess, and only the first is surely there.
+    """
 
     ledger_id: int
     first_entry: int
     last_entry: int
+    is_sure: bool = True
 
     @property
     def entries(self) -> int:

@@ -1,8 +1,8 @@
 """Cuts ranges of topics into parts for Spark's tasks, even by entries (spec SP-03): pure.
 
 Parts follow each other without a gap: the place before a part's start is the stop of the one before
-it. So a layout that is only guessed makes parts uneven, never wrong. Entries are not cut: a batch
-is read by one task.
+it. So a layout that is guessed in part makes parts uneven, never wrong. Entries are not cut: a
+batch is read by one task.
 """
 
 from __future__ import annotations
@@ -44,22 +44,16 @@ def split_by_ids(ranges: Sequence[TopicRange], *, count: int | None) -> list[Top
     """The same without a layout, by the ranges alone: whoever plans the same ranges again gets the
     same parts, whatever has become of the topics. Without `count` the ranges as they are.
 
-    Of a range that goes over several ledgers it isn't known how many entries there are before the
-    last one: as many are taken for it as are in the last.
+    Of a range that goes over several ledgers only the last one's entries are known: all before it
+    are in the first part.
     """
     if count is None:
         return [each for each in ranges if not each.is_empty]
     layouts: dict[str, list[LedgerSpan]] = {}
     for each in ranges:
         (ledger, first, _), (stop_ledger, last, _) = each.start, each.stop
-        first, last = max(first, 0), max(last, 0)
-        if ledger == stop_ledger:
-            spans = [LedgerSpan(ledger, first, last)]
-        elif ledger < 0:
-            spans = [LedgerSpan(stop_ledger, 0, last)]
-        else:
-            spans = [LedgerSpan(ledger, first, first + last), LedgerSpan(stop_ledger, 0, last)]
-        layouts[each.topic] = spans
+        first = max(first, 0) if ledger == stop_ledger else 0
+        layouts[each.topic] = [LedgerSpan(stop_ledger, first, max(last, first))]
     return split(ranges, layouts, count=count)
 
 
@@ -73,13 +67,13 @@ def _clipped(range_: TopicRange, layout: Sequence[LedgerSpan]) -> list[LedgerSpa
     """The layout's part between the range's ends."""
     start, stop = range_.start, range_.stop
     found = []
-    for ledger, first, last in sorted(layout):
+    for ledger, first, last, is_sure in sorted(layout):
         if ledger == start.ledger_id:
             first = max(first, start.entry_id)
         if ledger == stop.ledger_id:
             last = min(last, stop.entry_id)
         if start.ledger_id <= ledger <= stop.ledger_id and first <= last:
-            found.append(LedgerSpan(ledger, first, last))
+            found.append(LedgerSpan(ledger, first, last, is_sure))
     return found
 
 
@@ -92,7 +86,11 @@ def _cut(range_: TopicRange, spans: Sequence[LedgerSpan], parts: int) -> list[To
         offset = part * offsets[-1] // parts
         place = bisect_right(offsets, offset) - 1
         span = spans[place]
-        starts.append(Position(span.ledger_id, span.first_entry + offset - offsets[place]))
+        # A part that began at an entry that isn't there would look like lost messages.
+        inside = offset - offsets[place] if span.is_sure else 0
+        start = Position(span.ledger_id, span.first_entry + inside)
+        if start > starts[-1]:
+            starts.append(start)
     stops = [Position(start.ledger_id, start.entry_id - 1) for start in starts[1:]]
     return [
         TopicRange(range_.topic, range_.partition, start, stop)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import geminga
@@ -144,9 +144,9 @@ def layout(
     start: Position,
     stop: Position,
 ) -> list[LedgerSpan]:
-    """The topic's ledgers from `start` to `stop`, in order. The first and last entries are exact
-    where `start`, `stop` or the REST API tell them, else about right: at most PROBES_MAX readers
-    are opened, and ledgers behind those are missing but for the last.
+    """The topic's ledgers from `start` to `stop`, in order. The last entries are exact where `stop`
+    or the REST API tell them, else at most an eighth too low: at most PROBES_MAX readers are
+    opened, then sizes are guessed, and ledgers are missing but for the last.
 
     Raises InvalidOption if `admin.url` can't be used.
     """
@@ -181,7 +181,11 @@ class _Prober:
             if ledger == stop.ledger_id:
                 found.append(LedgerSpan(ledger, first, max(first, stop.entry_id)))
                 continue
-            last = self._last_entry(ledger, sizes)
+            if self._left <= 0:
+                guess = sum(sizes) // len(sizes) if sizes else LEDGER_ENTRIES
+                found.append(LedgerSpan(ledger, first, max(first, guess - 1), is_sure=False))
+                continue
+            last = self._last_entry(ledger)
             sizes.append(last + 1)
             found.append(LedgerSpan(ledger, first, max(first, last)))
         return found
@@ -204,12 +208,10 @@ class _Prober:
             found.append((stop.ledger_id, 0))
         return found
 
-    def _last_entry(self, ledger: int, sizes: Sequence[int]) -> int:
-        """About the last entry of a ledger that isn't the last: exact if it is full, else to within
-        an eighth.
+    def _last_entry(self, ledger: int) -> int:
+        """An entry of a ledger that isn't the last: its own last if it is full, else one that is
+        there and at most an eighth before that.
         """
-        if self._left <= 0:
-            return sum(sizes) // len(sizes) - 1 if sizes else LEDGER_ENTRIES - 1
         has, lacks = 0, LEDGER_ENTRIES
         if self._has(ledger, lacks - 1):
             has = lacks - 1

@@ -76,6 +76,25 @@ def test_parts_by_ids_cover_the_range_too(
     assert split_by_ids([whole], count=None) == [whole]
 
 
+@given(layouts(), st.integers(1, 30), st.lists(st.booleans(), min_size=6, max_size=6))
+def test_parts_begin_at_entries_that_are_surely_there(
+    spans: list[LedgerSpan], count: int, sure: list[bool]
+) -> None:
+    """What is guessed too large only makes parts uneven."""
+    entries = _entries(spans)
+    told = [
+        span if is_sure else span._replace(last_entry=span.last_entry + 40, is_sure=False)
+        for span, is_sure in zip(spans, sure, strict=False)
+    ]
+    whole = TopicRange(TOPIC, 0, entries[0], entries[-1])
+    for parts in (split([whole], {TOPIC: told}, count=count), split_by_ids([whole], count=count)):
+        # Ledgers have all entries from 0 on.
+        there = {Position(span.ledger_id, n) for span in spans for n in range(span.last_entry + 1)}
+        assert {part.start for part in parts} <= there
+        for place in entries:
+            assert sum(_holds(part, place._replace(batch_index=0)) for part in parts) == 1
+
+
 def test_parts_by_ids_are_even_in_one_ledger() -> None:
     whole = TopicRange(TOPIC, 0, Position(4, 10), Position(4, 29))
     starts = [part.start.entry_id for part in split_by_ids([whole], count=4)]

@@ -198,6 +198,7 @@ def test_probes_are_bounded(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> 
     ledgers = [span.ledger_id for span in found]
     assert ledgers == sorted(set(ledgers))
     assert ledgers[0] == entries[0].ledger_id
+    assert not all(span.is_sure for span in found)
     assert found[-1] == spans(entries)[-1]
 
 
