@@ -24,6 +24,9 @@ from geminga_protocol.payload import verify_checksum
 _NOWHERE = (1 << 64) - 1
 """Ledger and entry in the receipt of a message that the broker had already: -1, on the wire."""
 
+LONE_MIN = 8
+"""Frames of one message in a row, after which a program is taken to send one at a time."""
+
 
 class ReceiptVerdict(enum.Enum):
     """What a SEND_RECEIPT means (ProducerImpl.ackReceived)."""
@@ -84,6 +87,8 @@ class Outbox:
         self.pending_messages = 0
         self.pending_bytes = 0
         self.sealed_batches = 0
+        self._lone = 0
+        """How many frames of one message each were sealed in a row."""
 
     @property
     def in_flight(self) -> int:
@@ -101,6 +106,14 @@ class Outbox:
         if self._window:
             return self._window[0].created_s
         return self.open_since_s
+
+    @property
+    def is_lone(self) -> bool:
+        """Whether nothing is in flight, and messages have been going one by one for a while: then
+        the next needn't wait for others of the same turn. The first few do, so that programs that
+        send from many tasks at once have their batches.
+        """
+        return self._lone >= LONE_MIN and not self._window
 
     def newest(self) -> Outgoing | None:
         """The entry of the newest pending message."""
@@ -208,6 +221,7 @@ class Outbox:
 
     def _sealed(self, batch: Outgoing) -> None:
         self.sealed_batches += 1
+        self._lone = self._lone + 1 if batch.count == 1 else 0
         if self.is_held:
             self._window.append(batch)
             self.unsent.append(batch)

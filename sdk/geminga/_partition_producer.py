@@ -172,6 +172,8 @@ class PartitionProducer:
         # the program lets the event loop turn.
         if self.outbox.in_flight:
             self._alarm.at(batch.created_s + self._delay_s)
+        elif batch.count == 1 and self.outbox.is_lone:
+            self.seal()
         else:
             self._alarm.now()
 

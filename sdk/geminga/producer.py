@@ -147,7 +147,7 @@ class Producer(Generic[S]):
     ) -> Receipt:
         """The same without ever waiting. Raises ProducerQueueFull or MemoryLimitExceeded too.
 
-        Nothing is written before the event loop turns.
+        What doesn't go at once is written when the event loop turns.
         """
         payload, extras = prepared(self._schema, data, sequence_id, described)
         return self._send_checked(payload, extras, sequence_id)

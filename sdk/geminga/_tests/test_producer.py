@@ -61,6 +61,31 @@ async def test_many_tasks_share_batches(autojump_clock: MockClock) -> None:
         assert sorted(stored(broker), key=int) == [b"%d" % n for n in range(50)]
 
 
+def counts(broker: FakeBroker) -> list[int]:
+    """Messages of each entry."""
+    entries = broker.topic("t").entries
+    return [parse_metadata(memoryview(entry)).num_messages_in_batch for entry in entries]
+
+
+async def test_who_sends_one_at_a_time_waits_for_no_turn(autojump_clock: MockClock) -> None:
+    """Only after a while, so that many tasks that begin at once share a batch; and no more once
+    several send.
+    """
+    async with producing() as (broker, producer):
+        part = producer._parts[0]
+        for n in range(12):
+            receipt = await producer.send_soon(b"%d" % n)
+            assert (part.outbox.in_flight == 1) == (n >= 8)
+            await receipt.wait()
+        assert counts(broker) == [1] * 12
+        for expected in ([1, 9], [10], [10]):
+            before = len(counts(broker))
+            async with trio.open_nursery() as nursery:
+                for _ in range(10):
+                    nursery.start_soon(producer.send, b"x")
+            assert counts(broker)[before:] == expected
+
+
 async def test_batches_wait_while_something_is_in_flight(autojump_clock: MockClock) -> None:
     async with producing(batching_max_publish_delay_s=5) as (broker, producer):
         broker.hold_receipts = True
