@@ -15,6 +15,7 @@ from geminga.errors import InvalidArgument, InvalidSchema, InvalidValue, Undecod
 from geminga.schema._base import Reader, Schema, T, undecodable
 from geminga.schema._definition import Definition, avro_library, load, parsed, renamed
 from geminga.schema._info import SchemaInfo
+from geminga.schema._nesting import guard_of
 from geminga.schema._official import is_official
 from geminga.schema._plans import Plan
 from geminga.schema._types import Planner
@@ -117,7 +118,7 @@ class Avro(Described[T]):
         self._write = library.schemaless_writer
         self._out = self._plan.out
         self._back = self._plan.back
-        self._decode = self._reading(self._parsed, None)
+        self._decode = self._reading(self._definition, self._parsed, None)
 
     def encode(self, value: T) -> bytes:
         """The Avro bytes, without a header. Raises InvalidValue."""
@@ -143,12 +144,15 @@ class Avro(Described[T]):
         """The value of Avro bytes. Raises UndecodableValue."""
         return self._decode(data)
 
-    def _reading(self, writer: Any, reader: Any) -> Callable[[bytes], T]:
+    def _reading(self, definition: object, writer: Any, reader: Any) -> Callable[[bytes], T]:
         read = avro_library().schemaless_reader
         back = self._back
+        guard = guard_of(json.dumps(definition))
 
         def decode(data: bytes) -> T:
             try:
+                if guard is not None:
+                    guard(data)
                 found = read(io.BytesIO(data), writer, reader, **_NAMED)
                 value: T = found if back is None else back(found)
             except Exception as error:
@@ -168,7 +172,7 @@ class Avro(Described[T]):
             raise UndecodableValue(f"it was written with a schema of type {writer.type.name}")
         else:
             named = renamed(load(writer.schema), self._definition)
-            decode = self._reading(parsed(named), self._parsed)
+            decode = self._reading(named, parsed(named), self._parsed)
         return lambda data, key: decode(data)
 
 
