@@ -178,7 +178,8 @@ def test_push_down_changes_no_answer(
             answers = []
             for on in (False, True):
                 push_down(spark, on)
-                frame = pulsar.read(spark, topic, publishTimeSlackMs="0").where(where)
+                options = {"pushdown": "true", "publishTimeSlackMs": "0"} if on else {}
+                frame = pulsar.read(spark, topic, **options).where(where)
                 answers.append(rows_of(frame.select(columns)))
                 parts.append(frame.rdd.getNumPartitions())
             assert answers[0] == answers[1], where

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -17,10 +16,11 @@ from pyspark_pulsar import _topics
 from pyspark_pulsar._clients import client_for
 from pyspark_pulsar._filters import Narrowing, within
 from pyspark_pulsar._offsets import ID_MAX, LedgerSpan, Position, TopicRange
-from pyspark_pulsar._options import PushDown, ReadOptions
+from pyspark_pulsar._options import ReadOptions
 from pyspark_pulsar._ranges import for_each, ranges_of
 from pyspark_pulsar._schemas import checked_options
-from pyspark_pulsar._splits import entries_in, split
+from pyspark_pulsar._splits import entries_in, split, split_by_ids
+from pyspark_pulsar.errors import InvalidOption
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,7 +34,6 @@ SPLIT_ENTRIES_LEAST = 64
 """Entries that are worth a task of their own, unless `minPartitions` is given."""
 SAMPLES_MAX = 8
 """Topics that are asked how many messages their entries have, for `maxRecordsPerPartition`."""
-_PUSHING_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class PulsarBatchReader(DataSourceReader):
@@ -73,8 +72,8 @@ class PulsarBatchReader(DataSourceReader):
 
 
 class NarrowedBatchReader(PulsarBatchReader):
-    """One that takes filters: only for where Spark allows it, elsewhere every read with it fails
-    (`spark.sql.python.filterPushdown.enabled`, PySpark 4.1).
+    """One that takes filters. With `spark.sql.python.filterPushdown.enabled` off (Spark's default)
+    each read with it fails, saying so.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
@@ -86,19 +85,12 @@ class NarrowedBatchReader(PulsarBatchReader):
 
 
 def batch_reader(options: ReadOptions, schema: StructType) -> PulsarBatchReader:
-    """The reader for a query, with push-down where the option and Spark allow it."""
-    takes_filters = options.push_down is PushDown.ON
-    if options.push_down is PushDown.AUTO:
-        takes_filters = _is_asked_for_filters()
-    return (NarrowedBatchReader if takes_filters else PulsarBatchReader)(options, schema)
-
-
-def _is_asked_for_filters() -> bool:
-    """Whether this is the process that Spark asks to take filters: that one is started only if
-    push-down is on. Settings of the session aren't known in it.
-    """
-    main = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return _PUSHING_WORKER in sys.modules or getattr(main, "name", "") == _PUSHING_WORKER
+    """The reader for a query. Raises InvalidOption if this PySpark has no push-down."""
+    if not options.push_down:
+        return PulsarBatchReader(options, schema)
+    if not hasattr(DataSourceReader, "pushFilters"):
+        raise InvalidOption("pushdown", "needs PySpark 4.1 or later")
+    return NarrowedBatchReader(options, schema)
 
 
 def _narrowed(
@@ -144,9 +136,12 @@ def _between(
 def split_ranges(
     client: geminga.blocking.Client, options: ReadOptions, ranges: Sequence[TopicRange]
 ) -> list[TopicRange]:
-    """The ranges cut for Spark's tasks. Raises InvalidOption if `admin.url` can't be used, and
-    GemingaError.
+    """The ranges cut for Spark's tasks. Those of a stream are cut by their ids alone, since a
+    micro-batch that is planned again has to have the same parts. Raises InvalidOption if
+    `admin.url` can't be used, and GemingaError.
     """
+    if options.end is None:
+        return split_by_ids(ranges, count=options.min_partitions)
     if options.min_partitions is None:
         count, least = SPLITS_PER_CORE * (os.cpu_count() or 1), SPLIT_ENTRIES_LEAST
     else:

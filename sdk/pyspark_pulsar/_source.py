@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from pyspark_pulsar._options import ReadOptions
 
 
+_TABLE_PROPERTIES = frozenset(
+    {"provider", "comment", "owner", "location", "external", "is_managed_location", "collation"}
+)
+"""Of TableCatalog: no options of this data source."""
+
+
 class PulsarDataSource(DataSource):
     """`format("pulsar")`. Spark makes one for each step of planning, mostly in a process of its
     own, so that nothing is kept between them.
@@ -75,7 +81,16 @@ class PulsarDataSource(DataSource):
 
 
 def _plain(options: Mapping[str, str]) -> dict[str, str]:
-    return dict(options.items())
+    """The options without what Spark adds for a table of its catalog: properties of the table, and
+    each option again as `option.name`.
+    """
+    if options.get("provider", "").lower() != PulsarDataSource.name():
+        return dict(options.items())
+    return {
+        name: value
+        for name, value in options.items()
+        if name.lower() not in _TABLE_PROPERTIES and not name.lower().startswith("option.")
+    }
 
 
 def _checked(options: ReadOptions, schema: StructType) -> ReadOptions:

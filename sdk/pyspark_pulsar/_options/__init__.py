@@ -9,7 +9,6 @@ from pyspark_pulsar._options._bounds import Where as Where
 from pyspark_pulsar._options._client import ClientSettings as ClientSettings
 from pyspark_pulsar._options._given import Given as Given
 from pyspark_pulsar._options._read import ParseMode as ParseMode
-from pyspark_pulsar._options._read import PushDown as PushDown
 from pyspark_pulsar._options._read import ReadOptions as ReadOptions
 from pyspark_pulsar._options._read import TopicSelection as TopicSelection
 from pyspark_pulsar._options._read import parse_read as parse_read

@@ -33,14 +33,6 @@ class ParseMode(enum.Enum):
     DROPMALFORMED = "DROPMALFORMED"
 
 
-class PushDown(enum.Enum):
-    """Whether filters reach the reader: AUTO where Spark asks for it."""
-
-    AUTO = "auto"
-    ON = "on"
-    OFF = "off"
-
-
 @dataclass(frozen=True, slots=True)
 class TopicSelection:
     """What is read: topics by name as given, or a pattern of whole names (one of both)."""
@@ -68,7 +60,10 @@ class ReadOptions:
     """A column of strings or bytes for what didn't fit, in PERMISSIVE."""
     include_properties: bool = True
     """Whether the default schema has `__messageProperties`."""
-    push_down: PushDown = PushDown.AUTO
+    push_down: bool = False
+    """Whether Spark's filters narrow what is read. Spark plans all uses of one DataFrame with the
+    filters of the first, so that each `load()` must be used once.
+    """
     publish_time_slack_s: float | None = None
     """By how much a message may have been published later, by its producer's clock, than one that
     stands behind it: lets filters on `__publishTime` narrow what is read. None: they don't.
@@ -266,10 +261,14 @@ def _keys(given: Given) -> dict[str, Any]:
 
 
 def _batch(given: Given) -> dict[str, Any]:
+    push_down = given.flag("pushdown", default=False)
+    slack_s = given.seconds("publishTimeSlackMs")
+    if slack_s is not None and not push_down:
+        raise InvalidOption(given.name_of("publishTimeSlackMs"), "needs pushdown=true")
     return {
         "max_records_per_partition": given.whole("maxRecordsPerPartition", least=1),
-        "push_down": given.choice("pushdown", kind=PushDown, default=PushDown.AUTO),
-        "publish_time_slack_s": given.seconds("publishTimeSlackMs"),
+        "push_down": push_down,
+        "publish_time_slack_s": slack_s,
     }
 
 

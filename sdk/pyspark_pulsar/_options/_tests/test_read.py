@@ -18,7 +18,6 @@ from pyspark_pulsar._options import (
     Bound,
     Edge,
     ParseMode,
-    PushDown,
     ReadOptions,
     parse_read,
 )
@@ -63,9 +62,7 @@ def test_defaults() -> None:
         ("mode", "permissive", "parse_mode", ParseMode.PERMISSIVE),
         ("includeHeaders", "false", "include_properties", False),
         ("includeProperties", "false", "include_properties", False),
-        ("pushdown", "off", "push_down", PushDown.OFF),
-        ("publishTimeSlackMs", "1500", "publish_time_slack_s", 1.5),
-        ("publishTimeSlackMs", "0", "publish_time_slack_s", 0.0),
+        ("pushdown", "true", "push_down", True),
         ("minPartitions", "7", "min_partitions", 7),
         ("maxRecordsPerPartition", "1000", "max_records_per_partition", 1000),
         ("pollTimeoutMs", "2500", "poll_timeout_s", 2.5),
@@ -119,7 +116,7 @@ def test_each_option_of_streams(option: str, value: str, name: str, wanted: obje
     "option", ["endingOffsets", "endingTime", "pushdown", "maxRecordsPerPartition"]
 )
 def test_options_of_batches_are_none_of_streams(option: str) -> None:
-    value = {"endingOffsets": "latest", "pushdown": "off"}.get(option, "5")
+    value = {"endingOffsets": "latest", "pushdown": "true"}.get(option, "5")
     error = refused({**LEAST, option: value}, streaming=True)
     assert (error.option, "batch" in error.reason) == (option, True)
     parse_read({**LEAST, option: value}, streaming=None)
@@ -132,6 +129,7 @@ def test_options_of_batches_are_none_of_streams(option: str) -> None:
         ("mode", "LENIENT"),
         ("schemaMode", "avro"),
         ("pushdown", "maybe"),
+        ("publishTimeSlackMs", "5"),
         ("minPartitions", "0"),
         ("minPartitions", "-1"),
         ("minPartitions", "100001"),
@@ -217,6 +215,11 @@ def test_unknown_options_name_the_nearest(wrong: str, meant: str) -> None:
     error = refused({**LEAST, wrong: "1"})
     assert error.option == wrong
     assert f"is {meant} meant?" in error.reason
+
+
+def test_slack_of_times() -> None:
+    for value, slack_s in (("1500", 1.5), ("0", 0.0), ("10m", 600.0)):
+        assert batch(pushdown="true", publishTimeSlackMs=value).publish_time_slack_s == slack_s
 
 
 @pytest.mark.parametrize("option", ["predefinedSubscription", "subscriptionPrefix"])
