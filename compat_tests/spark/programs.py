@@ -18,13 +18,16 @@ from compat_tests.spark.session import spark_environment
 
 
 def start_program(
-    module: str, *arguments: str, env: Mapping[str, str] | None = None
+    module: str,
+    *arguments: str,
+    env: Mapping[str, str] | None = None,
+    python: str = sys.executable,
 ) -> subprocess.Popen[str]:
     """Start `python -m module` with the tests' Spark environment, its output in pipes."""
     return subprocess.Popen(
-        guarded([sys.executable, "-m", module, *arguments]),
+        guarded([python, "-m", module, *arguments]),
         cwd=ROOT,
-        env={**os.environ, **spark_environment(), **(env or {})},
+        env={**os.environ, **spark_environment(python), **(env or {})},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -33,12 +36,16 @@ def start_program(
 
 
 def run_program(
-    module: str, *arguments: str, timeout_s: float = 100, env: Mapping[str, str] | None = None
+    module: str,
+    *arguments: str,
+    timeout_s: float = 100,
+    env: Mapping[str, str] | None = None,
+    python: str = sys.executable,
 ) -> list[Any]:
     """Run it to its end; the JSON values that it printed, a line each. Raises AssertionError with
     the end of what it said when it fails.
     """
-    process = start_program(module, *arguments, env=env)
+    process = start_program(module, *arguments, env=env, python=python)
     try:
         out, err = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:

@@ -45,11 +45,11 @@ def spark_settings(folder: Path) -> dict[str, str]:
     }
 
 
-def spark_environment() -> dict[str, str]:
+def spark_environment(python: str = sys.executable) -> dict[str, str]:
     """For the processes that Spark starts: this Python, this host, this zone."""
     return {
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": python,
+        "PYSPARK_DRIVER_PYTHON": python,
         "SPARK_LOCAL_IP": LOOPBACK,
         "SPARK_LOCAL_HOSTNAME": LOOPBACK,
         "TZ": "UTC",

@@ -1,0 +1,123 @@
+"""The connector on a standalone cluster with two executors, on loopback (spec SP-09)."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compat_tests.missing import SPARK, skipped_without
+from compat_tests.processes import ROOT
+from compat_tests.spark.cluster import Cluster, spark_cluster
+from compat_tests.spark.programs import run_program
+from compat_tests.spark.topics import Pulsar
+from geminga import schema
+
+PROGRAM = "compat_tests.spark.cluster_program"
+MESSAGES = 3000
+pytestmark = pytest.mark.timeout(240)  # a driver and two executors, each an engine of its own
+
+Run = Callable[..., list[Any]]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A master and two workers."""
+    with skipped_without(SPARK), spark_cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def source(pulsar: Pulsar) -> str:
+    """A topic of two partitions with the numbers from 0 on, in several ledgers."""
+    topic = pulsar.topic("cluster", partitions=2)
+    for start in range(0, MESSAGES, MESSAGES // 2):
+        numbers = range(start, start + MESSAGES // 2)
+        pulsar.publish(topic, numbers, schema=schema.Int64(), per_batch=10)
+        for part in pulsar.client.get_topic_partitions(topic):
+            pulsar.unload(part)
+    return topic
+
+
+@pytest.fixture
+def target(pulsar: Pulsar) -> str:
+    """A topic whose broker knows what was written before."""
+    return pulsar.topic("copy", namespace=pulsar.namespace("cluster", deduplication=True))
+
+
+@pytest.fixture
+def run(cluster: Cluster, pulsar: Pulsar, source: str, target: str, tmp_path: Path) -> Run:
+    """Run a scenario of the program on the cluster."""
+
+    def answers(scenario: str, **more: Any) -> list[Any]:
+        program = {
+            "master": cluster.master_url,
+            "folder": str(tmp_path / "spark"),
+            "settings": cluster.settings(),
+            "options": {"service.url": pulsar.url},
+            "topic": source,
+            "target": target,
+            **more,
+        }
+        python = program.pop("python", sys.executable)
+        return run_program(PROGRAM, scenario, json.dumps(program), timeout_s=200, python=python)
+
+    return answers
+
+
+def copied(pulsar: Pulsar, target: str) -> list[int]:
+    """The numbers in the target, sorted."""
+    return sorted(each.value for each in pulsar.messages(target, schema=schema.Int64()))
+
+
+def test_all_executors_read_and_write(run: Run, pulsar: Pulsar, target: str) -> None:
+    by_executor, total = run("spread")
+    assert len(by_executor) == 2, "one executor did it all"
+    assert sum(by_executor) == MESSAGES
+    assert total == sum(range(MESSAGES))
+    assert copied(pulsar, target) == list(range(MESSAGES))
+
+
+def test_an_executor_is_killed(run: Run, pulsar: Pulsar, target: str, cluster: Cluster) -> None:
+    """SIGKILL in the middle of a task: others do its work again, and all is there once."""
+    assert run("killed") == [2]
+    assert copied(pulsar, target) == list(range(MESSAGES))
+    workers = "".join(each.read_text() for each in sorted(cluster.folder.glob("worker-*.log")))
+    assert re.search(r"Executor \S+ finished with state (EXITED|FAILED).*(137|signal 9)", workers)
+
+
+def test_the_connector_comes_with_the_job(
+    run: Run, pulsar: Pulsar, target: str, tmp_path: Path
+) -> None:
+    """Neither driver nor executors have it installed, only what it needs."""
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, check=True, cwd=ROOT, capture_output=True)
+    (wheel,) = tmp_path.glob("geminga-*.whl")
+    # A wheel is a zip file, and Spark knows these by their ending.
+    zipped = wheel.rename(tmp_path / "geminga.zip")
+    python = bare_python(tmp_path / "bare")
+    probe = "import pyspark, trio, msgspec; import geminga"
+    done = subprocess.run([python, "-c", probe], capture_output=True, text=True, check=False)
+    assert "No module named 'geminga'" in done.stderr
+    home, by_executor, total = run("shipped", python=python, wheel=str(zipped))
+    assert home == "pyspark_pulsar._source"
+    assert len(by_executor) == 2
+    assert total == sum(range(MESSAGES))
+    assert copied(pulsar, target) == list(range(MESSAGES))
+
+
+def bare_python(folder: Path) -> str:
+    """An interpreter that has all packages of this one, but not Geminga."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    (site,) = (folder / "lib").glob("python*/site-packages")
+    for each in Path(sysconfig.get_path("purelib")).iterdir():
+        if "geminga" not in each.name:
+            (site / each.name).symlink_to(each)
+    return str(folder / "bin" / "python")
