@@ -36,7 +36,9 @@ def present_in(plan: Plan, array: pa.Array, present: Mask) -> Mask:
 
 
 def whole(plan: Plan, array: pa.Array) -> Whole:
-    """Whole numbers, dates (as days) and times, these in what the definition counts."""
+    """Whole numbers, dates (as days) and times, these in what the definition counts. Raises
+    SchemaMismatch for what is no time of a day.
+    """
     kind = array.type
     if kinds.is_timestamp(kind):
         array = array if kind.unit == "us" else array.cast(pa.timestamp("us", kind.tz))
@@ -49,6 +51,10 @@ def whole(plan: Plan, array: pa.Array) -> Whole:
     else:
         array = array.cast(_LONG)
     found: Whole = _filled(array, 0).to_numpy(zero_copy_only=False)
+    if plan.end and ((found < 0) | (found >= plan.end)).any():
+        raise SchemaMismatch(
+            f"column {plan.column}", f"must have microseconds of a day, from 0 to {plan.end - 1}"
+        )
     return found // plan.divisor if plan.divisor > 1 else found
 
 

@@ -14,6 +14,8 @@ import pyarrow.types as kinds
 
 from pyspark_pulsar.errors import SchemaMismatch
 
+DAY_US = 86_400_000_000
+"""Microseconds of a day."""
 _MICROS = {"timestamp-micros": 1, "local-timestamp-micros": 1, "time-micros": 1}
 _MILLIS = {"timestamp-millis": 1000, "local-timestamp-millis": 1000, "time-millis": 1000}
 _DIVISORS = {**_MICROS, **_MILLIS}
@@ -32,6 +34,8 @@ class Plan:
     """Where the value's type stands in the union."""
     divisor: int = 0
     """Times are divided by it, from microseconds; 0 for what is no time."""
+    end: int = 0
+    """Values are from 0 to below it, before they are divided; 0: any."""
     size: int = 0
     """Bytes of a `fixed`."""
     scale: int = 0
@@ -185,6 +189,11 @@ def is_bytes(arrow: pa.DataType) -> bool:
     return bool(kinds.is_binary(arrow) or kinds.is_large_binary(arrow))
 
 
+def is_time_of_day(arrow: pa.DataType) -> bool:
+    """Whether it is a time of day, or what a read makes of one: its microseconds."""
+    return bool(kinds.is_time64(arrow) or kinds.is_int64(arrow))
+
+
 def _simple(
     schema: Mapping[str, object],
     kind: str,
@@ -218,7 +227,8 @@ def _simple(
         return Plan("enum", column, null_branch, branch, symbols=symbols)
     if not _fits(kind, logical, arrow):
         return None
-    return Plan(kind, column, null_branch, branch, divisor=_DIVISORS.get(logical, 0))
+    end = DAY_US if logical.startswith("time-") else 0
+    return Plan(kind, column, null_branch, branch, divisor=_DIVISORS.get(logical, 0), end=end)
 
 
 def _whole(schema: Mapping[str, object], name: str) -> int:
@@ -232,7 +242,7 @@ def _fits(kind: str, logical: str, arrow: pa.DataType) -> bool:
         if logical == "date":
             return bool(kinds.is_date32(arrow))
         if logical.startswith("time-"):
-            return bool(kinds.is_time64(arrow))
+            return is_time_of_day(arrow)
         if logical in _DIVISORS:
             is_local = logical.startswith("local-")
             return bool(kinds.is_timestamp(arrow)) and (arrow.tz is None) is is_local

@@ -11,10 +11,9 @@ import pyarrow.types as kinds
 from geminga.schema import SchemaInfo, SchemaType
 from pyspark_pulsar._encode import _columns as columns
 from pyspark_pulsar._encode._cells import Cells, Whole, all_of, binary, fixed
-from pyspark_pulsar._encode._plan import Plan, is_bytes, is_text
+from pyspark_pulsar._encode._plan import DAY_US, Plan, is_bytes, is_text, is_time_of_day
 from pyspark_pulsar.errors import SchemaMismatch
 
-DAY_US = 86_400_000_000
 INFOS = {
     "boolean": SchemaInfo("Boolean", SchemaType.BOOLEAN),
     "tinyint": SchemaInfo("INT8", SchemaType.INT8),
@@ -93,10 +92,10 @@ _TABLE: dict[
     SchemaType.DOUBLE: (_is_real, _numbers(">f8")),
     SchemaType.DATE: (_is_moment, _millis),
     SchemaType.TIMESTAMP: (_is_moment, _millis),
-    SchemaType.TIME: (kinds.is_time64, _millis),
+    SchemaType.TIME: (is_time_of_day, _millis),
     SchemaType.INSTANT: (_is_moment, _instant),
     SchemaType.LOCAL_DATE: (kinds.is_date32, _numbers(">i8")),
-    SchemaType.LOCAL_TIME: (kinds.is_time64, _time_of_day),
+    SchemaType.LOCAL_TIME: (is_time_of_day, _time_of_day),
     SchemaType.LOCAL_DATE_TIME: (_is_local, _local_moment),
 }
 """Type of a schema -> whether a column fits it, and its bytes."""
@@ -125,7 +124,8 @@ def single_rows(info: SchemaInfo, column: str, array: pa.Array) -> pa.Array:
     every = all_of(len(array))
     if info.type in (SchemaType.BYTES, SchemaType.NONE, SchemaType.STRING):
         return columns.texts(array, every)
-    cells: Cells = _TABLE[info.type][1](Plan("long", column), array)
+    end = DAY_US if info.type in (SchemaType.TIME, SchemaType.LOCAL_TIME) else 0
+    cells: Cells = _TABLE[info.type][1](Plan("long", column, end=end), array)
     rows, width = cells.shape
     offsets: Whole = np.arange(rows + 1, dtype=np.int64) * width
     return binary(offsets, np.ascontiguousarray(cells).reshape(-1))

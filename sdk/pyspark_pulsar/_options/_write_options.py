@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 import geminga
 from geminga import CryptoKeyReader, DefaultCryptoKeyReader
 from pyspark_pulsar._options._client import ClientSettings, parse_client
-from pyspark_pulsar._options._given import Given, json_object, nearest
+from pyspark_pulsar._options._given import Given, json_object
 from pyspark_pulsar.errors import InvalidOption
 
 PRODUCER = "pulsar.producer."
@@ -310,7 +310,8 @@ def _producer(given: Given) -> ProducerSettings:
     if values.get("chunking_enabled") and "batching_enabled" not in values:
         # Messages in chunks can't share a batch: who asks for the one means it.
         values["batching_enabled"] = False
-    _check_rest(given)
+    known = [java for java, _, _ in _NAMES]
+    given.refuse_rest(PRODUCER, [*known, *_OTHERS], _REFUSED)
     settings = ProducerSettings(**values)
     _check_whole(settings)
     return settings
@@ -332,16 +333,6 @@ def _keys(given: Given, names: object) -> dict[str, Any]:
     if not named or not all(isinstance(each, str) and each for each in named.values()):
         raise InvalidOption(option, "must be a path, or a JSON object of keys' names and paths")
     return {"public_keys": tuple((name, str(path)) for name, path in named.items())}
-
-
-def _check_rest(given: Given) -> None:
-    refused = {each.lower(): why for each, why in _REFUSED.items()}
-    known = [PRODUCER + java for java, _, _ in _NAMES] + [PRODUCER + each for each in _OTHERS]
-    for name in given.starting_with(PRODUCER):
-        why = refused.get(name[len(PRODUCER) :].lower())
-        if why is not None:
-            raise InvalidOption(name, f"has no meaning here, leave it out: {why}")
-        raise InvalidOption(name, f"is unknown; {nearest(name, known)}")
 
 
 def _check_whole(settings: ProducerSettings) -> None:

@@ -44,7 +44,8 @@ def test_each_row_is_what_fastavro_writes(frame: tuple[t.StructType, list[dict[s
     assert encoded(definition, array[1:]) == wanted[1:]
 
 
-def one(kind: object, values: list[Any], arrow: pa.DataType) -> list[bytes]:
+def one(kind: object, values: list[Any], arrow: pa.DataType, *, null: bool = False) -> list[bytes]:
+    kind = ["null", kind] if null else kind
     definition = {"type": "record", "name": "R", "fields": [{"name": "a", "type": kind}]}
     array = pa.StructArray.from_arrays([pa.array(values, arrow)], ["a"])
     found = encoded(definition, array)
@@ -64,6 +65,9 @@ def test_types_of_the_topic_may_be_wider() -> None:
     assert one(millis, [1999, -1], pa.timestamp("us", "UTC")) == [b"\x02", b"\x01"]
     micros = {"type": "long", "logicalType": "time-micros"}
     assert one(micros, [1999], pa.time64("ns")) == [b"\x02"]
+    assert one(micros, [1999], pa.int64()) == [b"\x9e\x1f"]
+    millis_of_day = {"type": "int", "logicalType": "time-millis"}
+    assert one(millis_of_day, [1999, None, 0], pa.int64(), null=True)[0] == b"\x02\x02"
     enum = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
     assert one(enum, ["B", "A"], pa.string()) == [b"\x02", b"\x00"]
     fixed = {"type": "fixed", "name": "F", "size": 2}
@@ -101,6 +105,14 @@ def test_fields_without_a_column_are_null_where_they_can_be() -> None:
         ("long", [None, 1], pa.int64(), "column a: has a null"),
         ({"type": "long", "logicalType": "timestamp-micros"}, [1], pa.timestamp("us"), "column a"),
         ("long", [1], pa.timestamp("us", "UTC"), "column a"),
+        (
+            {"type": "long", "logicalType": "time-micros"}, [86_400_000_000], pa.int64(),
+            "column a: must have microseconds of a day",
+        ),
+        (
+            {"type": "int", "logicalType": "time-millis"}, [-1], pa.int64(),
+            "column a: must have microseconds of a day",
+        ),
         (["int", "string"], [1], pa.int32(), "a union of several types"),
         ({"type": "enum", "name": "E", "symbols": ["A"]}, ["C"], pa.string(), "has 'C'"),
         ({"type": "fixed", "name": "F", "size": 2}, [b"abc"], pa.binary(), "isn't of 2 bytes"),

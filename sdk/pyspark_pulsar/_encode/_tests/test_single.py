@@ -90,6 +90,17 @@ def test_what_does_not_fit_is_refused(kind: SchemaType, column: pa.DataType) -> 
         check_single(SchemaInfo("x", kind), column, "value")
 
 
+@pytest.mark.parametrize("schema", [schemas.Time(), schemas.LocalTime()])
+def test_times_of_day_as_they_are_read(schema: schemas.Schema[Any]) -> None:
+    micros = [(each.hour * 60 + each.minute) * 60_000_000 + each.second * 1_000_000
+              + each.microsecond for each in TIMES]  # fmt: skip
+    check_single(schema.info, pa.int64(), "value")
+    found = single_rows(schema.info, "value", pa.array(micros)).to_pylist()
+    assert found == [schema.encode(each) for each in TIMES]
+    with pytest.raises(SchemaMismatch, match="column value: must have microseconds of a day"):
+        single_rows(schema.info, "value", pa.array([86_400_000_000]))
+
+
 def test_time_zones_do_not_matter() -> None:
     zone = zoneinfo.ZoneInfo("America/New_York")
     array = pa.array([MOMENTS[0].astimezone(zone)], pa.timestamp("us", "America/New_York"))
