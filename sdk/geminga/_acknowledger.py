@@ -96,7 +96,9 @@ class Acknowledger:
         """Wait for the next connection. The broker redelivers by itself what was refused."""
         self._connection = None
         self.forget_refused()
-        self.chunks.clear()
+        if self._options.durable:
+            # Else only what is behind the message taken last comes again: chunks before it don't.
+            self.chunks.clear()
 
     def reset(self) -> None:
         """After a seek: what was acknowledged or refused before means nothing."""

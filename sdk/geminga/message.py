@@ -12,6 +12,7 @@ from geminga._entry import Entry
 from geminga.encryption import EncryptionContext
 from geminga_protocol.keys import decode_key
 from geminga_protocol.message_id import MessageId
+from geminga_protocol.messages import text
 from geminga_protocol.pb.pulsar_api_pb2 import MessageMetadata, SingleMessageMetadata
 
 if TYPE_CHECKING:
@@ -84,13 +85,13 @@ class Message(msgspec.Struct, Generic[V_co], eq=False):
     @property
     def properties(self) -> dict[str, str]:
         """The program's own properties."""
-        return {pair.key: pair.value for pair in self._described().properties}
+        return {text(pair.key): text(pair.value) for pair in self._described().properties}
 
     @property
     def partition_key(self) -> str | None:
         """The key that chose the partition, None without one."""
         metadata = self._described()
-        return metadata.partition_key if metadata.HasField("partition_key") else None
+        return text(metadata.partition_key) if metadata.HasField("partition_key") else None
 
     @property
     def partition_key_bytes(self) -> bytes | None:
@@ -99,8 +100,8 @@ class Message(msgspec.Struct, Generic[V_co], eq=False):
         if not metadata.HasField("partition_key"):
             return None
         if metadata.partition_key_b64_encoded:
-            return decode_key(metadata.partition_key)
-        return metadata.partition_key.encode()
+            return decode_key(text(metadata.partition_key))
+        return text(metadata.partition_key).encode()
 
     @property
     def has_base64_key(self) -> bool:

@@ -11,6 +11,8 @@ from geminga._batch_index import all_metadata
 from geminga._crypto import context_of
 from geminga._entry import Entry
 from geminga.encryption import EncryptionContext
+from geminga.errors import CorruptMessage
+from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.keys import decode_key
 from geminga_protocol.message_id import MessageId
 from geminga_protocol.messages import text
@@ -33,7 +35,8 @@ class ReceivedEntry:
     them: columns instead of messages. Each column is a new list in the order of `indexes`.
 
     What describes the messages is read when it is asked for, once; a batch whose messages have
-    neither keys nor properties nor event times is not even read then.
+    neither keys nor properties nor event times is not even read then. All of these columns raise
+    CorruptMessage for a batch in which what describes a message can't be read.
     """
 
     __slots__ = ("_described", "_entry", "_told", "indexes")
@@ -159,8 +162,7 @@ class ReceivedEntry:
 
     def keys(self) -> list[str | None]:
         """The keys that chose the partition. Those that were given as bytes are their Base64 text.
-
-        Raises RemoteProtocolError for one that is no text.
+        Wrong UTF-8 is replaced, as Java does.
         """
         if self._glance() != _ANYTHING:
             return [None] * len(self.indexes)
@@ -173,17 +175,22 @@ class ReceivedEntry:
         return found
 
     def keys_as_bytes(self) -> list[bytes | None]:
-        """The same as bytes, for keys that were given as bytes. Raises RemoteProtocolError."""
+        """The same as bytes, for keys that were given as bytes. Raises CorruptMessage if one isn't
+        the Base64 that it says it is.
+        """
         if self._glance() != _ANYTHING:
             return [None] * len(self.indexes)
-        return [
-            None
-            if key is None
-            else decode_key(key)
-            if each.partition_key_b64_encoded
-            else key.encode()
-            for key, each in zip(self.keys(), self._all(), strict=True)
-        ]
+        try:
+            return [
+                None if key is None else decode_key(key) if is_base64 else key.encode()
+                for key, is_base64 in zip(
+                    self.keys(),
+                    [each.partition_key_b64_encoded for each in self._all()],
+                    strict=True,
+                )
+            ]
+        except RemoteProtocolError as error:
+            raise self._corrupt(error) from error
 
     def ordering_keys(self) -> list[bytes | None]:
         """The keys that Key_Shared orders by, where these aren't the partition keys."""
@@ -203,10 +210,14 @@ class ReceivedEntry:
         """The program's own properties."""
         if self._glance() != _ANYTHING:
             return [{} for _ in self.indexes]
-        return [
+        found = [
             {pair.key: pair.value for pair in pairs} if (pairs := each.properties) else {}
             for each in self._all()
         ]
+        kinds: set[type] = {type(word) for each in found for pair in each.items() for word in pair}
+        if bytes in kinds:
+            return [{text(key): text(value) for key, value in each.items()} for each in found]
+        return found
 
     def sequence_ids(self) -> list[int]:
         """The producer's numbers for them."""
@@ -243,12 +254,17 @@ class ReceivedEntry:
         return [payload[bounds[2 * n] : bounds[2 * n + 1]] for n in self.indexes]
 
     def _all(self) -> _Described:
-        """What describes each message. Raises RemoteProtocolError if that can't be read, which a
-        checked batch doesn't have.
-        """
+        """What describes each message. Raises CorruptMessage."""
         found = self._described
         if found is None:
             entry = self._entry
-            found = [entry.metadata] if entry.bounds is None else all_metadata(self._texts())
+            try:
+                found = [entry.metadata] if entry.bounds is None else all_metadata(self._texts())
+            except RemoteProtocolError as error:
+                raise self._corrupt(error) from error
             self._described = found
         return found
+
+    def _corrupt(self, error: RemoteProtocolError) -> CorruptMessage:
+        place = f"{self.ledger_id}:{self.entry_id}"
+        return CorruptMessage(f"message {place}: {error}", topic=self.topic_name)

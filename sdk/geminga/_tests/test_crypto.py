@@ -294,3 +294,32 @@ async def test_a_subscription_goes_on_with_the_key_it_began_with(
         await producer.send(SECRETS[1])
         assert [(await consumer.receive(5)).data for _ in range(2)] == SECRETS[:2]
         assert [kind for kind, _, _ in reader.asked] == ["public", "private"]
+
+
+async def test_whole_entries(autojump_clock: MockClock) -> None:
+    async with fake_broker() as broker, broker.client() as client:
+        async with await client.create_producer(
+            "t", encryption_keys=["ec"], crypto_key_reader=READER
+        ) as producer:
+            for secret in SECRETS:
+                await producer.send_soon(secret, partition_key="k")
+        async with await client.create_reader("t", EARLIEST, crypto_key_reader=READER) as reader:
+            (entry,) = await reader.read_entries(5)
+            assert (entry.payloads(), entry.keys()) == (SECRETS, ["k"] * 3)
+            assert not entry.is_encrypted
+            assert entry.encryption_context is not None
+        async with await client.create_reader(
+            "t", EARLIEST, crypto_failure_action=OnRead.CONSUME
+        ) as reader:
+            (entry,) = await reader.read_entries(5)
+            assert entry.is_encrypted
+            assert (entry.message_count, list(entry.indexes), entry.keys()) == (3, [-1], [None])
+            (payload,) = entry.payloads()
+            ((metadata, _),) = on_the_wire(broker)
+            assert Opener(READER).open(metadata, payload, 0.0).count(SECRETS[0]) == 1
+            assert entry.encryption_context is not None
+            assert entry.encryption_context.batch_size == 3
+        async with await client.create_reader("t", EARLIEST) as reader:
+            with pytest.raises(geminga.Timeout):
+                await reader.read_entries(1)
+            assert reader.statistics().total_receive_failed == 1

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 import geminga
+from geminga import ReceivedEntry
 from geminga._tests.entry_making import (
     Made,
     Told,
@@ -26,6 +27,8 @@ from geminga._tests.entry_making import (
 from geminga._tests.fake_broker import FakeBroker, fake_broker
 from geminga._tests.fake_topics import LEDGER
 from geminga_protocol.message_id import MessageId
+from geminga_protocol.payload import build
+from geminga_protocol.pb.pulsar_api_pb2 import MessageMetadata
 
 
 @asynccontextmanager
@@ -226,3 +229,134 @@ async def test_what_came_last_is_told(autojump_clock: MockClock) -> None:
         with pytest.raises(geminga.Timeout):
             await reader.read_entries(5)
         assert reader.received_ids()[0] == MessageId(LEDGER, 1)
+
+
+def chunks_of(uuid: str, *parts: bytes) -> list[bytes]:
+    """One message in several entries."""
+    return [
+        build(
+            MessageMetadata(
+                producer_name="maker",
+                sequence_id=1,
+                publish_time=1000,
+                uuid=uuid,
+                chunk_id=n,
+                num_chunks_from_msg=len(parts),
+                total_chunk_msg_size=sum(map(len, parts)),
+                partition_key="key",
+            ),
+            part,
+        )
+        for n, part in enumerate(parts)
+    ]
+
+
+async def test_chunks(autojump_clock: MockClock) -> None:
+    """A message in chunks is where its last one is; one without its beginning is told of."""
+    one, two = chunks_of("a", b"1", b"2", b"3"), chunks_of("b", b"4", b"5")
+    made = [one[0], two[0], one[1], batch([Made(b"x")] * 3), one[2], two[1]]
+    async with topic_of(made) as (_, reader):
+        _, whole, last = await reader.read_entries(5)
+        assert (whole.payloads(), whole.entry_id, whole.keys()) == ([b"123"], 4, ["key"])
+        (place,) = whole.message_ids()
+        assert place.first_chunk == MessageId(LEDGER, 0)
+        assert (last.payloads(), last.size_bytes) == ([b"45"], 2)
+        assert reader.incomplete_message_ids() == []
+    for start, found, missed in ((0, [3, 4, 5], []), (1, [3, 5], [4]), (2, [3], [4, 5])):
+        async with topic_of(made, MessageId(LEDGER, start)) as (_, reader):
+            entries = await reader.read_entries(5)
+            assert [each.entry_id for each in entries] == found
+            assert reader.incomplete_message_ids() == [MessageId(LEDGER, n) for n in missed]
+            assert reader.incomplete_message_ids() == []
+
+
+async def test_a_message_that_is_not_whole_when_the_connection_breaks(
+    autojump_clock: MockClock,
+) -> None:
+    """The broker goes on behind what was taken: a chunk before that doesn't come again."""
+    one, two = chunks_of("a", b"1", b"2", b"3"), chunks_of("b", b"4", b"5")
+    made = [one[0], two[0], batch([Made(b"x")]), one[1], one[2], two[1]]
+    for taken in range(2):
+        async with topic_of(made[:4]) as (broker, reader):
+            got: list[bytes] = []
+            for _ in range(taken):
+                got += (await reader.read_entries(5))[0].payloads()
+            broker.cut()
+            broker.topic("t").entries = made
+            while len(got) < 3:
+                got += [each for entry in await reader.read_entries(5) for each in entry.payloads()]
+            assert got == [b"x", b"123", b"45"]
+            with pytest.raises(geminga.Timeout):
+                await reader.read_entries(1)
+            assert reader.incomplete_message_ids() == []
+
+
+async def test_what_can_not_be_read() -> None:
+    good = Made(b"good", key="key").in_batch()
+    bad_text = b"\x00\x00\x00\x09\x0a\x05\x0a\x01\xff\x12\x00\x18\x00"
+    bad_key = b"\x00\x00\x00\x05\x12\x01\xff\x18\x00"
+    bad_fields = b"\x00\x00\x00\x03\x18\x00\x42"
+    metadata = MessageMetadata(producer_name="p", sequence_id=0, publish_time=1)
+    metadata.num_messages_in_batch = 2
+    made = [build(metadata, good + bad) for bad in (bad_text, bad_key, bad_fields)]
+    made.append(single(Made(key="no Base64", key_is_base64=True)))
+    async with topic_of(made) as (_, reader):
+        text, key, fields, base64 = await reader.read_entries()
+    assert text.properties() == [{}, {"\ufffd": ""}]
+    assert key.keys() == ["key", "\ufffd"]
+    assert key.keys_as_bytes() == [b"key", "\ufffd".encode()]
+    assert fields.payloads() == [b"good", b""]
+    for column in (fields.keys, fields.nulls, fields.sequence_ids, base64.keys_as_bytes):
+        with pytest.raises(geminga.CorruptMessage, match=r"message 7:[23]: ") as raised:
+            column()
+        assert raised.value.topic == fields.topic_name
+    assert base64.keys() == ["no Base64"]
+    async with topic_of(made) as (_, reader):
+        messages = [await reader.read_next() for _ in range(4)]
+    assert messages[1].properties == {"\ufffd": ""}
+    assert (messages[3].partition_key, messages[3].partition_key_bytes) == (
+        "\ufffd",
+        "\ufffd".encode(),
+    )
+
+
+async def test_compacted_out_is_no_message_of_a_subscription_either(
+    autojump_clock: MockClock,
+) -> None:
+    """It is acknowledged with the others of its batch."""
+    async with fake_broker() as broker, broker.client() as client:
+        broker.topic("t").entries = [
+            batch([Made(b"1"), Made(is_compacted_out=True), Made(b"3")]),
+            batch([Made(b" \x01", properties={" \x01": " \x01"})]),
+        ]
+        earliest = geminga.InitialPosition.EARLIEST
+        async with await client.subscribe(
+            "t", "s", read_compacted=True, initial_position=earliest
+        ) as consumer:
+            messages = [await consumer.receive(5) for _ in range(3)]
+            assert [each.data for each in messages] == [b"1", b"3", b" \x01"]
+            for message in messages:
+                await consumer.acknowledge(message)
+            await trio.sleep(1)
+            assert broker.topic("t").subscriptions["s"].acked == {0, 1}
+
+
+async def test_partitions(autojump_clock: MockClock) -> None:
+    async with fake_broker() as broker, broker.client() as client:
+        broker.partitions["persistent://public/default/t"] = 3
+        for n in range(3):
+            name = f"t-partition-{n}"
+            broker.topic(name).entries = [batch([Made(b"%d" % n)] * (n + 1))] * 2
+        async with await client.create_reader("t", geminga.EARLIEST) as reader:
+            got: list[ReceivedEntry] = []
+            while len(got) < 6:
+                got += await reader.read_entries(5, bytes_max=2)
+            assert not await reader.has_message_available()
+            for entry in got:
+                assert entry.topic_name.endswith(f"/t-partition-{entry.partition}")
+                assert entry.payloads() == [b"%d" % entry.partition] * (entry.partition + 1)
+                assert {each.partition for each in entry.message_ids()} == {entry.partition}
+            await trio.sleep(1)
+            for n in range(3):
+                (subscription,) = broker.topic(f"t-partition-{n}").subscriptions.values()
+                assert subscription.mark_delete == 1

@@ -12,12 +12,16 @@ import geminga
 import geminga.aio as ga
 import geminga.blocking as gb
 from geminga._faces._tests.test_aio import in_asyncio
+from geminga._faces._tests.test_fork_and_signals import in_child
 from geminga.testing import BrokerUrl
 
 
 def publish(url: str, topic: str, count: int) -> None:
-    """Batches of some size."""
-    with gb.connect(url) as client, client.create_producer(topic) as producer:
+    """In batches of a hundred at most."""
+    with (
+        gb.connect(url) as client,
+        client.create_producer(topic, batching_max_messages=100) as producer,
+    ):
         for n in range(count):
             producer.send_soon(b"%d" % n)
 
@@ -154,3 +158,36 @@ def test_what_brokers_tell_of_topics(
             client.topics_matching(topic)  # type: ignore[arg-type]
         with pytest.raises(gb.InvalidArgument, match="mode"):
             client.topics_matching(pattern, "all")  # type: ignore[arg-type]
+
+
+def test_a_seek_recalls_what_is_on_its_way(url: BrokerUrl, topic: str) -> None:
+    publish(url, topic, 300)
+    with gb.connect(url) as client:
+        reader = client.create_reader(topic, gb.EARLIEST)
+        (first, *_) = reader.read_entries(5, bytes_max=1)
+        receiver = reader._receiver
+        receiver.session.call(lambda: receiver.fill_entries(1000, 5))
+        assert receiver._entries
+        assert reader.has_message_available()
+        reader.seek(first.message_ids()[0])
+        got: list[int] = []
+        while len(got) < 299:
+            got += numbers(reader.read_entries(5))
+        assert got == list(range(1, 300))
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_in_a_forked_child(url: BrokerUrl, topic: str) -> None:
+    """Nothing of the parent's is handed out there."""
+    publish(url, topic, 10)
+    with gb.connect(url) as client:
+        reader = client.create_reader(topic, gb.EARLIEST)
+        receiver = reader._receiver
+        receiver.session.call(lambda: receiver.fill_entries(1000, 5))
+
+        def child() -> None:
+            with pytest.raises(gb.ForkedClient):
+                reader.read_entries(5)
+
+        in_child(child)
+        assert numbers(reader.read_entries(5)) == list(range(10))
