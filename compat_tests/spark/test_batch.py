@@ -213,20 +213,29 @@ def test_faults_are_told_when_planned(spark: SparkSession, pulsar: Pulsar) -> No
         spark.read.format("pulsar").option("service.url", pulsar.url).load()
 
 
-def test_secrets_stay_out_of_plans(spark: SparkSession, pulsar: Pulsar) -> None:
+@pytest.mark.parametrize(
+    ("plugin", "params"),
+    [("token", "token:{}"), ("basic", '{{"userId": "u", "password": "{}"}}')],
+)
+def test_secrets_stay_out_of_plans(
+    spark: SparkSession, pulsar: Pulsar, plugin: str, params: str
+) -> None:
     topic = pulsar.topic("secrets")
     pulsar.publish(topic, [b"x"])
     secret = "s3cr3t-of-the-test"
-    frame = pulsar.read(
-        spark, topic,
-        **{"pulsar.client.authPluginClassName": "token", "pulsar.client.authParams": secret},
-    )  # fmt: skip
-    jvm = frame._jdf.queryExecution()
+    auth = {
+        "pulsar.client.authPluginClassName": plugin,
+        "pulsar.client.authParams": params.format(secret),
+    }
+    frame = pulsar.read(spark, topic, **auth)
     assert frame.count() == 1
-    assert secret not in jvm.toString() + frame._jdf.logicalPlan().toString()
-    assert secret not in frame._jdf.queryExecution().explainString(
-        spark._jvm.org.apache.spark.sql.execution.ExplainMode.fromString("extended")
-    )
+    options = {"service.url": pulsar.url, "topic": topic, **auth}
+    given = ", ".join(f"`{name}` '{value}'" for name, value in options.items())
+    view = f"create temporary view secret_view using pulsar options ({given})"
+    (told,) = spark.sql(f"explain extended {view}").collect()[0]
+    execution = frame._jdf.queryExecution()
+    for text in (told, execution.toString(), frame._jdf.logicalPlan().toString()):
+        assert secret not in text
 
 
 def key_files(folder: Path) -> tuple[Path, Path]:

@@ -212,6 +212,8 @@ def parse_client(given: Given) -> ClientSettings:
     params = given.text(PREFIX + "authParams")
     if params is not None and plugin is None:
         raise InvalidOption(given.name_of(PREFIX + "authParams"), "needs authPluginClassName")
+    if plugin is not None and params is not None:
+        _check_hidden(plugin, params)
     admin = given.filled("admin.url", "adminUrl")
     if admin is not None:
         _check_admin(given.name_of("admin.url"), admin)
@@ -227,6 +229,25 @@ def parse_client(given: Given) -> ClientSettings:
     )
     _check_whole(settings)
     return settings
+
+
+def _check_hidden(plugin: str, params: str) -> None:
+    """Refuses secrets that Spark would show in its plans: it hides options by words in their names
+    and values (`spark.redaction.regex`: secret, password, token, access key), and no such word need
+    be in a bare token or a key.
+    """
+    text = params.strip()
+    is_token = plugin.strip().lower().endswith("token")
+    if is_token and not text.startswith(("token:", "file:", "env:", "{")):
+        raise InvalidOption(
+            PREFIX + "authParams",
+            "must begin with token:, file: or env:, or be a JSON object: Spark shows a bare token "
+            "in its plans",
+        )
+    if "data:" in text:
+        raise InvalidOption(
+            PREFIX + "authParams", "must name a file, not hold the key: Spark shows it in its plans"
+        )
 
 
 def _checked_url(given: Given, url: str) -> str:

@@ -84,7 +84,7 @@ class ReadOptions:
     subscription_role_prefix: str = ""
     crypto_failure_action: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL
     private_key: str | None = field(default=None, repr=False)
-    """Of end-to-end encryption: the default key's path or `data:` URL."""
+    """Of end-to-end encryption: the path of the key for all names without one of their own."""
     private_keys: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """The same by the keys' names."""
     anchor: bool = True
@@ -251,9 +251,13 @@ def _keys(given: Given) -> dict[str, Any]:
     text = given.filled(READER + "privateKeyPath", "privateKeyPath")
     if text is None:
         return {}
+    option = given.name_of(READER + "privateKeyPath")
+    if "data:" in text or "-----BEGIN" in text:
+        raise InvalidOption(
+            option, "must name a file, not hold the key: Spark shows it in its plans"
+        )
     if not text.strip().startswith("{"):
         return {"private_key": text.strip()}
-    option = given.name_of(READER + "privateKeyPath")
     named = json_object(option, text)
     if not named or not all(isinstance(each, str) and each for each in named.values()):
         raise InvalidOption(option, "must be a path, or a JSON object of keys' names and paths")

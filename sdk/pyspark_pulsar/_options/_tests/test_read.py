@@ -367,7 +367,7 @@ SECRET = "s3cr3t-of-the-test"
 )
 def test_secrets_are_shown_nowhere(plugin: str, params: str) -> None:
     auth = {CLIENT + "authPluginClassName": plugin, CLIENT + "authParams": params}
-    found = batch(**auth, privateKeyPath=f"data:,{SECRET}")
+    found = batch(**auth, privateKeyPath=f"/{SECRET}")
     assert SECRET not in repr(found) + str(found) + repr(found.client)
     assert found.client.authentication() is not None
     assert found.client.auth_params == params
@@ -376,6 +376,26 @@ def test_secrets_are_shown_nowhere(plugin: str, params: str) -> None:
         error = refused({**LEAST, **basic})
         assert error.option == CLIENT + "authParams"
         assert SECRET not in f"{error}{error!r}"
+
+
+@pytest.mark.parametrize(
+    ("plugin", "params"),
+    [
+        ("token", SECRET),
+        ("org.apache.pulsar.client.impl.auth.AuthenticationToken", f" {SECRET}"),
+        ("oauth2", json.dumps({"issuerUrl": "http://i", "privateKey": f"data:,{SECRET}"})),
+    ],
+)
+def test_secrets_that_spark_would_show_are_refused(plugin: str, params: str) -> None:
+    auth = {CLIENT + "authPluginClassName": plugin, CLIENT + "authParams": params}
+    error = refused({**LEAST, **auth})
+    assert error.option == CLIENT + "authParams"
+    assert SECRET not in str(error)
+    for key in (f"data:application/x-pem-file;base64,{SECRET}", f"-----BEGIN {SECRET}"):
+        for text in (key, json.dumps({"name": key})):
+            error = refused({**LEAST, "privateKeyPath": text})
+            assert error.option == "privateKeyPath"
+            assert SECRET not in str(error)
 
 
 def test_unknown_plug_ins_are_refused() -> None:
