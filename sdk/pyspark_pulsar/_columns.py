@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from inspect import signature
 from itertools import chain
 from typing import NamedTuple, TypeVar
 
@@ -40,6 +41,9 @@ TIME_MS_MAX = 253_402_300_799_999
 _TIMESTAMP = pa.timestamp("us", "UTC")
 _TEXTS = pa.map_(pa.string(), pa.string())
 _SIGN = 1 << 63
+_to_arrow: Callable[..., pa.Schema] = to_arrow_schema
+_ZONE = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+"""Before PySpark 4.3 timestamps were in UTC unasked."""
 
 
 class Piece(NamedTuple):
@@ -316,4 +320,4 @@ def check_columns(schema: StructType) -> None:
 
 def arrow_schema(schema: StructType) -> pa.Schema:
     """The Arrow schema that Spark holds record batches of these columns to."""
-    return to_arrow_schema(schema, timezone="UTC")
+    return _to_arrow(schema, **_ZONE)

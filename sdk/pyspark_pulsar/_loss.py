@@ -9,6 +9,7 @@ that it read unacknowledged, so that no ordinary trimming takes that ledger away
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
@@ -22,6 +23,8 @@ logger = logging.getLogger("pyspark_pulsar")
 Opener = Callable[[Position], AbstractContextManager[EntryReader]]
 LOOK_S = 5.0
 """How long the first entry of a ledger may take to come."""
+LOOK_EVERY_S = 1.0
+"""How long a read goes on before it is looked whether the ledgers that it left are still there."""
 
 
 def check_start(
@@ -39,6 +42,61 @@ def check_start(
         lost(topic, f"nothing is left of it, though {start} was to be read next", fails=fails)
     else:
         lost(topic, f"messages from {start} to before {first} are gone", fails=fails)
+
+
+class Continuity:
+    """Looks whether ledgers went away under a read, by the same rule: when it goes on in another
+    ledger, the one that it left has to be there still.
+    """
+
+    def __init__(
+        self,
+        open_at: Opener,
+        topic: str,
+        *,
+        fails: bool,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._open_at = open_at
+        self._topic = topic
+        self._fails = fails
+        self._clock = clock
+        self._ledger: int | None = None
+        self._left: int | None = None
+        """The first ledger that was left since it was looked last."""
+        self._left_s = 0.0
+
+    def came_to(self, ledger: int) -> None:
+        """The next entry is of that ledger. Raises DataLoss."""
+        if ledger == self._ledger:
+            return
+        if self._left is None and self._ledger is not None:
+            self._left, self._left_s = self._ledger, self._clock()
+        self._ledger = ledger
+        if self._left is not None and self._clock() - self._left_s >= LOOK_EVERY_S:
+            self.look()
+
+    def ended(self, last: Position, stop: Position) -> None:
+        """No more comes after the entry `last`, where `stop` is the end that was wanted. Raises
+        DataLoss.
+        """
+        self.came_to(last.ledger_id)
+        if self._left is None and last < stop.entry:
+            self._left = last.ledger_id
+        self.look()
+
+    def look(self) -> None:
+        """Raises DataLoss."""
+        left, self._left = self._left, None
+        if left is None:
+            return
+        first = _first_from(self._open_at, Position(left, 0))
+        if first is None or first.ledger_id > left:
+            lost(
+                self._topic,
+                f"ledger {left} and what followed it went away while it was read",
+                fails=self._fails,
+            )
 
 
 def lost(topic: str, reason: str, *, fails: bool) -> None:

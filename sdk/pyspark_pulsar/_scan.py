@@ -87,6 +87,7 @@ class _Task:
 
     def _all(self) -> Iterator[Piece]:
         wanted = self._wanted
+        cut: set[Position] = set()
         with self._open(wanted.start) as reader:
             walk = self._walk(reader, wanted)
             is_checked = False
@@ -94,13 +95,25 @@ class _Task:
                 if not is_checked:
                     self._check_start(walk.first_found)
                     is_checked = True
+                self._continuity.came_to(piece.entry.ledger_id)
+                cut |= self._cut(reader.incomplete_message_ids())
+                if cut:
+                    place = Position(piece.entry.ledger_id, piece.entry.entry_id)
+                    before = {each for each in cut if each < place}
+                    yield from self._mended(before)
+                    cut -= before
                 yield piece
             if not is_checked:
                 self._check_start(walk.first_found)
-            cut = self._cut(reader.incomplete_message_ids())
-        if cut:
+            cut |= self._cut(reader.incomplete_message_ids())
+        yield from self._mended(cut)
+
+    def _mended(self, cut: set[Position]) -> Iterator[Piece]:
+        """Messages that end in the range and begin before it, one by one: so they stay in order."""
+        topic, partition = self._wanted.topic, self._wanted.partition
+        for position in sorted(cut):
             yield from cut_messages(
-                wanted.topic, wanted.partition, cut, self._open, self._walk, self._ledgers
+                topic, partition, {position}, self._open, self._walk, self._ledgers
             )
 
     def _open(self, at: Position) -> AbstractContextManager[geminga.blocking.Reader]:
@@ -110,8 +123,8 @@ class _Task:
         return Walk(reader, wanted, self._throttle, self._options.poll_timeout_s)
 
     def _check_start(self, found: Position | None) -> None:
-        if not self._options.read_compacted:
-            # Compaction takes messages out wherever it likes.
+        # Compaction takes messages out wherever it likes, and a filter names ids as it likes.
+        if not self._options.read_compacted and self._narrowing is None:
             wanted = self._wanted
             fails = self._options.fail_on_data_loss
             check_start(self._open, wanted.topic, wanted.start, found, fails=fails)

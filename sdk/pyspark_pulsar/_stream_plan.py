@@ -113,13 +113,7 @@ class StreamPlanner:
         self._move(start)
         self._planned = end
         whole = [each for each in ranges(start, end) if not each.is_empty]
-        try:
-            return split_ranges(self._client, self._options, whole)
-        except GemingaError as error:
-            if not error.retryable:
-                raise
-            logger.warning("a micro-batch is read in %d parts: %s", len(whole), error)
-            return whole
+        return split_ranges(self._client, self._options, whole)
 
     def committed(self, end: Offsets) -> None:
         """All up to there is done with."""

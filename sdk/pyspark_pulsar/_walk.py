@@ -65,6 +65,8 @@ class Walk:
         self._clock = clock
         self.first_found: Position | None = None
         """The first entry that the broker had, in the range or behind it."""
+        self.last_found: Position | None = None
+        """The last entry that came, in the range or the first behind it."""
 
     def pieces(self) -> Iterator[Piece]:
         """The messages of the range, in their order. Raises GemingaError, Timeout if
@@ -79,6 +81,7 @@ class Walk:
                 position = Position(entry.ledger_id, entry.entry_id)
                 if self.first_found is None:
                     self.first_found = position
+                self.last_found = position
                 if position > stop_entry:
                     return
                 piece = self._clipped(entry, position)
