@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +15,7 @@ import pytest
 import geminga
 import geminga.blocking
 import geminga.testing
+from geminga._tests.crypto_keys import PUBLIC, READER
 from pyspark_pulsar._encode import frame_of
 from pyspark_pulsar._encode._tests.frames import struct
 from pyspark_pulsar._options._write_options import parse_write
@@ -264,3 +267,27 @@ def test_a_batch_of_a_frame_without_rows_makes_no_producer(client: Client, url: 
     topic = fresh()
     written = task(client, url, "value string", who("q"), topic=topic).run(batches(0))
     assert written == Written(0, 0, 0, 0)
+
+
+def test_encrypted_and_compressed(client: Client, url: str, tmp_path: Path) -> None:
+    topic = fresh()
+    for name, pem in PUBLIC.items():
+        (tmp_path / f"{name}.pem").write_bytes(pem)
+    prefix = "pulsar.producer."
+    given = {
+        f"{prefix}encryptionKeys": "rsa,ec",
+        f"{prefix}publicKeyPath": json.dumps({n: str(tmp_path / f"{n}.pem") for n in PUBLIC}),
+        f"{prefix}compressionType": "ZSTD",
+        f"{prefix}properties": '{"made": "by Spark"}',
+    }
+    task(client, url, "value string", who("q"), topic=topic, **given).run(batches(10))
+    with client.create_reader(topic, geminga.EARLIEST, crypto_key_reader=READER) as reader:
+        found = [reader.read_next(10) for _ in range(10)]
+    assert [int(each.data) for each in found] == list(range(10))
+    context = found[0].encryption_context
+    assert context is not None
+    assert sorted(context.keys) == ["ec", "rsa"]
+    assert context.compression_type == geminga.CompressionType.ZSTD
+    with pytest.raises(WriteFailed, match="publicKeyPath"):
+        missing = {**given, f"{prefix}publicKeyPath": str(tmp_path / "none.pem")}
+        task(client, url, "value string", who(), topic=fresh(), **missing).run(batches(10))
