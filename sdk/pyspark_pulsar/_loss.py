@@ -80,7 +80,6 @@ class Continuity:
         """No more comes after the entry `last`, where `stop` is the end that was wanted. Raises
         DataLoss.
         """
-        self.came_to(last.ledger_id)
         if self._left is None and last < stop.entry:
             self._left = last.ledger_id
         self.look()

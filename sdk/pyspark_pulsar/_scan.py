@@ -17,7 +17,7 @@ from geminga.schema import SchemaInfo
 from pyspark_pulsar._chunk_search import cut_messages
 from pyspark_pulsar._clients import client_for
 from pyspark_pulsar._columns import Piece
-from pyspark_pulsar._loss import check_start
+from pyspark_pulsar._loss import Continuity, check_start
 from pyspark_pulsar._names import partition_of
 from pyspark_pulsar._offsets import BEGIN, LedgerSpan, Position, TopicRange
 from pyspark_pulsar._open import open_reader
@@ -67,6 +67,7 @@ class _Task:
         self._narrowing = plan.narrowing
         self._client = client_for(plan.options.client)
         self._throttle = Throttle(plan.options.messages_per_second, plan.options.bytes_per_second)
+        self._continuity: Continuity | None = None
 
     def schema_of(self, version: bytes | None) -> SchemaInfo | None:
         """The topic's schema of that version, if schemas count."""
@@ -90,12 +91,8 @@ class _Task:
         cut: set[Position] = set()
         with self._open(wanted.start) as reader:
             walk = self._walk(reader, wanted)
-            is_checked = False
             for piece in walk.pieces():
-                if not is_checked:
-                    self._check_start(walk.first_found)
-                    is_checked = True
-                self._continuity.came_to(piece.entry.ledger_id)
+                self._check(walk)
                 cut |= self._cut(reader.incomplete_message_ids())
                 if cut:
                     place = Position(piece.entry.ledger_id, piece.entry.entry_id)
@@ -103,8 +100,7 @@ class _Task:
                     yield from self._mended(before)
                     cut -= before
                 yield piece
-            if not is_checked:
-                self._check_start(walk.first_found)
+            self._check(walk, is_over=True)
             cut |= self._cut(reader.incomplete_message_ids())
         yield from self._mended(cut)
 
@@ -122,12 +118,22 @@ class _Task:
     def _walk(self, reader: EntryReader, wanted: TopicRange) -> Walk:
         return Walk(reader, wanted, self._throttle, self._options.poll_timeout_s)
 
-    def _check_start(self, found: Position | None) -> None:
-        # Compaction takes messages out wherever it likes, and a filter names ids as it likes.
-        if not self._options.read_compacted and self._narrowing is None:
-            wanted = self._wanted
-            fails = self._options.fail_on_data_loss
-            check_start(self._open, wanted.topic, wanted.start, found, fails=fails)
+    def _check(self, walk: Walk, *, is_over: bool = False) -> None:
+        """Whether messages up to here were lost. Raises DataLoss."""
+        wanted = self._wanted
+        fails = self._options.fail_on_data_loss
+        if self._options.read_compacted:
+            # Compaction takes messages out wherever it likes.
+            return
+        if self._continuity is None:
+            # A filter names ids as it likes.
+            if self._narrowing is None:
+                check_start(self._open, wanted.topic, wanted.start, walk.first_found, fails=fails)
+            self._continuity = Continuity(self._open, wanted.topic, fails=fails)
+        if walk.last_found is not None:
+            self._continuity.came_to(walk.last_found.ledger_id)
+            if is_over:
+                self._continuity.ended(walk.last_found, wanted.stop)
 
     def _cut(self, ids: list[MessageId]) -> set[Position]:
         """Where messages of the range end that begin before it."""

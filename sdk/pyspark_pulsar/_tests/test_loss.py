@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from pyspark_pulsar._loss import check_start
+from pyspark_pulsar._loss import LOOK_EVERY_S, Continuity, check_start
 from pyspark_pulsar._offsets import BEGIN, Position
 from pyspark_pulsar._tests.entries import TOPIC, Entry, Reader
 from pyspark_pulsar.errors import DataLoss
@@ -60,3 +60,37 @@ def test_a_loss_may_be_only_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "pyspark_pulsar"):
         check_start(Topic(Entry(8, 0)), TOPIC, Position(5, 3), Position(8, 0), fails=False)
     assert "messages from 5:3" in caplog.text
+
+
+def test_a_read_over_ledgers_that_are_there() -> None:
+    topic = Topic(Entry(5, 2), Entry(8, 0), Entry(9, 0))
+    look = Continuity(topic, TOPIC, fails=True, clock=lambda: 0.0)
+    for ledger in (5, 5, 8, 9):
+        look.came_to(ledger)
+    look.ended(Position(9, 0), Position(9, 0))
+    assert topic.opened == [Position(5, 0)], "once for all"
+    look.ended(Position(9, 0), Position(9, 3, 2))
+    assert topic.opened[1:] == [Position(9, 0)], "who ends early looks again"
+
+
+def test_ledgers_that_go_away_under_a_read() -> None:
+    now_s = 0.0
+    look = Continuity(Topic(Entry(9, 0)), TOPIC, fails=True, clock=lambda: now_s)
+    look.came_to(5)
+    look.came_to(9)
+    with pytest.raises(DataLoss, match="ledger 5 and what followed it went away"):
+        look.ended(Position(9, 0), Position(9, 0))
+    look = Continuity(Topic(Entry(9, 0)), TOPIC, fails=True, clock=lambda: now_s)
+    look.came_to(5)
+    look.came_to(7)
+    now_s = LOOK_EVERY_S
+    with pytest.raises(DataLoss):
+        look.came_to(9)
+
+
+@pytest.mark.parametrize("left", [(), (Entry(9, 0),)])
+def test_a_read_that_ends_early_as_all_went_away(left: tuple[Entry, ...]) -> None:
+    look = Continuity(Topic(*left), TOPIC, fails=True)
+    look.came_to(5)
+    with pytest.raises(DataLoss):
+        look.ended(Position(5, 1), Position(5, 4))

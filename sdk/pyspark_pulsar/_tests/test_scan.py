@@ -154,6 +154,9 @@ def test_messages_in_chunks_are_read_once_wherever_a_split_cuts_them(
         first = rows(options, BEGIN, cut)
         second = rows(options, cut.after, end)
         assert sorted(values(first + second)) == whole, f"cut behind {cut}"
+        for part in (first, second):
+            places = [Position.parse(row["__messageId"]) for row in part]
+            assert places == sorted(places), f"cut behind {cut}"
     parts = [rows(options, a, b) for a, b in zip(entries, entries, strict=True)]
     assert sorted(value for part in parts for value in values(part)) == whole
 

@@ -16,7 +16,7 @@ import geminga
 import geminga.blocking
 import geminga.testing
 from pyspark_pulsar._clients import client_for, close_clients
-from pyspark_pulsar._offsets import BEGIN, Position
+from pyspark_pulsar._offsets import BEGIN, Position, TopicRange
 from pyspark_pulsar._options import ReadOptions, parse_read
 from pyspark_pulsar._scan import ScanPlan, scan
 from pyspark_pulsar._stream_offsets import Offsets
@@ -357,6 +357,31 @@ def test_retention_that_passes_the_offset(thrifty: Broker, fails: bool) -> None:
         left = query.rest()
         assert left[-1] == b"roll"
         assert len(left) < 17
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_retention_that_passes_a_task(
+    thrifty: Broker, fails: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ledgers that go away while they are read are told, though the first one was there."""
+    topic = thrifty.topic("overtaken")
+    held = thrifty.client.subscribe(topic, "held", receiver_queue_size=0)
+    for _ in range(4):
+        sent = thrifty.send(topic, *[b"x" * 1000] * 20)
+    options = thrifty.options(
+        topic, failOnDataLoss=str(fails), maxRowsPerBatch="1",
+        **{"pulsar.reader.receiverQueueSize": "1"},
+    )  # fmt: skip
+    rows = scan(TopicRange(full(topic), -1, BEGIN, sent[-1]), ScanPlan(options, VALUE))
+    next(rows)
+    held.unsubscribe()
+    thrifty.roll(topic)
+    if fails:
+        with pytest.raises(DataLoss, match="went away while it was read"):
+            list(rows)
+    else:
+        assert sum(1 for _ in rows) < 79
+        assert "went away while it was read" in caplog.text
 
 
 def test_with_an_anchor_retention_waits(thrifty: Broker) -> None:
