@@ -43,13 +43,12 @@ class Throttle:
         now_s = clock()
         self._messages = None if messages_per_s is None else Bucket(messages_per_s, now_s)
         self._bytes = None if bytes_per_s is None else Bucket(bytes_per_s, now_s)
+        self.is_limited = messages_per_s is not None or bytes_per_s is not None
         self.chunk_bytes = float("inf") if bytes_per_s is None else max(1.0, bytes_per_s * BURST_S)
         """Bytes to take at once, so that pauses stay short."""
 
     def took(self, messages: int, size_bytes: int) -> None:
         """Pause as long as it must be after taking that much."""
-        if self._messages is None and self._bytes is None:
-            return
         now_s = self._clock()
         pause_s = max(
             0.0 if self._messages is None else self._messages.took(messages, now_s),

@@ -89,10 +89,11 @@ class Walk:
                     yield piece
                 if position == stop_entry:
                     return
-            self._throttle.took(
-                sum(len(entry.indexes) for entry in entries),
-                sum(entry.size_bytes for entry in entries),
-            )
+            if self._throttle.is_limited:
+                self._throttle.took(
+                    sum(len(entry.indexes) for entry in entries),
+                    sum(entry.size_bytes for entry in entries),
+                )
 
     def _clipped(self, entry: ReceivedEntry, position: Position) -> Piece | None:
         """The entry's messages that lie in the range."""

@@ -52,6 +52,7 @@ def test_without_limits_nothing_pauses() -> None:
     throttle = Throttle(None, None, clock=clock, sleep=clock.sleep)
     throttle.took(10**9, 10**12)
     assert clock.pauses == 0
+    assert not throttle.is_limited
     assert throttle.chunk_bytes == float("inf")
 
 
