@@ -30,6 +30,7 @@ def spark_settings(folder: Path) -> dict[str, str]:
     """What every Spark of the tests is told; all that it writes goes into the folder."""
     return {
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
         "spark.driver.bindAddress": LOOPBACK,
         "spark.driver.host": LOOPBACK,
         "spark.driver.memory": HEAP,

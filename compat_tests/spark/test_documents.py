@@ -50,7 +50,7 @@ def rows(text: str) -> list[list[str]]:
 
 
 @pytest.mark.timeout(240)  # some ten queries, and the first of a process is slow
-@pytest.mark.parametrize(("document", "count"), [(DOCUMENT, 7), (ROOT / "README.md", 1)])
+@pytest.mark.parametrize(("document", "count"), [(DOCUMENT, 8), (ROOT / "README.md", 1)])
 def test_examples(spark: SparkSession, pulsar: Pulsar, document: Path, count: int) -> None:
     """One after the other in one program, as a reader would type them."""
     pulsar.admin("POST", "namespaces/public/default/deduplication", True)
@@ -62,7 +62,7 @@ def test_examples(spark: SparkSession, pulsar: Pulsar, document: Path, count: in
         exec(compile(code, f"{document.name}:{name}", "exec"), known)
     if "secured" in known:
         parse_read({**cast("dict[str, str]", known["secured"]), "topic": "t"}, streaming=False)
-    for view in ("orders", "colours", "dear", "teas"):
+    for view in ("orders", "colours", "dear", "cheap", "teas"):
         spark.catalog.dropTempView(view)
 
 
