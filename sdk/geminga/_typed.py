@@ -33,7 +33,7 @@ def outgoing(
 def prepared(
     schema: Schema[T] | None, data: T, sequence_id: int | None, described: MessageKeywords
 ) -> tuple[bytes, Extras | None]:
-    """The same, or of bytes if there is no schema."""
-    if schema is not None:
+    """The same, or of bytes if there is no schema, or one that leaves them as they are."""
+    if schema is not None and not (data.__class__ is bytes and schema._passes_bytes):
         return outgoing(schema, data, sequence_id, described)
     return payload_of(data, sequence_id), extras_of(described) if described else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import geminga.blocking
@@ -53,7 +53,7 @@ class Outlet:
         self._is_trusted = not who.is_lasting
         """Whether the broker is known to deduplicate, if it is to."""
 
-    def send(self, payloads: Sequence[bytes | None], described: Sequence[Described] | None) -> None:
+    def send(self, payloads: Sequence[bytes | None], described: Iterator[Described] | None) -> None:
         """Hand messages over, waiting for room. Raises ConnectorError."""
         try:
             self._send(payloads, described)
@@ -64,7 +64,7 @@ class Outlet:
             raise explained(self.topic, error) from error
 
     def _send(
-        self, payloads: Sequence[bytes | None], described: Sequence[Described] | None
+        self, payloads: Sequence[bytes | None], described: Iterator[Described] | None
     ) -> None:
         if self._producer is None:
             self._open()
@@ -87,14 +87,14 @@ class Outlet:
             for payload in rest:
                 keep(send(payload))
         else:
-            for payload, told in zip(rest, described[at:], strict=True):
+            for payload, told in zip(rest, described, strict=True):
                 keep(send(payload, **told))
 
     def _send_numbered(
         self,
         producer: Producer[bytes],
         payloads: Sequence[Any],
-        described: Sequence[Described] | None,
+        described: Iterator[Described] | None,
         first: int,
     ) -> int:
         """Those that the broker may have, and one more, from which the producer counts on; answers
@@ -102,7 +102,7 @@ class Outlet:
         """
         number = self._who.first_sequence_id + first
         for at, payload in enumerate(payloads):
-            told = {} if described is None else described[at]
+            told = {} if described is None else next(described)
             self._receipts.append(producer.send_soon(payload, sequence_id=number + at, **told))
             if number + at > self._known_up_to:
                 self._is_numbering = True

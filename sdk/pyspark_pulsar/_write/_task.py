@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -55,7 +55,7 @@ class _Outlets:
         return len(self._all)
 
     def send(
-        self, topic: str, payloads: Sequence[bytes | None], told: list[Described] | None
+        self, topic: str, payloads: Sequence[bytes | None], told: Iterator[Described] | None
     ) -> None:
         """Send messages to one partition. Raises ConnectorError."""
         outlet = self._all.get(topic)
@@ -125,8 +125,10 @@ def _picked(
     return column if column is None or rows is None else [column[row] for row in rows]
 
 
-def _described(messages: Messages, rows: Sequence[int] | None) -> list[Described] | None:
-    """Keywords of `send_soon`, None if no message needs any."""
+def _described(messages: Messages, rows: Sequence[int] | None) -> Iterator[Described] | None:
+    """Keywords of `send_soon`, None if no message needs any. Made one by one: thousands that are
+    kept at a time make work for Python's collector.
+    """
     columns = [
         (name, column)
         for name, column in (
@@ -141,10 +143,10 @@ def _described(messages: Messages, rows: Sequence[int] | None) -> list[Described
         return None
     names = [name for name, _ in columns]
     lists = [each if rows is None else [each[row] for row in rows] for _, each in columns]
-    return [
+    return (
         {name: value for name, value in zip(names, row, strict=True) if value is not None}
         for row in zip(*lists, strict=True)
-    ]
+    )
 
 
 class Task:
