@@ -281,7 +281,8 @@ def test_named_tests_exist() -> None:
             tests = named_in(path)
             assert not name or name in tests, f"{row}: {path} has no {name}"
             if runs_on_both:
-                assert tests[name] & ON_BOTH, f"{row}: {name} doesn't run on both servers"
+                meant = [tests[name]] if name else [*tests.values()]
+                assert all(each & ON_BOTH for each in meant), f"{row}: {path}::{name} has no peer"
 
 
 def test_options_are_told_right() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from compat_tests.apache.jars import require_java
 from compat_tests.apache.server import start_apache
 from compat_tests.missing import APACHE, SPARK, skipped_without
 from compat_tests.processes import start_geminga
@@ -29,10 +30,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.spark)
 
 
+@pytest.fixture(scope="package", autouse=True)
+def java() -> None:
+    """Without Java there is no Spark, here or in a program of a test's own."""
+    with skipped_without(SPARK):
+        require_java("java")
+
+
 @pytest.fixture(scope="package")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Spark in local mode on two cores."""
-    with skipped_without(SPARK), spark_session(tmp_path_factory.mktemp("spark")) as session:
+    with spark_session(tmp_path_factory.mktemp("spark")) as session:
         yield session
 
 

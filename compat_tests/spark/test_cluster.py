@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from compat_tests.missing import SPARK, skipped_without
 from compat_tests.processes import ROOT
 from compat_tests.spark.cluster import Cluster, spark_cluster
 from compat_tests.spark.programs import run_program
@@ -30,7 +29,7 @@ Run = Callable[..., list[Any]]
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A master and two workers."""
-    with skipped_without(SPARK), spark_cluster(tmp_path_factory.mktemp("cluster")) as running:
+    with spark_cluster(tmp_path_factory.mktemp("cluster")) as running:
         yield running
 
 

@@ -10,16 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.apache.jars import require_java
-from compat_tests.missing import SPARK, skipped_without
 from compat_tests.processes import ROOT, guarded
 from compat_tests.spark.session import spark_environment
 
 
 @pytest.mark.timeout(300)  # an engine of its own, and eight queries
 def test_the_tour(tmp_path: Path) -> None:
-    with skipped_without(SPARK):
-        require_java("java")
     plot = tmp_path / "tour.png"
     tour = [sys.executable, str(ROOT / "examples" / "spark_tour.py"), "--plot", str(plot)]
     done = subprocess.run(
