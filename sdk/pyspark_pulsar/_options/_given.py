@@ -154,13 +154,6 @@ class Given:
             raise InvalidOption(self.name_of(names[0]), f"has an empty name in it: {value!r}")
         return tuple(dict.fromkeys(parts))
 
-    def starting_with(self, prefix: str) -> dict[str, str]:
-        """What is left of the options that begin so: the whole name as it was written -> value.
-        They count as asked for.
-        """
-        found = [key for key in self._left if key.startswith(prefix.lower())]
-        return dict(self._left.pop(key) for key in found)
-
     def refuse_rest(self, prefix: str, known: Sequence[str], why: Mapping[str, str]) -> None:
         """Raises InvalidOption if options are left that begin so. `why` tells by the names behind
         the prefix what to do instead, where that is known; `known` are those that are taken.
