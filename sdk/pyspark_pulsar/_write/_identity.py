@@ -8,7 +8,7 @@ query and the number of the partition, a sequence id (epoch, how many messages c
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark import TaskContext
 
@@ -40,6 +40,14 @@ class Identity:
     def first_sequence_id(self) -> int:
         """Of the first message to each partition of a topic."""
         return self.epoch << ROW_BITS
+
+    def among(self, partitions: int) -> Identity:
+        """The same for a topic of so many partitions. Once it has more, rows go to others and
+        numbers mean other rows: by the old name the broker would drop rows that it doesn't have.
+        """
+        if not self.is_lasting or partitions == 1:
+            return self
+        return replace(self, name=f"{self.name}-of-{partitions}")
 
 
 def identity_of(options: WriteOptions, job_id: str | None) -> Identity:

@@ -55,12 +55,17 @@ class _Outlets:
         return len(self._all)
 
     def send(
-        self, topic: str, payloads: Sequence[bytes | None], told: Iterator[Described] | None
+        self,
+        topic: str,
+        of: int,
+        payloads: Sequence[bytes | None],
+        told: Iterator[Described] | None,
     ) -> None:
-        """Send messages to one partition. Raises ConnectorError."""
+        """Send messages to one `of` so many partitions. Raises ConnectorError."""
         outlet = self._all.get(topic)
         if outlet is None:
-            outlet = Outlet(self._client, topic, self._info, self._options, self._who)
+            who = self._who.among(of)
+            outlet = Outlet(self._client, topic, self._info, self._options, who)
             self._all[topic] = outlet
         self._open[topic] = outlet
         self._open.move_to_end(topic)
@@ -116,7 +121,8 @@ class _Topic:
         self, partition: int, messages: Messages, rows: Sequence[int] | None, outlets: _Outlets
     ) -> None:
         payloads = messages.payloads if rows is None else [messages.payloads[n] for n in rows]
-        outlets.send(self.partitions[partition], payloads, _described(messages, rows))
+        of = len(self.partitions)
+        outlets.send(self.partitions[partition], of, payloads, _described(messages, rows))
 
 
 def _picked(

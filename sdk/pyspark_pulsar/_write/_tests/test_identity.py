@@ -81,3 +81,11 @@ def test_without_deduplication_no_two_attempts_have_one_name(
     assert first.name is not None
     assert first.name.startswith("p-3-")
     assert first.name != second.name
+
+
+def test_names_by_how_many_partitions_there_are() -> None:
+    lasting = Identity(3, 9, "q-3", is_lasting=True)
+    assert lasting.among(1) == lasting
+    assert lasting.among(4) == Identity(3, 9, "q-3-of-4", is_lasting=True)
+    passing = Identity(3, 9, "q-3", is_lasting=False)
+    assert passing.among(4) == passing
