@@ -187,3 +187,36 @@ async def test_what_brokers_tell_of_topics(peer: Peer, ours: geminga.Client) -> 
     assert info.type is geminga.schema.SchemaType.STRING
     assert await ours.topic_schema(topic, (0).to_bytes(8, "big")) == info
     assert await ours.topic_schema(parts) is None
+
+
+async def test_chunks_of_several_when_the_topic_is_unloaded(
+    peer: Peer, ours: geminga.Client
+) -> None:
+    """A reader goes back for the chunks around what it has read; each message comes once."""
+    topic = peer.topic("chunks")
+    sent = [b"%d" % n * size for n in range(8) for size in (1, 400)]
+
+    async def publish(messages: list[bytes], **options: Any) -> None:
+        async with (
+            geminga.connect(peer.server.service_url) as client,
+            await client.create_producer(topic, batching_enabled=False, **options) as producer,
+        ):
+            for message in messages:
+                await producer.send(message)
+
+    async with trio.open_nursery() as nursery:
+        options = {"chunking_enabled": True, "chunk_max_message_size_bytes": 40}
+        for n in range(3):
+            nursery.start_soon(lambda n=n: publish(sent[1::2][n::3], **options))
+        nursery.start_soon(publish, sent[::2])
+    got: list[bytes] = []
+    path = topic.replace("://", "/") + "/unload"
+    async with await ours.create_reader(topic, geminga.EARLIEST) as reader:
+        while len(got) < len(sent):
+            (entry,) = await reader.read_entries(15, bytes_max=1)
+            got += entry.payloads()
+            if len(got) in (2, 5, 8, 11):
+                await trio.to_thread.run_sync(peer.admin, "PUT", path)
+        assert not await reader.has_message_available()
+        assert reader.incomplete_message_ids() == []
+    assert sorted(got) == sorted(sent)

@@ -96,9 +96,12 @@ class Acknowledger:
         """Wait for the next connection. The broker redelivers by itself what was refused."""
         self._connection = None
         self.forget_refused()
-        if self._options.durable:
-            # Else only what is behind the message taken last comes again: chunks before it don't.
-            self.chunks.clear()
+        self.chunks.clear()
+        if not self._options.durable:
+            # The next subscription is another one: it isn't to be moved to where this one was.
+            self.acks.reset()
+            promise, self._group = self._group, Promise()
+            promise.resolve(None)
 
     def reset(self) -> None:
         """After a seek: what was acknowledged or refused before means nothing."""

@@ -110,6 +110,11 @@ class Chunks:
         if chunk.chunk_id == chunk.chunks - 1:
             self.incomplete.append(position)
 
+    def knows(self, position: Position) -> None:
+        """The chunk that came last isn't the end of an incomplete message after all."""
+        if self.incomplete and self.incomplete[-1] == position:
+            self.incomplete.pop()
+
     def _begin(
         self, uuid: str, before: PendingMessage | None, position: Position, now_s: float
     ) -> PendingMessage:
@@ -154,6 +159,11 @@ class Chunks:
         for pending in self._pending.values():
             return pending.began_s + self._expire_s
         return math.inf
+
+    @property
+    def oldest(self) -> Position | None:
+        """Where the first of the messages that aren't whole yet begins."""
+        return min((each.positions[0] for each in self._pending.values()), default=None)
 
     def first_of(self, last: Position) -> Position | None:
         """Where a message that was put together begins, None for one of a single entry."""

@@ -155,6 +155,9 @@ class PartitionConsumer:
         if self._subscription.options.durable and self._start.passes(ledger_id, entry_id):
             # The last chunk of the message that a seek named: the others don't come.
             self.acknowledger.acknowledge_id(MessageId(ledger_id, entry_id, self.partition))
+        if self._start.is_taken(ledger_id, entry_id):
+            # Come again for the sake of others: its message was whole, or was told of before.
+            self.acknowledger.chunks.knows((ledger_id, entry_id))
         # It takes no room in the queue; without a queue, the next one must be asked for.
         self.acknowledger.took_chunk()
         self._permits.used(1)
@@ -357,6 +360,7 @@ class PartitionConsumer:
         self._connection = None
         self._attached = trio.Event()
         self.flow.detached()
+        self._start.lost((self.acknowledger.chunks.oldest, self.inbox.first_chunk_of(self)))
         self.acknowledger.detached()
         self.events.detached()
         self._drop_all(recalls=self._subscription.options.durable)

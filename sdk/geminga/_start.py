@@ -5,6 +5,8 @@ The broker begins at an entry; what is before the place within that entry is lef
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from geminga._entry import Entry
 from geminga_protocol.ack_set import from_bits
 from geminga_protocol.message_id import EARLIEST_ID, LATEST_ID, MessageId
@@ -22,6 +24,7 @@ class Start:
         self._first = None if first is None else self._place(first)
         self._done: tuple[int, int, int] | None = None
         self._current: Entry | None = None
+        self._chunk: tuple[int, int] | None = None
 
     def _place(self, at: MessageId) -> MessageId:
         """A message of several chunks is wanted from its first one on, or passed by its last."""
@@ -40,9 +43,27 @@ class Start:
         """Where a subscription that the broker doesn't remember goes on."""
         taken = self._taken
         if self._first is not None and taken is not None:
+            if self._chunk is not None:
+                return MessageId(*self._chunk)
             ledger_id, entry_id, index = taken
             return MessageId(ledger_id, entry_id, batch_index=index)
         return self._first
+
+    def lost(self, chunks: Iterable[tuple[int, int] | None]) -> None:
+        """Everything that wasn't taken comes again. `chunks` are where messages begin that were put
+        together or not yet: if the program took another one meanwhile, the broker has to go back
+        behind that.
+        """
+        taken = self._taken
+        if taken is not None:
+            # What the last connection didn't go behind yet counts still.
+            begins = [at for at in (self._chunk, *chunks) if at is not None and at < taken[:2]]
+            self._chunk = min(begins, default=None)
+
+    def is_taken(self, ledger_id: int, entry_id: int) -> bool:
+        """Whether the program has come as far as that entry."""
+        taken = self._taken
+        return taken is not None and (ledger_id, entry_id) <= taken[:2]
 
     def first_of(self, entry: Entry) -> int:
         """Index of the first message of the entry that is wanted; its size if none is."""
@@ -52,6 +73,11 @@ class Start:
         position = entry.ledger_id, entry.entry_id
         size = entry.message_count
         taken = None if self._durable else self._taken
+        if self._chunk is not None and taken is not None:
+            if position < taken[:2]:
+                # It came again for the sake of the chunks around it.
+                return size
+            self._chunk = None
         if taken is not None and taken[:2] == position:
             # Only what follows: a subscription without memory was attached again. One with memory
             # is given again what was taken and is not acknowledged.
@@ -87,6 +113,7 @@ class Start:
         self._first = self._place(to) if isinstance(to, MessageId) else EARLIEST_ID
         self._done = None
         self._current = None
+        self._chunk = None
 
     def seek_id(self, to: MessageId) -> MessageId:
         """The id to seek to; within a batch it tells the broker which messages are still wanted."""

@@ -111,11 +111,31 @@ ANY = st.builds(
 COMPRESSIONS = st.sampled_from([None, CompressionType.LZ4, CompressionType.ZLIB])
 
 
+def chunks_of(uuid: str, *parts: bytes) -> list[bytes]:
+    """One message in several entries."""
+    return [
+        build(
+            MessageMetadata(
+                producer_name="maker",
+                sequence_id=1,
+                publish_time=1000,
+                uuid=uuid,
+                chunk_id=n,
+                num_chunks_from_msg=len(parts),
+                total_chunk_msg_size=sum(map(len, parts)),
+                partition_key="key",
+            ),
+            part,
+        )
+        for n, part in enumerate(parts)
+    ]
+
+
 @st.composite
-def entries(draw: st.DrawFn, *, count_max: int = 6) -> list[bytes]:
-    """Some entries of a topic."""
+def entries(draw: st.DrawFn, *, chunked_max: int = 2) -> list[bytes]:
+    """Some entries of a topic, with up to so many messages in chunks between them."""
     made: list[bytes] = []
-    for n in range(draw(st.integers(1, count_max))):
+    for n in range(draw(st.integers(1, 6))):
         kind = draw(st.sampled_from([PLAIN, NUMBERED, KEYED, ANY]))
         compression = draw(COMPRESSIONS)
         if draw(st.booleans()):
@@ -126,6 +146,11 @@ def entries(draw: st.DrawFn, *, count_max: int = 6) -> list[bytes]:
             made.append(batch(messages, sequence_id=100 * n, compression=compression))
         else:
             made.append(single(draw(kind), sequence_id=100 * n, compression=compression))
+    for uuid in "ab"[: draw(st.integers(0, chunked_max))]:
+        parts = [b"part"] * draw(st.integers(2, 3))
+        places = sorted(draw(st.integers(0, len(made))) for _ in parts)
+        for at, chunk in reversed(list(zip(places, chunks_of(uuid, *parts), strict=True))):
+            made.insert(at, chunk)
     return made
 
 

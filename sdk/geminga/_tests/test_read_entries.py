@@ -19,6 +19,7 @@ from geminga._tests.entry_making import (
     Made,
     Told,
     batch,
+    chunks_of,
     entries,
     single,
     told_by,
@@ -65,7 +66,7 @@ BYTES = st.sampled_from([1, 50, 300, math.inf])
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("entries"), BYTES),
-        st.tuples(st.sampled_from(["message", "cut", "wait"]), st.just(0)),
+        st.tuples(st.sampled_from(["message", "cut", "wait", "turn"]), st.just(0)),
     ),
     max_size=12,
 )
@@ -98,6 +99,8 @@ def test_as_one_by_one(
                     broker.cut()
                 elif step == "wait":
                     await trio.sleep(0.2)
+                elif step == "turn":
+                    await trio.sleep(0.0001)
                 elif len(got) < len(expected):
                     if step == "message":
                         got.append(told_by_message(await reader.read_next(5)))
@@ -107,12 +110,15 @@ def test_as_one_by_one(
                 got += told_by(await reader.read_entries(5))
             with pytest.raises(geminga.Timeout):
                 await reader.read_entries(1)
+            incomplete = reader.incomplete_message_ids()
+            assert not {told[1] for told in got} & set(incomplete)
+            assert incomplete == [] or start != geminga.EARLIEST
         assert got == expected
 
     trio.run(main, clock=MockClock(autojump_threshold=0))
 
 
-@given(entries(), st.data())
+@given(entries(chunked_max=0), st.data())
 @settings(max_examples=60, deadline=None)
 def test_after_seeks(made: list[bytes], data: st.DataObject) -> None:
     """What was there is dropped, within a batch too, and what follows the place comes."""
@@ -231,26 +237,6 @@ async def test_what_came_last_is_told(autojump_clock: MockClock) -> None:
         assert reader.received_ids()[0] == MessageId(LEDGER, 1)
 
 
-def chunks_of(uuid: str, *parts: bytes) -> list[bytes]:
-    """One message in several entries."""
-    return [
-        build(
-            MessageMetadata(
-                producer_name="maker",
-                sequence_id=1,
-                publish_time=1000,
-                uuid=uuid,
-                chunk_id=n,
-                num_chunks_from_msg=len(parts),
-                total_chunk_msg_size=sum(map(len, parts)),
-                partition_key="key",
-            ),
-            part,
-        )
-        for n, part in enumerate(parts)
-    ]
-
-
 async def test_chunks(autojump_clock: MockClock) -> None:
     """A message in chunks is where its last one is; one without its beginning is told of."""
     one, two = chunks_of("a", b"1", b"2", b"3"), chunks_of("b", b"4", b"5")
@@ -270,25 +256,29 @@ async def test_chunks(autojump_clock: MockClock) -> None:
             assert reader.incomplete_message_ids() == []
 
 
-async def test_a_message_that_is_not_whole_when_the_connection_breaks(
-    autojump_clock: MockClock,
+@pytest.mark.parametrize("there", [4, 6])
+@pytest.mark.parametrize("cuts", [1, 2])
+@pytest.mark.parametrize("taken", [0, 1])
+async def test_chunks_around_what_was_read_when_the_connection_breaks(
+    autojump_clock: MockClock, there: int, cuts: int, taken: int
 ) -> None:
-    """The broker goes on behind what was taken: a chunk before that doesn't come again."""
+    """Whether their messages are whole then or not: they come, and what was read doesn't."""
     one, two = chunks_of("a", b"1", b"2", b"3"), chunks_of("b", b"4", b"5")
     made = [one[0], two[0], batch([Made(b"x")]), one[1], one[2], two[1]]
-    for taken in range(2):
-        async with topic_of(made[:4]) as (broker, reader):
-            got: list[bytes] = []
-            for _ in range(taken):
-                got += (await reader.read_entries(5))[0].payloads()
+    async with topic_of(made[:there]) as (broker, reader):
+        got: list[bytes] = []
+        for _ in range(taken):
+            got += (await reader.read_entries(5, bytes_max=1))[0].payloads()
+        for _ in range(cuts):
             broker.cut()
-            broker.topic("t").entries = made
-            while len(got) < 3:
-                got += [each for entry in await reader.read_entries(5) for each in entry.payloads()]
-            assert got == [b"x", b"123", b"45"]
-            with pytest.raises(geminga.Timeout):
-                await reader.read_entries(1)
-            assert reader.incomplete_message_ids() == []
+            await trio.sleep(0.001)
+        broker.topic("t").entries = made
+        while len(got) < 3:
+            got += [each for entry in await reader.read_entries(5) for each in entry.payloads()]
+        assert got == [b"x", b"123", b"45"]
+        with pytest.raises(geminga.Timeout):
+            await reader.read_entries(1)
+        assert reader.incomplete_message_ids() == []
 
 
 async def test_what_can_not_be_read() -> None:
