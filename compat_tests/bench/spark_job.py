@@ -106,6 +106,7 @@ def read(job: Job, folder: Path) -> Figures:
     found |= job.timed("count", lambda: counted(job.topic(values), count))
     found |= job.timed("group", lambda: grouped(job.topic(values), count))
     found |= job.timed("metadata", lambda: numbered(job.topic(METADATA), count))
+    counted(job.topic(), count)
     found |= job.timed("default", lambda: counted(job.topic(), count), rounds=1)
     found |= job.engine.memory()
     path = f"{folder}/sales"

@@ -49,6 +49,7 @@ def spark_read(side: Side) -> Mapping[str, float]:
         "client_cpu_us"
     ]
     found["metadata_times"] = found["metadata_s"] / found["count_s"]
+    found["metadata_of_default"] = found["metadata_s"] / found["default_s"]
     return found
 
 
@@ -143,6 +144,7 @@ SPARK_ROWS = (
                 "×",
                 geminga_max=METADATA_TIMES_MAX,
             ),
+            Measure("metadata_of_default", "the same over that with all default columns", "×"),
             Measure("metadata_s", "count without values, warm", "s"),
             Measure("count_s", "count over values, warm", "s"),
             Measure("first_s", "count over values, the session's first", "s"),

@@ -70,11 +70,20 @@ def test_ages_leave_the_first_seconds_out() -> None:
     ages.add(1000.0 + np.arange(100), amounts, 11_000.0)
     ages.add(6000.0 + np.arange(100), amounts, 6600.0)
     assert (ages.seen, ages.amount) == (200, 50.0)
+    ages.add(7000.0 + np.arange(100), amounts, 7600.0)
+    ages.add(8000.0 + np.arange(50), amounts[:50], 8600.0)
     found = ages.figures(warmup_s=5)
     assert found["ms_max"] == 600
-    assert found["ms_p50"] == pytest.approx(550.5)
-    assert found["micro_batches"] == 2
+    assert found["ms_p50"] == 559
+    assert found["micro_batches"] == 4
     assert ages.figures(warmup_s=0)["ms_max"] == 10_000
+    ages.forget()
+    ages.add(1000.0 + np.arange(100), amounts, 1500.0)
+    ages.add(2000.0 + np.arange(100), amounts, 2500.0)
+    ages.add(3000.0 + np.arange(50), amounts[:50], 3500.0)
+    assert (ages.seen, ages.amount) == (250, 62.5)
+    found = ages.figures(warmup_s=0.5)
+    assert (found["micro_batches"], found["reached_per_s"]) == (3, 75)
 
 
 def test_processor_time_and_memory_by_kind(tmp_path: Path) -> None:
