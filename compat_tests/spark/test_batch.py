@@ -24,6 +24,7 @@ from pyspark.sql import functions as F
 import geminga
 from compat_tests.spark.topics import WAIT_S, Pulsar, path
 from geminga.schema import Avro, String
+from pyspark_pulsar import PulsarDataSource, TopicMissing
 
 PUSHED = "spark.sql.python.filterPushdown.enabled"
 
@@ -188,6 +189,22 @@ def test_push_down_changes_no_answer(
         assert (answers[0], answers[1]) == ([], [])
     finally:
         push_down(spark, False)
+
+
+def test_reading_makes_no_topic(either: Pulsar) -> None:
+    namespace = either.namespace("nothing")
+    parted = either.topic("parted", partitions=2, namespace=namespace)
+    nothing = f"persistent://{namespace}/nothing"
+    names = (nothing, f"{nothing}-partition-0", f"{parted}-partition-2")
+    for name in names:
+        source = PulsarDataSource({"service.url": either.url, "topic": name})
+        with pytest.raises(TopicMissing) as caught:
+            source.schema()
+        assert caught.value.topic == name
+    schema = PulsarDataSource({"service.url": either.url, "topic": parted}).schema()
+    reader = PulsarDataSource({"service.url": either.url, "topic": parted}).reader(schema)
+    assert reader.partitions() == []
+    assert not set(names) & set(either.admin("GET", f"persistent/{namespace}"))
 
 
 def test_faults_are_told_when_planned(spark: SparkSession, pulsar: Pulsar) -> None:
