@@ -114,6 +114,7 @@ class Entry(msgspec.Struct, eq=False):
     """Which of its messages are acknowledged, once one but not all are."""
     is_encrypted: bool = False
     """Whether the payload is as the broker has it: it couldn't be decrypted."""
+    _size_bytes: int = -1
 
     @property
     def metadata(self) -> MessageMetadata:
@@ -166,8 +167,15 @@ class Entry(msgspec.Struct, eq=False):
         return sum(map(self.size_of, indexes))
 
     def size_between(self, start: int, stop: int) -> int:
-        """Bytes of the payloads of those of `indexes` from one place to another."""
-        return self.size_of_all(self.indexes[start:stop])
+        """Bytes of the payloads of those of `indexes` from one place to another; all together they
+        are added up once.
+        """
+        indexes = self.indexes
+        if start or stop < len(indexes):
+            return self.size_of_all(indexes[start:stop])
+        if self._size_bytes < 0:
+            self._size_bytes = self.size_of_all(indexes)
+        return self._size_bytes
 
     def metadata_of(self, index: int) -> MessageMetadata | SingleMessageMetadata:
         """What describes a message: the entry's metadata, or its own within a batch.

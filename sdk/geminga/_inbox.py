@@ -183,7 +183,7 @@ class Inbox:
             entry = entries[0]
             indexes = entry.indexes[entry.at :] if entry.at else entry.indexes
             if bytes_max != math.inf:
-                bytes_max -= entry.size_of_all(indexes)
+                bytes_max -= entry.size_between(entry.at, len(entry.indexes))
                 if bytes_max < 0 and taken:
                     break
             taken.append(ReceivedEntry(entry, indexes))

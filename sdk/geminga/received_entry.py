@@ -123,7 +123,10 @@ class ReceivedEntry:
     @property
     def size_bytes(self) -> int:
         """Bytes of the payloads."""
-        return self._entry.size_of_all(self.indexes)
+        entry = self._entry
+        if self.indexes is entry.indexes:
+            return entry.size_between(0, len(self.indexes))
+        return entry.size_of_all(self.indexes)
 
     # ---- of the messages ----
 
