@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from compat_tests.bench import spark_rows
 from compat_tests.bench.rows import ROWS
