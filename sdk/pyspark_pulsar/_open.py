@@ -23,7 +23,7 @@ def open_reader(
     topic: str,
     at: Position,
     *,
-    queue_size: int | None = None,
+    queue_size: int,
 ) -> geminga.blocking.Reader:
     """A reader whose first entry is the one at that place, or the next one that there is. To be
     closed. Raises GemingaError.
@@ -36,7 +36,7 @@ def open_reader(
         topic,
         start,
         start_message_id_inclusive=True,
-        receiver_queue_size=queue_size or options.receiver_queue_size,
+        receiver_queue_size=queue_size,
         read_compacted=options.read_compacted,
         reader_name=options.reader_name,
         subscription_role_prefix=options.subscription_role_prefix,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Generator, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from pyspark_pulsar._loss import Continuity, check_start
 from pyspark_pulsar._names import partition_of
 from pyspark_pulsar._offsets import BEGIN, LedgerSpan, Position, TopicRange
 from pyspark_pulsar._open import open_reader
+from pyspark_pulsar._prefetch import Prefetch
 from pyspark_pulsar._rows import Rows
 from pyspark_pulsar._throttle import Throttle
 from pyspark_pulsar._topics import layout
@@ -29,6 +30,9 @@ from pyspark_pulsar._walk import EntryReader, Walk
 if TYPE_CHECKING:
     from pyspark_pulsar._filters import Narrowing
     from pyspark_pulsar._options import ReadOptions
+
+FEW_ENTRIES = 8
+"""So many are read one by one: a reader with a queue isn't worth opening."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,10 @@ class _Task:
         self._narrowing = plan.narrowing
         self._client = client_for(plan.options.client)
         self._throttle = Throttle(plan.options.messages_per_second, plan.options.bytes_per_second)
+        self._prefetch = Prefetch(plan.options.receiver_queue_size, plan.options.batch_bytes_max)
         self._continuity: Continuity | None = None
+        self._last: Position | None = None
+        """The last entry that came, by whichever reader."""
 
     def schema_of(self, version: bytes | None) -> SchemaInfo | None:
         """The topic's schema of that version, if schemas count."""
@@ -87,33 +94,59 @@ class _Task:
                 yield from [piece] if narrowing.keys is None else _of_keys(piece, narrowing.keys)
 
     def _all(self) -> Iterator[Piece]:
-        wanted = self._wanted
+        at: Position | None = self._wanted.start
+        while at is not None:
+            at = yield from self._read_from(at)
+
+    def _read_from(self, at: Position) -> Generator[Piece, None, Position | None]:
+        """The messages from a place on. Answers where to go on with a reader of another queue, None
+        at the range's end.
+        """
+        wanted = replace(self._wanted, start=at)
         cut: set[Position] = set()
-        with self._open(wanted.start) as reader:
+        with self._open(at, self._prefetch.queue_size) as reader:
             walk = self._walk(reader, wanted)
             for piece in walk.pieces():
                 self._check(walk)
                 cut |= self._cut(reader.incomplete_message_ids())
+                place = Position(piece.entry.ledger_id, piece.entry.entry_id)
                 if cut:
-                    place = Position(piece.entry.ledger_id, piece.entry.entry_id)
                     before = {each for each in cut if each < place}
                     yield from self._mended(before)
                     cut -= before
                 yield piece
+                if self._wants_other_queue(piece.entry, place):
+                    # What was told of messages behind this one the next reader tells again.
+                    return place.after
             self._check(walk, is_over=True)
             cut |= self._cut(reader.incomplete_message_ids())
         yield from self._mended(cut)
+        return None
+
+    def _wants_other_queue(self, entry: ReceivedEntry, place: Position) -> bool:
+        stop = self._wanted.stop
+        if place >= stop.entry:
+            return False
+        is_much = place.ledger_id < stop.ledger_id or stop.entry_id - place.entry_id > FEW_ENTRIES
+        return self._prefetch.took(len(entry.indexes), entry.size_bytes, more=is_much)
 
     def _mended(self, cut: set[Position]) -> Iterator[Piece]:
         """Messages that end in the range and begin before it, one by one: so they stay in order."""
         topic, partition = self._wanted.topic, self._wanted.partition
         for position in sorted(cut):
             yield from cut_messages(
-                topic, partition, {position}, self._open, self._walk, self._ledgers
+                topic, partition, {position}, self._open_far, self._walk, self._ledgers
             )
 
-    def _open(self, at: Position) -> AbstractContextManager[geminga.blocking.Reader]:
-        return open_reader(self._client, self._options, self._wanted.topic, at)
+    def _open(
+        self, at: Position, queue_size: int = 1
+    ) -> AbstractContextManager[geminga.blocking.Reader]:
+        topic = self._wanted.topic
+        return open_reader(self._client, self._options, topic, at, queue_size=queue_size)
+
+    def _open_far(self, at: Position) -> AbstractContextManager[geminga.blocking.Reader]:
+        """For reading many entries that mostly aren't wanted."""
+        return self._open(at, max(FEW_ENTRIES, self._prefetch.queue_size))
 
     def _walk(self, reader: EntryReader, wanted: TopicRange) -> Walk:
         return Walk(reader, wanted, self._throttle, self._options.poll_timeout_s)
@@ -130,10 +163,11 @@ class _Task:
             if self._narrowing is None:
                 check_start(self._open, wanted.topic, wanted.start, walk.first_found, fails=fails)
             self._continuity = Continuity(self._open, wanted.topic, fails=fails)
-        if walk.last_found is not None:
-            self._continuity.came_to(walk.last_found.ledger_id)
+        self._last = walk.last_found or self._last
+        if self._last is not None:
+            self._continuity.came_to(self._last.ledger_id)
             if is_over:
-                self._continuity.ended(walk.last_found, wanted.stop)
+                self._continuity.ended(self._last, wanted.stop)
 
     def _cut(self, ids: list[MessageId]) -> set[Position]:
         """Where messages of the range end that begin before it."""

@@ -79,7 +79,8 @@ class ReadOptions:
     bytes_per_second: float | None = None
     """Of payloads, of each task, on average; None: no limit."""
     read_compacted: bool = False
-    receiver_queue_size: int = 1000
+    receiver_queue_size: int = 10_000
+    """The most messages kept ready; no more than `batch_bytes_max` of payload."""
     reader_name: str | None = None
     subscription_role_prefix: str = ""
     crypto_failure_action: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL

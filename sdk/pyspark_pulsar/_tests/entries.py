@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 from geminga import MessageId, ReceivedEntry, Timeout
 from pyspark_pulsar._offsets import Position
@@ -22,31 +22,30 @@ class Entry:
         *,
         indexes: Sequence[int] | None = None,
         message_count: int | None = None,
-        version: bytes | None = None,
-        properties: Sequence[dict[str, str]] | None = None,
-        event_times: Sequence[int | None] | None = None,
-        publish_timestamp: int = 1_700_000_000_123,
-        first_chunk: MessageId | None = None,
-        keys: Sequence[str | None] | None = None,
+        **told: Any,
     ) -> None:
+        """`told` may have version, publish_timestamp, first_chunk, and for each message properties,
+        event_times and keys.
+        """
         self.topic_name = TOPIC
         self.partition = 2
         self.ledger_id = ledger_id
         self.entry_id = entry_id
         self.indexes: Sequence[int] = (-1,) if indexes is None else indexes
         self.message_count = message_count or len(self.indexes)
-        self.publish_timestamp = publish_timestamp
         self.producer_name = f"producer-{ledger_id}"
         self.redelivery_count = 0
-        self.schema_version = version
+        self.publish_timestamp: int = told.pop("publish_timestamp", 1_700_000_000_123)
+        self.schema_version: bytes | None = told.pop("version", None)
         self.is_encrypted = False
         self.reads = 0
         """How often payloads were asked for."""
         self._payloads = list(payloads)
-        self._properties = properties
-        self._event_times = event_times
-        self._first_chunk = first_chunk
-        self._keys = keys
+        self._properties: Sequence[dict[str, str]] | None = told.pop("properties", None)
+        self._event_times: Sequence[int | None] | None = told.pop("event_times", None)
+        self._first_chunk: MessageId | None = told.pop("first_chunk", None)
+        self._keys: Sequence[str | None] | None = told.pop("keys", None)
+        assert not told, f"unknown: {told}"
 
     @property
     def received(self) -> ReceivedEntry:

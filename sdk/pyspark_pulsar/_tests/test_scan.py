@@ -18,7 +18,7 @@ from geminga.schema import Json
 from pyspark_pulsar._clients import client_for, close_clients
 from pyspark_pulsar._filters import Limits, Narrowing
 from pyspark_pulsar._offsets import BEGIN, Position, TopicRange
-from pyspark_pulsar._open import last_entry
+from pyspark_pulsar._open import last_entry, open_reader
 from pyspark_pulsar._options import ParseMode, ReadOptions, parse_read
 from pyspark_pulsar._scan import ScanPlan, scan
 from pyspark_pulsar._topics import layout
@@ -233,3 +233,28 @@ def test_a_null_message_has_null_values(url: str, client: geminga.blocking.Clien
         {"a": 1, "__key": "k"},
         {"a": None, "__key": "k"},
     ]
+
+
+def test_queues_fit_the_messages(
+    url: str, client: geminga.blocking.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small messages, then large ones: what is fetched ahead stays bounded by bytes."""
+    queues: list[int] = []
+
+    def opened(*given: Any, queue_size: int) -> geminga.blocking.Reader:
+        queues.append(queue_size)
+        return open_reader(*given, queue_size=queue_size)
+
+    monkeypatch.setattr("pyspark_pulsar._scan.open_reader", opened)
+    with client.create_producer("sizes", batching_enabled=False) as producer:
+        for n in range(60):
+            producer.send_soon(b"%d" % n + b"." * (100 if n < 30 else 50_000))
+            if n % 5 == 0:
+                producer.flush()
+        producer.flush()
+    options = replace(options_of(url, "sizes"), batch_bytes_max=100_000, receiver_queue_size=500)
+    found = [int(value.partition(b".")[0]) for value in values(rows(options))]
+    assert found == list(range(60))
+    assert queues[:2] == [1, 500]
+    assert queues[-1] < 10
+    assert len(queues) <= 6
