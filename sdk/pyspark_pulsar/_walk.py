@@ -77,6 +77,8 @@ class Walk:
             entries = self._next()
             if not entries:
                 return
+            if self._throttle.is_limited:
+                self._pay(entries)
             for entry in entries:
                 position = Position(entry.ledger_id, entry.entry_id)
                 if self.first_found is None:
@@ -89,11 +91,14 @@ class Walk:
                     yield piece
                 if position == stop_entry:
                     return
-            if self._throttle.is_limited:
-                self._throttle.took(
-                    sum(len(entry.indexes) for entry in entries),
-                    sum(entry.size_bytes for entry in entries),
-                )
+
+    def _pay(self, entries: list[ReceivedEntry]) -> None:
+        """Pause for what was taken, before it is handed out: so short ranges pay too."""
+        stop = self._wanted.stop[:2]
+        own = [each for each in entries if (each.ledger_id, each.entry_id) <= stop]
+        self._throttle.took(
+            sum(len(each.indexes) for each in own), sum(each.size_bytes for each in own)
+        )
 
     def _clipped(self, entry: ReceivedEntry, position: Position) -> Piece | None:
         """The entry's messages that lie in the range."""

@@ -133,3 +133,15 @@ def test_exactly_the_messages_between_the_ends(
     ]
     _, found = walk(Reader(entries, start, at_once=at_once), start, stop)
     assert found == wanted
+
+
+@pytest.mark.parametrize("last", [1, 3])
+def test_short_ranges_pay_too(last: int) -> None:
+    """What was taken of the range itself, before it is handed out."""
+    pauses: list[float] = []
+    throttle = Throttle(10.0, None, clock=lambda: 0.0, sleep=pauses.append)
+    wanted = TopicRange(TOPIC, 2, BEGIN, Position(1, last))
+    pieces = Walk(Reader(SINGLES, at_once=8), wanted, throttle, 5.0).pieces()
+    next(pieces)
+    assert pauses == [pytest.approx((last + 1) / 10)]
+    assert sum(1 for _ in pieces) == last
