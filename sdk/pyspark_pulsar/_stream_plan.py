@@ -11,7 +11,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 from geminga import GemingaError
 from pyspark_pulsar._admission import Admitted, Limit, admit
@@ -289,7 +289,10 @@ class StreamPlanner:
     def _taken(self, wanted: list[TopicRange], limit: Limit) -> Admitted:
         with ExitStack() as readers:
             queues = {
-                each.topic: (heads_of(readers, self._client, self._options, each), each.stop)
+                each.topic: (
+                    readers.enter_context(closing(heads_of(self._client, self._options, each))),
+                    each.stop,
+                )
                 for each in wanted
             }
             return admit(queues, limit, turn=self._turn)
