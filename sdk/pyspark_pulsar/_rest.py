@@ -6,7 +6,8 @@ import json
 import ssl
 import urllib.error
 import urllib.request
-from http.client import HTTPException
+from http.client import HTTPException, HTTPMessage
+from typing import IO
 from urllib.parse import quote, urlsplit
 
 import trio
@@ -78,8 +79,14 @@ def _get(settings: ClientSettings, url: str, topic: str) -> bytes:
 class _Redirects(urllib.request.HTTPRedirectHandler):
     """A broker sends on to the one that has the topic; credentials never go from TLS to plain."""
 
-    def redirect_request(  # type: ignore[no-untyped-def]
-        self, req, fp, code, msg, headers, newurl
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: HTTPMessage,
+        newurl: str,
     ) -> urllib.request.Request | None:
         """The request that follows. Raises HTTPError."""
         if req.type == "https" and urlsplit(newurl).scheme != "https":

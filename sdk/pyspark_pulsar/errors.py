@@ -23,8 +23,8 @@ class InvalidOption(ConnectorError, ValueError):
         return f"option {self.option}: {self.reason}"
 
 
-class TopicMissing(ConnectorError):
-    """A topic, or whatever a pattern was to match, isn't there."""
+class TopicError(ConnectorError):
+    """What is about one topic, `topic`."""
 
     def __init__(self, topic: str, reason: str) -> None:
         super().__init__(topic, reason)
@@ -33,6 +33,10 @@ class TopicMissing(ConnectorError):
 
     def __str__(self) -> str:
         return f"topic {self.topic}: {self.reason}"
+
+
+class TopicMissing(TopicError):
+    """A topic, or whatever a pattern was to match, isn't there."""
 
 
 class SchemaMismatch(ConnectorError):
@@ -49,33 +53,17 @@ class SchemaMismatch(ConnectorError):
         return f"{self.subject}: {self.reason}"
 
 
-class OffsetOutOfRange(ConnectorError):
+class OffsetOutOfRange(TopicError):
     """A position lies outside what the topic holds."""
 
-    def __init__(self, topic: str, reason: str) -> None:
-        super().__init__(topic, reason)
-        self.topic = topic
-        self.reason = reason
 
-    def __str__(self) -> str:
-        return f"topic {self.topic}: {self.reason}"
-
-
-class DataLoss(ConnectorError):
+class DataLoss(TopicError):
     """Messages that were to be read are gone: trimmed, expired, or their topic deleted. With
     `failOnDataLoss=false` it is a warning instead.
     """
 
-    def __init__(self, topic: str, reason: str) -> None:
-        super().__init__(topic, reason)
-        self.topic = topic
-        self.reason = reason
-
     def __str__(self) -> str:
-        return (
-            f"topic {self.topic}: {self.reason}; set failOnDataLoss=false to go on with what is "
-            "left"
-        )
+        return f"{super().__str__()}; set failOnDataLoss=false to go on with what is left"
 
 
 class MalformedMessage(ConnectorError):
@@ -97,13 +85,5 @@ class MalformedMessage(ConnectorError):
         )
 
 
-class WriteFailed(ConnectorError):
+class WriteFailed(TopicError):
     """Rows could not be written. `topic` is where they were to go."""
-
-    def __init__(self, topic: str, reason: str) -> None:
-        super().__init__(topic, reason)
-        self.topic = topic
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"topic {self.topic}: {self.reason}"

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         Time,
         Timestamp,
     )
-    from geminga.schema._protobuf import Protobuf, ProtobufNative
+    from geminga.schema._protobuf import Protobuf, ProtobufNative, message_class
     from geminga.schema._records import GenericRecord
     from geminga.schema._types import Micros, Precision
     from geminga_protocol.schema_type import SchemaType
@@ -75,6 +75,7 @@ __all__ = [
     "String",
     "Time",
     "Timestamp",
+    "message_class",
 ]
 
 _HOMES = {
@@ -102,7 +103,7 @@ _HOMES = {
         "Time",
         "Timestamp",
     ),
-    "geminga.schema._protobuf": ("Protobuf", "ProtobufNative"),
+    "geminga.schema._protobuf": ("Protobuf", "ProtobufNative", "message_class"),
     "geminga.schema._records": ("GenericRecord",),
     "geminga.schema._types": ("Micros", "Precision"),
     "geminga_protocol.schema_type": ("SchemaType",),

@@ -204,8 +204,10 @@ def _outer_class(file_name: str) -> str:
     return "".join(part[:1].upper() + part[1:] for part in stem.replace("-", "_").split("_"))
 
 
-def generic_message(info: SchemaInfo) -> Callable[[bytes], dict[str, object]]:
-    """Reads messages without their class, as dicts. Raises InvalidSchema."""
+def message_class(info: SchemaInfo) -> type[Message]:
+    """The class of the messages of a PROTOBUF_NATIVE schema, made of the descriptors that the topic
+    has. Raises InvalidSchema.
+    """
     try:
         definition = json.loads(info.schema)
         files = descriptor_pb2.FileDescriptorSet.FromString(
@@ -215,15 +217,20 @@ def generic_message(info: SchemaInfo) -> Callable[[bytes], dict[str, object]]:
         for file in _in_order({each.name: each for each in files.file}):
             pool.Add(file)
         found = pool.FindMessageTypeByName(definition["rootMessageTypeName"])
-        kind = message_factory.GetMessageClass(found)
+        return message_factory.GetMessageClass(found)
     except Exception as error:
         raise InvalidSchema(f"the descriptors can't be read: {error}") from error
+
+
+def generic_message(info: SchemaInfo) -> Callable[[bytes], dict[str, object]]:
+    """Reads messages without their class, as dicts. Raises InvalidSchema."""
+    kind = message_class(info)
 
     def read(data: bytes) -> dict[str, object]:
         try:
             message = kind.FromString(data)
         except DecodeError as error:
-            raise undecodable(found.full_name, error) from error
+            raise undecodable(kind.DESCRIPTOR.full_name, error) from error
         return _as_dict(message)
 
     return read

@@ -4,15 +4,12 @@
 
 from __future__ import annotations
 
-import base64
 import decimal
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
@@ -30,7 +27,6 @@ from pyspark_pulsar._values._shapes import (
     Union,
     leaf_type,
 )
-from pyspark_pulsar.errors import SchemaMismatch
 
 _KINDS: dict[int, Kind] = {
     FieldDescriptor.CPPTYPE_BOOL: Kind.BOOLEAN,
@@ -42,39 +38,6 @@ _KINDS: dict[int, Kind] = {
     FieldDescriptor.CPPTYPE_DOUBLE: Kind.DOUBLE,
     FieldDescriptor.CPPTYPE_STRING: Kind.STRING,
 }
-
-
-def message_class(definition: bytes) -> type[Message]:
-    """The class of a schema's messages. Raises SchemaMismatch."""
-    try:
-        parts = json.loads(definition)
-        files = descriptor_pb2.FileDescriptorSet.FromString(
-            base64.b64decode(parts["fileDescriptorSet"])
-        )
-        pool = descriptor_pool.DescriptorPool()
-        for file in _in_order({each.name: each for each in files.file}):
-            pool.Add(file)
-        root = pool.FindMessageTypeByName(parts["rootMessageTypeName"])
-        return message_factory.GetMessageClass(root)
-    except Exception as error:
-        raise SchemaMismatch("schema", f"the descriptors can't be read: {error}") from error
-
-
-def _in_order(
-    files: dict[str, descriptor_pb2.FileDescriptorProto],
-) -> Iterator[descriptor_pb2.FileDescriptorProto]:
-    """The files, each after those that it imports."""
-    left = dict(files)
-
-    def of(name: str) -> Iterator[descriptor_pb2.FileDescriptorProto]:
-        file = left.pop(name, None)
-        if file is not None:
-            for each in file.dependency:
-                yield from of(each)
-            yield file
-
-    for name in files:
-        yield from of(name)
 
 
 def message_shape(kind: type[Message]) -> Record:

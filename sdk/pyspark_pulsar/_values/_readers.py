@@ -7,8 +7,10 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+from google.protobuf.message import Message
 
-from geminga.schema import SchemaInfo, SchemaType
+from geminga import InvalidSchema
+from geminga.schema import SchemaInfo, SchemaType, message_class
 from pyspark_pulsar._values._avro import AvroReader
 from pyspark_pulsar._values._avro_schema import avro_shape
 from pyspark_pulsar._values._json import JsonReader
@@ -23,7 +25,7 @@ from pyspark_pulsar._values._primitives import (
     primitive_type,
     varies,
 )
-from pyspark_pulsar._values._protobuf import ProtobufReader, message_class, message_shape
+from pyspark_pulsar._values._protobuf import ProtobufReader, message_shape
 from pyspark_pulsar._values._shapes import TIME, Field, Record, Shape, arrow_type, spark_name
 from pyspark_pulsar.errors import SchemaMismatch
 
@@ -48,8 +50,15 @@ def shape_of(info: SchemaInfo) -> Shape | None:
     if info.type in (SchemaType.AVRO, SchemaType.JSON):
         return avro_shape(info.schema, is_json=info.type is SchemaType.JSON)
     if info.type is SchemaType.PROTOBUF_NATIVE:
-        return message_shape(message_class(info.schema))
+        return message_shape(_message_class(info))
     return None
+
+
+def _message_class(info: SchemaInfo) -> type[Message]:
+    try:
+        return message_class(info)
+    except InvalidSchema as error:
+        raise SchemaMismatch("schema", str(error)) from error
 
 
 def fields_of(info: SchemaInfo) -> list[pa.Field]:
@@ -158,7 +167,7 @@ def _record_reader(
         return AvroReader(shape, plan)
     if info.type is SchemaType.JSON:
         return JsonReader(plan, is_single=is_single)
-    return ProtobufReader(message_class(info.schema), plan, is_single=is_single)
+    return ProtobufReader(_message_class(info), plan, is_single=is_single)
 
 
 def _only(wanted: Sequence[pa.Field], natural: pa.DataType | None, *, is_half: bool) -> pa.Field:
