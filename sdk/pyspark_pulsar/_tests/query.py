@@ -48,6 +48,16 @@ class Query:
         self.first: str | None = None
         """The initial offset of the run that planned the first micro-batch."""
 
+    @property
+    def every_row(self) -> list[Row]:
+        """Of all micro-batches."""
+        return [row for rows in self.rows for row in rows]
+
+    def position(self, topic: str) -> str:
+        """The place up to which a topic was read for good."""
+        last = self._offsets[self._commits - 1] if self._commits else self.first
+        return str(json.loads(last or "{}")[topic])
+
     def _started(self) -> PulsarStreamReader:
         if self._reader is None:
             source = PulsarDataSource(dict(self.options))
@@ -115,15 +125,13 @@ class Query:
         self._dies(dies, "committed")
 
     def _copies(self, part: InputPartition) -> tuple[PulsarStreamReader, InputPartition]:
+        """As a task gets them: of a reader that nothing was asked of yet."""
+        source = PulsarDataSource(dict(self.options))
+        assert self._schema is not None
         made: tuple[PulsarStreamReader, InputPartition] = pickle.loads(
-            pickle.dumps((PulsarStreamReader(self._plan.options, self._plan.schema), part))
+            pickle.dumps((source.streamReader(self._schema), part))
         )
         return made
-
-    @property
-    def _plan(self):  # type: ignore[no-untyped-def]
-        assert self._reader is not None
-        return self._reader._plan
 
     def _read(self, part: InputPartition) -> list[Row]:
         reader, part = self._copies(part)

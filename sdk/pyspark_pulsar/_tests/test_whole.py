@@ -10,6 +10,7 @@ import os
 import random
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -21,9 +22,10 @@ from pyspark_pulsar._clients import close_clients
 from pyspark_pulsar._offsets import BEGIN, Position
 from pyspark_pulsar._tests.query import STEPS, Died, Query, Row, rows_of
 from pyspark_pulsar._tests.world import SETTINGS, THRIFTY, Sent, World, make_thrifty
+from pyspark_pulsar.errors import DataLoss
 
 FIRST = int(os.environ.get("GEMINGA_WHOLE_FIRST", "0"))
-SEEDS = range(FIRST, FIRST + int(os.environ.get("GEMINGA_WHOLE_SEEDS", "4")))
+SEEDS = range(FIRST, FIRST + int(os.environ.get("GEMINGA_WHOLE_SEEDS", "8")))
 STEPS_MAX = 400
 
 
@@ -73,12 +75,11 @@ def test_a_stream_has_each_message_once(
     rng = random.Random(f"stream {seed}")
     is_thrifty = rng.random() < 0.4
     world = World(url.web_url, client, rng, THRIFTY if is_thrifty else "public/default")
-    start = rng.choice(["earliest", "latest"])
-    options = {**reading(rng, url, world.name), "startingOffsets": start}
-    if rng.random() < 0.5:
-        options["maxMessagesPerTrigger"] = str(rng.choice([1, 5, 23, 200]))
-    if rng.random() < 0.3:
-        options["maxBytesPerTrigger"] = str(rng.choice([1, 3000, 100_000]))
+    options = {**reading(rng, url, world.name), **limits(rng)}
+    options["startingOffsets"] = rng.choice(["earliest", "latest"])
+    if not is_thrifty and rng.random() < 0.3:
+        options["topicsPattern"] = options.pop("topic") + ".*"
+        options["discoveryIntervalMs"] = "1"
     if not is_thrifty:
         for _ in range(rng.randint(0, 6)):
             world.publish()
@@ -93,17 +94,81 @@ def test_a_stream_has_each_message_once(
             getattr(world, action)()
         if rng.random() < 0.2:
             query.die()
-        try:
+        with suppress(Died):
             query.step(rng.choice([*STEPS, None, None, None, None, None]))
-        except Died:
-            pass
     finish(query, rng)
+    for topic in world.books:
+        compare(seen(query.every_row, topic), published(world, query, topic), f"{topic} {options}")
+    most = int(options.get("maxMessagesPerTrigger", "1000000"))
+    assert all(len(rows) <= most for rows in query.rows)
+
+
+def check_alarm(world: World, query: Query, error: DataLoss) -> None:
+    """As long as the ledger of the last message that was read is there, nothing can be lost."""
+    at = Position.parse(query.position(error.topic))
+    assert at.ledger_id not in world.ledgers(error.topic), f"a false alarm: {error}"
+
+
+def limits(rng: random.Random) -> dict[str, str]:
+    """Of micro-batches."""
+    found = {}
+    if rng.random() < 0.5:
+        found["maxMessagesPerTrigger"] = str(rng.choice([1, 5, 23, 200]))
+    if rng.random() < 0.3:
+        found["maxBytesPerTrigger"] = str(rng.choice([1, 3000, 100_000]))
+    return found
+
+
+def published(world: World, query: Query, topic: str) -> list[Sent]:
+    """What came behind the place where a query began."""
     first = {} if query.first is None else json.loads(query.first)
-    rows = [row for each in query.rows for row in each]
-    for topic, book in world.books.items():
-        begin = Position.parse(str(first.get(topic, "-1:-1")))
-        wanted = book if begin == BEGIN else world.between(topic, begin.after, Position(1 << 62, 0))
-        compare(seen(rows, topic), wanted, f"{topic} {query.options}")
+    begin = Position.parse(str(first.get(topic, "-1:-1")))
+    if begin == BEGIN:
+        return world.books[topic]
+    return world.between(topic, begin.after, Position(1 << 62, 0))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_loss_is_told(
+    seed: int,
+    url: geminga.testing.BrokerUrl,
+    client: geminga.blocking.Client,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Nothing holds the messages, and the topic keeps none of its full ledgers."""
+    rng = random.Random(f"loss {seed}")
+    world = World(url.web_url, client, rng, THRIFTY)
+    fails = rng.random() < 0.5
+    options = {
+        **reading(rng, url, world.name), **limits(rng),
+        "anchor": "false", "failOnDataLoss": str(fails), "startingOffsets": "latest",
+    }  # fmt: skip
+    for topic in world.books:
+        world.publish(topic)
+    query = Query(options, rng)
+    is_told = False
+    try:
+        query.step()
+        for _ in range(rng.randint(1, 6)):
+            for _ in range(rng.randint(0, 3)):
+                rng.choice([world.publish, world.publish, world.unload])()
+            if rng.random() < 0.3:
+                query.die()
+            query.step()
+        # Of an empty topic nobody can tell what it had; so it's told with the next message.
+        for topic in world.books:
+            world.publish_one(topic)
+        finish(query, rng)
+    except DataLoss as error:
+        assert fails
+        is_told = True
+        check_alarm(world, query, error)
+    is_told = is_told or any("pyspark_pulsar" in each.name for each in caplog.records)
+    for topic in world.books:
+        found, wanted = seen(query.every_row, topic), published(world, query, topic)
+        if is_told:
+            wanted = [sent for sent in wanted if sent in found]
+        compare(found, wanted, f"{topic} {options}")
 
 
 def finish(query: Query, rng: random.Random) -> None:
@@ -138,52 +203,49 @@ def test_a_batch_has_what_lies_between(
         rng.choice([world.publish] * 4 + [world.unload, world.grow])()
     for _ in range(3):
         options = reading(rng, url, world.name)
-        ends = {}
         starts: dict[str, str] = {}
         stops: dict[str, str] = {}
-        for topic, book in world.books.items():
-            if not book:
-                ends[topic] = []
-                continue
-            first, last = sorted((rng.randrange(len(book)), rng.randrange(len(book))))
-            begin, end = book[first].position, book[last].position
-            if rng.random() < 0.3:
-                begin = begin.entry
-            if rng.random() < 0.3:
-                end = end.entry
-            if rng.random() < 0.7:
-                starts[topic] = str(begin)
-            else:
-                begin = BEGIN
-            if rng.random() < 0.7:
-                stops[topic] = str(end)
-            else:
-                end = book[-1].position.entry
-            ends[topic] = world.between(topic, begin, end)
-        for name, told, rest in (
-            ("startingOffsets", starts, "earliest"),
-            ("endingOffsets", stops, "latest"),
-        ):
-            if told:
-                every = {t: told.get(t, rest) for t in world.books}
-                options[name] = json.dumps(every)
-        source = PulsarDataSource(dict(options))
-        reader = source.reader(source.schema())
-        assert isinstance(reader, PulsarBatchReader)
-        parts = list(reader.partitions())
-        rng.shuffle(parts)
-        by_part = {}
-        for part in parts:
-            rows = rows_of(reader.read(part), int(options.get("maxRowsPerBatch", "10000")))
-            by_part[part.value] = rows
-        rows = (
-            [
-                row
-                for value in sorted(by_part, key=lambda each: (each.topic, each.start))
-                for row in by_part[value]
-            ]
-            if parts and parts[0].value is not None
-            else []
-        )
-        for topic, wanted in ends.items():
-            compare(seen(rows, topic), wanted, f"{topic} {options}")
+        wanted = {
+            topic: interval(rng, world, topic, starts, stops) if book else []
+            for topic, book in world.books.items()
+        }
+        options["startingOffsets"] = json.dumps({t: starts.get(t, "earliest") for t in wanted})
+        options["endingOffsets"] = json.dumps({t: stops.get(t, "latest") for t in wanted})
+        rows = batch_rows(options, rng)
+        for topic, messages in wanted.items():
+            compare(seen(rows, topic), messages, f"{topic} {options}")
+
+
+def interval(
+    rng: random.Random, world: World, topic: str, starts: dict[str, str], stops: dict[str, str]
+) -> list[Sent]:
+    """Chooses what to read of a topic; answers what lies there."""
+    book = world.books[topic]
+    first, last = sorted((rng.randrange(len(book)), rng.randrange(len(book))))
+    begin, end = book[first].position, book[last].position
+    begin = begin.entry if rng.random() < 0.3 else begin
+    end = end.entry if rng.random() < 0.3 else end
+    if rng.random() < 0.7:
+        starts[topic] = str(begin)
+    else:
+        begin = BEGIN
+    if rng.random() < 0.7:
+        stops[topic] = str(end)
+    else:
+        end = book[-1].position.entry
+    return world.between(topic, begin, end)
+
+
+def batch_rows(options: dict[str, str], rng: random.Random) -> list[Row]:
+    """What Spark's tasks read, in any order; sorted by where their parts begin."""
+    source = PulsarDataSource(dict(options))
+    reader = source.reader(source.schema())
+    assert isinstance(reader, PulsarBatchReader)
+    parts = list(reader.partitions())
+    rng.shuffle(parts)
+    found = [
+        (part.value, rows_of(reader.read(part), int(options.get("maxRowsPerBatch", "10000"))))
+        for part in parts
+    ]
+    found.sort(key=lambda each: (each[0].topic, each[0].start))
+    return [row for _, rows in found for row in rows]

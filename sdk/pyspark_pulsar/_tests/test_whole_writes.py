@@ -27,7 +27,7 @@ from pyspark_pulsar._write._identity import EPOCH, QUERY_ID
 from pyspark_pulsar.errors import ConnectorError
 
 FIRST = int(os.environ.get("GEMINGA_WHOLE_FIRST", "0"))
-SEEDS = range(FIRST, FIRST + int(os.environ.get("GEMINGA_WHOLE_SEEDS", "4")))
+SEEDS = range(FIRST, FIRST + int(os.environ.get("GEMINGA_WHOLE_SEEDS", "8")))
 PAUSE_S = 0.3
 """How long a slow attempt takes for a batch at most."""
 SCHEMA = StructType([StructField("value", StringType()), StructField("__key", StringType())])

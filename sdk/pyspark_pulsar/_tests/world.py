@@ -85,12 +85,16 @@ class World:
 
     # ---- what happens to the topic ----
 
-    def publish(self) -> None:
+    def publish(self, topic: str | None = None) -> None:
         """Some messages of one or two kinds to one partition."""
-        topic = self._rng.choice(list(self.books))
+        topic = topic or self._rng.choice(list(self.books))
         kind = self._rng.choice(["single", "batches", "batches", "chunks", "mixed"])
         found = getattr(self, f"_{kind}")(topic)
         self.books[topic] = sorted(self.books[topic] + found, key=lambda sent: sent.position)
+
+    def publish_one(self, topic: str) -> None:
+        """One message, so that the ledger that is written has something."""
+        self.books[topic] += self._send(topic, 1, is_batched=False)
 
     def _message(self, size: int) -> tuple[bytes | None, str | None]:
         self._number += 1
