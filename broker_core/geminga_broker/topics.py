@@ -19,7 +19,7 @@ from geminga_broker.namespaces import Namespaces
 from geminga_broker.resources import JsonObject, ResourceExists, ResourceMissing
 from geminga_protocol.errors import ProtocolError
 from geminga_protocol.pb.pulsar_api_pb2 import CommandGetTopicsOfNamespace, ServerError
-from geminga_protocol.topic_name import TopicName, url_decode, url_encode
+from geminga_protocol.topic_name import PARTITION_SUFFIX, TopicName, url_decode, url_encode
 from geminga_runtime.metadata.api import MetadataStore
 
 MANAGED_LEDGERS = "/managed-ledgers"
@@ -190,9 +190,18 @@ def compile_pattern(pattern: str) -> re.Pattern[str] | None:
         return None
 
 
+_PARTITION_SUFFIX = re.compile(rf"{PARTITION_SUFFIX}(0|[1-9][0-9]*)\Z")
+
+
 def matching(names: Iterable[str], pattern: re.Pattern[str]) -> list[str]:
-    """Names whose part after the domain matches as a whole."""
-    return [name for name in names if pattern.fullmatch(name.partition("://")[2])]
+    """Names whose part after the domain matches as a whole; partitions go by their topic's name
+    (TopicList.filterTopics).
+    """
+    return [
+        name
+        for name in names
+        if pattern.fullmatch(_PARTITION_SUFFIX.sub("", name.partition("://")[2], count=1))
+    ]
 
 
 def list_hash(names: Iterable[str]) -> str:

@@ -182,6 +182,10 @@ async def test_what_brokers_tell_of_topics(peer: Peer, ours: geminga.Client) -> 
     found = await ours.topics_matching(re.compile(r"persistent://public/default/py-told-.*"))
     assert {topic, parts} <= set(found)
     assert not set(names) & set(found)
+    short = await trio.to_thread.run_sync(peer.partitioned, "p", 2)
+    assert len(short) <= 50  # longer patterns are matched by the client
+    assert await ours.topics_matching(re.compile(short)) == [short]
+    assert await ours.topics_matching(re.compile(f"{short}-partition-.*")) == []
     info = await ours.topic_schema(topic)
     assert info is not None
     assert info.type is geminga.schema.SchemaType.STRING

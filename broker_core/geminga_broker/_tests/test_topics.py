@@ -149,6 +149,15 @@ def test_patterns(pattern: str, expected: list[str]) -> None:
     assert matching(NAMES, compiled) == expected
 
 
+def test_partitions_match_by_the_name_of_their_topic() -> None:
+    names = ["persistent://t/n/a-partition-0", "persistent://t/n/a-partition-x", NAMES[0]]
+    whole, part = compile_pattern("persistent://t/n/a"), compile_pattern("t/n/a-partition-.*")
+    assert whole is not None
+    assert part is not None
+    assert matching(names, whole) == [names[0], names[2]]
+    assert matching(names, part) == [names[1]]
+
+
 @pytest.mark.parametrize("pattern", ["t/n/(a+)+", "(", "a{1,9}{2}{3}{4}", ".*.*.*.*x", "((a|a))*"])
 def test_patterns_that_could_hold_up_the_broker_are_left_to_the_client(pattern: str) -> None:
     assert compile_pattern(pattern) is None
