@@ -51,9 +51,17 @@ def rows(text: str) -> list[list[str]]:
 
 @pytest.mark.timeout(240)  # some ten queries, and the first of a process is slow
 @pytest.mark.parametrize(("document", "count"), [(DOCUMENT, 8), (ROOT / "README.md", 1)])
-def test_examples(spark: SparkSession, pulsar: Pulsar, document: Path, count: int) -> None:
+def test_examples(
+    spark: SparkSession,
+    pulsar: Pulsar,
+    document: Path,
+    count: int,
+    request: pytest.FixtureRequest,
+) -> None:
     """One after the other in one program, as a reader would type them."""
-    pulsar.admin("POST", "namespaces/public/default/deduplication", True)
+    policy = "namespaces/public/default/deduplication"
+    pulsar.admin("POST", policy, True)
+    request.addfinalizer(lambda: pulsar.admin("DELETE", policy))
     blocks = BLOCK.findall(document.read_text())
     assert len(blocks) == count
     known: dict[str, object] = {}

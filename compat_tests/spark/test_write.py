@@ -154,7 +154,7 @@ def test_a_stream_and_what_it_writes_in_batches(
 
 
 def test_without_deduplication_at_the_broker(spark: SparkSession, pulsar: Pulsar) -> None:
-    topic = pulsar.topic("plain")
+    topic = pulsar.topic("plain", namespace=pulsar.namespace("plain"))
     frame = spark.range(5).select(functions.col("id").cast("string").alias("value"))
     with pytest.raises(PySparkException, match="the broker doesn't deduplicate this topic"):
         save(frame, pulsar, topic=topic, deduplication="true")

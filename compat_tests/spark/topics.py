@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
+import trio
 from pyspark.sql import DataFrame, SparkSession
 
 import geminga
@@ -104,12 +105,23 @@ class Pulsar:
             options["batching_enabled"] = False
         else:
             options |= {"batching_max_messages": per_batch, "batching_max_publish_delay_s": 60.0}
-        with self.client.create_producer(topic, schema=schema, **options) as producer:
-            receipts = [
-                producer.send_soon(value, **each(number)) for number, value in enumerate(values)
-            ]
-            producer.flush()
-            return [receipt.wait() for receipt in receipts]
+
+        async def send() -> list[geminga.MessageId]:
+            receipts = []
+            async with (
+                geminga.connect(self.url) as client,
+                await client.create_producer(topic, schema=schema, **options) as producer,
+            ):
+                for number, value in enumerate(values):
+                    if number % per_batch:
+                        # The event loop doesn't turn within a batch, so it isn't sent in parts.
+                        receipts.append(producer.send_nowait(value, **each(number)))
+                    else:
+                        receipts.append(await producer.send_soon(value, **each(number)))
+                await producer.flush()
+                return [await receipt.wait() for receipt in receipts]
+
+        return trio.run(send)
 
     def messages(self, topic: str, **options: Any) -> list[geminga.Message[Any]]:
         """All that a topic holds now; of a partitioned one, partition after partition."""
