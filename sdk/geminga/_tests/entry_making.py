@@ -82,7 +82,7 @@ def single(
 
 def _entry(metadata: MessageMetadata, payload: bytes, compression: CompressionType | None) -> bytes:
     if compression is not None and compression is not CompressionType.NONE:
-        metadata.compression = int(compression)  # type: ignore[assignment]
+        metadata.compression = int(compression)
         metadata.uncompressed_size = len(payload)
         payload = compress(compression, payload)
     return build(metadata, payload)

@@ -142,7 +142,7 @@ class Query:
         reader, part = self._copies(part)
         batches = reader.read(part)
         next(iter(batches), None)
-        batches.close()  # type: ignore[attr-defined]
+        batches.close()
 
 
 def _by_topic(rows: Iterable[Row]) -> dict[str, list[Row]]:

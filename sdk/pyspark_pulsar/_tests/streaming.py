@@ -68,7 +68,7 @@ class Broker:
         options = {"batching_max_messages": batch, "batching_max_publish_delay_s": 30.0}
         if batch == 1:
             options = {"batching_enabled": False}
-        with self.client.create_producer(topic, **options) as producer:  # type: ignore[arg-type]
+        with self.client.create_producer(topic, **options) as producer:
             receipts = []
             for n, value in enumerate(values):
                 receipts.append(producer.send_soon(value))

@@ -154,8 +154,8 @@ def test_filters_leave_what_they_need(
     assert len({part.topic for part in parts}) == topics
     for row in read(source(broker, readings))[0]:
         (condition,) = filters
-        held = row.get(condition.attribute[0], 0)  # type: ignore[attr-defined]
-        wanted = condition.value  # type: ignore[attr-defined]
+        held = row.get(condition.attribute[0], 0)
+        wanted = condition.value
         if held == wanted if isinstance(condition, EqualTo) else True:
             assert row in rows
 
@@ -179,7 +179,7 @@ def test_times_narrow_only_if_the_slack_is_known(broker: Broker) -> None:
         GreaterThanOrEqual(("__publishTime",), middle.astimezone(UTC)),
         LessThan(("__publishTime",), middle.astimezone(UTC) + timedelta(hours=1)),
     ]
-    later = [row for row in every if row["__publishTime"] >= middle]  # type: ignore[operator]
+    later = [row for row in every if row["__publishTime"] >= middle]
 
     def starts(**slack: str) -> str:
         rows, parts = read(source(broker, topic, pushdown="true", **slack), filters=filters)

@@ -115,7 +115,7 @@ def test_numbers_beyond_their_columns_are_bounded() -> None:
     last = datetime.datetime(9999, 12, 31, 23, 59, 59, 999000, tzinfo=datetime.UTC)
     assert column("__eventTime", (wild, 0, 1)) == [last]
     assert column("__publishTime", (wild, 0, 1)) == [last]
-    wild.sequence_ids = lambda: [(1 << 64) - 1]  # type: ignore[method-assign]
+    wild.sequence_ids = lambda: [(1 << 64) - 1]
     assert column("__sequenceId", (wild, 0, 1)) == [-1]
 
 

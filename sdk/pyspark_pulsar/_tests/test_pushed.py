@@ -68,7 +68,7 @@ def holds(filter_: Filter, row: Message) -> bool:
     """Spark's own meaning, on columns that aren't null."""
     if isinstance(filter_, Not):
         return not holds(filter_.child, row)
-    value = row.get(filter_.attribute[0])  # type: ignore[attr-defined]
+    value = row.get(filter_.attribute[0])
     match filter_:
         case EqualTo(_, other) | EqualNullSafe(_, other):
             return bool(value == other)

@@ -65,7 +65,7 @@ def good(_: BaseHTTPRequestHandler) -> Answer:
 
 
 def settings(url: str, **more: object) -> ClientSettings:
-    return ClientSettings("pulsar://h", admin_url=url, **more)  # type: ignore[arg-type]
+    return ClientSettings("pulsar://h", admin_url=url, **more)
 
 
 def test_ledgers_and_the_path() -> None:

@@ -56,7 +56,7 @@ def reader_of(**options: str) -> PulsarStreamReader:
 @pytest.fixture
 def planned() -> tuple[PulsarStreamReader, Planner]:
     reader, planner = reader_of(), Planner()
-    reader._planner = planner  # type: ignore[assignment]
+    reader._planner = planner
     return reader, planner
 
 

@@ -62,7 +62,7 @@ def reading(rng: random.Random, url: geminga.testing.BrokerUrl, topic: str) -> d
 
 def seen(rows: list[Row], topic: str) -> list[Sent]:
     return [
-        Sent(Position.parse(str(row["__messageId"])), row["value"], row["__key"])  # type: ignore[arg-type]
+        Sent(Position.parse(str(row["__messageId"])), row["value"], row["__key"])
         for row in rows
         if row["__topic"] == topic
     ]

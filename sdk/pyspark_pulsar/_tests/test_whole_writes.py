@@ -116,7 +116,7 @@ class Job:
 
         self._local.context = Context(task, epoch)
         try:
-            writer.write(batches())  # type: ignore[arg-type]
+            writer.write(batches())
         except (Killed, ConnectorError):
             return False
         return True

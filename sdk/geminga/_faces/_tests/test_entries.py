@@ -153,11 +153,11 @@ def test_what_brokers_tell_of_topics(
         assert client.topic_schema(parts, (0).to_bytes(8, "big")) == found
         assert client.topic_schema(parts, (7).to_bytes(8, "big")) is None
         with pytest.raises(gb.InvalidArgument, match="version"):
-            client.topic_schema(parts, 0)  # type: ignore[arg-type]
+            client.topic_schema(parts, 0)
         with pytest.raises(gb.InvalidArgument, match="pattern"):
-            client.topics_matching(topic)  # type: ignore[arg-type]
+            client.topics_matching(topic)
         with pytest.raises(gb.InvalidArgument, match="mode"):
-            client.topics_matching(pattern, "all")  # type: ignore[arg-type]
+            client.topics_matching(pattern, "all")
 
 
 def test_a_seek_recalls_what_is_on_its_way(url: BrokerUrl, topic: str) -> None:

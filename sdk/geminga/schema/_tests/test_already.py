@@ -34,8 +34,8 @@ async def test_messages_have_the_schema_and_the_bytes(
         producer = await client.create_producer("t", schema=already, batching_enabled=batched)
         await producer.send(AVRO.encode(Order(1, "a")))
         await producer.send_soon(AVRO.encode(Order(2, "b")), partition_key="k", sequence_id=7)
-        await producer.send(None)  # type: ignore[arg-type]
-        await producer.send(bytearray(AVRO.encode(Order(3))))  # type: ignore[arg-type]
+        await producer.send(None)
+        await producer.send(bytearray(AVRO.encode(Order(3))))
         found = [await consumer.receive() for _ in range(4)]
         assert [each.value for each in found] == [Order(1, "a"), Order(2, "b"), None, Order(3)]
         assert {each.schema_version for each in found} == {bytes(8)}
@@ -43,7 +43,7 @@ async def test_messages_have_the_schema_and_the_bytes(
         assert [each.sequence_id for each in found[:2]] == [0, 7]
         assert [each.is_null for each in found] == [False, False, True, False]
         with pytest.raises(geminga.InvalidValue):
-            await producer.send("text")  # type: ignore[arg-type]
+            await producer.send("text")
 
 
 def test_many_at_once_through_the_blocking_face() -> None:
@@ -63,4 +63,4 @@ def test_what_is_no_schema_of_a_topic_is_refused() -> None:
     with pytest.raises(geminga.InvalidArgument, match="AUTO_CONSUME"):
         schema.AlreadyEncoded(SchemaInfo("x", SchemaType.AUTO_CONSUME))
     with pytest.raises(geminga.InvalidArgument, match="must be a SchemaInfo"):
-        schema.AlreadyEncoded(b"")  # type: ignore[arg-type]
+        schema.AlreadyEncoded(b"")

@@ -92,7 +92,7 @@ def test_fields_without_a_column_are_null_where_they_can_be() -> None:
         ],
     }
     inner = {"type": "record", "name": "R2", "fields": [{"name": "x", "type": "int"}]}
-    definition["fields"][1]["type"] = inner  # type: ignore[index]
+    definition["fields"][1]["type"] = inner
     array = pa.array([{"b": {"x": 3}}])
     array = array.cast(pa.struct([("b", pa.struct([("x", pa.int32())]))]))
     assert encoded(definition, array) == [b"\x02\x06"]
