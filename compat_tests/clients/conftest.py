@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 import urllib.request
@@ -73,7 +74,10 @@ def peer(server: ServerProcess) -> Iterator[Peer]:
     """The official client on the server under test."""
     peer = Peer(server)
     yield peer
-    peer.client.close()
+    # The official client's close raises this when it meets a producer that was fenced a moment
+    # ago, with Apache's broker as with ours; one test in some hundred on a busy machine.
+    with contextlib.suppress(pulsar.AlreadyClosed):
+        peer.client.close()
 
 
 def send_all(producer: pulsar.Producer, texts: list[str], **options: Any) -> list[Any]:
