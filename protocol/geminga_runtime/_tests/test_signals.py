@@ -26,7 +26,7 @@ async def test_signal_cancels_main(number: signal.Signals) -> None:
         finally:
             cleaned.append(True)
 
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         assert await run_until_signal(main) is number
     assert cleaned == [True]
 
@@ -64,7 +64,7 @@ async def test_dump_of_tasks(
             nursery.cancel_scope.cancel()
 
     monkeypatch.setattr(logging.getLogger("geminga_runtime.signals"), "handlers", [Tell()])
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         await run_until_signal(main)
     assert "waits_for_nothing" in caplog.text
     assert "await trio.sleep_forever()" in caplog.text
@@ -99,4 +99,4 @@ def test_second_signal_ends_the_process() -> None:
         with pytest.raises(subprocess.TimeoutExpired):
             child.wait(0.3)
         child.send_signal(signal.SIGINT)
-        assert child.wait(5) == 128 + signal.SIGINT
+        assert child.wait(60) == 128 + signal.SIGINT

@@ -233,16 +233,16 @@ async def test_replaced_on_disk(
 async def test_stalled_handshake(
     nursery: trio.Nursery, authority: Authority, leaf: Leaf, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bound = await start(nursery, server_tls(leaf), connections_max=1, handshake_timeout_s=0.15)
+    # Long enough that the others are done meanwhile on a busy machine.
+    bound = await start(nursery, server_tls(leaf), connections_max=1, handshake_timeout_s=3)
     silent = await trio.open_tcp_stream(*bound)
     async with silent:
         await silent.send_all(b"\x16\x03\x01")
         # It counts: another one is over the bound.
-        await trio.sleep(0.02)
         with pytest.raises(ConnectFailed):
             await ask(bound, trusting(authority))
         assert await silent.receive_some() == b""
-    assert caplog.text.count("failed: not done within 0.15 s") == 1
+    assert caplog.text.count("failed: not done within 3 s") == 1
     assert await ask(bound, trusting(authority)) == b"hello"
 
 
@@ -250,7 +250,7 @@ async def test_many_that_say_nothing_keep_nobody_out(
     nursery: trio.Nursery, authority: Authority, leaf: Leaf, caplog: pytest.LogCaptureFixture
 ) -> None:
     count = ConnectionCount(1000)
-    options = {"connections_max": count, "handshake_timeout_s": 0.4}
+    options = {"connections_max": count, "handshake_timeout_s": 3}
     bound = await start(nursery, server_tls(leaf), **options)
     silent = [await trio.open_tcp_stream(*bound) for _ in range(100)]
     assert await ask(bound, trusting(authority)) == b"hello"
@@ -258,10 +258,10 @@ async def test_many_that_say_nothing_keep_nobody_out(
     for stream in silent:
         assert await stream.receive_some() == b""
         await stream.aclose()
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         while count.open:  # noqa: ASYNC110
             await trio.sleep(0.01)
-    assert caplog.text.count("not done within 0.4 s") == 100
+    assert caplog.text.count("not done within 3 s") == 100
 
 
 async def test_plain_client_on_the_tls_port(
@@ -272,7 +272,7 @@ async def test_plain_client_on_the_tls_port(
         caplog.clear()
         async with await trio.open_tcp_stream(*bound) as plain:
             await plain.send_all(said)
-            with trio.fail_after(5):
+            with trio.fail_after(60):
                 try:
                     while await plain.receive_some():
                         pass

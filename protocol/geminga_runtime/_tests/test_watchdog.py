@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 
 import pytest
@@ -12,16 +11,30 @@ import trio
 from geminga_runtime.watchdog import _Watchdog, watch_loop
 
 
-def block_the_loop(seconds: float) -> None:
-    time.sleep(seconds)
+def block_the_loop(until: threading.Event) -> None:
+    """Until the watchdog has looked what the loop does; its thread may be late."""
+    assert until.wait(60)
 
 
-async def test_reports_a_blocked_loop(caplog: pytest.LogCaptureFixture) -> None:
+async def test_reports_a_blocked_loop(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked, look = threading.Event(), _Watchdog._stack
+
+    def stack(watchdog: _Watchdog) -> str:
+        try:
+            return look(watchdog)
+        finally:
+            looked.set()
+
+    monkeypatch.setattr(_Watchdog, "_stack", stack)
     with watch_loop(blocked_max_s=0.04):
         await trio.sleep(0.01)
-        block_the_loop(0.1)
-        await trio.sleep(0.03)
-    assert "the loop was blocked for" in caplog.text
+        looked.clear()
+        block_the_loop(looked)
+        with trio.fail_after(60):
+            while "the loop was blocked for" not in caplog.text:  # noqa: ASYNC110
+                await trio.sleep(0.01)
     assert "block_the_loop" in caplog.text
 
 
@@ -47,7 +60,7 @@ def test_silent_when_the_loop_answers(caplog: pytest.LogCaptureFixture) -> None:
 async def test_stops_with_its_context() -> None:
     with watch_loop(blocked_max_s=0.01):
         assert "loop-watchdog" in {thread.name for thread in threading.enumerate()}
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         await trio.to_thread.run_sync(join_watchdogs)
 
 
