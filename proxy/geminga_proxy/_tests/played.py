@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -49,7 +50,7 @@ class Wire:
         return self._frames.pop(0)
 
     async def expect(self, kind: int) -> BaseCommand:
-        with trio.fail_after(5):
+        with trio.fail_after(60):
             frame = await self.next()
         assert frame is not None, "closed"
         assert frame.type == kind, frame.command
@@ -63,7 +64,7 @@ class Wire:
         return await self.expect(kind)
 
     async def ended(self) -> bool:
-        with trio.fail_after(5):
+        with trio.fail_after(60):
             return await self.next() is None
 
 
@@ -159,15 +160,13 @@ async def client(running: Running) -> Wire:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    for _ in range(500):
-        if condition():
-            return
-        await trio.sleep(0.01)
-    raise AssertionError("it did not come to be")
+    with trio.fail_after(60):
+        while not condition():  # noqa: ASYNC110
+            await trio.sleep(0.01)
 
 
 def token(role: str, lasts_s: float | None = None) -> bytes:
-    expires = None if lasts_s is None else int(time.time() + lasts_s)
+    expires = None if lasts_s is None else math.ceil(time.time() + lasts_s)
     return tokens.create(SECRET, role, expires_at_s=expires).encode()
 
 

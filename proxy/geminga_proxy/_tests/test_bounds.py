@@ -23,11 +23,11 @@ from geminga_proxy._tests.played import (
 
 
 async def test_a_client_that_says_nothing_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_module, "HANDSHAKE_S", 0.1)
     async with brokers() as (broker,), proxied(broker) as running:
-        silent = [await client(running) for _ in range(20)]
         busy = await client(running)
         await busy.ask(connection.connect("c"), C.CONNECTED)
+        monkeypatch.setattr(session_module, "HANDSHAKE_S", 0.1)
+        silent = [await client(running) for _ in range(20)]
         for wire in silent:
             assert await wire.ended()
         await busy.ask(connection.PING, C.PONG)
@@ -37,25 +37,26 @@ async def test_a_client_that_says_nothing_is_dropped(monkeypatch: pytest.MonkeyP
 async def test_a_lookup_client_that_falls_silent_is_dropped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(session_module, "KEEP_ALIVE_S", 0.05)
+    # Two intervals are longer than a busy machine takes for an answer.
+    monkeypatch.setattr(session_module, "KEEP_ALIVE_S", 1.0)
     async with brokers() as (broker,), proxied(broker) as running:
         wire = await client(running)
         await wire.ask(connection.connect("c"), C.CONNECTED)
-        for _ in range(4):
+        for _ in range(3):
             await wire.expect(C.PING)
             await wire.send(connection.PONG)
         assert running.service.metrics.active_connections == 1
-        with trio.fail_after(5):
+        with trio.fail_after(60):
             while await wire.next() is not None:
                 pass
 
 
 async def test_a_silent_tunnel_is_dropped() -> None:
-    async with brokers() as (broker,), proxied(broker, brokerProxyReadTimeoutMs="200") as running:
+    async with brokers() as (broker,), proxied(broker, brokerProxyReadTimeoutMs="2500") as running:
         wire = await open_tunnel(running, broker)
         for number in range(8):
             await wire.ask(producing.producer(TOPIC, 1, number), C.PRODUCER_SUCCESS)
-            await trio.sleep(0.05)
+            await trio.sleep(0.4)
         assert len(running.service.tunnels) == 1
         assert await wire.ended()
         await until(lambda: not len(running.service.tunnels))
@@ -67,7 +68,7 @@ async def test_a_hello_is_small(caplog: pytest.LogCaptureFixture) -> None:
         hello = connection.connect(
             "c", auth_method_name="token", auth_data=b"a.b." + bytes(1 << 20)
         )
-        with trio.fail_after(5):
+        with trio.fail_after(60):
             try:
                 await wire.send(hello)
                 assert (await wire.expect(C.ERROR)).error.message == "Failed to authenticate"

@@ -158,7 +158,7 @@ class Client:
 
     async def answer(self) -> tuple[int, dict[bytes, bytes], bytes]:
         status, headers, body = 0, {}, b""
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             while True:
                 event = await self.event()
                 if isinstance(event, h11.Response):
@@ -182,7 +182,7 @@ async def raw(running: Running, data: bytes) -> bytes:
     """All that is answered to these bytes until the proxy closes."""
     client = await Client.of(running)
     found = b""
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         await client.stream.send_all(data)
         while piece := await client.stream.receive_some():
             found += bytes(piece)
