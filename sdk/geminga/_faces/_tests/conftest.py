@@ -35,7 +35,7 @@ def partitioned(url: BrokerUrl) -> Callable[[str, int], str]:
             headers={"content-type": "application/json"},
             method="PUT",
         )
-        with urllib.request.urlopen(request, timeout=5):
+        with urllib.request.urlopen(request, timeout=60):
             return topic
 
     return make

@@ -23,7 +23,7 @@ def in_asyncio(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
     @functools.wraps(test)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         async def main() -> None:
-            async with asyncio.timeout(15):
+            async with asyncio.timeout(200):
                 await test(*args, **kwargs)
 
         asyncio.run(main())
@@ -46,7 +46,7 @@ async def test_everything_once(url: str, topic: str) -> None:
             await client.subscribe(topic, "s") as consumer,
         ):
             sent = await producer.send(b"a", partition_key="k")
-            message = await consumer.receive(5)
+            message = await consumer.receive(60)
             assert (message.data, message.message_id) == (b"a", sent)
             await consumer.acknowledge(message)
             receipt = await producer.send_soon(b"b")
@@ -55,7 +55,7 @@ async def test_everything_once(url: str, topic: str) -> None:
             assert await told is receipt
             assert await receipt.wait() == receipt.message_id
             await producer.flush()
-            got = await consumer.receive_many(10, timeout_s=5)
+            got = await consumer.receive_many(10, timeout_s=60)
             assert texts(got) == ["b"]
             consumer.negative_acknowledge(got[0])
             await consumer.acknowledge_many(got)
@@ -65,11 +65,11 @@ async def test_everything_once(url: str, topic: str) -> None:
             assert await consumer.receive_many(10, timeout_s=0.02) == []
             assert not await consumer.has_message_available()
             await consumer.seek(ga.EARLIEST)
-            assert (await consumer.receive(5)).message_id == sent
+            assert (await consumer.receive(60)).message_id == sent
         with pytest.raises(ga.AlreadyClosed):
             await producer.send(b"x")
         async with await client.create_reader(topic, ga.EARLIEST) as reader:
-            got = [await reader.read_next(5), await anext(reader)]
+            got = [await reader.read_next(60), await anext(reader)]
             assert texts(got) == ["a", "b"]
             assert not await reader.has_message_available()
     with pytest.raises(ga.AlreadyClosed):
@@ -84,7 +84,7 @@ async def test_many_sends_at_once(url: str, topic: str) -> None:
         sends = [producer.send(b"%d" % n) for n in range(1000)]
         ids = await asyncio.gather(*sends)
         assert len(set(ids)) == 1000
-        got = [await consumer.receive(5) for _ in range(1000)]
+        got = [await consumer.receive(60) for _ in range(1000)]
         assert sorted(texts(got), key=int) == [str(n) for n in range(1000)]
         with pytest.raises(ga.ProducerQueueFull):
             for n in range(1000):
@@ -110,7 +110,7 @@ async def test_other_tasks_get_their_turn(url: str, topic: str) -> None:
         assert turns > 10
         turns = 0
         for _ in range(3000):
-            await consumer.receive(5)
+            await consumer.receive(60)
         assert turns > 2
         counting.cancel()
 
@@ -155,7 +155,7 @@ async def test_cancelled_calls_are_cancelled_in_the_loop(url: str, topic: str) -
         with pytest.raises(asyncio.CancelledError):
             await waiting
         await holder.aclose()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             again = await client.create_producer(
                 topic, access_mode=ga.ProducerAccessMode.WAIT_FOR_EXCLUSIVE
             )

@@ -30,11 +30,11 @@ def test_blocking(url: str, topic: str, options: ProducerKeywords) -> None:
         for secret in SECRETS:
             producer.send_soon(secret)
         producer.send(b"last", partition_key="k")
-        assert [consumer.receive(5).data for _ in SECRETS] == SECRETS
-        message = consumer.receive(5)
+        assert [consumer.receive(60).data for _ in SECRETS] == SECRETS
+        message = consumer.receive(60)
         assert message.data == b"last"
         assert message.encryption_context is not None
-        assert b"secret" not in raw.receive(5).data
+        assert b"secret" not in raw.receive(60).data
         with client.create_table_view(topic, crypto_key_reader=READER) as view:
             assert view.get("k") == b"last"
         with pytest.raises(gb.CryptoError, match="no public key 'gone'"):
@@ -51,11 +51,11 @@ async def exchange(url: str, topic: str) -> None:
     ):
         for secret in SECRETS:
             await producer.send_soon(secret)
-        assert [(await consumer.receive(5)).data for _ in SECRETS] == SECRETS
+        assert [(await consumer.receive(60)).data for _ in SECRETS] == SECRETS
         async with await client.create_reader(
             topic, geminga.EARLIEST, crypto_key_reader=READER
         ) as reader:
-            assert (await reader.read_next(5)).data == SECRETS[0]
+            assert (await reader.read_next(60)).data == SECRETS[0]
 
 
 def test_aio(url: str, topic: str) -> None:

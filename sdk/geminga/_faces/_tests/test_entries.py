@@ -58,11 +58,11 @@ def test_messages_and_entries_in_turn(url: BrokerUrl, topic: str, at: int) -> No
     publish(url, topic, 300)
     with gb.connect(url) as client:
         reader = client.create_reader(topic, gb.EARLIEST)
-        got = [int(reader.read_next(5).data) for _ in range(at)]
+        got = [int(reader.read_next(60).data) for _ in range(at)]
         while len(got) < 300:
             got += numbers(reader.read_entries(5, bytes_max=20))
             if len(got) < 300:
-                got.append(int(reader.read_next(5).data))
+                got.append(int(reader.read_next(60).data))
         assert got == list(range(300))
         assert not reader.has_message_available()
 
@@ -88,7 +88,7 @@ async def test_a_call_that_is_given_up_loses_nothing(url: str, topic: str) -> No
                 pass
             if turn % 4 == 3:
                 while len(got) < sent:
-                    got.append(int((await reader.read_next(5)).data))
+                    got.append(int((await reader.read_next(60)).data))
         while len(got) < sent:
             got += numbers(await reader.read_entries(5))
         assert got == list(range(sent))
@@ -104,7 +104,7 @@ def test_a_reader_keeps_what_it_took_when_the_connection_breaks(
     publish(url, topic, 400)
     with gb.connect(url) as client:
         reader = client.create_reader(topic, gb.EARLIEST)
-        got = [int(reader.read_next(5).data)] if ahead == "messages" else []
+        got = [int(reader.read_next(60).data)] if ahead == "messages" else []
         if ahead == "entries":
             # As a call leaves them that was given up when they were there.
             receiver = reader._receiver

@@ -17,7 +17,7 @@ import pytest
 import geminga.blocking as gb
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-CHILD_TIMEOUT_S = 10
+CHILD_TIMEOUT_S = 60
 INTERRUPTED_ANYWHERE = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 """An interruption may also hit a finalizer, where Python only reports it."""
 
@@ -45,7 +45,7 @@ def test_child_gets_an_error_and_may_make_its_own(url: str, topic: str) -> None:
         for n in range(10):
             producer.send_soon(b"%d" % n)
         producer.flush()
-        first = consumer.receive(5)
+        first = consumer.receive(60)
         pending = producer.send_nowait(b"pending")
 
         def child() -> None:
@@ -74,7 +74,7 @@ def test_child_gets_an_error_and_may_make_its_own(url: str, topic: str) -> None:
 
         in_child(child)
         assert pending.wait()
-        got = [consumer.receive(5) for _ in range(11)]
+        got = [consumer.receive(60) for _ in range(11)]
         assert {got[-1].data, got[-2].data} == {b"pending", b"of the child"}
         consumer.acknowledge(first)
 
@@ -117,17 +117,18 @@ def test_multiprocessing(url: str, topic: str, method: str) -> None:
         ]
         for each in workers:
             each.start()
-        assert {consumer.receive(20).data for _ in workers} == {b"0", b"1"}
+        assert {consumer.receive(60).data for _ in workers} == {b"0", b"1"}
         for each in workers:
             each.join(CHILD_TIMEOUT_S)
             assert each.exitcode == 0
 
 
-def interrupted(function: Callable[[], bool]) -> int:
-    """Call it until it answers False, interrupting it every 0.7 ms by KeyboardInterrupt; answers
-    how often.
+def interrupted(function: Callable[[], bool], for_s: float) -> int:
+    """Call it until it answers False or so long, interrupting it every 0.7 ms by KeyboardInterrupt;
+    answers how often. A busy machine may get nothing done between two interruptions.
     """
     count = 0
+    until_s = time.monotonic() + for_s
 
     def interrupt(*_: object) -> None:
         nonlocal count
@@ -145,7 +146,7 @@ def interrupted(function: Callable[[], bool]) -> int:
                     while more:
                         more = function()
                 except KeyboardInterrupt:
-                    pass
+                    more = more and time.monotonic() < until_s
         except KeyboardInterrupt:
             pass
     while True:
@@ -168,13 +169,14 @@ def test_interrupted_receives_lose_nothing(url: str, topic: str) -> None:
             producer.send_soon(b"%d" % n)
         producer.flush()
         got: list[gb.Message] = []
-        until_s = time.monotonic() + 10
 
         def receive() -> bool:
-            got.append(consumer.receive(5))
-            return len(got) < count and time.monotonic() < until_s
+            got.append(consumer.receive(60))
+            return len(got) < count
 
-        assert interrupted(receive) > 5
+        assert interrupted(receive, 10) > 5
+        while len(got) < count:
+            got.append(consumer.receive(60))
         assert [each.data for each in got] == [b"%d" % n for n in range(count)]
 
 
@@ -182,14 +184,13 @@ def test_interrupted_receives_lose_nothing(url: str, topic: str) -> None:
 def test_interrupted_sends_lock_nothing_up(url: str, topic: str) -> None:
     with gb.connect(url) as client:
         producer = client.create_producer(topic, max_pending_messages=50)
-        until_s = time.monotonic() + 0.3
 
         def send() -> bool:
             producer.send_soon(b"x")
             producer.send(b"y")
-            return time.monotonic() < until_s
+            return True
 
-        assert interrupted(send) > 5
+        assert interrupted(send, 0.3) > 5
         assert producer.send(b"z")
         producer.flush()
         assert producer.pending_messages == 0
@@ -204,8 +205,8 @@ import geminga.blocking as gb
 signal.signal(signal.SIGINT, signal.default_int_handler)
 with gb.connect(sys.argv[1]) as client:
     consumer = client.subscribe(sys.argv[2], "s")
-    print("waiting", flush=True)
     try:
+        print("waiting", flush=True)
         {wait}
     except KeyboardInterrupt:
         print("interrupted", flush=True)
@@ -235,7 +236,7 @@ def test_ctrl_c(url: str, topic: str, wait: str) -> None:
         assert child.stdout.readline() == "waiting\n"
         time.sleep(0.1)
         child.send_signal(signal.SIGINT)
-        output, _ = child.communicate(timeout=5)
+        output, _ = child.communicate(timeout=60)
         assert output == "interrupted\nclosed\n"
         assert child.returncode == 0
 
@@ -249,7 +250,7 @@ def test_program_that_leaves_its_client_open(url: str, topic: str) -> None:
     )
     with gb.connect(url) as client, client.subscribe(topic, "s") as consumer:
         run = subprocess.run(
-            [sys.executable, "-c", code, url, topic], capture_output=True, text=True, timeout=15
+            [sys.executable, "-c", code, url, topic], capture_output=True, text=True, timeout=120
         )
         assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
-        assert consumer.receive(5).data == b"last"
+        assert consumer.receive(60).data == b"last"

@@ -37,7 +37,7 @@ def test_blocking(url: str, topic: str) -> None:
         ids = [receipt.wait() for receipt in receipts]
         producer.flush()
         assert marks.stored == [(b"%d!" % n, ids[n]) for n in range(201)]
-        assert [consumer.receive(5).data for _ in range(201)] == [b"%d!" % n for n in range(201)]
+        assert [consumer.receive(60).data for _ in range(201)] == [b"%d!" % n for n in range(201)]
         found = producer.statistics()
         assert (found.total_msgs_sent, found.total_acks_received) == (201, 201)
 

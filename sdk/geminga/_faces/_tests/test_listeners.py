@@ -19,14 +19,14 @@ from geminga import BatchReceivePolicy, ConsumerInterceptor, ConsumerType, Initi
 EARLIEST = InitialPosition.EARLIEST
 
 
-def until(is_so: Callable[[], object], timeout_s: float = 10) -> None:
+def until(is_so: Callable[[], object], timeout_s: float = 60) -> None:
     deadline_s = time.monotonic() + timeout_s
     while not is_so():
         assert time.monotonic() < deadline_s
         time.sleep(0.002)
 
 
-async def aio_until(is_so: Callable[[], object], timeout_s: float = 10) -> None:
+async def aio_until(is_so: Callable[[], object], timeout_s: float = 60) -> None:
     deadline_s = time.monotonic() + timeout_s
     while not is_so():
         assert time.monotonic() < deadline_s
@@ -57,6 +57,8 @@ def test_threads_in_order_and_closing_waits(url: str, topic: str) -> None:
         threads.add(threading.get_ident())
         if message.data == b"300":
             slow.set()
+            listening: Any = consumer._receiver._listening
+            until(lambda: listening._is_over)  # closing has begun, and must wait
             time.sleep(0.05)
             done.append(message.data)
         seen.append(int(message.data))
@@ -67,7 +69,7 @@ def test_threads_in_order_and_closing_waits(url: str, topic: str) -> None:
         consumer = client.subscribe(
             topic, "s", message_listener=listener, initial_position=EARLIEST
         )
-        assert slow.wait(10)
+        assert slow.wait(60)
         consumer.close()
         assert done == [b"300"]
         assert seen == list(range(301))
@@ -77,7 +79,7 @@ def test_threads_in_order_and_closing_waits(url: str, topic: str) -> None:
             with pytest.raises(gb.InvalidArgument, match="message_listener"):
                 receive()
         with client.subscribe(topic, "s") as again:
-            assert int(again.receive(5).data) == 301
+            assert int(again.receive(60).data) == 301
         time.sleep(0.02)
         assert len(seen) == 301
 
@@ -86,6 +88,7 @@ def test_threads_by_key(url: str, topic: str) -> None:
     seen: defaultdict[str | None, list[int]] = defaultdict(list)
     lock = threading.Lock()
     running: list[str | None] = []
+    several = threading.Event()
     most = 0
 
     def listener(consumer: gb.Consumer, message: gb.Message) -> None:
@@ -95,6 +98,9 @@ def test_threads_by_key(url: str, topic: str) -> None:
             assert key not in running
             running.append(key)
             most = max(most, len(running))
+            if most > 1:
+                several.set()
+        assert several.wait(60)
         time.sleep(random.random() * 0.002)
         with lock:
             running.remove(key)
@@ -155,6 +161,8 @@ def test_aio_coroutine_functions(url: str, topic: str) -> None:
     async def listener(consumer: ga.Consumer, message: ga.Message) -> None:
         if message.data == b"300":
             started.set()
+            listening: Any = consumer._receiver._listening
+            await aio_until(lambda: listening._is_over)  # leaving has begun, and must wait
             await asyncio.sleep(0.05)
         seen.append(int(message.data))
         await consumer.acknowledge(message)
@@ -163,7 +171,7 @@ def test_aio_coroutine_functions(url: str, topic: str) -> None:
         async with ga.connect(url) as client:
             await aio_send(client, topic, 400)
             await client.subscribe(topic, "s", message_listener=listener, initial_position=EARLIEST)
-            await asyncio.wait_for(started.wait(), 10)
+            await asyncio.wait_for(started.wait(), 60)
         # Leaving the client waited for the call that ran.
         assert seen == list(range(301))
         heard: list[bytes] = []
@@ -182,6 +190,7 @@ def test_aio_coroutine_functions(url: str, topic: str) -> None:
 def test_aio_by_key(url: str, topic: str) -> None:
     seen: defaultdict[str | None, list[int]] = defaultdict(list)
     running: list[str | None] = []
+    all_of_them = asyncio.Event()
     most = 0
 
     async def listener(consumer: ga.Consumer, message: ga.Message) -> None:
@@ -190,6 +199,9 @@ def test_aio_by_key(url: str, topic: str) -> None:
         assert key not in running
         running.append(key)
         most = max(most, len(running))
+        if most == 4:
+            all_of_them.set()
+        await asyncio.wait_for(all_of_them.wait(), 60)
         await asyncio.sleep(random.random() * 0.002)
         running.remove(key)
         seen[key].append(int(message.data))
@@ -226,6 +238,7 @@ def test_batches_interceptors_and_statistics(url: str, topic: str) -> None:
     with gb.connect(url) as client:
         send(client, topic, 30)
         with client.subscribe(topic, "s", interceptors=[Doubling()], **options) as consumer:
+            until(lambda: consumer.statistics().msg_num_in_receiver_queue == 30)
             assert [consumer.receive().data for _ in range(3)] == [b"00", b"11", b"22"]
             batches = [consumer.batch_receive() for _ in range(5)]
             assert [len(each) for each in batches] == [7, 7, 7, 6, 0]
@@ -236,6 +249,7 @@ def test_batches_interceptors_and_statistics(url: str, topic: str) -> None:
     async def main() -> None:
         async with ga.connect(url) as client:
             consumer = await client.subscribe(topic, "t", **options)
+            await aio_until(lambda: consumer.statistics().msg_num_in_receiver_queue == 30)
             assert [(await consumer.receive()).data for _ in range(3)] == [b"0", b"1", b"2"]
             sizes = [len(await consumer.batch_receive()) for _ in range(5)]
             assert sizes == [7, 7, 7, 6, 0]
@@ -281,6 +295,6 @@ def test_aio_cancelled_takes_lose_nothing(url: str, topic: str, take: Any) -> No
                     cancelled += 1
             await producing
 
-    asyncio.run(asyncio.wait_for(main(), 15))
+    asyncio.run(asyncio.wait_for(main(), 200))
     assert got == list(range(300))
     assert cancelled > 0
