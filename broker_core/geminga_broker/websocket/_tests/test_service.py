@@ -46,7 +46,7 @@ class Peer:
         done.set()
 
     async def next(self) -> Message:
-        with trio.fail_after(5):
+        with trio.fail_after(60):
             return await self.from_app.receive()
 
     async def say(self, value: object) -> None:
@@ -93,7 +93,7 @@ async def opening(app: ASGIApp) -> AsyncIterator[Open]:
         for peer, done in peers:
             if not done.is_set():
                 await peer.to_app.send({"type": "websocket.disconnect", "code": 1000})
-                with trio.fail_after(5):
+                with trio.fail_after(60):
                     await done.wait()
 
 
