@@ -164,6 +164,14 @@ class PolicyConfig:
     )
     entry_filters: str = setting("entryFilterNames", "")
     expiry_check_minutes: int = setting("messageExpiryCheckIntervalInMinutes", 5, at_least=1)
+    compaction_threshold_bytes: int = setting("brokerServiceCompactionThresholdInBytes", 0)
+    compaction_monitor_s: int = setting(
+        "brokerServiceCompactionMonitorIntervalInSeconds", 60, at_least=1
+    )
+    compaction_read_s: int = setting(
+        "brokerServiceCompactionPhaseOneLoopTimeInSeconds", 30, at_least=1
+    )
+    compaction_retain_null_key: bool = setting("topicCompactionRetainNullKey", False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,6 +78,9 @@ async def obey(
         subscription.obey()
     async with topic.policies_lock:
         await _deduplicate(topic, topic.policies.deduplication)
+        if topic.policies.compaction.threshold_bytes > 0:
+            # From now on the log keeps what is to be compacted.
+            await topic.compaction.ensure_cursor()
 
 
 def admission(policies: TopicPolicies, now_ms: Callable[[], int]) -> Admission | None:

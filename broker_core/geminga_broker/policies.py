@@ -32,6 +32,17 @@ class Inactivity(NamedTuple):
     mode: str = "delete_when_no_subscriptions"
 
 
+class CompactionPolicy(NamedTuple):
+    """When a topic is compacted without being asked for it, and how."""
+
+    threshold_bytes: int = 0
+    """Once so much is not compacted; 0: never."""
+    retain_null_key: bool = False
+    """Whether messages without a key stay."""
+    read_s: float = 30.0
+    """Each read fails after so long."""
+
+
 @dataclass(frozen=True, slots=True)
 class TopicPolicies:
     """What a topic obeys beside its options; zero is no limit."""
@@ -60,6 +71,7 @@ class TopicPolicies:
     delivery_delay_ms_max: int = 0
     auto_subscription: bool = True
     """Whether a consumer that comes makes its subscription."""
+    compaction: CompactionPolicy = CompactionPolicy()
 
 
 class Levels:
@@ -170,15 +182,8 @@ def topic_policies(levels: Levels, config: BrokerConfig) -> TopicPolicies:
             "",
             _of_type(delayed.get("maxDeliveryDelayInMillis"), broker.delivery_delay_ms_max),
         ),
-        auto_subscription=_of_type(
-            (
-                levels.record(
-                    "autoSubscriptionCreationOverride", "autoSubscriptionCreationOverride"
-                )
-                or {}
-            ).get("allowAutoSubscriptionCreation"),
-            config.clients.allow_auto_subscription,
-        ),
+        auto_subscription=_auto_subscription(levels, config),
+        compaction=_compaction(levels, broker),
     )
 
 
@@ -235,6 +240,21 @@ def _deduplication(levels: Levels, broker: PolicyConfig) -> DeduplicationOptions
         broker.deduplication_producers_max,
         broker.deduplication_inactivity_minutes * 60,
     )
+
+
+def _auto_subscription(levels: Levels, config: BrokerConfig) -> bool:
+    field_name = "autoSubscriptionCreationOverride"
+    record = levels.record(field_name, field_name) or {}
+    return _of_type(
+        record.get("allowAutoSubscriptionCreation"), config.clients.allow_auto_subscription
+    )
+
+
+def _compaction(levels: Levels, broker: PolicyConfig) -> CompactionPolicy:
+    threshold = levels.value(
+        "compactionThreshold", "compaction_threshold", broker.compaction_threshold_bytes
+    )
+    return CompactionPolicy(threshold, broker.compaction_retain_null_key, broker.compaction_read_s)
 
 
 def _retention(levels: Levels, config: BrokerConfig) -> Retention:

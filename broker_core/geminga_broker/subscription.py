@@ -8,6 +8,7 @@ from typing import Protocol
 
 import trio
 
+from geminga_broker.compaction.reading import CompactedCursor, CompactedTopic
 from geminga_broker.consumer import Consumer
 from geminga_broker.dispatch.key_shared import KeySharedDispatcher
 from geminga_broker.dispatch.pump import DispatchContext, Dispatcher, Pump
@@ -52,13 +53,17 @@ class SubscriptionHost(Protocol):
     """What is published."""
     policies: TopicPolicies
 
+    @property
+    def compaction(self) -> CompactedTopic:
+        """The compacted part."""
+
     def subscription_emptied(self, subscription: Subscription) -> None:
         """The last consumer left."""
 
     async def drop_subscription(self, subscription: Subscription) -> None:
         """Delete it with its cursor."""
 
-    async def last_message(self) -> LastMessage:
+    async def last_message(self, *, read_compacted: bool = False) -> LastMessage:
         """The topic's last."""
 
 
@@ -83,6 +88,8 @@ class Subscription:
         self._fenced = False
         self._end_told = False
         self._seeking = 0
+        self._compacted: CompactedCursor | None = None
+        """Where consumers are that read compacted, once there was one."""
         self.obey()
         cursor.on_available(self.pump.wake)
 
@@ -129,11 +136,11 @@ class Subscription:
         policy = request.key_shared or KeySharedPolicy()
         dispatcher = self._dispatcher
         if dispatcher is None or not dispatcher.consumers:
-            if dispatcher is None or not self._suits(dispatcher, request.sub_type, policy):
+            if dispatcher is None or not _suits(dispatcher, request.sub_type, policy):
                 dispatcher = self._make_dispatcher(request.sub_type, policy)
         elif request.sub_type != self.sub_type:
             raise BrokerError(ServerError.ConsumerBusy, "Subscription is of different type")
-        elif not self._suits(dispatcher, request.sub_type, policy):
+        elif not _suits(dispatcher, request.sub_type, policy):
             text = "Subscription is of different type or has another Key_Shared policy"
             raise BrokerError(ServerError.ConsumerBusy, text)
         limit = self._host.options.consumers_per_subscription_max
@@ -151,10 +158,6 @@ class Subscription:
         self._tell_end_if_reached(consumer)
         return consumer
 
-    @staticmethod
-    def _suits(dispatcher: Dispatcher, sub_type: int, policy: KeySharedPolicy) -> bool:
-        return dispatcher.sub_type == sub_type and dispatcher.matches(policy)
-
     def _make_dispatcher(self, sub_type: int, policy: KeySharedPolicy) -> Dispatcher:
         host = self._host
         context = DispatchContext(
@@ -164,6 +167,7 @@ class Subscription:
             self.pump.wake,
             host.log.previous_position,
             FilterContext(self.topic_name, self.name),
+            self._cursor_of,
         )
         if sub_type == SubType.Shared:
             return SharedDispatcher(context)
@@ -172,6 +176,15 @@ class Subscription:
         return SingleActiveDispatcher(
             context, ActiveChoice(sub_type, self.topic_name, self.partition)
         )
+
+    def _cursor_of(self, consumer: Consumer) -> Cursor:
+        """What an active consumer's entries are read with."""
+        if not consumer.request.read_compacted:
+            return self.cursor
+        if self._compacted is None:
+            topic, request = self._host.compaction, consumer.request
+            self._compacted = CompactedCursor(self.cursor, topic, request)
+        return self._compacted
 
     def remove(self, consumer: Consumer) -> None:
         """The consumer left."""
@@ -247,6 +260,8 @@ class Subscription:
         try:
             async with self._paused():
                 await self.cursor.seek(position)
+                if self._compacted is not None:
+                    self._compacted.sought(position)
                 if ack_set and self._host.options.batch_index_ack and position != EARLIEST:
                     self.cursor.ack([Ack(position, ack_set)])
         finally:
@@ -261,7 +276,8 @@ class Subscription:
 
     async def seek_time(self, timestamp_ms: int) -> None:
         """Read what was published from then on."""
-        await self.seek(await self._host.log.find_by_time(timestamp_ms))
+        found = self._compacted if self._compacted is not None else self._host.log
+        await self.seek(await found.find_by_time(timestamp_ms))
 
     async def skip(self, entries: int | None) -> None:
         """Move over that many entries, None: over all."""
@@ -299,7 +315,9 @@ class Subscription:
 
     async def last_message(self) -> LastMessage:
         """The topic's last, with this subscription's mark-delete position."""
-        return (await self._host.last_message())._replace(mark_delete=self.cursor.mark_delete)
+        compacted = any(each.request.read_compacted for each in self.consumers)
+        last = await self._host.last_message(read_compacted=compacted)
+        return last._replace(mark_delete=self.cursor.mark_delete)
 
     # ---- stats ----
 
@@ -354,6 +372,10 @@ class Subscription:
             key_shared_mode=dispatcher.key_shared_mode if dispatcher is not None else None,
             subscription_properties=dict(self.properties),
         )
+
+
+def _suits(dispatcher: Dispatcher, sub_type: int, policy: KeySharedPolicy) -> bool:
+    return dispatcher.sub_type == sub_type and dispatcher.matches(policy)
 
 
 def _consumer_stats(dispatcher: Dispatcher | None) -> list[ConsumerStats]:

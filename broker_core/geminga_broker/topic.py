@@ -9,10 +9,14 @@ import trio
 
 from geminga_broker.backlog_keeping import check_producer
 from geminga_broker.backlog_quota import QuotaType, backlog_bytes
+from geminga_broker.compaction.subscription import CompactionSubscription
+from geminga_broker.compaction.topic_compaction import CURSOR as COMPACTION
+from geminga_broker.compaction.topic_compaction import TopicCompaction
 from geminga_broker.consumer import Consumer
 from geminga_broker.deduplication import CURSOR
 from geminga_broker.errors import BrokerError
 from geminga_broker.internal_stats import internal_stats
+from geminga_broker.last_message import last_message
 from geminga_broker.log.api import (
     AppendDone,
     Buffer,
@@ -42,9 +46,7 @@ from geminga_broker.topic_api import (
     TopicOptions,
 )
 from geminga_broker.topic_base import TopicBase
-from geminga_protocol.errors import RemoteProtocolError
-from geminga_protocol.ids import EARLIEST, LATEST, EntryId, Position
-from geminga_protocol.payload import parse_metadata
+from geminga_protocol.ids import EARLIEST, LATEST, Position
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import TopicName
 
@@ -84,7 +86,8 @@ class PersistentTopic(TopicBase):
         )
         for cursor in log.cursors.values():
             if cursor.durable and cursor.name != CURSOR:
-                self._adopt(cursor)
+                self.adopt(cursor)
+        self.compaction = TopicCompaction(self)
 
     # ---- publishing ----
 
@@ -172,7 +175,7 @@ class PersistentTopic(TopicBase):
         if request.rollback_duration_s > 0:
             since_ms = self.environment.now_ms() - request.rollback_duration_s * 1000
             await cursor.seek(await self.log.find_by_time(since_ms))
-        subscription = self._adopt(cursor)
+        subscription = self.adopt(cursor)
         subscription.replicated = request.replicate_state
         return subscription
 
@@ -189,9 +192,13 @@ class PersistentTopic(TopicBase):
             self.check_open()
             raise BrokerError(ServerError.PersistenceError, str(error)) from error
 
-    def _adopt(self, cursor: Cursor) -> Subscription:
-        subscription = self.subscriptions[cursor.name] = Subscription(cursor.name, cursor, self)
-        return subscription
+    def adopt(self, cursor: Cursor) -> Subscription:
+        """The cursor's subscription, made if need be."""
+        name = cursor.name
+        if name not in self.subscriptions:
+            kind = CompactionSubscription if name == COMPACTION else Subscription
+            self.subscriptions[name] = kind(name, cursor, self)
+        return self.subscriptions[name]
 
     def subscription_emptied(self, subscription: Subscription) -> None:
         """The last consumer left: a subscription that isn't durable ends with it."""
@@ -216,7 +223,7 @@ class PersistentTopic(TopicBase):
         subscription.fence()
         # Begun, it is carried through: nobody may find a cursor that is half deleted.
         with trio.CancelScope(shield=True):
-            async with self._creating:
+            async with self._creating, self.compaction.paused(name):
                 if self.subscriptions.get(name) is not subscription:
                     return
                 try:
@@ -227,6 +234,7 @@ class PersistentTopic(TopicBase):
                     subscription.reopen()
                     raise BrokerError(ServerError.PersistenceError, str(error)) from error
                 del self.subscriptions[name]
+                await self.compaction.cursor_deleted(name)
 
     # ---- administration ----
 
@@ -244,7 +252,7 @@ class PersistentTopic(TopicBase):
             initial = start
             if start not in (EARLIEST, LATEST):
                 initial = self.log.previous_position(start)
-            self._adopt(await self._open_cursor(name, initial, properties or {}))
+            self.adopt(await self._open_cursor(name, initial, properties or {}))
 
     async def delete_subscription(self, name: str, *, force: bool = False) -> None:
         """Raises BrokerError SubscriptionNotFound, and ConsumerBusy with consumers connected."""
@@ -288,6 +296,7 @@ class PersistentTopic(TopicBase):
         """Move every subscription to the end and drop what lies before."""
         for subscription in list(self.subscriptions.values()):
             await subscription.skip(None)
+        await self.compaction.clear()
         await self.log.roll()
         await self.log.trim()
 
@@ -302,6 +311,7 @@ class PersistentTopic(TopicBase):
             raise BrokerError(busy, text)
         self._fence()
         self._closed = True
+        await self.compaction.stop()
         try:
             await self.log.delete()
         except LogError as error:
@@ -319,6 +329,7 @@ class PersistentTopic(TopicBase):
             self._closed = True
             if self.deduplication is not None:
                 self.deduplication.snapshot()
+            await self.compaction.stop()
             await self.log.close()
 
     def _fence(self) -> None:
@@ -329,27 +340,16 @@ class PersistentTopic(TopicBase):
 
     # ---- questions ----
 
-    async def last_message(self) -> LastMessage:
+    async def last_message(self, *, read_compacted: bool = False) -> LastMessage:
         """The last message that can be consumed; entry id -1 for an empty topic."""
-        position = self.log.last_position
-        while position.entry_id >= 0:
-            found = await self.log.read_range(position, entries_max=1, bytes_max=1)
-            if not found:
-                break
-            try:
-                metadata = parse_metadata(found[0].data)
-            except RemoteProtocolError:
-                return LastMessage(position, -1, self.partition, None)
-            if not metadata.HasField("marker_type"):
-                batch = metadata.HasField("num_messages_in_batch")
-                last = metadata.num_messages_in_batch - 1 if batch else -1
-                return LastMessage(position, last, self.partition, None)
-            position = self.log.previous_position(position)
-        return LastMessage(Position(position.ledger_id, EntryId(-1)), -1, self.partition, None)
+        return await last_message(
+            self.log, self.compaction, self.partition, read_compacted=read_compacted
+        )
 
     def stats(self) -> TopicStats:
         """As `/stats`."""
         found = self.base_stats({name: s.stats() for name, s in self.subscriptions.items()})
+        found.compaction = self.compaction.stats
         log = self.log.statistics()
         found.storage_size = log.size_bytes
         found.deduplication_status = "Disabled" if self.deduplication is None else "Enabled"

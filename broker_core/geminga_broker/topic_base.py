@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import trio
 
+from geminga_broker.compaction.topic_compaction import CURSOR as COMPACTION
 from geminga_broker.deduplication import CURSOR, Deduplication
 from geminga_broker.errors import BrokerError
 from geminga_broker.policies import TopicPolicies
@@ -118,8 +119,8 @@ class TopicBase:
             raise BrokerError(ServerError.SubscriptionNotFound, "Subscription does not exist")
 
     def check_subscription_name(self, name: str) -> None:
-        """Raises BrokerError NotAllowedError for the name that the broker keeps for itself."""
-        if name == CURSOR:
+        """Raises BrokerError NotAllowedError for the names that the broker keeps for itself."""
+        if name in (CURSOR, COMPACTION):
             text = f"Subscription name {name} is reserved"
             raise BrokerError(ServerError.NotAllowedError, text)
 

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 import trio
 
 from geminga_broker.backlog_keeping import keep_quotas
+from geminga_broker.compaction.threshold import compact_if_due
 from geminga_broker.config import PolicyConfig
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import LogError
@@ -35,6 +36,7 @@ class Upkeep:
             nursery.start_soon(self._every, config.expiry_check_minutes * 60, expire_messages)
             period_s = config.subscription_check_minutes * 60
             nursery.start_soon(self._every, period_s, expire_subscriptions)
+            nursery.start_soon(self._every, config.compaction_monitor_s, compact_if_due)
             if config.quota_check:
                 nursery.start_soon(self._every, config.quota_check_s, keep_quotas)
 

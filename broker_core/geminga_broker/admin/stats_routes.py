@@ -13,6 +13,7 @@ from geminga_broker.admin.rest import RestError, flag, ok, route, topic_of
 from geminga_broker.admin.topic_routes import require_topic
 from geminga_broker.service import BrokerService
 from geminga_broker.stats import LedgerInfo, as_json
+from geminga_broker.topic import PersistentTopic
 from geminga_protocol.topic_name import TopicName
 
 Json = dict[str, object]
@@ -73,6 +74,8 @@ async def topic_stats(service: BrokerService, name: TopicName) -> Json:
 async def _internal_stats(service: BrokerService, name: TopicName) -> Json:
     topic = await require_topic(service, name)
     found = topic.internal_stats()
+    if isinstance(topic, PersistentTopic):
+        found.compacted_ledger = await topic.compaction.ledger_info()
     found.schema_ledgers = [
         LedgerInfo(each.ledger_id, each.last_entry_id + 1, each.length)
         for each in await service.schemas.registry.storage.ledgers_of(name.schema_name)

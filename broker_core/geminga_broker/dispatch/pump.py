@@ -38,6 +38,8 @@ class DispatchContext:
     wake: Callable[[], None]
     before: Callable[[Position], Position]
     recipient: FilterContext
+    cursor_of: Callable[[Consumer], Cursor]
+    """What an only active consumer reads with: compacted or not."""
 
 
 class Dispatcher(ABC):

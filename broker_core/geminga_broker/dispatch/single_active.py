@@ -57,6 +57,7 @@ class SingleActiveDispatcher(Dispatcher):
     def __init__(self, context: DispatchContext, choice: ActiveChoice) -> None:
         super().__init__(context)
         self._choice = choice
+        self._cursor_of = context.cursor_of
         self._not_before_s = 0.0
 
     @property
@@ -90,6 +91,8 @@ class SingleActiveDispatcher(Dispatcher):
         if before is not None and before.sent and self._choice.active is not None:
             # The old one may still acknowledge what it has: fewer duplicates if we wait a little.
             self._not_before_s = trio.current_time() + self.options.failover_delay_s
+        if self._choice.active is not None:
+            self.cursor = self._cursor_of(self._choice.active)
         self.reset()
 
     def redeliver(self, consumer: Consumer, positions: Sequence[Position] | None) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from geminga_broker.log.ack_state import AckState
@@ -55,6 +56,7 @@ class LogCursor:
         self._wake: Callable[[], None] | None = None
         self._moves = 0
         self._waits_for = self.read_position[0]
+        self._kept_from: Position | None = None
 
     def __repr__(self) -> str:
         return f"<LogCursor {self.name} at {self.mark_delete}, reads {self.read_position}>"
@@ -186,6 +188,22 @@ class LogCursor:
             if properties is not None:
                 self.properties = dict(properties)
             self._changed()
+
+    @property
+    def trim_mark(self) -> Position:
+        """Up to here the log needs not be kept for this cursor."""
+        return self.mark_delete if self._kept_from is None else self._kept_from
+
+    @contextmanager
+    def keeping(self) -> Iterator[None]:
+        """What mark-delete passes in the block is kept until the block ends; if it raises, until
+        a later one ends well.
+        """
+        if self._kept_from is None:
+            self._kept_from = self.mark_delete
+        yield
+        self._kept_from = None
+        self._access.passed()
 
     async def persist(self) -> None:
         """See `Cursor.persist`. Raises LogWriteFailed, LogFenced."""

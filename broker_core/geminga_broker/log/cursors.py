@@ -114,10 +114,10 @@ class LogCursors:
             self._dirty.pop(cursor, None)
 
     def durable_marks(self) -> list[Position]:
-        """Mark-delete of every durable cursor: what readers have not read does not hold
-        the chain.
+        """Up to where each durable cursor lets the chain go: what readers have not read does not
+        hold it.
         """
-        return [cursor.mark_delete for cursor in self.by_name.values() if cursor.durable]
+        return [cursor.trim_mark for cursor in self.by_name.values() if cursor.durable]
 
     async def forget(self, ledger_id: int) -> None:
         """The ledger is trimmed."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import trio
 
+from geminga_bookie.client.api import LedgerClient
 from geminga_bookie.errors import BookkeeperError
 from geminga_broker.log.api import (
     AppendDone,
@@ -20,7 +21,7 @@ from geminga_broker.log.append import LogAppender
 from geminga_broker.log.cursor import LogCursor
 from geminga_broker.log.cursors import DirtyCursors, LogCursors
 from geminga_broker.log.entry import LogEntry
-from geminga_broker.log.options import Retention
+from geminga_broker.log.options import LogOptions, Retention
 from geminga_broker.log.parts import LogParts
 from geminga_broker.log.reading import LogReads
 from geminga_broker.log.state import LogState
@@ -59,6 +60,16 @@ class TopicLog:
     def cursors(self) -> Mapping[str, LogCursor]:
         """See `ManagedLedger.cursors`."""
         return self._cursors.by_name
+
+    @property
+    def client(self) -> LedgerClient:
+        """Makes and opens its ledgers."""
+        return self._parts.client
+
+    @property
+    def options(self) -> LogOptions:
+        """How it is kept."""
+        return self._parts.options
 
     @property
     def properties(self) -> Mapping[str, str]:

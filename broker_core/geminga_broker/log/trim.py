@@ -47,7 +47,7 @@ class CursorsToTrim(Protocol):
     """What trimming needs of a log's cursors."""
 
     def durable_marks(self) -> list[Position]:
-        """Mark-delete of every durable cursor."""
+        """Up to where each durable cursor lets the chain go."""
 
     async def forget(self, ledger_id: int) -> None:
         """The ledger left the chain."""

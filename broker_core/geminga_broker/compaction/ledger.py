@@ -1,0 +1,167 @@
+"""Reading one compacted ledger (spec BR-50; Apache's `CompactedTopicImpl`)."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import trio
+
+from geminga_bookie.client.api import LedgerClient, LedgerReader
+from geminga_bookie.errors import BookkeeperError
+from geminga_broker.compaction.raw_entry import read_raw
+from geminga_broker.log.api import LogClosed, LogReadFailed
+from geminga_broker.log.entry import LogEntry
+from geminga_protocol.errors import RemoteProtocolError
+from geminga_protocol.ids import EntryId, Position
+from geminga_runtime.metadata.api import MetadataError
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+PASSWORD = b""
+"""Of every compacted ledger, as in Apache (`COMPACTED_TOPIC_LEDGER_PASSWORD`)."""
+
+PLACES_MAX = 256
+"""Places that are remembered: those that the search looks at first, and where readers go on."""
+
+
+class CompactedLedger:
+    """Entries in the order of their positions in the log, which have gaps. It is opened when it
+    is first read.
+    """
+
+    def __init__(self, client: LedgerClient, ledger_id: int) -> None:
+        self.ledger_id = ledger_id
+        self._client = client
+        self._reader: LedgerReader | None = None
+        self._opening = trio.Lock()
+        self._positions: OrderedDict[int, Position] = OrderedDict()
+        self._next: OrderedDict[Position, int] = OrderedDict()
+        self._users = 0
+        self._closed = False
+        self._idle = trio.Event()
+
+    async def read_from(
+        self, position: Position, *, entries_max: int, bytes_max: int
+    ) -> list[LogEntry]:
+        """The first entries at or after a position; empty behind the last one. Raises
+        LogReadFailed, and LogClosed once it is closed.
+        """
+        with self._use():
+            reader = await self._open()
+            first = await self._index_of(reader, position)
+            if first > reader.last_add_confirmed:
+                return []
+            last = min(reader.last_add_confirmed, first + entries_max - 1)
+            entries = await self._fetch(reader, first, last, bytes_max)
+            end = entries[-1].position
+            _remember(self._next, after(end), first + len(entries))
+            return entries
+
+    async def last(self) -> LogEntry | None:
+        """The last entry, None if it is empty. Raises LogReadFailed, LogClosed."""
+        with self._use():
+            reader = await self._open()
+            last = reader.last_add_confirmed
+            return None if last < 0 else (await self._fetch(reader, last, last, 1))[0]
+
+    async def find_by_time(self, timestamp_ms: int) -> Position | None:
+        """The position of the first entry that was published then or later. Raises LogReadFailed,
+        LogClosed.
+        """
+        with self._use():
+            reader = await self._open()
+            low, high = 0, reader.last_add_confirmed + 1
+            while low < high:
+                middle = (low + high) // 2
+                [entry] = await self._fetch(reader, middle, middle, 1)
+                if 0 < entry.time_ms < timestamp_ms:
+                    low = middle + 1
+                else:
+                    high = middle
+            if low > reader.last_add_confirmed:
+                return None
+            return (await self._fetch(reader, low, low, 1))[0].position
+
+    async def size(self) -> tuple[int, int]:
+        """Entries and bytes. Raises LogReadFailed, LogClosed."""
+        with self._use():
+            reader = await self._open()
+            return reader.last_add_confirmed + 1, reader.length
+
+    async def close(self) -> None:
+        """Return when nobody reads it any more; who comes later is refused."""
+        self._closed = True
+        while self._users:
+            await self._idle.wait()
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            await reader.aclose()
+
+    @contextmanager
+    def _use(self) -> Iterator[None]:
+        """It isn't closed meanwhile. Raises LogClosed."""
+        if self._closed:
+            raise LogClosed(f"the compacted ledger {self.ledger_id} was replaced")
+        self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+            if not self._users:
+                self._idle.set()
+                self._idle = trio.Event()
+
+    async def _open(self) -> LedgerReader:
+        async with self._opening:
+            if self._reader is None:
+                try:
+                    self._reader = await self._client.open(self.ledger_id, PASSWORD, recover=True)
+                except (BookkeeperError, MetadataError) as error:
+                    raise self._failed(error) from error
+            return self._reader
+
+    async def _index_of(self, reader: LedgerReader, position: Position) -> int:
+        """Entry id of the first entry at or after the position."""
+        known = self._next.get(position)
+        if known is not None:
+            return known
+        low, high = 0, reader.last_add_confirmed + 1
+        while low < high:
+            middle = (low + high) // 2
+            found = self._positions.get(middle)
+            if found is None:
+                found = (await self._fetch(reader, middle, middle, 1))[0].position
+                _remember(self._positions, middle, found)
+            if found < position:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    async def _fetch(
+        self, reader: LedgerReader, first: int, last: int, bytes_max: int
+    ) -> list[LogEntry]:
+        try:
+            views = await reader.read(first, last, bytes_max=max(bytes_max, 1))
+            return [read_raw(view) for view in views]
+        except (BookkeeperError, MetadataError, RemoteProtocolError) as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: Exception) -> LogReadFailed:
+        kind = type(error).__name__
+        return LogReadFailed(f"compacted ledger {self.ledger_id}: {kind}: {error}")
+
+
+def after(position: Position) -> Position:
+    """The least position behind this one."""
+    return Position(position.ledger_id, EntryId(position.entry_id + 1))
+
+
+def _remember(places: OrderedDict[K, V], key: K, value: V) -> None:
+    places[key] = value
+    while len(places) > PLACES_MAX:
+        places.popitem(last=False)

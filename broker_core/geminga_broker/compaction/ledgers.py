@@ -1,0 +1,147 @@
+"""The compacted ledgers of one topic: made, named, and collected when a crash leaves some behind
+(spec BR-50).
+
+The cursor's property `CompactedTopicLedger` names the one that counts, as in Apache. Beside it the
+cursor's node lists all that there are, so that they go with the cursor: a ledger is listed before
+its first entry is written, and taken from the list when it is deleted. The node is marked before a
+ledger is made, until it is listed: only after a crash between the two all ledgers are looked at.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from geminga_bookie.client.api import DigestType, LedgerClient, LedgerOptions, LedgerWriter
+from geminga_bookie.errors import BookkeeperError, NoSuchLedger
+from geminga_broker.compaction.ledger import PASSWORD
+from geminga_broker.log.api import LogError, LogFenced, LogWriteFailed
+from geminga_broker.log.cursor import LogCursor
+from geminga_broker.log.options import LedgerDurability
+from geminga_protocol.ids import Position
+from geminga_protocol.pb.pulsar_api_pb2 import MessageIdData
+from geminga_runtime.metadata.api import MetadataError
+
+_log = logging.getLogger(__name__)
+
+LEDGER_PROPERTY = "CompactedTopicLedger"
+"""The cursor's property that names the compacted ledger (`COMPACTED_TOPIC_LEDGER_PROPERTY`)."""
+
+INTERNAL = "#pulsar.internal."
+"""Properties of subscriptions that begin so are the broker's own."""
+
+_MAKING = INTERNAL + "geminga.makes-compacted-ledger"
+_COMPONENT = b"compacted-ledger"
+_TOPIC = "pulsar/compactedTopic"
+
+
+class CompactedLedgers:
+    """Ledgers of one topic's compaction cursor. One caller at a time."""
+
+    def __init__(
+        self, client: LedgerClient, durability: LedgerDurability, topic: str, cursor: LogCursor
+    ) -> None:
+        self.client = client
+        self._durability = durability
+        self._topic = topic
+        self._cursor = cursor
+
+    @property
+    def named(self) -> int | None:
+        """The ledger that counts, None before the first compaction."""
+        return self._cursor.properties.get(LEDGER_PROPERTY)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether there is no ledger but the one that counts."""
+        named = self.named
+        expected = () if named is None else (named,)
+        return self._cursor.writer.side_ledgers == expected and not self._marked
+
+    @property
+    def _marked(self) -> bool:
+        return _MAKING in self._cursor.cursor_properties
+
+    async def create(self, upto: Position, partition: int) -> LedgerWriter:
+        """A new ledger, listed on return. Raises LogWriteFailed, LogFenced."""
+        message_id = MessageIdData(ledgerId=upto.ledger_id, entryId=upto.entry_id)
+        if partition >= 0:
+            message_id.partition = partition
+        durability = self._durability
+        options = LedgerOptions(
+            durability.ensemble_size,
+            durability.write_quorum,
+            durability.ack_quorum,
+            # Apache's broker opens it so.
+            DigestType.CRC32,
+            PASSWORD,
+            {
+                "application": b"pulsar",
+                "component": _COMPONENT,
+                _TOPIC: self._topic.encode(),
+                "pulsar/compactedTo": message_id.SerializeToString(),
+            },
+        )
+        await self._mark(making=True)
+        try:
+            writer = await self.client.create(options)
+        except (BookkeeperError, MetadataError) as error:
+            raise LogWriteFailed(f"{self._topic}: no compacted ledger: {error}") from error
+        known = self._cursor.writer.side_ledgers
+        await self._cursor.writer.set_side_ledgers((*known, writer.ledger_id))
+        await self._mark(making=False)
+        return writer
+
+    async def collect(self) -> None:
+        """Delete what a crash or a failure left: all but the ledger that counts. Raises
+        LogWriteFailed, LogFenced.
+        """
+        # A ledger goes only when it is stored that another one counts.
+        await self._cursor.persist()
+        if self.is_clean:
+            return
+        named = self.named
+        gone = {each for each in self._cursor.writer.side_ledgers if each != named}
+        try:
+            if self._marked:
+                gone |= await self._unlisted()
+            for ledger_id in gone:
+                await self.client.delete(ledger_id)
+        except (BookkeeperError, MetadataError) as error:
+            text = f"{self._topic}: old compacted ledgers stay: {error}"
+            raise LogWriteFailed(text) from error
+        if gone:
+            _log.info("topic=%s compacted ledgers deleted: %s", self._topic, sorted(gone))
+        await self._cursor.writer.set_side_ledgers(() if named is None else (named,))
+        await self._mark(making=False)
+
+    async def collect_quietly(self) -> None:
+        """The same; what fails is done another time."""
+        try:
+            await self.collect()
+        except LogFenced:
+            # Another broker has the topic, and collects.
+            pass
+        except LogError as error:
+            _log.warning("topic=%s: %s", self._topic, error)
+
+    async def _mark(self, *, making: bool) -> None:
+        if making == self._marked:
+            return
+        properties = dict(self._cursor.cursor_properties)
+        properties.pop(_MAKING, None)
+        if making:
+            properties[_MAKING] = "true"
+        await self._cursor.set_cursor_properties(properties)
+
+    async def _unlisted(self) -> set[int]:
+        """Ledgers that say they are this topic's, but not the one that counts."""
+        found: set[int] = set()
+        async for ledger_id in self.client.ledgers():
+            try:
+                about = (await self.client.metadata(ledger_id)).custom_metadata
+            except NoSuchLedger:
+                continue
+            whose = about.get(_TOPIC), about.get("component")
+            if whose == (self._topic.encode(), _COMPONENT) and ledger_id != self.named:
+                found.add(ledger_id)
+        return found

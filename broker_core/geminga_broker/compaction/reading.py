@@ -1,0 +1,215 @@
+"""A cursor's way through a compacted topic: the compacted ledger up to the horizon, then the log
+(spec BR-50; Apache's `CompactedTopicUtils`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from geminga_broker.compaction.ledger import after
+from geminga_broker.log.api import Ack, Cursor, CursorStatistics, Entry
+from geminga_broker.topic_api import InitialPosition, SubscribeRequest
+from geminga_protocol.ids import EARLIEST, LATEST, Position
+
+
+class CompactedTopic(Protocol):
+    """The compacted part of a topic."""
+
+    @property
+    def horizon(self) -> Position | None:
+        """Up to here it stands for the log; None: nowhere."""
+
+    async def read(
+        self, position: Position, *, entries_max: int, bytes_max: int
+    ) -> Sequence[Entry]:
+        """Its entries from a position on; empty behind the last. Raises LogReadFailed."""
+
+    async def find_by_time(self, timestamp_ms: int) -> Position:
+        """Where to read from, for all that was published then or later. Raises LogReadFailed."""
+
+
+class CompactedCursor:
+    """A cursor for consumers that read compacted. Acknowledgements are those of the log's cursor.
+
+    It reads on from where it is after each compaction: what was replaced meanwhile comes later. The
+    log's cursor knows no positions in ledgers that are trimmed, so what was read and acknowledged
+    there is remembered here, as long as somebody is subscribed.
+    """
+
+    def __init__(self, cursor: Cursor, topic: CompactedTopic, request: SubscribeRequest) -> None:
+        self.name = cursor.name
+        self.durable = cursor.durable
+        self._log = cursor
+        self._topic = topic
+        self._fetched = (0, 0)
+        self._moves = 0
+        self._mark = cursor.mark_delete
+        self._floor = _start(cursor, request)
+        """Where to begin again while mark-delete is where it was, None: behind mark-delete."""
+        self._place = self._floor
+
+    @property
+    def read_position(self) -> Position:
+        """What is read next."""
+        return self._log.read_position if self._place is None else self._place
+
+    @read_position.setter
+    def read_position(self, position: Position) -> None:
+        self._place = position
+
+    @property
+    def fetched(self) -> tuple[int, int]:
+        """Entries and bytes that came from ledgers, of either kind."""
+        entries, size_bytes = self._log.fetched
+        return entries + self._fetched[0], size_bytes + self._fetched[1]
+
+    @fetched.setter
+    def fetched(self, counts: tuple[int, int]) -> None:
+        self._fetched = counts
+
+    def available(self) -> bool:
+        """Whether reading is worth while; in the compacted part it may find nothing."""
+        horizon = self._topic.horizon
+        if horizon is not None and self.read_position <= horizon:
+            return True
+        return self._log.available() if self._place is None else self._jumped().available()
+
+    async def read(self, *, entries_max: int, bytes_max: int) -> Sequence[Entry]:
+        """See `Cursor.read`. Raises LogReadFailed."""
+        while True:
+            horizon = self._topic.horizon
+            place = self.read_position
+            if horizon is None or place > horizon:
+                return await self._jumped().read(entries_max=entries_max, bytes_max=bytes_max)
+            moves = self._moves
+            entries = await self._topic.read(place, entries_max=entries_max, bytes_max=bytes_max)
+            if moves != self._moves:
+                continue  # rewind or seek came in between
+            if not entries:
+                # It was compacted away up to the end.
+                self._place = after(horizon)
+                continue
+            count, size_bytes = self._fetched
+            size_bytes += sum(entry.size for entry in entries)
+            self._fetched = (count + len(entries), size_bytes)
+            self._place = after(entries[-1].position)
+            entries = [entry for entry in entries if not self.is_deleted(entry.position)]
+            if entries:
+                return entries
+
+    def rewind(self) -> None:
+        """Read again from what isn't acknowledged."""
+        self._moves += 1
+        self._log.rewind()
+        self._place = self._begin()
+
+    def sought(self, position: Position) -> None:
+        """The log's cursor was reset so that `position` is read next, as far as it is there."""
+        self._moves += 1
+        self._mark = self._log.mark_delete
+        self._floor = self._place = None if position == LATEST else position
+
+    async def find_by_time(self, timestamp_ms: int) -> Position:
+        """See `CompactedTopic.find_by_time`."""
+        return await self._topic.find_by_time(timestamp_ms)
+
+    def is_deleted(self, position: Position) -> bool:
+        """Whether it is acknowledged."""
+        begin = self._begin()
+        if position < begin:
+            return True
+        return position > self._log.mark_delete and self._log.is_deleted(position)
+
+    def ack(self, acks: Iterable[Ack]) -> list[Position]:
+        """See `Cursor.ack`."""
+        return self._log.ack(acks)
+
+    def ack_cumulative(
+        self,
+        position: Position,
+        ack_set: tuple[int, ...] = (),
+        properties: Mapping[str, int] | None = None,
+    ) -> None:
+        """See `Cursor.ack_cumulative`."""
+        if self._floor is not None and not ack_set and position >= self._floor:
+            self._floor = after(position)
+        self._log.ack_cumulative(position, ack_set, properties)
+
+    def _begin(self) -> Position:
+        mark = self._log.mark_delete
+        if self._floor is not None and mark == self._mark:
+            return self._floor
+        return after(mark)
+
+    def _jumped(self) -> Cursor:
+        """The log's cursor, where this one is."""
+        if self._place is not None:
+            self._log.read_position, self._place = self._place, None
+        return self._log
+
+    # ---- the log's cursor as it is ----
+
+    @property
+    def properties(self) -> Mapping[str, int]:
+        """See `Cursor.properties`."""
+        return self._log.properties
+
+    @property
+    def mark_delete(self) -> Position:
+        """See `Cursor.mark_delete`."""
+        return self._log.mark_delete
+
+    @property
+    def cursor_properties(self) -> Mapping[str, str]:
+        """See `Cursor.cursor_properties`."""
+        return self._log.cursor_properties
+
+    def on_available(self, wake: Callable[[], None] | None) -> None:
+        """See `Cursor.on_available`."""
+        self._log.on_available(wake)
+
+    async def read_at(self, positions: Sequence[Position]) -> Sequence[Entry]:
+        """See `Cursor.read_at`."""
+        return await self._log.read_at(positions)
+
+    def ack_set(self, position: Position) -> tuple[int, ...]:
+        """See `Cursor.ack_set`."""
+        return self._log.ack_set(position)
+
+    async def persist(self) -> None:
+        """See `Cursor.persist`."""
+        await self._log.persist()
+
+    async def seek(self, position: Position) -> None:
+        """See `Cursor.seek`."""
+        await self._log.seek(position)
+        self.sought(position)
+
+    async def skip(self, entries: int) -> None:
+        """See `Cursor.skip`."""
+        await self._log.skip(entries)
+
+    def backlog_entries(self) -> int:
+        """See `Cursor.backlog_entries`."""
+        return self._log.backlog_entries()
+
+    async def set_cursor_properties(self, properties: Mapping[str, str]) -> None:
+        """See `Cursor.set_cursor_properties`."""
+        await self._log.set_cursor_properties(properties)
+
+    def statistics(self) -> CursorStatistics:
+        """See `Cursor.statistics`."""
+        return self._log.statistics()
+
+
+def _start(cursor: Cursor, request: SubscribeRequest) -> Position | None:
+    """Where a first consumer begins in the compacted part, None: where the log's cursor is."""
+    earliest = request.initial_position == InitialPosition.Earliest
+    if request.durable:
+        # Nothing was acknowledged yet: before the log's first entry there is the compacted part.
+        return EARLIEST if earliest and cursor.mark_delete.entry_id < 0 else None
+    if request.rollback_duration_s > 0:
+        return None
+    start = request.start if request.start is not None else (EARLIEST if earliest else None)
+    return None if start == LATEST else start

@@ -1,0 +1,68 @@
+"""The subscription `__compaction`: seen by admin and statistics, used by the broker alone (spec
+BR-50; Apache's `PulsarCompactorSubscription`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from geminga_broker.compaction.ledgers import INTERNAL
+from geminga_broker.consumer import Consumer
+from geminga_broker.errors import BrokerError
+from geminga_broker.log.api import Cursor
+from geminga_broker.subscription import Subscription, SubscriptionHost
+from geminga_broker.topic_api import SubscribeRequest
+from geminga_protocol.ids import Position
+from geminga_protocol.pb.pulsar_api_pb2 import ServerError
+
+
+class CompactionSubscription(Subscription):
+    """It takes no consumers, and nothing but a compaction moves it: what its mark-delete passes is
+    taken from the compacted ledger.
+    """
+
+    def __init__(self, name: str, cursor: Cursor, host: SubscriptionHost) -> None:
+        super().__init__(name, cursor, host)
+        # It never reads near the tail: the cache needs not be kept for it.
+        cursor.on_available(None)
+        self.idle_since_s = math.inf
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """Those that aren't the broker's own."""
+        found = self.cursor.cursor_properties
+        return {name: text for name, text in found.items() if not name.startswith(INTERNAL)}
+
+    async def set_properties(self, properties: Mapping[str, str]) -> None:
+        """Replace them; the broker's own stay."""
+        found = self.cursor.cursor_properties
+        own = {name: text for name, text in found.items() if name.startswith(INTERNAL)}
+        await self.cursor.set_cursor_properties({**properties, **own})
+
+    def add(self, request: SubscribeRequest) -> Consumer:
+        """Raises BrokerError NotAllowedError."""
+        raise self._refusal()
+
+    def reopen(self) -> None:
+        """It could not be deleted."""
+        super().reopen()
+        self.cursor.on_available(None)
+
+    async def seek(self, position: Position, ack_set: tuple[int, ...] = ()) -> None:
+        """Raises BrokerError NotAllowedError."""
+        raise self._refusal()
+
+    async def skip(self, entries: int | None) -> None:
+        """What is asked of all subscriptions passes it by. Raises BrokerError NotAllowedError for a
+        number of entries.
+        """
+        if entries is not None:
+            raise self._refusal()
+
+    def expire(self, last: Position) -> None:
+        """Nothing of it expires."""
+
+    def _refusal(self) -> BrokerError:
+        text = f"Subscription {self.name} is the compaction's: only a compaction moves it"
+        return BrokerError(ServerError.NotAllowedError, text)

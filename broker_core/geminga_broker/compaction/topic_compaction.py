@@ -1,0 +1,294 @@
+"""Compaction of one topic: runs, their outcome, and what readers get of it (spec BR-50; Apache's
+`PersistentTopic.triggerCompaction` and `PulsarTopicCompactionService`).
+
+The cursor `__compaction` stands at the horizon: up to there the compacted ledger stands for the
+log. It holds what is behind from trimming. A run reads what the last one left, and the log behind
+it, twice; until its result is stored in the cursor nothing of the old one is touched.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Protocol
+
+import trio
+
+from geminga_broker.compaction.keys import LatestKeys
+from geminga_broker.compaction.ledger import CompactedLedger
+from geminga_broker.compaction.ledgers import LEDGER_PROPERTY, CompactedLedgers
+from geminga_broker.compaction.outcome import Outcome
+from geminga_broker.compaction.passes import Walk, see_all, write_kept
+from geminga_broker.errors import BrokerError
+from geminga_broker.log.api import Cursor, Entry, LogClosed, LogError, ManagedLedger
+from geminga_broker.log.cursor import LogCursor
+from geminga_broker.log.topic_log import TopicLog
+from geminga_broker.policies import CompactionPolicy, TopicPolicies
+from geminga_broker.stats import CompactionStats, LedgerInfo
+from geminga_broker.topic_api import TopicEnvironment
+from geminga_protocol.errors import RemoteProtocolError
+from geminga_protocol.ids import EARLIEST, Position
+from geminga_protocol.pb.pulsar_api_pb2 import ServerError
+
+_log = logging.getLogger(__name__)
+
+CURSOR = "__compaction"
+"""The compaction's cursor and subscription (`Compactor.COMPACTION_SUBSCRIPTION`)."""
+
+CLEANUP_S_MAX = 10.0
+"""A run that failed or was stopped cleans up for so long; the rest is done by the next."""
+
+
+class CompactionRunning(BrokerError):
+    """A run is under way (`AlreadyRunningException`)."""
+
+    def __init__(self) -> None:
+        super().__init__(ServerError.NotAllowedError, "Compaction already in progress")
+
+
+class CompactionHost(Protocol):
+    """The topic, as its compaction uses it."""
+
+    name: str
+    partition: int
+    log: ManagedLedger
+    environment: TopicEnvironment
+    policies: TopicPolicies
+
+    def check_open(self) -> None:
+        """Raises BrokerError ServiceNotReady."""
+
+    def adopt(self, cursor: Cursor) -> object:
+        """Make the cursor's subscription, if it isn't there."""
+
+
+class TopicCompaction:
+    """What a topic knows of its compaction. Made with the topic, when its log is open."""
+
+    def __init__(self, host: CompactionHost) -> None:
+        self.outcome = Outcome()
+        self._host = host
+        self._current: CompactedLedger | None = None
+        self._horizon: Position | None = None
+        self._scope: trio.CancelScope | None = None
+        self._ended = trio.Event()
+        self._lock = trio.Lock()
+        """Held by whoever makes or deletes compacted ledgers."""
+        cursor = host.log.cursors.get(CURSOR)
+        if isinstance(cursor, LogCursor) and cursor.durable:
+            ledgers = self._ledgers(cursor)
+            if ledgers.named is not None:
+                self._current = CompactedLedger(ledgers.client, ledgers.named)
+                self._horizon = cursor.mark_delete
+            if not ledgers.is_clean:
+                host.environment.nursery.start_soon(self._collect, ledgers)
+
+    # ---- what readers get ----
+
+    @property
+    def horizon(self) -> Position | None:
+        """Up to here the compacted ledger stands for the log; None: it was never compacted."""
+        return self._horizon
+
+    async def read(
+        self, position: Position, *, entries_max: int, bytes_max: int
+    ) -> Sequence[Entry]:
+        """Compacted entries from a position on; empty behind the last. Raises LogReadFailed."""
+        while (ledger := self._current) is not None:
+            try:
+                return await ledger.read_from(
+                    position, entries_max=entries_max, bytes_max=bytes_max
+                )
+            except LogClosed:
+                await trio.lowlevel.checkpoint()  # replaced meanwhile; its successor has it all
+        return []
+
+    async def last_entry(self) -> Entry | None:
+        """The last compacted entry, None if there is none. Raises LogReadFailed."""
+        while (ledger := self._current) is not None:
+            try:
+                return await ledger.last()
+            except LogClosed:
+                await trio.lowlevel.checkpoint()
+        return None
+
+    async def find_by_time(self, timestamp_ms: int) -> Position:
+        """Where to read from, for all that was published then or later. Raises LogReadFailed."""
+        while (ledger := self._current) is not None:
+            try:
+                found = await ledger.find_by_time(timestamp_ms)
+            except LogClosed:
+                await trio.lowlevel.checkpoint()
+                continue
+            if found is not None:
+                return found
+            break
+        return await self._host.log.find_by_time(timestamp_ms)
+
+    async def ledger_info(self) -> LedgerInfo:
+        """The compacted ledger, as `/internalStats` shows it. Raises LogReadFailed."""
+        while (ledger := self._current) is not None:
+            try:
+                entries, size_bytes = await ledger.size()
+            except LogClosed:
+                await trio.lowlevel.checkpoint()
+                continue
+            return LedgerInfo(ledger_id=ledger.ledger_id, entries=entries, size=size_bytes)
+        return LedgerInfo(ledger_id=-1, entries=-1, size=-1)
+
+    # ---- what admin asks ----
+
+    @property
+    def running(self) -> bool:
+        """Whether a run is under way."""
+        return self._scope is not None
+
+    @property
+    def stats(self) -> CompactionStats:
+        """As in `/stats`."""
+        return self.outcome.stats
+
+    def trigger(self) -> None:
+        """Begin a run. Raises CompactionRunning while one is under way, BrokerError ServiceNotReady
+        while the topic is being given up.
+        """
+        self._host.check_open()
+        if self.running:
+            raise CompactionRunning
+        self._scope = trio.CancelScope()
+        self._ended = trio.Event()
+        self._host.environment.nursery.start_soon(
+            self._run, self._scope, name=f"compaction of {self._host.name}"
+        )
+
+    async def ensure_cursor(self) -> Cursor:
+        """The compaction's cursor, made at the beginning of the log if need be: from then on the
+        log keeps what is not compacted. Raises LogError.
+        """
+        cursor = await self._host.log.open_cursor(CURSOR, initial=EARLIEST)
+        self._host.adopt(cursor)
+        return cursor
+
+    async def wait(self) -> None:
+        """Return when no run is under way."""
+        if self._scope is not None:
+            await self._ended.wait()
+
+    async def stop(self) -> None:
+        """End a run that is under way; its result is dropped."""
+        if self._scope is not None:
+            self._scope.cancel()
+        await self.wait()
+
+    async def clear(self) -> None:
+        """Forget the compacted messages and all that is in the log. Raises LogError."""
+        await self.stop()
+        async with self._lock:
+            cursor = self._host.log.cursors.get(CURSOR)
+            if not isinstance(cursor, LogCursor):
+                return
+            cursor.ack_cumulative(self._host.log.last_position, properties={})
+            await cursor.persist()
+            await self._replace(None, None)
+            await self._ledgers(cursor).collect()
+
+    @asynccontextmanager
+    async def paused(self, cursor: str) -> AsyncIterator[None]:
+        """If that is the compaction's cursor, nothing is compacted meanwhile."""
+        if cursor != CURSOR:
+            yield
+            return
+        await self.stop()
+        async with self._lock:
+            yield
+
+    async def cursor_deleted(self, cursor: str) -> None:
+        """If it was the compaction's, its ledgers went with it: the log alone is read again."""
+        if cursor == CURSOR:
+            await self._replace(None, None)
+
+    # ---- a run ----
+
+    async def _run(self, scope: trio.CancelScope) -> None:
+        self.outcome.began()
+        try:
+            with scope:
+                async with self._lock:
+                    await self._compact()
+                self.outcome.succeeded()
+            if scope.cancelled_caught:
+                self.outcome.failed("the compaction was stopped")
+        except trio.TooSlowError:
+            read_s = self._policy.read_s
+            self._fail(f"reading the topic took longer than {read_s} seconds")
+        except (LogError, BrokerError, RemoteProtocolError) as error:
+            self._fail(str(error) or type(error).__name__)
+        except Exception as error:
+            # A defect here must not take down the broker.
+            _log.exception("topic=%s compaction broke off", self._host.name)
+            self.outcome.failed(f"{type(error).__name__}: {error}")
+        finally:
+            self._scope = None
+            self._ended.set()
+
+    def _fail(self, text: str) -> None:
+        _log.warning("topic=%s compaction failed: %s", self._host.name, text)
+        self.outcome.failed(text)
+
+    async def _compact(self) -> None:
+        host = self._host
+        cursor = await self.ensure_cursor()
+        if not isinstance(cursor, LogCursor):
+            raise BrokerError(ServerError.NotAllowedError, "the log has no ledgers to compact to")
+        ledgers = self._ledgers(cursor)
+        await ledgers.collect_quietly()
+        end = self._end()
+        keys = LatestKeys(self._policy.retain_null_key)
+        if not await see_all(self._walk(end), keys, self.outcome):
+            return
+        _log.info("topic=%s compacting %d keys up to %s", host.name, len(keys), end)
+        writer = await ledgers.create(end, host.partition)
+        try:
+            await write_kept(self._walk(end), keys, writer, host.partition, self.outcome)
+            with cursor.keeping():
+                cursor.ack_cumulative(end, properties={LEDGER_PROPERTY: writer.ledger_id})
+                # Whether it is stored or not, from here on the new ledger is what counts in memory,
+                # and the old one stays until it is.
+                await self._replace(CompactedLedger(ledgers.client, writer.ledger_id), end)
+                await cursor.persist()
+        finally:
+            with trio.move_on_after(CLEANUP_S_MAX, shield=True):
+                await ledgers.collect_quietly()  # noqa: ASYNC102
+
+    def _end(self) -> Position:
+        """Up to where a run that begins now compacts."""
+        log, horizon = self._host.log, self._horizon
+        last = log.last_position
+        if horizon is None or log.entries_between(horizon, last):
+            return last
+        return horizon
+
+    def _walk(self, end: Position) -> Walk:
+        return Walk(self, self._host.log, end, self._policy.read_s, self._host.environment.catch_up)
+
+    async def _replace(self, ledger: CompactedLedger | None, horizon: Position | None) -> None:
+        """From now on readers get this one; on return nobody reads the old one."""
+        old, self._current, self._horizon = self._current, ledger, horizon
+        if old is not None:
+            with trio.CancelScope(shield=True):
+                await old.close()
+
+    @property
+    def _policy(self) -> CompactionPolicy:
+        return self._host.policies.compaction
+
+    def _ledgers(self, cursor: LogCursor) -> CompactedLedgers:
+        log = self._host.log
+        assert isinstance(log, TopicLog), "a cursor of a log"
+        durability = log.options.durability
+        return CompactedLedgers(log.client, durability, self._host.name, cursor)
+
+    async def _collect(self, ledgers: CompactedLedgers) -> None:
+        async with self._lock:
+            await ledgers.collect_quietly()
