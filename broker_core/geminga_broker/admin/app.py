@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from geminga_broker.admin import (
     broker_routes,
     clusters,
+    compaction_routes,
     namespace_routes,
     partitioned_routes,
     permission_routes,
@@ -49,7 +50,7 @@ def create_app(service: BrokerService) -> ASGIApp:
         routes += topic_policy_routes.routes(service, domain)
         routes += permission_routes.topic_routes(service, domain)
         routes += schema_policy_routes.topic_routes(service, domain)
-    routes += permission_routes.routes(service)
+    routes += [*permission_routes.routes(service), *compaction_routes.routes(service)]
     routes += [*schema_routes.routes(service), *schema_policy_routes.routes(service)]
     routes += _plain_routes(service)
     handlers = EXCEPTION_HANDLERS | {HTTPException: unknown_to(service)}

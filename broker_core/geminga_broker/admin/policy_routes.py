@@ -66,6 +66,8 @@ class Policy:
     removable: bool = True
     unset: object = None
     missing: str = NO_NAMESPACE
+    verb: str = "POST"
+    """Of the request that sets it."""
 
 
 def _limit(path: str, field: str, unset: object = None, missing: str = NO_NAMESPACE) -> Policy:
@@ -145,6 +147,13 @@ POLICIES = (
         AutoSubscriptionCreation,
         optional=True,
     ),
+    Policy(
+        "compactionThreshold",
+        "compaction_threshold",
+        int,
+        not_negative("compactionThreshold must be 0 or more"),
+        verb="PUT",
+    ),
     Policy("encryptionRequired", "encryption_required", bool, removable=False, unset=False),
 )
 
@@ -209,7 +218,7 @@ def _routes_of(service: BrokerService, policy: Policy) -> list[Route]:
         return no_content()
 
     path = f"/admin/v2/namespaces/{{tenant}}/{{namespace}}/{policy.path}"
-    found = [route("GET", path, get), route("POST", path, post)]
+    found = [route("GET", path, get), route(policy.verb, path, post)]
     return [*found, route("DELETE", path, delete)] if policy.removable else found
 
 

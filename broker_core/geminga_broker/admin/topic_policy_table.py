@@ -163,6 +163,13 @@ def policies(service: BrokerService) -> tuple[TopicPolicy, ...]:
             empty="unset",
         ),
         *_rates(),
+        TopicPolicy(
+            "compactionThreshold",
+            "compactionThreshold",
+            int,
+            not_negative("Invalid value for compactionThreshold"),
+            applied=lambda e: e.policies.compaction.threshold_bytes,
+        ),
         DELAYED_DELIVERY,
         INACTIVITY,
         TopicPolicy(

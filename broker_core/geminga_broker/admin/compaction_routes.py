@@ -1,0 +1,61 @@
+"""`/admin/v2/persistent/.../compaction`: compacting a topic by hand (spec BR-50, OP-04; Apache's
+`PersistentTopicsBase.internalTriggerCompaction`).
+"""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from geminga_broker.admin.rest import RestError, no_content, ok, route, topic_of
+from geminga_broker.admin.topic_routes import require_topic, require_writable_namespace
+from geminga_broker.compaction.topic_compaction import CompactionRunning
+from geminga_broker.service import BrokerService
+from geminga_broker.topic import PersistentTopic
+from geminga_protocol.topic_name import TopicName
+
+DOMAIN = "persistent"
+
+
+async def _require(service: BrokerService, name: TopicName) -> PersistentTopic:
+    topic = await require_topic(service, name)
+    assert isinstance(topic, PersistentTopic), "the routes are of persistent topics"
+    return topic
+
+
+async def trigger(service: BrokerService, name: TopicName) -> None:
+    """Begin a compaction of a topic, or of all partitions. Raises RestError 404, and 409 while one
+    is under way.
+    """
+    await require_writable_namespace(service, name)
+    partitions = await service.catalog.partitions(name)
+    topics = [
+        await _require(service, one)
+        for one in [name.partition(i) for i in range(partitions)] or [name]
+    ]
+    running = None
+    for topic in topics:
+        try:
+            topic.compaction.trigger()
+        except CompactionRunning as error:
+            # The other partitions are begun all the same.
+            running = RestError(409, str(error))
+    if running is not None:
+        raise running
+
+
+def routes(service: BrokerService) -> list[Route]:
+    """All routes of the family."""
+
+    async def compact(request: Request) -> Response:
+        await trigger(service, topic_of(request, DOMAIN))
+        return no_content()
+
+    async def status(request: Request) -> Response:
+        topic = await _require(service, topic_of(request, DOMAIN))
+        outcome = topic.compaction.outcome
+        return ok({"status": outcome.status.value, "lastError": outcome.last_error})
+
+    path = f"/admin/v2/{DOMAIN}/{{tenant}}/{{namespace}}/{{topic}}/compaction"
+    return [route("PUT", path, compact), route("GET", path, status)]
