@@ -123,5 +123,5 @@ def _access(service_url: str | None, config: Path | None, **given: str | bool | 
     try:
         conf = build(_Config, gather(config, {}, overrides)).client
     except ConfigError as error:
-        raise click.ClickException(str(error)) from None
+        raise click.UsageError(str(error)) from None
     return Access(service_url or conf.broker_url or conf.web_url or URL_DEFAULT, conf)

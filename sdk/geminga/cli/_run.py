@@ -12,18 +12,23 @@ EXIT_INTERRUPTED = 130
 
 
 def run(main: Callable[[], Awaitable[None]]) -> None:
-    """Run a command's main task; what goes wrong is one sentence, and the exit code 1."""
+    """Run a command's main task; what goes wrong is one sentence.
+
+    The exit code is 2 for what the user gave wrongly, 1 for all else.
+    """
     import logging
 
     import trio
 
-    from geminga.errors import GemingaError
+    from geminga.errors import GemingaError, InvalidArgument
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     try:
         trio.run(main)
     except (GemingaError, KeyboardInterrupt, BaseExceptionGroup) as error:
         cause = _first_cause(error)
+        if isinstance(cause, InvalidArgument):
+            raise click.UsageError(str(cause)) from error
         if isinstance(cause, GemingaError):
             raise click.ClickException(str(cause)) from error
         if isinstance(cause, KeyboardInterrupt):
