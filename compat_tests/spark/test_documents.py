@@ -14,7 +14,7 @@ from compat_tests.guides import guides, run_guide
 from compat_tests.processes import ROOT
 from compat_tests.spark.topics import Pulsar
 from pyspark_pulsar._columns import METADATA
-from pyspark_pulsar._encode._frame import _ROLES
+from pyspark_pulsar._encode._layout import _ROLES
 from pyspark_pulsar._options import parse_read
 from pyspark_pulsar._options._given import Given
 from pyspark_pulsar._options._write_options import parse_write
@@ -30,6 +30,7 @@ PARSERS: tuple[Parser, ...] = (
     lambda options: parse_read(options, streaming=True),
     lambda options: parse_write(options, streaming=False),
     lambda options: parse_write(options, streaming=True),
+    lambda options: parse_write({"schemaType": "keyvalue", **options}, streaming=False),
 )
 NOT_THE_USERS = {"path", "checkpointlocation", "pulsar.client.serviceurl"}
 """What Spark itself gives, and a name of Java's that means `service.url`."""
@@ -50,7 +51,7 @@ def rows(text: str) -> list[list[str]]:
 
 
 @pytest.mark.timeout(240)  # some ten queries, and the first of a process is slow
-@pytest.mark.parametrize(("document", "count"), [(DOCUMENT, 8), (ROOT / "README.md", 1)])
+@pytest.mark.parametrize(("document", "count"), [(DOCUMENT, 9), (ROOT / "README.md", 1)])
 def test_examples(
     spark: SparkSession,
     pulsar: Pulsar,

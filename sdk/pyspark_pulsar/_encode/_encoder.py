@@ -13,8 +13,10 @@ from geminga.schema import SchemaType
 from pyspark_pulsar._encode import _columns as columns
 from pyspark_pulsar._encode._avro import avro_rows
 from pyspark_pulsar._encode._cells import Whole
-from pyspark_pulsar._encode._frame import Frame, plan_for
+from pyspark_pulsar._encode._frame import plan_for
 from pyspark_pulsar._encode._json import json_rows
+from pyspark_pulsar._encode._layout import Frame
+from pyspark_pulsar._encode._pairs import Half, inline
 from pyspark_pulsar._encode._plan import Plan
 from pyspark_pulsar._encode._single import single_rows
 from pyspark_pulsar.errors import SchemaMismatch
@@ -40,21 +42,30 @@ class Encoder:
 
     def __init__(self, frame: Frame) -> None:
         self._frame = frame
-        self._plan: Plan | None = None
+        self._payloads = [_Payloads(each) for each in frame.halves or (frame,)]
 
     def encode(self, batch: pa.RecordBatch) -> Messages:
         """The messages of a batch, in its order. Raises SchemaMismatch, naming the column."""
-        layout = self._frame.layout
+        frame = self._frame
+        layout = frame.layout
         topics = self._column(batch, layout.topic)
         times = self._column(batch, layout.event_time)
         properties = self._column(batch, layout.properties)
         ordering = self._column(batch, layout.ordering_key)
         partitions = self._column(batch, layout.partition)
         key = self._column(batch, layout.key)
+        keys = None if key is None else key.to_pylist()
+        payloads: list[bytes | None]
+        if frame.halves and not frame.is_separated:
+            payloads = [*inline([each.half(batch) for each in self._payloads])]
+        else:
+            # Of separated pairs the first half is the message's key.
+            *first, payloads = [each.listed(batch) for each in self._payloads]
+            keys = first[0] if first else keys
         return Messages(
-            self._payloads(batch),
+            payloads,
             None if topics is None else _topics(topics, str(layout.topic)),
-            None if key is None else key.to_pylist(),
+            keys,
             None if times is None else _times_ms(times, str(layout.event_time)),
             None if properties is None else _properties(properties, str(layout.properties)),
             None if ordering is None else _binary(ordering).to_pylist(),
@@ -65,7 +76,34 @@ class Encoder:
     def _column(batch: pa.RecordBatch, name: str | None) -> pa.Array | None:
         return None if name is None else batch.column(batch.schema.get_field_index(name))
 
-    def _payloads(self, batch: pa.RecordBatch) -> list[bytes | None]:
+
+class _Payloads:
+    """Encodes the columns of payloads, or of half of each payload."""
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+        self._plan: Plan | None = None
+
+    def listed(self, batch: pa.RecordBatch) -> list[bytes | None]:
+        """The bytes of each row, None for what is null."""
+        array = self._array(batch)
+        encoded = self._encoded(array)
+        found: list[bytes | None] = [*encoded] if isinstance(encoded, list) else encoded.to_pylist()
+        if array.null_count:
+            for row in np.flatnonzero(~columns.valid(array)).tolist():
+                found[row] = None
+        return found
+
+    def half(self, batch: pa.RecordBatch) -> Half:
+        """The same as Arrow has it."""
+        array = self._array(batch)
+        encoded = self._encoded(array)
+        present = columns.valid(array)
+        texts = pa.array(encoded, pa.large_binary()) if isinstance(encoded, list) else encoded
+        return columns.texts(texts, present), present
+
+    def _array(self, batch: pa.RecordBatch) -> pa.Array:
+        """What is encoded: a column, or a struct of several."""
         frame = self._frame
         names = frame.layout.values
         arrays = [batch.column(batch.schema.get_field_index(name)) for name in names]
@@ -73,18 +111,17 @@ class Encoder:
             types = [each.type for each in arrays]
             self._plan = plan_for(frame, pa.schema(list(zip(names, types, strict=True))))
         alone = frame.is_struct or not frame.is_record
-        array = arrays[0] if alone else pa.StructArray.from_arrays(arrays, names)
-        found: list[bytes | None]
+        return arrays[0] if alone else pa.StructArray.from_arrays(arrays, names)
+
+    def _encoded(self, array: pa.Array) -> pa.Array | list[bytes]:
+        """Bytes of each row as large_binary or list, of any for what is null."""
+        frame = self._frame
+        assert self._plan is not None
         if not frame.is_record:
-            found = single_rows(frame.info, names[0], array).to_pylist()
-        elif frame.info.type is SchemaType.JSON:
-            found = [*json_rows(self._plan, array)]
-        else:
-            found = avro_rows(self._plan, array).to_pylist()
-        if array.null_count:
-            for row in np.flatnonzero(~columns.valid(array)).tolist():
-                found[row] = None
-        return found
+            return single_rows(frame.info, frame.layout.values[0], array)
+        if frame.info.type is SchemaType.JSON:
+            return json_rows(self._plan, array)
+        return avro_rows(self._plan, array)
 
 
 def _topics(array: pa.Array, column: str) -> list[str]:

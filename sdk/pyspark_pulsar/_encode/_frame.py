@@ -1,84 +1,21 @@
-"""What a frame's columns are for: the payload, or what describes the message (spec SP-06)."""
+"""The schemas that frames are written by: of their columns, or the topic's own (spec SP-06)."""
 
 from __future__ import annotations
-
-import json
-from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import types as t
 
 from geminga.schema import SchemaInfo, SchemaType
+from pyspark_pulsar._encode._layout import Frame, Layout, layout_of
+from pyspark_pulsar._encode._pairs import pair_of_columns, pair_of_topic
 from pyspark_pulsar._encode._plan import Plan, Planner
 from pyspark_pulsar._encode._single import INFOS, check_single
-from pyspark_pulsar._encode._spark_types import Definer, arrow_of, simple_name
+from pyspark_pulsar._encode._spark_types import arrow_of, record_info, simple_name
 from pyspark_pulsar._options._write_options import SchemaChoice, WriteOptions
 from pyspark_pulsar.errors import InvalidOption, SchemaMismatch
 
 VALUE = "value"
 """The column that is the whole payload when no other is."""
-_TEXTS = ("string", "binary")
-_WHOLE = ("tinyint", "smallint", "int", "bigint")
-_ROLES: dict[str, tuple[str, tuple[str, ...]]] = {
-    "__topic": ("topic", ("string",)),
-    "__key": ("key", _TEXTS),
-    "__keybytes": ("key_bytes", ("binary",)),
-    "__eventtime": ("event_time", ("timestamp",)),
-    "__messageproperties": ("properties", ("map<string,string>",)),
-    "__properties": ("properties", ("map<string,string>",)),
-    "__orderingkey": ("ordering_key", _TEXTS),
-    "__partition": ("partition", _WHOLE),
-}
-"""Column, in small letters -> what it is for, and Spark's types that it may have."""
-_LEFT_OUT = frozenset(
-    name.lower()
-    for name in (
-        "__messageId",
-        "__messageIdBytes",
-        "__ledgerId",
-        "__entryId",
-        "__batchIndex",
-        "__publishTime",
-        "__sequenceId",
-        "__producerName",
-        "__redeliveryCount",
-        "__schemaVersion",
-    )
-)
-"""Columns of a read that the broker or the producer makes anew."""
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Which column is what; plain data that pickles. Columns that a frame hasn't are None."""
-
-    values: tuple[str, ...]
-    topic: str | None = None
-    key: str | None = None
-    event_time: str | None = None
-    properties: str | None = None
-    ordering_key: str | None = None
-    partition: str | None = None
-
-
-@dataclass(frozen=True)
-class Frame:
-    """How a frame is written: its layout and its messages' schema."""
-
-    layout: Layout
-    info: SchemaInfo
-    is_struct: bool = False
-    """Whether the record is what stands in the one column `value`, not the columns."""
-
-    @property
-    def is_record(self) -> bool:
-        """Whether payloads are records, of Avro or JSON."""
-        return self.info.type in (SchemaType.AVRO, SchemaType.JSON)
-
-    @property
-    def definition(self) -> object:
-        """The Avro definition of a record."""
-        return json.loads(self.info.schema)
 
 
 def schema_of_frame(schema: t.StructType, options: WriteOptions) -> SchemaInfo:
@@ -86,84 +23,31 @@ def schema_of_frame(schema: t.StructType, options: WriteOptions) -> SchemaInfo:
     return frame_of(schema, options).info
 
 
-def layout_of(schema: t.StructType, options: WriteOptions) -> Layout:
-    """What each column is for. Raises SchemaMismatch and InvalidOption, naming the column."""
-    roles: dict[str, str] = {}
-    values: list[str] = []
-    for each in schema.fields:
-        role = _ROLES.get(each.name.lower())
-        if role is not None:
-            _check_role(each, role[1], roles.get(role[0]))
-            roles[role[0]] = each.name
-        elif each.name.lower() not in _LEFT_OUT:
-            values.append(each.name)
-    if not values:
-        raise SchemaMismatch(
-            "the frame", "has no column for the payload; add one, for instance value"
-        )
-    _check_topic(options, roles.get("topic"))
-    key_bytes = roles.pop("key_bytes", None)
-    key = roles.pop("key", None) or key_bytes
-    if options.key_field is not None:
-        key = _key_field(schema, options.key_field, key)
-    return Layout(tuple(values), key=key, **roles)
-
-
-def _check_role(each: t.StructField, allowed: tuple[str, ...], other: str | None) -> None:
-    if other is not None:
-        raise SchemaMismatch(f"column {each.name}", f"means the same as {other}; drop one of them")
-    kind = each.dataType
-    name = kind.simpleString() if isinstance(kind, t.MapType) else simple_name(kind)
-    if name not in allowed:
-        raise SchemaMismatch(
-            f"column {each.name}",
-            f"must be {' or '.join(allowed)}, not {kind.simpleString()}; cast it",
-        )
-
-
-def _check_topic(options: WriteOptions, column: str | None) -> None:
-    if options.topic is None and column is None:
-        raise InvalidOption("topic", "must be given, or a column __topic")
-    if options.topic is not None and column is not None:
-        raise InvalidOption(
-            "topic",
-            f"can't be given beside the column {column}: drop the column to write all rows to "
-            f"{options.topic}, or leave the option out",
-        )
-
-
-def _key_field(schema: t.StructType, name: str, column: str | None) -> str:
-    if column is not None:
-        raise InvalidOption("keyField", f"can't be given beside the column {column}")
-    if name not in schema.fieldNames():
-        raise InvalidOption("keyField", f"there is no column {name}")
-    kind = schema[name].dataType
-    if simple_name(kind) not in _TEXTS:
-        raise InvalidOption(
-            "keyField",
-            f"column {name} must be string or binary, not {kind.simpleString()}; cast it",
-        )
-    return name
-
-
 def frame_of(
     schema: t.StructType, options: WriteOptions, topic_info: SchemaInfo | None = None
 ) -> Frame:
-    """How such a frame is written, with the topic's schema where that is asked for. Raises
+    """How such a frame is written. `topic_info` is the topic's own schema, if it is known. Raises
     SchemaMismatch and InvalidOption.
     """
     layout = layout_of(schema, options)
     choice = options.schema_choice
-    if choice is SchemaChoice.TOPIC:
-        frame = _by_topic(layout, schema, topic_info)
+    if choice is SchemaChoice.TOPIC or (choice is SchemaChoice.AUTO and _are_pairs(topic_info)):
+        frame = _by_topic(layout, schema, options, topic_info)
+    elif choice is SchemaChoice.KEYVALUE:
+        frame = pair_of_columns(layout, schema, options, topic_info)
     elif choice in (SchemaChoice.BYTES, SchemaChoice.STRING):
         kind = "binary" if choice is SchemaChoice.BYTES else "string"
         frame = Frame(_alone(layout, schema, options), INFOS[kind])
     else:
         frame = _by_columns(layout, schema, options)
-    arrow = pa.schema([(name, arrow_of(schema[name].dataType, name)) for name in layout.values])
-    plan_for(frame, arrow)
+    for each in frame.halves or (frame,):
+        names = each.layout.values
+        plan_for(each, pa.schema([(name, arrow_of(schema[name].dataType, name)) for name in names]))
     return frame
+
+
+def _are_pairs(info: SchemaInfo | None) -> bool:
+    return info is not None and info.type is SchemaType.KEY_VALUE
 
 
 def plan_for(frame: Frame, arrow: pa.Schema) -> Plan:
@@ -176,7 +60,8 @@ def plan_for(frame: Frame, arrow: pa.Schema) -> Plan:
         return Plan("single", column.name)
     planner = Planner(frame.definition)
     if frame.is_struct:
-        return planner.plan(frame.definition, arrow.field(0).type, VALUE)
+        column = arrow.field(0)
+        return planner.plan(frame.definition, column.type, column.name)
     return planner.record(frame.definition, ((each.name, each.type) for each in arrow))
 
 
@@ -208,21 +93,21 @@ def _by_columns(layout: Layout, schema: t.StructType, options: WriteOptions) -> 
     is_struct = isinstance(only, t.StructType)
     columns = t.StructType([schema[name] for name in layout.values])
     record = only if isinstance(only, t.StructType) else columns
-    space, _, name = options.record_name.rpartition(".")
-    made = Definer().record(record, name, VALUE if is_struct else "")
-    if space:
-        made = {"type": "record", "name": name, "namespace": space, "fields": made["fields"]}
     is_json = options.schema_choice is SchemaChoice.JSON
-    text = json.dumps(made, separators=(",", ":"))
     kind = SchemaType.JSON if is_json else SchemaType.AVRO
-    return Frame(layout, SchemaInfo(name, kind, text.encode()), is_struct)
+    info = record_info(record, kind, options.record_name, VALUE if is_struct else "")
+    return Frame(layout, info, is_struct)
 
 
-def _by_topic(layout: Layout, schema: t.StructType, info: SchemaInfo | None) -> Frame:
+def _by_topic(
+    layout: Layout, schema: t.StructType, options: WriteOptions, info: SchemaInfo | None
+) -> Frame:
     if info is None:
         raise InvalidOption(
             "schemaType", "is topic, but the topic has no schema; give avro, json, bytes or auto"
         )
+    if info.type is SchemaType.KEY_VALUE:
+        return pair_of_topic(layout, options, info)
     is_record = info.type in (SchemaType.AVRO, SchemaType.JSON)
     if is_record:
         is_struct = layout.values == (VALUE,) and isinstance(schema[VALUE].dataType, t.StructType)

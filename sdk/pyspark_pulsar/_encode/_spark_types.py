@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pyarrow as pa
 from pyspark.sql import types as t
 
+from geminga.schema import SchemaInfo, SchemaType
 from pyspark_pulsar.errors import SchemaMismatch
 
 Avro = str | list["Avro"] | dict[str, object]
@@ -108,6 +110,15 @@ class Definer:
             number += 1
             free = f"{name}_{number}"
         return free
+
+
+def record_info(kind: t.StructType, of: SchemaType, full_name: str, where: str) -> SchemaInfo:
+    """The schema of a struct as a record of Avro or JSON. Raises SchemaMismatch."""
+    space, _, name = full_name.rpartition(".")
+    made = Definer().record(kind, name, where)
+    if space:
+        made = {"type": "record", "name": name, "namespace": space, "fields": made["fields"]}
+    return SchemaInfo(name, of, json.dumps(made, separators=(",", ":")).encode())
 
 
 def _simple(kind: t.DataType, where: str) -> tuple[Avro, pa.DataType]:

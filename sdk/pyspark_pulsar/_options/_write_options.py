@@ -11,6 +11,7 @@ import geminga
 from geminga import CryptoKeyReader, DefaultCryptoKeyReader
 from pyspark_pulsar._options._client import ClientSettings, parse_client
 from pyspark_pulsar._options._given import Given, json_object
+from pyspark_pulsar._options._pair import PairChoice, parse_pair
 from pyspark_pulsar.errors import InvalidOption
 
 PRODUCER = "pulsar.producer."
@@ -30,6 +31,8 @@ class SchemaChoice(enum.Enum):
     JSON = "json"
     BYTES = "bytes"
     STRING = "string"
+    KEYVALUE = "keyvalue"
+    """Pairs, of a column `key` and a column `value`."""
     TOPIC = "topic"
     """The topic's own: columns are matched by name."""
 
@@ -126,6 +129,8 @@ class WriteOptions:
     topic: str | None = None
     """Where all rows go; None: where the column `__topic` says."""
     schema_choice: SchemaChoice = SchemaChoice.AUTO
+    pair: PairChoice = PairChoice()
+    """How pairs are written, with KEYVALUE."""
     record_name: str = "Row"
     """Name of the Avro record that the columns become."""
     key_field: str | None = None
@@ -257,10 +262,12 @@ def parse_write(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
             "can't be KEY_BASED with deduplication=true: its batches aren't in order",
         )
     busy_s = given.seconds("producerBusyTimeoutMs")
+    choice = given.choice("schemaType", "schemaMode", kind=SchemaChoice, default=SchemaChoice.AUTO)
     found = WriteOptions(
         client,
         None if topic is None else topic.strip(),
-        given.choice("schemaType", "schemaMode", kind=SchemaChoice, default=SchemaChoice.AUTO),
+        choice,
+        parse_pair(given, is_wanted=choice is SchemaChoice.KEYVALUE),
         _record_name(given),
         given.filled("keyField"),
         deduplication,

@@ -6,5 +6,15 @@ from __future__ import annotations
 
 from pyspark_pulsar._values._columns import ValueColumn, columns_of
 from pyspark_pulsar._values._decoder import Decoded, Decoder, check_columns
+from pyspark_pulsar._values._pairs import HALVES, PairInfo, pair_info
 
-__all__ = ["Decoded", "Decoder", "ValueColumn", "check_columns", "columns_of"]
+__all__ = [
+    "HALVES",
+    "Decoded",
+    "Decoder",
+    "PairInfo",
+    "ValueColumn",
+    "check_columns",
+    "columns_of",
+    "pair_info",
+]

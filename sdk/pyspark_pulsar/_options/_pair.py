@@ -1,0 +1,54 @@
+"""Options of writing pairs of a key and a value (spec SP-06)."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from pyspark_pulsar._options._given import Given
+
+_NAMES = ("keyValueEncoding", "keySchemaType", "valueSchemaType")
+
+
+class PairEncoding(enum.Enum):
+    """Where the key of a pair goes (KeyValueEncodingType of the Java client)."""
+
+    INLINE = "INLINE"
+    """Into the payload, before the value."""
+    SEPARATED = "SEPARATED"
+    """It is the message's key."""
+
+
+class HalfChoice(enum.Enum):
+    """What schema a key or value gets: by its column (AUTO), or one of these."""
+
+    AUTO = "auto"
+    AVRO = "avro"
+    JSON = "json"
+    BYTES = "bytes"
+    STRING = "string"
+
+
+@dataclass(frozen=True)
+class PairChoice:
+    """How pairs are written to a topic whose schema comes from the columns."""
+
+    encoding: PairEncoding | None = None
+    """None: as the topic has it, and inline if it has none."""
+    key: HalfChoice = HalfChoice.AUTO
+    value: HalfChoice = HalfChoice.AUTO
+
+
+def parse_pair(given: Given, *, is_wanted: bool) -> PairChoice:
+    """The options of pairs. Raises InvalidOption, also if there are some and none is wanted."""
+    if not is_wanted:
+        given.not_here("needs schemaType=keyvalue", *_NAMES)
+        return PairChoice()
+    encoding, key, value = _NAMES
+    is_told = given.has(encoding)
+    told = given.choice(encoding, kind=PairEncoding, default=PairEncoding.INLINE)
+    return PairChoice(
+        told if is_told else None,
+        given.choice(key, kind=HalfChoice, default=HalfChoice.AUTO),
+        given.choice(value, kind=HalfChoice, default=HalfChoice.AUTO),
+    )
