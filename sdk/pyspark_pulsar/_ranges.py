@@ -45,6 +45,17 @@ def check_names(bound: Bound, parts: Sequence[TopicPartition]) -> None:
             )
 
 
+def check_named(options: ReadOptions, parts: Sequence[TopicPartition]) -> None:
+    """What can be known of `startingOffsets` and `endingOffsets` as soon as a read is described.
+    Topics of a pattern may come later, or be gone when a stream is started again, so that nothing
+    is said of them here. Raises InvalidOption.
+    """
+    if options.topics.pattern is None:
+        for bound in (options.start, options.end):
+            if bound is not None:
+                check_names(bound, parts)
+
+
 def where_of(bound: Bound, part: TopicPartition) -> Where:
     """What a bound says about a partition: by its own name, its topic's, or for all."""
     named = {full_name(name): where for name, where in bound.per_topic}

@@ -146,5 +146,6 @@ def _check_values(topic: str, info: SchemaInfo | None, values: StructType) -> No
         reason = f"{error.reason} (topic {topic}: {_told(info)})"
         known = [column.name for column in columns_of(info)]
         if error.subject.lower() not in {name.lower() for name in known}:
-            reason += f"; {nearest(error.subject, known)}"
+            hint = nearest(error.subject, known)
+            reason += f"; {hint}" if hint else ""
         raise SchemaMismatch(f"column {error.subject}", reason) from None

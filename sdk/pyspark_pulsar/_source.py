@@ -41,12 +41,15 @@ class PulsarDataSource(DataSource):
         """
         from pyspark_pulsar._clients import client_for
         from pyspark_pulsar._options import parse_read
+        from pyspark_pulsar._ranges import check_named
         from pyspark_pulsar._schemas import default_schema
         from pyspark_pulsar._topics import expand
 
         options = parse_read(_plain(self.options), streaming=None)
         client = client_for(options.client)
-        return default_schema(client, options, expand(client, options.topics))
+        parts = expand(client, options.topics)
+        check_named(options, parts)
+        return default_schema(client, options, parts)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For `spark.read`. Raises InvalidOption."""
@@ -95,6 +98,7 @@ def _plain(options: Mapping[str, str]) -> dict[str, str]:
 
 def _checked(options: ReadOptions, schema: StructType) -> ReadOptions:
     from pyspark_pulsar._clients import client_for
+    from pyspark_pulsar._ranges import check_named
     from pyspark_pulsar._schemas import checked_options
     from pyspark_pulsar._topics import expand
     from pyspark_pulsar.errors import TopicMissing
@@ -107,4 +111,5 @@ def _checked(options: ReadOptions, schema: StructType) -> ReadOptions:
             raise
         # A stream by a pattern may begin before its first topic.
         parts = []
+    check_named(options, parts)
     return checked_options(client, options, parts, schema)

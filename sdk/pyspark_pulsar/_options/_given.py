@@ -15,6 +15,8 @@ from pyspark_pulsar.errors import InvalidOption
 
 E = TypeVar("E", bound=Enum)
 WHOLE_MAX = (1 << 63) - 1
+LIKENESS_LEAST = 0.75
+"""Of names of which one may be meant by the other, by difflib: one letter wrong in four."""
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _FLAGS = {"true": True, "false": False}
 
@@ -164,9 +166,7 @@ class Given:
                 told, text = named[key]
                 raise InvalidOption(told, f"has no meaning here, leave it out: {text}")
             if key.startswith(prefix.lower()):
-                raise InvalidOption(
-                    name, f"is unknown; {nearest(name, [prefix + each for each in known])}"
-                )
+                raise _unknown(name, [prefix + each for each in known])
 
     def not_here(self, reason: str, *names: str) -> None:
         """These are known, but not to be given here: `reason` says why and what to do."""
@@ -178,7 +178,7 @@ class Given:
         for key, (name, _) in self._left.items():
             if key in self._misplaced:
                 raise InvalidOption(*self._misplaced[key])
-            raise InvalidOption(name, f"is unknown; {nearest(name, self._asked)}")
+            raise _unknown(name, self._asked)
 
     def _number(self, name: str, text: str, factor: int, least: int, most: int) -> int:
         digits = text.strip().removeprefix("-")
@@ -191,11 +191,19 @@ class Given:
         return found
 
 
-def nearest(name: str, known: Sequence[str]) -> str:
-    """What was probably meant, as the end of a sentence."""
-    lowered = {each.lower(): each for each in known}
-    close = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.5)
-    return f"is {lowered[close[0]]} meant?" if close else "the documentation lists all"
+def _unknown(name: str, known: Sequence[str]) -> InvalidOption:
+    hint = nearest(name, known) or "docs/spark.md lists all under Options"
+    return InvalidOption(name, f"is unknown; {hint}")
+
+
+def nearest(name: str, known: Sequence[str]) -> str | None:
+    """Which of the names was probably meant, as the end of a sentence; None if none is like it. Of
+    names with prefixes the end is enough.
+    """
+    ends = {each.lower().rpartition(".")[2]: each for each in reversed(known)}
+    lowered = ends | {each.lower(): each for each in known}
+    close = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=LIKENESS_LEAST)
+    return f"is {lowered[close[0]]} meant?" if close else None
 
 
 def json_object(option: str, text: str) -> dict[str, object]:

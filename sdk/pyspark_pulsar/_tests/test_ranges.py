@@ -10,8 +10,9 @@ import pytest
 
 import geminga
 from pyspark_pulsar._offsets import BEGIN, Position, TopicPartition, TopicRange
-from pyspark_pulsar._options import AtTime, Bound, Edge, ReadOptions
-from pyspark_pulsar._ranges import check_names, ranges_of, where_of
+from pyspark_pulsar._options import AtTime, Bound, Edge, ReadOptions, parse_read
+from pyspark_pulsar._ranges import check_named, check_names, ranges_of, where_of
+from pyspark_pulsar._tests.admin import path_of
 from pyspark_pulsar._tests.broker import LEDGER, Broker, running_broker
 from pyspark_pulsar._topics import expand
 from pyspark_pulsar.errors import InvalidOption, OffsetOutOfRange
@@ -35,12 +36,12 @@ def kept(broker: Broker) -> tuple[str, list[Position]]:
 def trimmed(broker: Broker) -> tuple[str, list[Position]]:
     """One of which the first ledgers are gone."""
     namespace = "public/trimmed"
-    broker.ask("PUT", f"namespaces/{namespace}", b"{}")
-    nothing = b'{"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}'
+    broker.ask("PUT", f"namespaces/{namespace}", {})
+    nothing = {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
     broker.ask("POST", f"namespaces/{namespace}/retention", nothing)
     topic = f"persistent://{namespace}/t"
     ids = broker.publish(topic, [b"x"] * 25)
-    broker.ask("DELETE", topic.replace("://", "/") + "/truncate")
+    broker.ask("DELETE", path_of(topic) + "/truncate")
     return topic, [Position(each.ledger_id, each.entry_id) for each in ids]
 
 
@@ -188,3 +189,14 @@ def test_topics_that_are_not_read_are_refused(name: str) -> None:
     assert caught.value.option == "endingOffsets"
     assert name in caught.value.reason
     assert "persistent://a/b/t" in caught.value.reason
+
+
+@pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets", "startingTimestamp"])
+def test_they_are_refused_as_soon_as_a_read_is_described(option: str) -> None:
+    given = {"service.url": "pulsar://h", "topic": "a/b/t", option: '{"other": 5}'}
+    given = given if option == "startingTimestamp" else {**given, option: '{"other": "1:1"}'}
+    with pytest.raises(InvalidOption, match=f"option {option}: names other, which isn't among"):
+        check_named(parse_read(given, streaming=None), PARTS)
+    # Topics that a pattern found once may be gone.
+    del given["topic"]
+    check_named(parse_read({**given, "topicsPattern": ".*"}, streaming=None), PARTS)

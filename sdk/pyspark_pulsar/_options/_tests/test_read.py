@@ -206,6 +206,8 @@ def test_names_are_shown_as_they_are_documented(option: str) -> None:
     [
         ("startingOffset", "startingOffsets"),
         ("failOnDataloss2", "failOnDataLoss"),
+        ("service.uri", "service.url"),
+        ("operationTimeoutMs", CLIENT + "operationTimeoutMs"),
         ("maxBytesPerTriger", "maxBytesPerTrigger"),
         (READER + "receiverQueSize", READER + "receiverQueueSize"),
         (CLIENT + "operationTimoutMs", CLIENT + "operationTimeoutMs"),
@@ -215,6 +217,12 @@ def test_unknown_options_name_the_nearest(wrong: str, meant: str) -> None:
     error = refused({**LEAST, wrong: "1"})
     assert error.option == wrong
     assert f"is {meant} meant?" in error.reason
+
+
+@pytest.mark.parametrize("wrong", ["banana", "kafka.host", "header", READER + "colour"])
+def test_unlike_names_are_not_proposed(wrong: str) -> None:
+    error = refused({**LEAST, wrong: "1"})
+    assert error.reason == "is unknown; docs/spark.md lists all under Options"
 
 
 def test_slack_of_times() -> None:
