@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import urllib.request
 import uuid
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -16,6 +14,7 @@ import geminga
 import geminga.blocking
 from compat_tests.processes import ServerProcess
 from geminga.producer import MessageKeywords
+from pyspark_pulsar._tests.admin import ask
 
 WAIT_S = 15.0
 SETTINGS = {
@@ -57,15 +56,7 @@ class Pulsar:
 
     def admin(self, method: str, path: str, body: object = None) -> Any:
         """A request to the admin REST API below `/admin/v2/`; its JSON answer, or None."""
-        request = urllib.request.Request(
-            f"{self.admin_url}/admin/v2/{path}",
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": "application/json"},
-        )
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            text = answer.read()
-        return json.loads(text) if text else None
+        return ask(self.admin_url, method, path, body)
 
     def namespace(self, about: str, *, deduplication: bool = False) -> str:
         """A fresh namespace, as `tenant/name`; other policies by `admin`."""

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import urllib.request
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import geminga.blocking
 from geminga.testing import broker
 from pyspark_pulsar._clients import client_for, close_clients
 from pyspark_pulsar._options import ReadOptions, parse_read
+from pyspark_pulsar._tests.admin import ask, path_of
 
 LEDGER = 10
 """Entries of a full ledger."""
-SETTINGS = {
+SMALL_LEDGERS = {
     "managedLedgerMaxEntriesPerLedger": str(LEDGER),
     "managedLedgerMinLedgerRolloverTimeMinutes": "0",
-    "defaultRetentionTimeInMinutes": "-1",
-    "defaultRetentionSizeInMB": "-1",
 }
+KEEPING = {"defaultRetentionTimeInMinutes": "-1", "defaultRetentionSizeInMB": "-1"}
 
 
 class Broker:
@@ -38,24 +38,15 @@ class Broker:
         """Of a batch read."""
         return parse_read({"service.url": self.url, "topic": topic, **more}, streaming=False)
 
-    def ask(self, method: str, path: str, body: bytes = b"") -> bytes:
+    def ask(self, method: str, path: str, body: object = None) -> Any:
         """A request to the REST API."""
-        request = urllib.request.Request(
-            f"{self.web_url}/admin/v2/{path}",
-            method=method,
-            data=body or None,
-            headers={"Content-Type": "application/json"},
-        )
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            found: bytes = answer.read()
-            return found
+        return ask(self.web_url, method, path, body)
 
     def topic(self, *, partitions: int = 0) -> str:
         """A fresh topic's full name; without partitions it is made by its first message."""
         name = f"persistent://public/default/t{uuid.uuid4().hex[:10]}"
         if partitions:
-            path = name.replace("://", "/")
-            self.ask("PUT", f"{path}/partitions", str(partitions).encode())
+            self.ask("PUT", f"{path_of(name)}/partitions", partitions)
         return name
 
     def publish(
@@ -80,7 +71,7 @@ class Broker:
 @contextmanager
 def running_broker() -> Iterator[Broker]:
     """One in a thread."""
-    with broker(SETTINGS) as url:
+    with broker(SMALL_LEDGERS | KEEPING) as url:
         try:
             yield Broker(str(url), url.web_url)
         finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import urllib.request
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,12 +19,9 @@ from pyspark_pulsar._options import ReadOptions, parse_read
 from pyspark_pulsar._scan import ScanPlan, scan
 from pyspark_pulsar._stream_offsets import Offsets
 from pyspark_pulsar._stream_plan import StreamPlanner
+from pyspark_pulsar._tests.admin import ask
+from pyspark_pulsar._tests.broker import SMALL_LEDGERS
 
-SMALL_LEDGERS = {
-    "managedLedgerMaxEntriesPerLedger": "10",
-    "managedLedgerMinLedgerRolloverTimeMinutes": "0",
-}
-KEEPING = {"defaultRetentionTimeInMinutes": "-1", "defaultRetentionSizeInMB": "-1"}
 VALUE = StructType([StructField("value", BinaryType())])
 
 
@@ -54,15 +50,7 @@ class Broker:
         self.ask(method, f"{topic}/partitions", count)
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
-        request = urllib.request.Request(
-            f"{self.url.web_url}/admin/v2/persistent/public/default/{path}",
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": "application/json"},
-        )
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            text = answer.read()
-        return json.loads(text) if text else None
+        return ask(self.url.web_url, method, f"persistent/public/default/{path}", body)
 
     def send(self, topic: str, *values: bytes, batch: int = 1) -> list[Position]:
         options = {"batching_max_messages": batch, "batching_max_publish_delay_s": 30.0}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import threading
-import urllib.request
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +14,7 @@ from geminga import ConsumerBusy
 from pyspark_pulsar import _anchor
 from pyspark_pulsar._anchor import Anchor
 from pyspark_pulsar._offsets import BEGIN, Position
+from pyspark_pulsar._tests.admin import ask
 
 
 @pytest.fixture(scope="module")
@@ -42,10 +41,8 @@ def publish(client: geminga.blocking.Client, topic: str, count: int) -> list[Pos
 
 def marks(url: geminga.testing.BrokerUrl, topic: str) -> dict[str, str]:
     """Where the subscriptions of a topic stand."""
-    path = f"{url.web_url}/admin/v2/persistent/public/default/{topic}/internalStats"
-    with urllib.request.urlopen(path) as answer:
-        cursors = json.load(answer)["cursors"]
-    return {name: cursor["markDeletePosition"] for name, cursor in cursors.items()}
+    stats = ask(url.web_url, "GET", f"persistent/public/default/{topic}/internalStats")
+    return {name: cursor["markDeletePosition"] for name, cursor in stats["cursors"].items()}
 
 
 def test_it_holds_all_and_stands_before_the_last_message_that_was_read(

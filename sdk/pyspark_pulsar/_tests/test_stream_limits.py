@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyspark_pulsar._tests.streaming import KEEPING, Broker, Query, numbers, started
+from pyspark_pulsar._tests.broker import KEEPING
+from pyspark_pulsar._tests.streaming import Broker, Query, numbers, started
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,8 @@ import pytest
 
 from pyspark_pulsar._offsets import BEGIN, TopicRange
 from pyspark_pulsar._scan import ScanPlan, scan
-from pyspark_pulsar._tests.streaming import KEEPING, VALUE, Broker, Query, full, numbers, started
+from pyspark_pulsar._tests.broker import KEEPING
+from pyspark_pulsar._tests.streaming import VALUE, Broker, Query, full, numbers, started
 from pyspark_pulsar.errors import DataLoss
 
 

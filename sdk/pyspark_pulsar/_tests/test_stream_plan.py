@@ -12,7 +12,8 @@ import geminga
 from pyspark_pulsar._offsets import BEGIN
 from pyspark_pulsar._options import parse_read
 from pyspark_pulsar._stream_plan import StreamPlanner
-from pyspark_pulsar._tests.streaming import KEEPING, Broker, Query, full, numbers, started
+from pyspark_pulsar._tests.broker import KEEPING
+from pyspark_pulsar._tests.streaming import Broker, Query, full, numbers, started
 from pyspark_pulsar.errors import InvalidOption, TopicMissing
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from itertools import groupby
 
@@ -84,7 +83,7 @@ def test_reading_makes_no_topic(broker: Broker) -> None:
         with pytest.raises(TopicMissing) as missing:
             expand(broker.client, select(name))
         assert missing.value.topic == name
-        listed = json.loads(broker.ask("GET", "persistent/public/default"))
+        listed = broker.ask("GET", "persistent/public/default")
         assert name not in listed
 
 

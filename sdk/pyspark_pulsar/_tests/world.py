@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import random
-import urllib.request
 import uuid
 from bisect import bisect_left
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import geminga
 import geminga.blocking
 from geminga.schema import AlreadyEncoded, SchemaInfo, SchemaType
 from pyspark_pulsar._offsets import Position
+from pyspark_pulsar._tests.admin import ask, path_of
+from pyspark_pulsar._tests.broker import KEEPING, SMALL_LEDGERS
 
 MESSAGE_BYTES_MAX = 16 * 1024
 """The broker's `maxMessageSize`: larger messages come in chunks."""
 SETTINGS = {
-    "managedLedgerMaxEntriesPerLedger": "10",
-    "managedLedgerMinLedgerRolloverTimeMinutes": "0",
-    "defaultRetentionTimeInMinutes": "-1",
-    "defaultRetentionSizeInMB": "-1",
+    **SMALL_LEDGERS,
+    **KEEPING,
     "maxMessageSize": str(MESSAGE_BYTES_MAX),
     "brokerDeduplicationEnabled": "true",
 }
@@ -57,7 +55,7 @@ class World:
         self.name = f"persistent://{namespace}/w{uuid.uuid4().hex[:8]}"
         self.partitions = rng.choice([0, 0, 1, 2, 3]) if partitions is None else partitions
         self.books: dict[str, list[Sent]] = {}
-        path = self._path(self.name)
+        path = path_of(self.name)
         if self.partitions:
             self._ask("PUT", f"{path}/partitions", self.partitions)
         else:
@@ -69,19 +67,8 @@ class World:
         for name in names:
             self.books.setdefault(name, [])
 
-    def _path(self, topic: str) -> str:
-        return topic.replace("://", "/")
-
-    def _ask(self, method: str, path: str, body: object = None) -> object:
-        request = urllib.request.Request(
-            f"{self._web_url}/admin/v2/{path}",
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": "application/json"},
-        )
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            text = answer.read()
-        return json.loads(text) if text else None
+    def _ask(self, method: str, path: str, body: object = None) -> Any:
+        return ask(self._web_url, method, path, body)
 
     # ---- what happens to the topic ----
 
@@ -158,19 +145,18 @@ class World:
 
     def unload(self) -> None:
         """The broker lets a partition go, and loads it again."""
-        self._ask("PUT", self._path(self._rng.choice(list(self.books))) + "/unload")
+        self._ask("PUT", path_of(self._rng.choice(list(self.books))) + "/unload")
 
     def grow(self) -> None:
         """A partition more."""
         if self.partitions:
             self.partitions += 1
-            self._ask("POST", self._path(self.name) + "/partitions", self.partitions)
+            self._ask("POST", path_of(self.name) + "/partitions", self.partitions)
             self._open_books()
 
     def ledgers(self, topic: str) -> set[int]:
         """Ledgers that a partition has at this moment."""
-        stats = self._ask("GET", self._path(topic) + "/internalStats")
-        assert isinstance(stats, dict)
+        stats = self._ask("GET", path_of(topic) + "/internalStats")
         return {int(each["ledgerId"]) for each in stats["ledgers"]}
 
     # ---- the oracle ----
@@ -192,13 +178,6 @@ def _sent(id_: geminga.MessageId, value: bytes | None, key: str | None) -> Sent:
 
 def make_thrifty(web_url: str) -> None:
     """Have the namespace THRIFTY."""
-    for method, path, body in (
-        ("PUT", f"namespaces/{THRIFTY}", b""),
-        ("POST", f"namespaces/{THRIFTY}/retention",
-         b'{"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}'),
-    ):  # fmt: skip
-        request = urllib.request.Request(
-            f"{web_url}/admin/v2/{path}", body or None, {"Content-Type": "application/json"},
-            method=method,
-        )  # fmt: skip
-        urllib.request.urlopen(request, timeout=30).close()
+    ask(web_url, "PUT", f"namespaces/{THRIFTY}", {})
+    nothing = {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
+    ask(web_url, "POST", f"namespaces/{THRIFTY}/retention", nothing)

@@ -19,6 +19,7 @@ from geminga._tests.crypto_keys import PUBLIC, READER
 from pyspark_pulsar._encode import frame_of
 from pyspark_pulsar._encode._tests.frames import struct
 from pyspark_pulsar._options._write_options import parse_write
+from pyspark_pulsar._tests.admin import ask, path_of
 from pyspark_pulsar._write import _outlet, _task
 from pyspark_pulsar._write._check import check_topic
 from pyspark_pulsar._write._identity import Identity
@@ -46,17 +47,8 @@ def fresh() -> str:
 
 
 def partitioned(url: geminga.testing.BrokerUrl, count: int) -> str:
-    import urllib.request
-
     topic = fresh()
-    path = topic.replace("://", "/")
-    request = urllib.request.Request(
-        f"{url.web_url}/admin/v2/{path}/partitions",
-        str(count).encode(),
-        {"Content-Type": "application/json"},
-        method="PUT",
-    )
-    urllib.request.urlopen(request, timeout=10).close()
+    ask(url.web_url, "PUT", f"{path_of(topic)}/partitions", count)
     return topic
 
 
