@@ -19,6 +19,7 @@ from pyspark_pulsar._offsets import ID_MAX, LedgerSpan, Position, TopicRange
 from pyspark_pulsar._options import ReadOptions
 from pyspark_pulsar._ranges import for_each, ranges_of
 from pyspark_pulsar._schemas import checked_options
+from pyspark_pulsar._spark_api import HAS_FILTERS
 from pyspark_pulsar._splits import entries_in, split, split_by_ids
 from pyspark_pulsar.errors import InvalidOption
 
@@ -88,7 +89,7 @@ def batch_reader(options: ReadOptions, schema: StructType) -> PulsarBatchReader:
     """The reader for a query. Raises InvalidOption if this PySpark has no push-down."""
     if not options.push_down:
         return PulsarBatchReader(options, schema)
-    if not hasattr(DataSourceReader, "pushFilters"):
+    if not HAS_FILTERS:
         raise InvalidOption("pushdown", "needs PySpark 4.1 or later")
     return NarrowedBatchReader(options, schema)
 

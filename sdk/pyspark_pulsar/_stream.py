@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -13,6 +14,7 @@ from pyspark_pulsar._offsets import TopicRange
 from pyspark_pulsar._options import ReadOptions
 from pyspark_pulsar._scan import ScanPlan, scan
 from pyspark_pulsar._spark_api import (
+    HAS_READ_LIMITS,
     ReadAllAvailable,
     ReadLimit,
     ReadMaxBytes,
@@ -24,6 +26,8 @@ from pyspark_pulsar._stream_offsets import Offsets
 
 if TYPE_CHECKING:
     from pyspark_pulsar._stream_plan import StreamPlanner
+
+logger = logging.getLogger("pyspark_pulsar")
 
 
 class PulsarStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -44,7 +48,14 @@ class PulsarStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # Tasks don't need it.
             from pyspark_pulsar._stream_plan import StreamPlanner
 
-            self._planner = StreamPlanner(self._plan.options)
+            options = self._plan.options
+            self._planner = StreamPlanner(options)
+            limit = options.max_messages_per_trigger or options.max_bytes_per_trigger
+            if limit and not HAS_READ_LIMITS:
+                logger.warning(
+                    "before PySpark 4.2 a query with availableNow ends after one micro-batch, which"
+                    " has no more than maxMessagesPerTrigger and maxBytesPerTrigger"
+                )
         return self._planner
 
     def initialOffset(self) -> dict[str, object]:

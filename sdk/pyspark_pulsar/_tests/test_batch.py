@@ -1,42 +1,24 @@
-"""A batch read as Spark drives it, but without Spark's engine: planned, sent to tasks, read."""
+"""A batch read: columns, parts, faults."""
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 
 import pytest
-from pyspark.sql.datasource import (
-    DataSourceReader,
-    EqualTo,
-    Filter,
-    GreaterThanOrEqual,
-    In,
-    LessThan,
-)
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 import geminga
 from geminga.schema import Avro, Json, String
 from pyspark_pulsar import PulsarDataSource
-from pyspark_pulsar._batch import NarrowedBatchReader, PulsarBatchReader, split_ranges
+from pyspark_pulsar._batch import NarrowedBatchReader, split_ranges
 from pyspark_pulsar._clients import client_for
 from pyspark_pulsar._offsets import Position, TopicRange
 from pyspark_pulsar._options import parse_read
+from pyspark_pulsar._spark_api import HAS_FILTERS
 from pyspark_pulsar._tests.broker import Broker, running_broker
+from pyspark_pulsar._tests.reads import Reading, degrees, publish_readings, read, source
 from pyspark_pulsar.errors import InvalidOption, SchemaMismatch, TopicMissing
-
-Row = dict[str, object]
-
-
-@dataclass
-class Reading:
-    """A record of the tests."""
-
-    sensor: str
-    degrees: int
 
 
 @dataclass
@@ -54,39 +36,7 @@ def broker() -> Iterator[Broker]:
 
 @pytest.fixture(scope="module")
 def readings(broker: Broker) -> str:
-    """100 readings in two partitions and several ledgers."""
-    topic = broker.topic(partitions=2)
-    with broker.client.create_producer(topic, schema=Avro(Reading)) as producer:
-        for number in range(100):
-            producer.send(Reading(f"s{number % 7}", number), partition_key=f"k{number % 10}")
-    return topic
-
-
-def source(broker: Broker, topic: str, **options: str) -> PulsarDataSource:
-    return PulsarDataSource({"service.url": broker.url, "topic": topic, **options})
-
-
-def read(
-    made: PulsarDataSource, schema: StructType | None = None, filters: list[Filter] | None = None
-) -> tuple[list[Row], list[TopicRange]]:
-    """The rows and the parts that they came in."""
-    reader = made.reader(schema or made.schema())
-    if filters is not None:
-        assert isinstance(reader, NarrowedBatchReader)
-        list(reader.pushFilters(filters))
-    assert isinstance(reader, PulsarBatchReader)
-    partitions = reader.partitions()
-    assert isinstance(partitions, list)
-    reader = pickle.loads(pickle.dumps(reader))
-    rows = []
-    for partition in partitions:
-        for batch in reader.read(pickle.loads(pickle.dumps(partition))):
-            rows += batch.to_pylist()
-    return rows, [partition.value for partition in partitions]
-
-
-def degrees(rows: list[Row]) -> list[int]:
-    return sorted(int(str(row["degrees"])) for row in rows)
+    return publish_readings(broker)
 
 
 def test_default_schema(broker: Broker, readings: str) -> None:
@@ -136,72 +86,17 @@ def test_columns_that_are_asked_for(broker: Broker, readings: str) -> None:
     assert set(rows[0]) == {"degrees", "__key"}
 
 
-FILTERS: list[tuple[list[Filter], int]] = [
-    ([EqualTo(("__partition",), 1)], 1),
-    ([EqualTo(("__partition",), 7)], 0),
-    ([EqualTo(("__key",), "k3")], 2),
-    ([EqualTo(("degrees",), 3)], 2),
-    ([LessThan(("__ledgerId",), 1 << 40)], 2),
-]
-
-
-@pytest.mark.parametrize(("filters", "topics"), FILTERS)
-def test_filters_leave_what_they_need(
-    broker: Broker, readings: str, filters: list[Filter], topics: int
-) -> None:
-    made = source(broker, readings, pushdown="true")
-    rows, parts = read(made, filters=filters)
-    assert len({part.topic for part in parts}) == topics
-    for row in read(source(broker, readings))[0]:
-        (condition,) = filters
-        held = row.get(condition.attribute[0], 0)
-        wanted = condition.value
-        if held == wanted if isinstance(condition, EqualTo) else True:
-            assert row in rows
-
-
-def test_ids_are_read_one_by_one(broker: Broker, readings: str) -> None:
-    every, _ = read(source(broker, readings))
-    ids = (str(every[10]["__messageId"]), str(every[70]["__messageId"]))
-    rows, _ = read(source(broker, readings, pushdown="true"), filters=[In(("__messageId",), ids)])
-    found = {(row["__messageId"], row["__topic"]) for row in rows}
-    assert {row["__messageId"] for row in rows} == set(ids)
-    assert (ids[0], every[10]["__topic"]) in found
-
-
-def test_times_narrow_only_if_the_slack_is_known(broker: Broker) -> None:
-    topic = broker.topic()
-    broker.publish(topic, [b"%d" % n for n in range(30)])
-    every, _ = read(source(broker, topic))
-    middle = every[20]["__publishTime"]
-    assert isinstance(middle, datetime)
-    filters: list[Filter] = [
-        GreaterThanOrEqual(("__publishTime",), middle.astimezone(UTC)),
-        LessThan(("__publishTime",), middle.astimezone(UTC) + timedelta(hours=1)),
-    ]
-    later = [row for row in every if row["__publishTime"] >= middle]
-
-    def starts(**slack: str) -> str:
-        rows, parts = read(source(broker, topic, pushdown="true", **slack), filters=filters)
-        # Times that producers' clocks made out of order would be read all the same.
-        assert rows == later
-        return str(parts[0].start)
-
-    assert starts() == "-1:-1"
-    assert starts(publishTimeSlackMs="0") == later[0]["__messageId"]
-    assert starts(publishTimeSlackMs="1h") == every[0]["__messageId"]
-    past = LessThan(("__publishTime",), datetime(1960, 1, 1, tzinfo=UTC))
-    slack = {"pushdown": "true", "publishTimeSlackMs": "0"}
-    assert read(source(broker, topic, **slack), filters=[past]) == ([], [])
-
-
 def test_filters_are_taken_only_if_asked_for(broker: Broker, readings: str) -> None:
     """With `pushFilters` on the reader, Spark fails every read unless its own setting is on."""
     reader = source(broker, readings).reader(StructType())
-    assert getattr(reader.pushFilters, "__func__", None) is DataSourceReader.pushFilters
-    assert isinstance(
-        source(broker, readings, pushdown="true").reader(StructType()), NarrowedBatchReader
-    )
+    assert not isinstance(reader, NarrowedBatchReader)
+    assert "pushFilters" not in vars(type(reader))
+    wishing = source(broker, readings, pushdown="true")
+    if HAS_FILTERS:
+        assert isinstance(wishing.reader(StructType()), NarrowedBatchReader)
+    else:
+        with pytest.raises(InvalidOption, match=r"pushdown: needs PySpark 4\.1"):
+            wishing.reader(StructType())
 
 
 def test_streams_are_cut_the_same_way_again(broker: Broker) -> None:

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 from pyspark.cloudpickle import cloudpickle
-from pyspark.sql.streaming.datasource import (
+from pyspark.sql.types import StringType, StructField, StructType
+
+from pyspark_pulsar import _spark_api, _stream
+from pyspark_pulsar._offsets import BEGIN, Position, TopicRange
+from pyspark_pulsar._options import parse_read
+from pyspark_pulsar._spark_api import (
     ReadAllAvailable,
     ReadMaxBytes,
     ReadMaxRows,
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
-from pyspark.sql.types import StringType, StructField, StructType
-
-from pyspark_pulsar import _spark_api
-from pyspark_pulsar._offsets import BEGIN, Position, TopicRange
-from pyspark_pulsar._options import parse_read
 from pyspark_pulsar._stream import PulsarStreamReader
 from pyspark_pulsar._stream_offsets import Offsets
 
@@ -84,6 +84,21 @@ def test_limits_hold_unless_a_trigger_wants_all(
     assert planner.asked == [(None, True), (BEGAN, True), (BEGAN, False)]
 
 
+@pytest.mark.parametrize(
+    "limits", [{}, {"maxMessagesPerTrigger": "7"}, {"maxBytesPerTrigger": "1k"}]
+)
+def test_one_micro_batch_is_told_of(
+    limits: dict[str, str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where available-now ends at the limits."""
+    for has_limits in (True, False):
+        monkeypatch.setattr(_stream, "HAS_READ_LIMITS", has_limits)
+        caplog.clear()
+        assert reader_of(**limits)._planning is not None
+        told = [each for each in caplog.messages if "ends after one micro-batch" in each]
+        assert len(told) == (1 if limits and not has_limits else 0)
+
+
 def test_micro_batches_pass_as_offsets(planned: tuple[PulsarStreamReader, Planner]) -> None:
     reader, planner = planned
     (part,) = reader.partitions(BEGAN.as_json(), END.as_json())
@@ -108,6 +123,8 @@ def test_an_older_spark_has_no_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert spec is not None
     assert spec.loader is not None
     older: Any = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "older", older)
     spec.loader.exec_module(older)
     assert older.SupportsTriggerAvailableNow is object
     assert isinstance(older.ReadMaxRows(7), older.ReadLimit)
+    assert not isinstance(older.ReadMaxRows(7), older.ReadAllAvailable)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 from pyspark import TaskContext
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import Row, StringType, StructField, StructType
 
 import geminga
 import geminga.blocking
@@ -24,6 +24,7 @@ from pyspark_pulsar import PulsarDataSource
 from pyspark_pulsar._clients import close_clients
 from pyspark_pulsar._tests.world import SETTINGS, World
 from pyspark_pulsar._write._identity import EPOCH, QUERY_ID
+from pyspark_pulsar._write._writer import PulsarRowStreamWriter
 from pyspark_pulsar.errors import ConnectorError
 
 FIRST = int(os.environ.get("GEMINGA_WHOLE_FIRST", "0"))
@@ -116,7 +117,11 @@ class Job:
 
         self._local.context = Context(task, epoch)
         try:
-            writer.write(batches())
+            if isinstance(writer, PulsarRowStreamWriter):
+                # As PySpark 4.0 hands them over.
+                writer.write(Row(**row) for batch in batches() for row in batch.to_pylist())
+            else:
+                writer.write(batches())
         except (Killed, ConnectorError):
             return False
         return True

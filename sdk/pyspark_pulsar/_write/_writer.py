@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 from pyspark.sql.types import Row, StructType
 
 from pyspark_pulsar._clients import client_for
 from pyspark_pulsar._encode import Frame
 from pyspark_pulsar._options._write_options import WriteOptions
+from pyspark_pulsar._spark_api import DataSourceStreamArrowWriter
 from pyspark_pulsar._write._check import check_topic, planned
 from pyspark_pulsar._write._identity import identity_of
 from pyspark_pulsar._write._rows import batches_of
@@ -22,10 +22,7 @@ from pyspark_pulsar._write._task import Task, Written
 from pyspark_pulsar.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
-else:
-    # Since PySpark 4.1; before it streams are written row by row.
-    DataSourceStreamArrowWriter = getattr(datasource, "DataSourceStreamArrowWriter", None)
+    from pyspark.sql.datasource import WriterCommitMessage
 
 logger = logging.getLogger("pyspark_pulsar")
 

@@ -14,12 +14,11 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp as ProtobufTimestamp
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from geminga import schema
 from geminga.schema import Schema, SchemaInfo, SchemaType
-from pyspark_pulsar._columns import METADATA
+from pyspark_pulsar._columns import METADATA, arrow_schema
 from pyspark_pulsar._options import ParseMode
 from pyspark_pulsar._values import Decoder, check_columns, columns_of
 from pyspark_pulsar.errors import SchemaMismatch
@@ -182,7 +181,7 @@ def test_messages_that_are_all_null(line: Line) -> None:
 @pytest.mark.parametrize("line", LINES)
 def test_arrow_types_are_what_spark_wants(line: Line) -> None:
     columns = columns_of(line.kind.info)
-    wanted = to_arrow_schema(StructType([each.spark for each in columns]), timezone="UTC")
+    wanted = arrow_schema(StructType([each.spark for each in columns]))
     assert pa.schema([each.arrow for each in columns]) == wanted
     assert all(each.spark.nullable for each in columns)
 

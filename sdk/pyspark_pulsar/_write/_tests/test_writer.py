@@ -8,11 +8,12 @@ import pickle
 import pyarrow as pa
 import pytest
 from pyspark.sql import types as t
-from pyspark.sql.datasource import DataSourceStreamArrowWriter, DataSourceStreamWriter
+from pyspark.sql.datasource import DataSourceStreamWriter
 
 from pyspark_pulsar._encode import Encoder, frame_of
 from pyspark_pulsar._encode._tests.frames import struct
 from pyspark_pulsar._options._write_options import WriteOptions, parse_write
+from pyspark_pulsar._spark_api import DataSourceStreamArrowWriter
 from pyspark_pulsar._write import _writer, make_stream_writer, make_writer
 from pyspark_pulsar._write._rows import ROWS_MAX, batches_of
 from pyspark_pulsar.errors import InvalidOption, SchemaMismatch
@@ -33,7 +34,8 @@ def test_what_a_topic_holds_stays() -> None:
 
 def test_a_stream_is_planned_without_the_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     writer = make_stream_writer(struct("value string"), options(), overwrite=False)
-    assert isinstance(writer, DataSourceStreamArrowWriter)
+    takes_rows = isinstance(writer, _writer.PulsarRowStreamWriter)
+    assert takes_rows is (DataSourceStreamArrowWriter is None)
     assert isinstance(pickle.loads(pickle.dumps(writer)), type(writer))
     with pytest.raises(SchemaMismatch, match="column a"):
         make_stream_writer(struct("a interval day to second, b int"), options(), overwrite=False)
@@ -45,7 +47,7 @@ def test_a_stream_is_planned_without_the_broker(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(_writer, "DataSourceStreamArrowWriter", None)
     old = make_stream_writer(struct("value string"), options(), overwrite=False)
     assert isinstance(old, DataSourceStreamWriter)
-    assert not isinstance(old, DataSourceStreamArrowWriter)
+    assert isinstance(old, _writer.PulsarRowStreamWriter)
 
 
 def test_rows_are_what_arrow_would_be() -> None:
