@@ -14,10 +14,11 @@ from compat_tests.missing import APACHE, skipped_without
 from compat_tests.processes import ServerProcess, start_geminga
 
 # Off by default in Apache's broker.conf, and wanted by the batch-index tests on both servers;
-# quotas are looked after each minute by default.
+# quotas and thresholds of compaction are looked after each minute by default.
 SETTINGS = {
     "acknowledgmentAtBatchIndexLevelEnabled": "true",
     "backlogQuotaCheckIntervalInSeconds": "1",
+    "brokerServiceCompactionMonitorIntervalInSeconds": "1",
 }
 
 
@@ -49,7 +50,7 @@ def server(
     if running.kind == "apache":
         running.kill()
     else:
-        code = running.stop(timeout_s=10)
+        code = running.stop()
         assert ended_with is None, f"the server ended by itself with {ended_with}:\n{tail}"
         assert code == 0, f"the server stopped with code {code}:\n{running.log_tail()}"
 
@@ -59,7 +60,7 @@ def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProce
     """One ``geminga standalone`` for the tests that only our server has to pass."""
     running = start_geminga(tmp_path_factory.mktemp("standalone") / "data", settings=SETTINGS)
     yield running
-    running.stop(timeout_s=10)
+    running.stop()
 
 
 @pytest.fixture

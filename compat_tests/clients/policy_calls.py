@@ -15,16 +15,18 @@ TOPIC_NOT_FOUND = {"reason": "Topic persistent://{t}/n1/nope not found"}
 Call = tuple[str, str, str | None, int, object]
 
 
-def _life(path: str, value: str, told: object, unset: object = EMPTY) -> list[Call]:
+def _life(
+    path: str, value: str, told: object, unset: object = EMPTY, verb: str = "POST"
+) -> list[Call]:
     """Not set, set, read, removed; and a namespace that isn't there."""
     return [
         ("GET", f"{N}/{path}", None, 200, unset),
-        ("POST", f"{N}/{path}", value, 204, EMPTY),
+        (verb, f"{N}/{path}", value, 204, EMPTY),
         ("GET", f"{N}/{path}", None, 200, told),
         ("DELETE", f"{N}/{path}", None, 204, EMPTY),
         ("GET", f"{N}/{path}", None, 200, unset),
         ("GET", f"{MISSING}/{path}", None, 404, NO_NAMESPACE),
-        ("POST", f"{MISSING}/{path}", value, 404, ANY),
+        (verb, f"{MISSING}/{path}", value, 404, ANY),
     ]
 
 
@@ -180,6 +182,7 @@ TOPICS: list[Call] = [
     ("POST", f"{P}/maxMessageSize", "99999999", 412, ANY),
     *_topic_life("deduplicationEnabled", "true", True, False),
     *_topic_life("deduplicationSnapshotInterval", "10", 10),
+    *_topic_limit("compactionThreshold", "Invalid value for compactionThreshold", 0),
     ("POST", f"{P}/deduplicationSnapshotInterval", "-1", 412,
      {"reason": "interval must be 0 or more"}),
     *_topic_life("publishRate", '{"publishThrottlingRateInMsg":5}',
@@ -236,6 +239,9 @@ CALLS: list[Call] = [
      {"reason": "Invalid value for message TTL, message TTL must >= 0"}),
     ("POST", f"{N}/messageTTL", None, 400, ANY),
     *_life("subscriptionExpirationTime", "7", 7),
+    *_life("compactionThreshold", "1000", 1000, verb="PUT"),
+    ("PUT", f"{N}/compactionThreshold", "-1", 412,
+     {"reason": "compactionThreshold must be 0 or more"}),
     ("POST", f"{N}/subscriptionExpirationTime", "-7", 412,
      {"reason": "Invalid value for subscription expiration time"}),
     *_life("publishRate", '{"publishThrottlingRateInMsg":5,"publishThrottlingRateInByte":6}',

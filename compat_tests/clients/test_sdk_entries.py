@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -26,7 +25,7 @@ COUNT = 24
 async def ours(peer: Peer) -> AsyncIterator[geminga.Client]:
     """Our client on the server under test."""
     async with geminga.connect(peer.server.service_url) as client:
-        with trio.fail_after(60):
+        with trio.fail_after(200):
             yield client
 
 
@@ -41,7 +40,7 @@ async def entries_of(
     found: list[ReceivedEntry] = []
     async with await ours.create_reader(topic, start, **options) as reader:
         while sum(map(len, found)) < count:
-            found += await reader.read_entries(15)
+            found += await reader.read_entries(60)
         assert not await reader.has_message_available()
     return found
 
@@ -51,7 +50,7 @@ async def one_by_one(ours: geminga.Client, topic: str, **options: Any) -> list[T
     told: list[Told] = []
     async with await ours.create_reader(topic, geminga.EARLIEST, **options) as reader:
         while await reader.has_message_available():
-            told.append(told_by_message(await reader.read_next(15)))
+            told.append(told_by_message(await reader.read_next(60)))
     return told
 
 
@@ -63,7 +62,7 @@ async def test_official_python_client(peer: Peer, ours: geminga.Client, compress
         producer = peer.producer(
             topic,
             batching_enabled=batching,
-            batching_max_publish_delay_ms=1000,
+            batching_max_publish_delay_ms=60_000,
             compression_type=getattr(pulsar.CompressionType, compression),
         )
         options: dict[str, Any] = {"properties": {"a": "b"}, "event_timestamp": 77}
@@ -87,14 +86,13 @@ async def test_official_python_client(peer: Peer, ours: geminga.Client, compress
 
 @pytest.mark.java
 @pytest.mark.slow
-@pytest.mark.timeout(100)
 async def test_java_client(peer: Peer, ours: geminga.Client) -> None:
     topic = peer.topic("java-entries")
     with skipped_without(JAVA_CLIENT):
         command = jars.java_command("Entries", [peer.server.service_url, topic, str(COUNT)])
 
     def write() -> None:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
         assert "done" in done.stdout, done.stderr[-2000:]
 
     await trio.to_thread.run_sync(write)
@@ -119,7 +117,7 @@ async def test_java_client(peer: Peer, ours: geminga.Client) -> None:
 async def test_from_within_a_batch(peer: Peer, ours: geminga.Client, inclusive: bool) -> None:
     topic = peer.topic("within")
     payloads = numbered("", 0, 10)
-    producer = peer.producer(topic, batching_enabled=True, batching_max_publish_delay_ms=1000)
+    producer = peer.producer(topic, batching_enabled=True, batching_max_publish_delay_ms=60_000)
     for _ in range(3):
         send_all(producer, payloads)
     entries = await entries_of(ours, topic, 30)
@@ -137,33 +135,19 @@ async def test_from_within_a_batch(peer: Peer, ours: geminga.Client, inclusive: 
     assert [place for each in found for place in each.message_ids()] == ids[-left:]
 
 
-def compact(peer: Peer, topic: str) -> None:
-    """Have it compacted, and wait for that."""
-    path = topic.replace("://", "/") + "/compaction"
-    peer.admin("PUT", path)
-    while peer.admin("GET", path)["status"] != "SUCCESS":
-        time.sleep(0.05)
-
-
 async def test_compacted(peer: Peer, ours: geminga.Client) -> None:
     """Of a compacted batch only the latest of each key is left, where it was."""
     topic = peer.topic("compacted")
-    producer = peer.producer(topic, batching_enabled=True, batching_max_publish_delay_ms=1000)
+    producer = peer.producer(topic, batching_enabled=True, batching_max_publish_delay_ms=60_000)
     for _ in range(2):
         for n in range(12):
             producer.send_async(b"%d" % n, lambda *_: None, partition_key=str(n % 8))
         producer.flush()
-    left = list(range(24))
-    if peer.server.kind == "apache":
-        left = [*range(16, 20), *range(20, 24)]
-        await trio.to_thread.run_sync(compact, peer, topic)
+    await trio.to_thread.run_sync(peer.compact, topic)
     expected = await one_by_one(ours, topic, read_compacted=True)
     entries = await entries_of(ours, topic, len(expected), read_compacted=True)
     assert told_by(entries) == expected
-    places = [12 * at + n for at, each in enumerate(entries) for n in each.indexes]
-    if peer.server.kind == "apache":
-        places = [n + 12 for n in places]
-    assert places == left
+    assert [n for each in entries for n in each.indexes] == list(range(4, 12))
     assert [each.message_count for each in entries] == [12] * len(entries)
 
 
@@ -217,7 +201,7 @@ async def test_chunks_of_several_when_the_topic_is_unloaded(
     path = topic.replace("://", "/") + "/unload"
     async with await ours.create_reader(topic, geminga.EARLIEST) as reader:
         while len(got) < len(sent):
-            (entry,) = await reader.read_entries(15, bytes_max=1)
+            (entry,) = await reader.read_entries(60, bytes_max=1)
             got += entry.payloads()
             if len(got) in (2, 5, 8, 11):
                 await trio.to_thread.run_sync(peer.admin, "PUT", path)
