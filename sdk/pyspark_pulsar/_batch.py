@@ -62,12 +62,12 @@ class PulsarBatchReader(DataSourceReader):
         logger.info("%d topics are read in %d parts", len(parts), len(found))
         return [InputPartition(each) for each in found]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """What a task does."""
         from pyspark_pulsar._scan import ScanPlan, scan
 
-        # Spark asks for one part where there is none.
-        if isinstance(partition.value, TopicRange):
+        # Spark asks for one part where there is none: a None, from PySpark 4.2 on in a part.
+        if partition is not None and isinstance(partition.value, TopicRange):
             plan = ScanPlan(self._options, self._schema, self._narrowing)
             yield from scan(partition.value, plan)
 

@@ -43,7 +43,7 @@ _TEXTS = pa.map_(pa.string(), pa.string())
 _SIGN = 1 << 63
 _to_arrow: Callable[..., pa.Schema] = to_arrow_schema
 _ZONE = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
-"""Before PySpark 4.3 timestamps were in UTC unasked."""
+"""Before PySpark 4.2 timestamps were in UTC unasked."""
 
 
 class Piece(NamedTuple):

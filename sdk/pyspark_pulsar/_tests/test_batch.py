@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 import geminga
@@ -77,6 +78,10 @@ def test_layout_by_rest_reads_the_same(broker: Broker, readings: str) -> None:
 def test_nothing_to_read(broker: Broker) -> None:
     rows, parts = read(source(broker, broker.topic(partitions=1)))
     assert (rows, parts) == ([], [])
+    # What Spark makes of it: the first before PySpark 4.2.
+    reader = source(broker, broker.topic(partitions=1)).reader(StructType())
+    for none in (None, InputPartition(None)):
+        assert list(reader.read(none)) == []
 
 
 def test_columns_that_are_asked_for(broker: Broker, readings: str) -> None:
