@@ -107,6 +107,9 @@ class TopicBase:
         if request.read_compacted and request.sub_type not in (SubType.Exclusive, SubType.Failover):
             text = "readCompacted only allowed on failover or exclusive subscriptions"
             raise BrokerError(ServerError.NotAllowedError, text)
+        if request.read_compacted and not self.persistent:
+            text = "readCompacted only valid on persistent topics"
+            raise BrokerError(ServerError.NotAllowedError, text)
         limit = self.options.consumers_max
         if limit and consumers >= limit:
             raise BrokerError(ServerError.ConsumerBusy, "Topic reached max consumers limit")

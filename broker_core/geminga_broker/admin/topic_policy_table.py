@@ -163,13 +163,7 @@ def policies(service: BrokerService) -> tuple[TopicPolicy, ...]:
             empty="unset",
         ),
         *_rates(),
-        TopicPolicy(
-            "compactionThreshold",
-            "compactionThreshold",
-            int,
-            not_negative("Invalid value for compactionThreshold"),
-            applied=lambda e: e.policies.compaction.threshold_bytes,
-        ),
+        COMPACTION_THRESHOLD,
         DELAYED_DELIVERY,
         INACTIVITY,
         TopicPolicy(
@@ -282,6 +276,13 @@ RETENTION = TopicPolicy(
 )
 TTL = TopicPolicy(
     "messageTTL", "messageTTLInSeconds", int, applied=lambda e: e.policies.message_ttl_s
+)
+COMPACTION_THRESHOLD = TopicPolicy(
+    "compactionThreshold",
+    "compactionThreshold",
+    int,
+    not_negative("Invalid value for compactionThreshold"),
+    applied=lambda e: e.policies.compaction.threshold_bytes,
 )
 DELAYED_DELIVERY = TopicPolicy(
     "delayedDelivery",

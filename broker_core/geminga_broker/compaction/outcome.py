@@ -34,7 +34,9 @@ class Outcome:
     successes: int = 0
     failures: int = 0
     read_bytes: int = 0
-    """Read in both passes, over all runs."""
+    """Read in both passes of the last run."""
+    written_entries: int = 0
+    """Entries that the last run kept."""
     written_bytes: int = 0
     _began_s: float = 0.0
     _removed: int = 0
@@ -43,11 +45,25 @@ class Outcome:
         """A run begins."""
         self.status, self.last_error = Status.RUNNING, ""
         self._began_s, self._removed = trio.current_time(), 0
+        self.read_bytes = self.written_entries = self.written_bytes = 0
 
     def removed(self, messages: int) -> None:
         """What the first pass found to be removed."""
         self._removed = messages
         self.removed_total += messages
+
+    def written(self, size_bytes: int) -> None:
+        """The second pass kept an entry."""
+        self.written_entries += 1
+        self.written_bytes += size_bytes
+
+    @property
+    def throughput(self) -> tuple[float, float]:
+        """Bytes read and written per second of the last run."""
+        took_s = self.stats.last_compaction_duration_time_in_mills / 1000
+        if not took_s:
+            return 0.0, 0.0
+        return self.read_bytes / took_s, self.written_bytes / took_s
 
     def succeeded(self) -> None:
         """Its result is stored."""

@@ -132,7 +132,7 @@ async def write_kept(
                     data = await trio.to_thread.run_sync(keys.keep, entry)
                 if data is not None:
                     kept.append(raw_parts(entry.position, partition, data))
-                    outcome.written_bytes += memoryview(data).nbytes
+                    outcome.written(memoryview(data).nbytes)
             if kept:
                 await _write(writer, kept)
         await writer.close()

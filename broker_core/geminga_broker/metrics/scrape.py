@@ -10,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, cast
 
 from geminga_broker.backlog_quota import QuotaType
+from geminga_broker.compaction.outcome import Outcome, Status
 from geminga_broker.metrics.exposition import Exposition, labels
 from geminga_broker.metrics.names import (
     CONSUMER_SERIES,
@@ -47,20 +48,21 @@ def scrape(service: BrokerService, *, version: str, consumer_level: bool = False
         _topic(text, [("cluster", cluster), ("namespace", namespace), ("topic", name)], stats,
                consumer_level)  # fmt: skip
         if isinstance(topic, PersistentTopic):
-            _evictions(text, [("cluster", cluster), ("namespace", namespace), ("topic", name)],
-                       topic)  # fmt: skip
+            where = [("cluster", cluster), ("namespace", namespace), ("topic", name)]
+            _evictions(text, where, topic)
+            _compaction(text, labels(where), topic.compaction.outcome)
         for metric, field in NAMESPACE_SUMS:
             value = stats.get(field)
             if isinstance(value, int | float):
                 totals[metric] += value
     for namespace, count in sorted(namespaces.items()):
-        where = labels([("cluster", cluster), ("namespace", namespace)])
-        text.add("pulsar_topics_count", where, count)
-    where = labels([("cluster", cluster)])
-    text.add("pulsar_broker_topics_count", where, len(service.topics))
+        of_namespace = labels([("cluster", cluster), ("namespace", namespace)])
+        text.add("pulsar_topics_count", of_namespace, count)
+    of_cluster = labels([("cluster", cluster)])
+    text.add("pulsar_broker_topics_count", of_cluster, len(service.topics))
     for metric, _field in NAMESPACE_SUMS:
-        text.add(metric, where, totals[metric])
-    text.add("pulsar_active_connections", where, len(service.sessions))
+        text.add(metric, of_cluster, totals[metric])
+    text.add("pulsar_active_connections", of_cluster, len(service.sessions))
     _authentication(text, cluster, service.authenticator)
     return text.render() + process_metrics()
 
@@ -88,6 +90,24 @@ def _evictions(text: Exposition, where: list[tuple[str, str]], topic: Persistent
             labels([*where, ("quota_type", name)]),
             topic.evictions[kind],
         )
+
+
+def _compaction(text: Exposition, topic_labels: str, outcome: Outcome) -> None:
+    """Of a topic that was compacted since it was loaded."""
+    if outcome.status is Status.NOT_RUN:
+        return
+    read, written = outcome.throughput
+    for name, value in (
+        ("removed_event_count", outcome.removed_total),
+        ("succeed_count", outcome.successes),
+        ("failed_count", outcome.failures),
+        ("duration_time_in_mills", outcome.stats.last_compaction_duration_time_in_mills),
+        ("read_throughput", read),
+        ("write_throughput", written),
+        ("compacted_entries_count", outcome.written_entries),
+        ("compacted_entries_size", outcome.written_bytes),
+    ):
+        text.add(f"pulsar_compaction_{name}", topic_labels, value)
 
 
 def _topic(
