@@ -28,7 +28,7 @@ from compat_tests.processes import free_port, guarded
 PORTS = ("6650", "6651", "6660", "6661", "8080", "8081", "8443", "8444")
 """What may stand in a guide; a proxy beside a broker takes the ones that the broker leaves."""
 
-READY_S = 40
+READY_S = 100
 """A server is given so long to print its ready line."""
 
 _BLOCK = re.compile(
@@ -92,7 +92,7 @@ def run_guide(
     folder: Path,
     *,
     ports: Mapping[str, str] | None = None,
-    timeout_s: float = 120,
+    timeout_s: float = 250,
 ) -> None:
     """Run a guide in an empty folder; nothing that it started is left. `ports` are those of servers
     that are there already, by what the guide calls them. Raises AssertionError.

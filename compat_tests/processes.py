@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import shutil
 import signal
 import socket
@@ -20,6 +21,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 _CLOCK_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_GIVEN_BY_THE_KERNEL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_PORT_MIN = 10_000
+_answered: set[int] = set()
 _READY_LINE = re.compile(
     r"^ready in (?P<seconds>[0-9.]+) s:( (?P<broker>pulsar://\S+))?"
     r"( (?P<broker_tls>pulsar\+ssl://\S+))?( (?P<web>http://\S+))?"
@@ -32,11 +36,22 @@ class StartError(Exception):
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A TCP port of 127.0.0.1 that is free now, and that no other call of this process answers.
+
+    It is below those that the kernel gives to whoever connects: else a client that tries to reach
+    a server which is just being started again may be given the server's own port.
+    """
+    chosen = range(_PORT_MIN, int(_GIVEN_BY_THE_KERNEL.read_text().split()[0]))
+    while True:
+        port = secrets.choice(chosen)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        if port not in _answered:
+            _answered.add(port)
+            return port
 
 
 @dataclass
@@ -78,7 +93,7 @@ class ServerProcess:
         stat = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(stat[11]) + int(stat[12])) / _CLOCK_TICKS_PER_S
 
-    def stop(self, timeout_s: float = 30.0) -> int:
+    def stop(self, timeout_s: float = 60.0) -> int:
         """Ask the server to end (SIGINT), kill it when it does not; return its exit code."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
@@ -177,7 +192,7 @@ def start_geminga(
     options: Sequence[str] = (),
     broker_port: int = 0,
     web_port: int = 0,
-    timeout_s: float = 20.0,
+    timeout_s: float = 60.0,
     settings: Mapping[str, str] | None = None,
 ) -> ServerProcess:
     """Start ``geminga standalone`` on a data directory and wait for its ready line.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 import secrets
 import ssl
@@ -44,7 +45,7 @@ PROVIDERS = ",".join(_PACKAGE + name for name in ("Token", "Tls", "Basic"))
 TOKEN_PLUGIN = "org.apache.pulsar.client.impl.auth.AuthenticationToken"
 ROLES = ("admin", "proxy", "alice", "mallory")
 METHODS = ("token", "tls", "basic")
-_READY = re.compile(r"^ready in (?P<seconds>[0-9.]+) s: (?P<urls>.*)$", re.MULTILINE)
+_READY = re.compile(r"^ready in (?P<seconds>[0-9.]+) s: (?P<urls>.*)\n", re.MULTILINE)
 
 
 class Keys:
@@ -74,7 +75,7 @@ class Keys:
 
     def token(self, role: str, lasts_s: float | None = None) -> str:
         """A token of a role, for so long or for ever."""
-        expires = None if lasts_s is None else int(time.time() + lasts_s)
+        expires = None if lasts_s is None else math.ceil(time.time() + lasts_s)
         made = tokens.create(self.secret, role, expires_at_s=expires)
         self.made.append(made)
         return made
@@ -148,9 +149,7 @@ def start_broker(
     else:
         every |= {"brokerServicePortTls": "0", "webServicePortTls": "0"}
         folder.mkdir(parents=True, exist_ok=True)
-        server = start_geminga(
-            folder / "data", settings=every, options=["--log-level", log_level], timeout_s=30
-        )
+        server = start_geminga(folder / "data", settings=every, options=["--log-level", log_level])
     path = "/admin/v2/namespaces/public/default/permissions/alice"
 
     def granted() -> bool:
@@ -161,7 +160,7 @@ def start_broker(
         return True
 
     try:
-        wait_until(granted, server.process, server.log_path, timeout_s=100, poll_s=0.2)
+        wait_until(granted, server.process, server.log_path, timeout_s=200, poll_s=0.2)
     except BaseException:
         server.kill()
         raise
@@ -182,13 +181,13 @@ def admin(
         },
     )
     context = ssl.create_default_context(cafile=keys.ca) if web_url.startswith("https") else None
-    with urllib.request.urlopen(request, timeout=20, context=context) as answer:
+    with urllib.request.urlopen(request, timeout=60, context=context) as answer:
         text = answer.read()
     return json.loads(text) if text else None
 
 
 def start_proxy(
-    folder: Path, settings: Mapping[str, str], *, log_level: str = "DEBUG", timeout_s: float = 30
+    folder: Path, settings: Mapping[str, str], *, log_level: str = "DEBUG", timeout_s: float = 60
 ) -> ServerProcess:
     """`geminga proxy` with settings of Apache's proxy.conf, on free ports unless they name some.
 
@@ -269,7 +268,7 @@ class Secured:
             authentication=who,
             tls_trust_certs_file_path=keys.ca,
             tls_validate_hostname=True,
-            operation_timeout_seconds=15,
+            operation_timeout_seconds=30,
             logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error),
         )
 

@@ -79,7 +79,7 @@ def run(command: list[str], folder: Path) -> None:
         env={**os.environ, "PATH": path},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=250,
         check=False,
     )
     assert done.returncode == 0, f"{command}:\n{done.stdout}\n{done.stderr}"
@@ -98,10 +98,10 @@ def serving(folder: Path) -> Iterator[str]:
             return probe.connect_ex(("127.0.0.1", port)) == 0
 
     try:
-        wait_until(answers, process, log_path, timeout_s=20)
+        wait_until(answers, process, log_path, timeout_s=60)
         yield f"http://127.0.0.1:{port}"
         process.send_signal(signal.SIGTERM)
-        assert process.wait(15) == 0, log_path.read_text()
+        assert process.wait(60) == 0, log_path.read_text()
         assert "Traceback" not in log_path.read_text(), log_path.read_text()
     finally:
         process.kill()
@@ -111,11 +111,11 @@ def serving(folder: Path) -> Iterator[str]:
 def order_and_be_served(url: str) -> None:
     """What was posted to the app comes out of its consumer."""
     request = urllib.request.Request(f"{url}/orders", data=b"two teas", method="POST")
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         assert answer.status == 202
-    until_s = time.monotonic() + 10
+    until_s = time.monotonic() + 60
     while time.monotonic() < until_s:
-        with urllib.request.urlopen(f"{url}/served", timeout=10) as answer:
+        with urllib.request.urlopen(f"{url}/served", timeout=60) as answer:
             if json.loads(answer.read()) == ["two teas"]:
                 return
         time.sleep(0.02)
@@ -203,8 +203,8 @@ def test_guide_before_apache(tmp_path: Path) -> None:
         "8080": cluster.web_url.rpartition(":")[2],
     }
     try:
-        wait_until(answers, cluster.process, cluster.log_path, timeout_s=100, poll_s=0.2)
-        run_guide(guide, folder, ports=ports, timeout_s=60)
+        wait_until(answers, cluster.process, cluster.log_path, timeout_s=200, poll_s=0.2)
+        run_guide(guide, folder, ports=ports)
     finally:
         cluster.kill()
 

@@ -24,7 +24,7 @@ from wsproto.events import (
 
 from compat_tests.secured import BOTH, Secured, start_secured
 
-WAIT_S = 15.0
+WAIT_S = 60.0
 
 
 class Refused(Exception):

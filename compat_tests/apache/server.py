@@ -43,7 +43,7 @@ def start_apache(
     broker_port: int = 0,
     web_port: int = 0,
     heap_mb: int = 1024,
-    timeout_s: float = 90.0,
+    timeout_s: float = 200.0,
     wait_ready: bool = True,
 ) -> ServerProcess:
     """Start Apache's standalone in a folder (its data stay there) and wait until it is healthy.

@@ -37,7 +37,7 @@ class RawClient:
         address: tuple[str, int],
         *,
         handshake: bool = True,
-        timeout_s: float = 10.0,
+        timeout_s: float = 60.0,
         receive_buffer_bytes: int | None = None,
     ) -> None:
         self.socket = socket.socket()
@@ -216,7 +216,7 @@ def read_all(address: tuple[str, int], topic: str) -> list[tuple[tuple[int, int]
 
     The end is the position that GET_LAST_MESSAGE_ID names.
     """
-    with RawClient(address, timeout_s=20) as client:
+    with RawClient(address) as client:
         client.subscribe(topic, f"read-all-{time.monotonic_ns()}", durable=False)
         command = BaseCommand(type=BaseCommand.GET_LAST_MESSAGE_ID)
         command.getLastMessageId.consumer_id = 1
