@@ -155,7 +155,7 @@ def test_bad_proofs_of_other_kinds(attacked: Attacked, method: str, data: bytes)
 
 
 def test_a_megabyte_in_a_header(attacked: Attacked) -> None:
-    with socket.create_connection(_web(attacked.server), 10) as client:
+    with socket.create_connection(_web(attacked.server), 60) as client:
         client.sendall(b"GET /admin/v2/clusters HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ")
         try:
             client.sendall(b"a" * (1 << 20) + b"\r\n\r\n")
@@ -234,10 +234,10 @@ def test_a_revoked_grant_ends_what_it_allowed(attacked: Attacked) -> None:
 
 
 async def test_a_token_that_expires_ends_the_connection(attacked: Attacked) -> None:
-    token = attacked.keys.token("alice", 2)
+    token = attacked.keys.token("alice", 6)  # time to connect and send, on a busy machine too
     who = geminga.AuthenticationToken(token)
     options = {"authentication": who, "operation_timeout_s": 4}
-    with trio.fail_after(20):
+    with trio.fail_after(100):
         async with geminga.connect(attacked.server.service_url, **options) as client:  # type: ignore[arg-type]
             producer = await client.create_producer(TOPIC + "-3")
             await producer.send(b"in time")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pulsar
-import pytest
 
 from compat_tests.faults.conftest import TOPIC
 from compat_tests.processes import start_geminga
@@ -16,7 +15,6 @@ LIVES = 3
 MORE = 120
 
 
-@pytest.mark.timeout(60)
 def test_what_is_sent_again_after_kills_is_stored_once(data_dir: Path) -> None:
     results: list[pulsar.Result] = []
     for life in range(LIVES):

@@ -17,6 +17,8 @@ from geminga_protocol import encode
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, CommandSubscribe
 
 _CONNECTIONS = 1000
+_SERVED_S = 40
+"""Nobody waits so long on the busiest machine; a server that sleeps or is held up takes more."""
 _MEMORY_FLAT_BYTES = 60_000_000
 
 
@@ -36,12 +38,12 @@ def good(standalone: ServerProcess) -> Iterator[RawClient]:
         yield client
 
 
-def still_served(good: RawClient, number: int) -> float:
-    """The good client's message goes round; how long that took, in seconds."""
+def still_served(good: RawClient, number: int) -> None:
+    """The good client's message goes round."""
     began = time.monotonic()
     good.publish(number, b"good %d" % number)
     assert good.next_message()[1] == b"good %d" % number
-    return time.monotonic() - began
+    assert time.monotonic() - began < _SERVED_S
 
 
 def ping() -> bytes:
@@ -82,11 +84,11 @@ BAD: dict[str, Callable[[random.Random], bytes]] = {
 def test_bad_bytes_are_answered_or_closed(
     standalone: ServerProcess, good: RawClient, kind: str, handshake: bool
 ) -> None:
-    with RawClient(standalone.address, handshake=handshake, timeout_s=5) as client:
+    with RawClient(standalone.address, handshake=handshake) as client:
         client.send_bytes(BAD[kind](random.Random(kind)))
         if kind == "unknown type" or (kind == "torn" and handshake):
             # The first may be from a newer client and is passed over; the second is waited for.
-            assert still_served(good, 1) < 2
+            still_served(good, 1)
             return
         if kind == "torn":
             client.socket.shutdown(socket.SHUT_WR)
@@ -131,7 +133,7 @@ def test_bad_checksum_is_refused_and_the_rest_goes_on(standalone: ServerProcess)
 
 def test_commands_before_connect_are_refused(standalone: ServerProcess) -> None:
     with (
-        RawClient(standalone.address, handshake=False, timeout_s=5) as client,
+        RawClient(standalone.address, handshake=False) as client,
         pytest.raises((ConnectionEnded, RuntimeError)),
     ):
         client.producer(topic("early"))
@@ -145,19 +147,19 @@ def test_a_thousand_bad_connections(standalone: ServerProcess, good: RawClient) 
     kinds = sorted(BAD)
     with ExitStack() as stack:
         for number in range(_CONNECTIONS):
-            client = stack.enter_context(
-                RawClient(standalone.address, handshake=False, timeout_s=10)
-            )
+            client = stack.enter_context(RawClient(standalone.address, handshake=False))
             try:
                 client.send_bytes(BAD[kinds[number % len(kinds)]](chance))
             except ConnectionEnded:
                 continue
             if number % 100 == 0:
-                assert still_served(good, number + 1) < 5
+                still_served(good, number + 1)
         assert standalone.rss_bytes() - before < _MEMORY_FLAT_BYTES
-    assert still_served(good, 5000) < 5
-    time.sleep(1)  # the ends of the connections reach the other process
-    assert standalone.rss_bytes() - before < _MEMORY_FLAT_BYTES
+    still_served(good, 5000)
+    deadline = time.monotonic() + 60  # the ends of the connections reach the other process
+    while standalone.rss_bytes() - before >= _MEMORY_FLAT_BYTES:
+        assert time.monotonic() < deadline, "the memory isn't given back"
+        time.sleep(0.05)
 
 
 @pytest.mark.slow
@@ -178,7 +180,7 @@ def test_a_consumer_that_never_reads(standalone: ServerProcess, good: RawClient)
             producer.publish(number, body)
         grown = standalone.rss_bytes() - before
         assert grown < _MEMORY_FLAT_BYTES, f"grew by {grown / 1e6:.0f} MB"
-        assert still_served(good, 1) < 2
+        still_served(good, 1)
 
 
 @pytest.mark.slow
@@ -200,7 +202,7 @@ def test_a_producer_that_never_reads_its_receipts(
         grown = standalone.rss_bytes() - before
         assert stopped or grown < _MEMORY_FLAT_BYTES, f"grew by {grown / 1e6:.0f} MB"
         assert grown < 2.5 * _MEMORY_FLAT_BYTES, f"grew by {grown / 1e6:.0f} MB"
-        assert still_served(good, 1) < 3
+        still_served(good, 1)
 
 
 def test_a_connection_that_falls_silent_is_closed_cleanly(standalone: ServerProcess) -> None:

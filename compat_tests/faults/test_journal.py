@@ -65,7 +65,6 @@ def used_bytes(path: Path) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(200)
 @pytest.mark.parametrize("damage", ["cut", "noise"])
 def test_earlier_messages_survive_a_damaged_tail(
     written: Written, damage: str, tmp_path: Path

@@ -69,10 +69,10 @@ class Traffic:
 
     def finish(self) -> None:
         """All that was sent has a receipt and came."""
-        self.give_up_s = time.monotonic() + 20
+        self.give_up_s = time.monotonic() + 60
         self._stop.set()
         for thread in self._threads:
-            thread.join(40)
+            thread.join(120)
         self.sender.close()
         self.receiver.close()
         assert not self.failures
@@ -108,7 +108,7 @@ def test_a_broker_is_killed_behind_the_proxy(tmp_path: Path) -> None:
             broker.kill()
             broker = start()
             heard = len(traffic.got)
-            until(lambda heard=heard: len(traffic.got) > heard, 45)
+            until(lambda heard=heard: len(traffic.got) > heard, 100)
         traffic.finish()
         assert "Traceback" not in proxy.log_path.read_text()
     finally:
@@ -122,7 +122,8 @@ def test_a_proxy_is_drained(tmp_path: Path) -> None:
     """Its clients go on through the other one; nothing is lost, and it ends in time."""
     broker = start_geminga(tmp_path / "data")
     proxies = [
-        plain_proxy(tmp_path / name, broker, proxyDrainSeconds="1") for name in ("one", "two")
+        plain_proxy(tmp_path / name, broker, proxyDrainSeconds="1", servicePort=str(free_port()))
+        for name in ("one", "two")
     ]
     hosts = ",".join(proxy.service_url.removeprefix("pulsar://") for proxy in proxies)
     traffic = Traffic(f"pulsar://{hosts}", "persistent://public/default/drained")
@@ -131,13 +132,13 @@ def test_a_proxy_is_drained(tmp_path: Path) -> None:
             until(lambda: len(traffic.got) > 100)
             began_s = time.monotonic()
             proxy.process.send_signal(signal.SIGTERM)
-            assert proxy.process.wait(10) == 0, proxy.log_tail()
-            assert time.monotonic() - began_s < 5
+            assert proxy.process.wait(60) == 0, proxy.log_tail()
+            assert time.monotonic() - began_s < 20  # its clients would stay for ever
             assert "Traceback" not in proxy.log_path.read_text()
             settings = {"servicePort": proxy.service_url.rpartition(":")[2]}
             proxies[number] = plain_proxy(proxy.data_dir, broker, **settings)
             heard = len(traffic.got)
-            until(lambda heard=heard: len(traffic.got) > heard + 50, 30)
+            until(lambda heard=heard: len(traffic.got) > heard + 50, 100)
         traffic.finish()
     finally:
         traffic._stop.set()
