@@ -260,6 +260,6 @@ async def test_a_revoked_grant_ends_a_producer() -> None:
 @pytest.mark.slow
 async def test_an_expired_token_ends_the_socket() -> None:
     async with secured(**ON) as (_, app), opening(app) as open_:
-        consumer = await open_(f"consumer/{PRIVATE}/s", f"token={bearer('cons', 2)}")
+        consumer = await open_(f"consumer/{PRIVATE}/s", f"token={bearer('cons', 4)}")
         message = await consumer.next()
         assert (message["type"], message["code"]) == ("websocket.close", 1008)
