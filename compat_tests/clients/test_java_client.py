@@ -20,7 +20,7 @@ _COMPRESSIONS = ("none", "lz4", "zlib", "zstd", "snappy")
 
 def _scenarios() -> list[str]:
     """The names that the program registers, read from its sources."""
-    files = ("Scenarios.java", "MoreScenarios.java")
+    files = ("Scenarios.java", "MoreScenarios.java", "CompactedScenarios.java")
     text = "".join((_SOURCES / name).read_text() for name in files)
     names = [name for name in re.findall(r'on\.add\("(\w+)"', text) if name != "compression_"]
     return names + [f"compression_{name}" for name in _COMPRESSIONS]
@@ -31,14 +31,14 @@ def results(server: ServerProcess) -> dict[str, dict[str, Any]]:
     """One run of the whole program: scenario name to its outcome."""
     with skipped_without(JAVA_CLIENT):
         command = jars.java_command("Exerciser", [server.service_url, server.web_url])
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     outcomes = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert outcomes, f"the program said nothing:\n{done.stderr[-2000:]}"
     return {outcome["name"]: outcome for outcome in outcomes}
 
 
 @pytest.mark.java
-@pytest.mark.timeout(330)
+@pytest.mark.timeout(700)
 @pytest.mark.parametrize("name", _scenarios())
 def test_java_client(results: dict[str, dict[str, Any]], name: str) -> None:
     assert name in results, f"not run; these were: {', '.join(results)}"

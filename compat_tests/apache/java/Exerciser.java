@@ -37,7 +37,7 @@ public final class Exerciser {
         void run() throws Exception;
     }
 
-    static final int WAIT_S = 15;
+    static final int WAIT_S = 60;
     final PulsarClient client;
     private final String webUrl;
     private final Map<String, Scenario> scenarios = new LinkedHashMap<>();
@@ -47,7 +47,7 @@ public final class Exerciser {
         ClientBuilder builder =
                 PulsarClient.builder()
                         .serviceUrl(serviceUrl)
-                        .operationTimeout(WAIT_S, TimeUnit.SECONDS)
+                        .operationTimeout(30, TimeUnit.SECONDS)
                         .statsInterval(0, TimeUnit.SECONDS);
         // Through which of the broker's advertised listeners; the recording relay is one.
         String listener = System.getProperty("listener");
@@ -58,6 +58,7 @@ public final class Exerciser {
         Exerciser exerciser = new Exerciser(arguments[0], arguments[1]);
         new Scenarios(exerciser).register();
         new MoreScenarios(exerciser).register();
+        new CompactedScenarios(exerciser).register();
         Set<String> wanted = new HashSet<>(List.of(arguments).subList(2, arguments.length));
         exerciser.scenarios.forEach(
                 (name, scenario) -> {
