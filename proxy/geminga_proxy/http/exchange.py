@@ -236,6 +236,9 @@ class Exchange:
             headers = to_client(headers, location=plan.location)
         else:
             headers = to_client(headers)
+        # Cancelled by a request that turned out bad, this ends before the answer counts as begun:
+        # the client then hears of its request.
+        await trio.lowlevel.checkpoint_if_cancelled()
         answer = self._client.answer(response.status_code, headers, bytes(response.reason))
         await self._wire.send(answer)
         await self._pass_down(connection)

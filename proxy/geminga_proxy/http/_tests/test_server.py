@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from functools import partial
 
 import h11
 import pytest
@@ -72,6 +74,35 @@ async def test_smuggled_requests_never_reach_a_broker(name: str) -> None:
         assert answer.count(b"HTTP/1.1 ") == 1
         assert b"Connection: close" in answer
         assert [bytes(one.target) for one in broker.requests if b"hidden" in one.target] == []
+
+
+async def test_a_bad_chunk_beside_an_early_answer() -> None:
+    """Both are there at once; whichever is looked at first, the client hears of one."""
+    clients: list[Client] = []
+
+    async def early(stream: trio.SocketStream) -> None:
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            head += bytes(await stream.receive_some())
+        os.write(clients[-1].stream.socket.fileno(), b"no number\r\n")  # type: ignore[attr-defined]
+        answer = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
+        os.write(stream.socket.fileno(), answer)
+        await trio.sleep_forever()
+
+    async with trio.open_nursery() as nursery:
+        listen = partial(trio.serve_tcp, early, 0, host="127.0.0.1")
+        (listener,) = await nursery.start(listen)
+        async with proxied(listener.socket.getsockname()[1]) as running:
+            for _ in range(20):
+                clients.append(await Client.of(running))
+                stream, found = clients[-1].stream, b""
+                head = b"POST / HTTP/1.1\r\nHost: p\r\nTransfer-Encoding: chunked\r\n\r\n"
+                await stream.send_all(head)
+                with trio.fail_after(60):
+                    while piece := await stream.receive_some():
+                        found += bytes(piece)
+                assert found.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 404 "))
+        nursery.cancel_scope.cancel()
 
 
 async def test_pipelined_requests_are_answered_in_order() -> None:
