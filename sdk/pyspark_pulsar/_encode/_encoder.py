@@ -46,6 +46,7 @@ class Encoder:
 
     def encode(self, batch: pa.RecordBatch) -> Messages:
         """The messages of a batch, in its order. Raises SchemaMismatch, naming the column."""
+        _check(batch)
         frame = self._frame
         layout = frame.layout
         topics = self._column(batch, layout.topic)
@@ -124,6 +125,25 @@ class _Payloads:
         return avro_rows(self._plan, array)
 
 
+def _check(batch: pa.RecordBatch) -> None:
+    """Spark's strings may be any bytes; those of messages, and Python's, are UTF-8. Raises
+    SchemaMismatch. It costs a hundredth of the encoding.
+    """
+    try:
+        batch.validate(full=True)
+    except pa.ArrowInvalid:
+        for name, array in zip(batch.schema.names, batch.columns, strict=True):
+            try:
+                array.validate(full=True)
+            except pa.ArrowInvalid as error:
+                raise SchemaMismatch(
+                    f"column {name}",
+                    f"has what no message can have: {error}; cast texts that are no UTF-8 to "
+                    "binary, or drop these rows",
+                ) from None
+        raise
+
+
 def _topics(array: pa.Array, column: str) -> list[str]:
     if array.null_count:
         raise SchemaMismatch(
@@ -135,9 +155,11 @@ def _topics(array: pa.Array, column: str) -> list[str]:
 
 def _times_ms(array: pa.Array, column: str) -> list[int | None]:
     millis = columns.whole(Plan("long", column, divisor=1000), array)
-    if (millis < 0).any():
+    if ((millis <= 0) & columns.valid(array)).any():
         raise SchemaMismatch(
-            f"column {column}", "has a time before 1970, which a message's event time can't be"
+            f"column {column}",
+            "has a time that isn't after the beginning of 1970, which no event time can be; leave "
+            "it null",
         )
     found: list[int | None] = millis.tolist()
     if array.null_count:

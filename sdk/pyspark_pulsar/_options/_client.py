@@ -216,6 +216,7 @@ def parse_client(given: Given) -> ClientSettings:
         _check_hidden(plugin, params)
     admin = given.filled("admin.url", "adminUrl")
     if admin is not None:
+        admin = admin.strip()
         _check_admin(given.name_of("admin.url"), admin)
     values: dict[str, Any] = {}
     for java, name, read in _NAMES:

@@ -84,7 +84,7 @@ def send(client: geminga.blocking.Client, topic: str, count: int, *, batch: int 
     ) as producer:  # fmt: skip
         for n in range(count):
             producer.send_soon(b"%d" % n)
-            if n % (batch * 8) == 0:
+            if n % (batch * 4) == 0:
                 # A broker looks for full ledgers between writes.
                 producer.flush()
         producer.flush()

@@ -222,8 +222,14 @@ def test_columns_that_are_there_twice() -> None:
         (
             "__eventTime timestamp",
             pa.array([-1, 5], pa.timestamp("us", "UTC")),
-            "__eventTime: has a time before 1970",
+            "__eventTime: has a time that isn't after the beginning of 1970",
         ),
+        (
+            "__eventTime timestamp",
+            pa.array([None, 0], pa.timestamp("us", "UTC")),
+            "__eventTime: has a time that isn't after the beginning of 1970",
+        ),
+        ("__key string", pa.array([b"a", b"\xff"]).view(pa.string()), "column __key: .*UTF-8"),
         (
             "__messageProperties map<string,string>",
             pa.array([[("a", None)], None], pa.map_(pa.string(), pa.string())),
@@ -236,3 +242,17 @@ def test_rows_that_cannot_be_messages(column: str, array: pa.Array, told: str) -
     given = {"no_topic": ""} if name == "__topic" else {}
     with pytest.raises(SchemaMismatch, match=told):
         encoded(f"value string, {column}", {"value": pa.array(["a", "b"]), name: array}, **given)
+
+
+@pytest.mark.parametrize("kind", ["avro", "json", "keyvalue"])
+def test_texts_must_be_utf_8(kind: str) -> None:
+    wrong = pa.array([b"a", b"\xff"]).view(pa.string())
+    nested = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), wrong)
+    for ddl, array in (("string", wrong), ("struct<a: array<string>>", _struct_of(nested))):
+        columns = {"key": pa.array([1, 2], pa.int32()), "value": array}
+        with pytest.raises(SchemaMismatch, match=r"column value: .*cast texts that are no UTF-8"):
+            encoded(f"key int, value {ddl}", columns, schemaType=kind)
+
+
+def _struct_of(array: pa.Array) -> pa.Array:
+    return pa.StructArray.from_arrays([array], ["a"])

@@ -225,6 +225,16 @@ def test_unlike_names_are_not_proposed(wrong: str) -> None:
     assert error.reason == "is unknown; docs/spark.md lists all under Options"
 
 
+def test_spaces_around_values_mean_nothing() -> None:
+    given = {
+        "topic": " t ", "startingOffsets": " earliest ", "mode": " permissive ",
+        "minPartitions": " 2 ", "failOnDataLoss": " TRUE ", "schemaMode": " raw ",
+        "service.url": " pulsar://h ", "admin.url": " http://h:80 ", "maxBytesPerBatch": " 1m ",
+    }  # fmt: skip
+    plain = {name: value.strip() for name, value in given.items()}
+    assert parse_read(given, streaming=False) == parse_read(plain, streaming=False)
+
+
 def test_slack_of_times() -> None:
     for value, slack_s in (("1500", 1.5), ("0", 0.0), ("10m", 600.0)):
         assert batch(pushdown="true", publishTimeSlackMs=value).publish_time_slack_s == slack_s
