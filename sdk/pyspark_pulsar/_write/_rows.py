@@ -8,8 +8,8 @@ from itertools import islice
 import pyarrow as pa
 from pyspark.sql.types import Row, StructType
 
-ROWS_MAX = 10_000
-"""Rows of one batch."""
+ROWS_MAX = 1000
+"""Rows of one batch: these wait for each other."""
 
 
 def batches_of(schema: StructType, rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
