@@ -21,7 +21,7 @@ from geminga_broker.compaction.ledgers import LEDGER_PROPERTY, CompactedLedgers
 from geminga_broker.compaction.outcome import Outcome
 from geminga_broker.compaction.passes import Walk, see_all, write_kept
 from geminga_broker.errors import BrokerError
-from geminga_broker.log.api import Cursor, Entry, LogClosed, LogError, ManagedLedger
+from geminga_broker.log.api import Cursor, Entry, LogClosed, LogError, LogReadFailed, ManagedLedger
 from geminga_broker.log.cursor import LogCursor
 from geminga_broker.log.topic_log import TopicLog
 from geminga_broker.policies import CompactionPolicy, TopicPolicies
@@ -127,13 +127,16 @@ class TopicCompaction:
         return await self._host.log.find_by_time(timestamp_ms)
 
     async def ledger_info(self) -> LedgerInfo:
-        """The compacted ledger, as `/internalStats` shows it. Raises LogReadFailed."""
+        """The compacted ledger, as `/internalStats` shows it; without sizes if it can't be read."""
         while (ledger := self._current) is not None:
             try:
                 entries, size_bytes = await ledger.size()
             except LogClosed:
                 await trio.lowlevel.checkpoint()
                 continue
+            except LogReadFailed as error:
+                _log.warning("topic=%s: %s", self._host.name, error)
+                entries = size_bytes = -1
             return LedgerInfo(ledger_id=ledger.ledger_id, entries=entries, size=size_bytes)
         return LedgerInfo(ledger_id=-1, entries=-1, size=-1)
 

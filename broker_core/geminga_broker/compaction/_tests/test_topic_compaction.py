@@ -28,9 +28,11 @@ from geminga_broker.log._tests.world import World
 from geminga_broker.log.api import Ack, LogReadFailed
 from geminga_broker.obedience import obey
 from geminga_broker.policies import CompactionPolicy, TopicPolicies
-from geminga_broker.topic_api import SubType
+from geminga_broker.topic_api import InitialPosition, SubType
 from geminga_protocol.ids import EARLIEST, LATEST, EntryId, Position
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
+
+LATER = InitialPosition.Latest
 
 
 async def test_a_reader_gets_the_last_message_of_each_key(autojump_clock: MockClock) -> None:
@@ -123,6 +125,36 @@ async def test_a_durable_subscription_goes_on_where_it_was(autojump_clock: MockC
         await trio.sleep(SETTLE_S)
     async with open_topic(world) as topic:
         assert await read_all(topic, name="s", durable=True) == [("a", b"3")]
+
+
+async def test_a_durable_subscription_of_a_trimmed_topic(autojump_clock: MockClock) -> None:
+    world = World()
+    async with open_topic(world) as topic:
+        positions = await append(topic, [single("a", b"1"), single("b", b"2"), single("c", b"3")])
+        await compact(topic)
+        await topic.log.roll()
+        await topic.log.trim()
+        later = await append(topic, [single("d", b"4")])
+        connection = FakeConnection()
+        consumer = await topic.subscribe(reader(connection, name="s", durable=True))
+        consumer.flow(10)
+        await trio.sleep(SETTLE_S)
+        everything = [("a", b"1"), ("b", b"2"), ("c", b"3"), ("d", b"4")]
+        assert received(connection) == everything
+        consumer.ack([Ack(positions[1])], cumulative=True)
+        consumer.close()
+        assert await read_all(topic, name="s", durable=True) == everything[2:]
+        # One that begins at the end gets nothing old.
+        assert await read_all(topic, name="new", durable=True, initial_position=LATER) == []
+    async with open_topic(world) as topic:
+        # Places in trimmed ledgers can't be kept: they come again, nothing is lost.
+        assert await read_all(topic, name="s", durable=True) == everything
+        connection = FakeConnection()
+        consumer = await topic.subscribe(reader(connection, name="s", durable=True))
+        consumer.ack([Ack(later[0])], cumulative=True)
+        await trio.sleep(SETTLE_S)
+    async with open_topic(world) as topic:
+        assert await read_all(topic, name="s", durable=True) == []
 
 
 async def test_redelivery_begins_behind_what_was_acknowledged(autojump_clock: MockClock) -> None:
@@ -254,6 +286,8 @@ async def test_a_compacted_ledger_that_is_lost_is_told_of(autojump_clock: MockCl
     async with open_topic(world) as topic:
         with pytest.raises(LogReadFailed, match=f"compacted ledger {lost}"):
             await topic.compaction.last_entry()
+        info = await topic.compaction.ledger_info()
+        assert (info.ledger_id, info.entries, info.size) == (lost, -1, -1)
         await compact(topic)
         assert topic.compaction.outcome.status is Status.ERROR
         # As with Apache's broker: give the result up, and compact what the log still has.
