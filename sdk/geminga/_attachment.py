@@ -21,6 +21,8 @@ logger = logging.getLogger("geminga")
 
 LAST_WAIT_SHARE = 0.9
 """Of the time that is left to a first attempt, a wait takes no more."""
+TELLING_S = 1.0
+"""An attempt that the deadline ended sooner says nothing: what was told before it counts."""
 
 
 class Target(Protocol):
@@ -130,7 +132,9 @@ class Attachment:
 
     async def _attach_once(self, backoff: Backoff) -> bool:
         """Until it is attached; answers False if that is given up."""
+        refusal: GemingaError | None = None
         while True:
+            began_s = trio.current_time()
             try:
                 await self._attach()
             except GemingaError as error:
@@ -142,10 +146,14 @@ class Attachment:
                     deadline_passed=left_s <= self._core.options.initial_backoff_s,
                 )
                 if action is AttachAction.GIVE_UP:
+                    was_cut_short = trio.current_time() - began_s < TELLING_S
+                    if refusal is not None and isinstance(error, Timeout) and was_cut_short:
+                        error = refusal
                     final = error.of_topic(self._target.topic)
                     self._target.failed(final)
                     self._ready.reject(final)
                     return False
+                refusal = error
                 delay_s = backoff.next_s(trio.current_time())
                 if not attached_before:
                     # The last tries come before the deadline, however long the waits have become.

@@ -181,6 +181,24 @@ async def test_first_attempts_share_the_operation_timeout(autojump_clock: MockCl
         assert trio.current_time() - began_s <= 20.01
 
 
+async def test_a_last_attempt_cut_short_tells_what_was_answered(autojump_clock: MockClock) -> None:
+    """Between the last refusal and the deadline there is no time for another answer."""
+    async with fake_broker() as broker, broker.client(operation_timeout_s=20) as client:
+        handle = FakeSession.handle
+        await client.create_producer("warm")
+        silent_from_s = trio.current_time() + 19.5
+
+        def falls_silent(self: FakeSession, frame: Frame) -> None:
+            if trio.current_time() < silent_from_s:
+                handle(self, frame)
+
+        for session in broker.sessions:
+            session.handle = falls_silent.__get__(session)
+        broker.fail["producer"] = [(ServerError.ServiceNotReady, "loading")] * 1000
+        with pytest.raises(geminga.ServiceNotReady):
+            await client.create_producer("t")
+
+
 async def test_what_no_waiting_heals(autojump_clock: MockClock) -> None:
     async with fake_broker() as broker, broker.client() as client:
         producer = await client.create_producer("t")
