@@ -17,6 +17,7 @@ from geminga_broker.backlog_quota import (
     entries_to_evict,
     refusal,
 )
+from geminga_broker.compaction.topic_compaction import CURSOR as COMPACTION
 from geminga_broker.deduplication import CURSOR
 from geminga_broker.log.api import Cursor
 from geminga_protocol.ids import EntryId, LedgerId, Position
@@ -102,6 +103,10 @@ async def _enforce(topic: PersistentTopic, kind: QuotaType) -> None:
     if slowest is not None and slowest.name == CURSOR and topic.deduplication is not None:
         # Nobody's backlog but the broker's own.
         topic.deduplication.snapshot()
+    elif slowest is not None and slowest.name == COMPACTION:
+        # Nobody but a compaction may pass what is not compacted yet.
+        if not topic.compaction.running:
+            topic.compaction.trigger()
     elif quota.policy is not QuotaPolicy.EVICTION:
         topic.disconnect_producers()
     elif kind is QuotaType.SIZE:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import trio
 from trio.testing import MockClock
 
 from geminga_broker._tests.fake_client import FakeConnection
+from geminga_broker.backlog_keeping import keep_quotas
+from geminga_broker.backlog_quota import BacklogQuota, QuotaPolicy, Quotas
 from geminga_broker.compaction import ledger as compacted_ledger
 from geminga_broker.compaction._tests.world import (
     SETTLE_S,
@@ -250,6 +254,25 @@ async def test_a_threshold_keeps_the_log_and_starts_runs(autojump_clock: MockClo
         assert topic.compaction.outcome.successes == 1
         assert topic.compaction.stats.last_compaction_removed_event_count == 5
         await compact_if_due(topic)
+        assert not topic.compaction.running
+
+
+@pytest.mark.parametrize("policy", list(QuotaPolicy))
+async def test_a_quota_that_the_compaction_exceeds_starts_a_run(
+    autojump_clock: MockClock, policy: QuotaPolicy
+) -> None:
+    async with open_topic(World()) as topic:
+        quota = BacklogQuota(size_bytes=1000, age_s=-1, policy=policy)
+        await obey(topic, replace(topic.policies, quotas=Quotas(quota, BacklogQuota())))
+        await topic.create_subscription("s", EARLIEST)
+        await topic.compaction.ensure_cursor()
+        await append(topic, [single("a", b"x" * 100) for _ in range(20)])
+        await topic.skip("s", None)
+        await keep_quotas(topic)
+        await topic.compaction.wait()
+        assert topic.compaction.outcome.successes == 1
+        assert await read_all(topic) == [("a", b"x" * 100)]
+        await keep_quotas(topic)
         assert not topic.compaction.running
 
 
