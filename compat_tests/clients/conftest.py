@@ -174,3 +174,41 @@ async def take_by_turns(
             for messages, consumer in zip(got, consumers, strict=True):
                 messages += await consumer.receive_many(timeout_s=0.1)
     return got
+
+
+def receive_after_change(
+    peer: Peer, topic: str, consumer: pulsar.Consumer, count: int
+) -> list[pulsar.Message]:
+    """So many messages for who has just become active. Apache's broker now and then waits with
+    them until something new is written.
+    """
+    is_apache = peer.server.kind == "apache"
+    messages: list[pulsar.Message] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while len(messages) < count:
+        try:
+            messages.append(consumer.receive(3000 if is_apache else WAIT_MS))
+        except pulsar.Timeout:
+            if not is_apache or time.monotonic() > deadline:
+                raise
+            peer.producer(topic).send(b"new")
+    return messages
+
+
+async def take_after_change(
+    server: ServerProcess,
+    client: geminga.Client,
+    topic: str,
+    consumer: geminga.Consumer,
+    count: int,
+) -> list[geminga.Message]:
+    """The same with our own SDK."""
+    is_apache = server.kind == "apache"
+    messages: list[geminga.Message] = []
+    with trio.fail_after(PATIENCE_S):
+        while len(messages) < count:
+            try:
+                messages.append(await consumer.receive(3 if is_apache else None))
+            except geminga.Timeout:
+                await (await client.create_producer(topic)).send(b"new")
+    return messages

@@ -7,12 +7,19 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 
 import httpx2 as httpx
 import pytest
 import trio
 
 import geminga
+from compat_tests.clients.conftest import (
+    PATIENCE_S,
+    settled_active,
+    take_after_change,
+    take_by_turns,
+)
 from compat_tests.processes import ServerProcess
 from geminga import Client, CompressionType, Consumer, ConsumerType, InitialPosition, Message
 
@@ -25,21 +32,20 @@ def topic_name(about: str, domain: str = "persistent") -> str:
 
 @asynccontextmanager
 async def client_of(server: ServerProcess) -> AsyncIterator[Client]:
-    with trio.fail_after(60):
+    with trio.fail_after(200):
         async with geminga.connect(server.service_url) as client:
             yield client
 
 
 def partitioned(server: ServerProcess, topic: str, partitions: int) -> str:
-    path = topic.replace("://", "/")
-    url = f"{server.web_url}/admin/v2/{path}/partitions"
-    answer = httpx.put(url, content=str(partitions), headers={"content-type": "application/json"})
-    answer.raise_for_status()
+    url = f"{server.web_url}/admin/v2/{topic.replace('://', '/')}/partitions"
+    headers = {"content-type": "application/json"}
+    httpx.put(url, content=str(partitions), headers=headers, timeout=60).raise_for_status()
     return topic
 
 
 async def take(consumer: Consumer, count: int) -> list[Message]:
-    return [await consumer.receive(5) for _ in range(count)]
+    return [await consumer.receive(PATIENCE_S) for _ in range(count)]
 
 
 def texts(messages: Sequence[Message]) -> list[str]:
@@ -69,7 +75,7 @@ async def test_what_a_message_carries(server: ServerProcess) -> None:
             ordering_key="order",
             event_timestamp=12345,
         )
-        message = await consumer.receive(5)
+        message = await consumer.receive(PATIENCE_S)
         assert message.data == b"payload"
         assert message.properties == {"a": "1", "b": "zwei"}
         assert message.partition_key == "key"
@@ -78,7 +84,7 @@ async def test_what_a_message_carries(server: ServerProcess) -> None:
         assert message.producer_name == "me"
         assert message.message_id == sent
         assert message.topic_name == topic
-        assert before <= message.publish_timestamp <= before + 10_000
+        assert before <= message.publish_timestamp <= time.time_ns() // 1_000_000
         assert producer.last_sequence_id == message.sequence_id == 0
 
 
@@ -116,22 +122,20 @@ async def test_exclusive_busy_and_acknowledged(server: ServerProcess) -> None:
 async def test_cumulative_and_failover(server: ServerProcess) -> None:
     topic = topic_name("failover")
     async with client_of(server) as client:
-        consumers = [
-            await client.subscribe(
+        consumers = {
+            name: await client.subscribe(
                 topic, "s", consumer_type=ConsumerType.FAILOVER, consumer_name=name
             )
             for name in "ab"
-        ]
+        }
+        active = consumers.pop(await trio.to_thread.run_sync(settled_active, server, topic, "s"))
+        (standby,) = consumers.values()
         await send_all(client, topic, numbered(20), batching_enabled=False)
-        active, standby = consumers
-        try:
-            messages = await take(active, 20)
-        except geminga.Timeout:
-            standby, active = consumers
-            messages = await take(active, 20)
+        messages = await take(active, 20)
         await active.acknowledge_cumulative(messages[9])
         await active.aclose()
-        assert texts(await take(standby, 10)) == numbered(20)[10:]
+        rest = await take_after_change(server, client, topic, standby, 10)
+        assert texts(rest) == numbered(20)[10:]
 
 
 async def test_shared_spreads_and_redelivers(server: ServerProcess) -> None:
@@ -151,7 +155,7 @@ async def test_shared_spreads_and_redelivers(server: ServerProcess) -> None:
                 got[at].append(await consumers[at].receive())
             scope.cancel()
 
-        with trio.move_on_after(15):
+        with trio.move_on_after(PATIENCE_S):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(drain, 0, nursery.cancel_scope)
                 nursery.start_soon(drain, 1, nursery.cancel_scope)
@@ -173,10 +177,7 @@ async def test_key_shared_keeps_keys_together(server: ServerProcess) -> None:
         for n in range(90):
             await producer.send_soon(str(n).encode(), partition_key=f"k{n % 30}")
         await producer.flush()
-        got: list[list[Message]] = [[], [], []]
-        for at, consumer in enumerate(consumers):
-            while more := await consumer.receive_many(timeout_s=1):
-                got[at] += more
+        got = await take_by_turns(consumers, 90)
         assert sum(map(len, got)) == 90
         assert sum(len({message.partition_key for message in each}) for each in got) == 30
         for each in got:
@@ -200,7 +201,7 @@ async def test_negative_acknowledge(server: ServerProcess, batching: bool) -> No
                 consumer.negative_acknowledge(message)
             else:
                 await consumer.acknowledge(message)
-        again = await consumer.receive(5)
+        again = await consumer.receive(PATIENCE_S)
         assert again.data == b"m4"
         assert again.redelivery_count == 1
         await consumer.acknowledge(again)
@@ -253,7 +254,7 @@ async def test_last_message_id(server: ServerProcess) -> None:
         last = await producer.send(b"one")
         assert await consumer.last_message_ids() == [last]
         assert await consumer.has_message_available()
-        await consumer.acknowledge(await consumer.receive(5))
+        await consumer.acknowledge(await consumer.receive(PATIENCE_S))
         assert not await consumer.has_message_available()
 
 
@@ -265,20 +266,20 @@ async def test_reader(server: ServerProcess, batching: bool) -> None:
         reader = await client.create_reader(topic, geminga.EARLIEST)
         messages = []
         while await reader.has_message_available():
-            messages.append(await reader.read_next(10))
+            messages.append(await reader.read_next(PATIENCE_S))
         assert texts(messages) == numbered(10)
         middle = messages[4].message_id
         after = await client.create_reader(topic, middle)
-        assert (await after.read_next(10)).data == b"m5"
+        assert (await after.read_next(PATIENCE_S)).data == b"m5"
         at = await client.create_reader(topic, middle, start_message_id_inclusive=True)
-        assert (await at.read_next(10)).data == b"m4"
+        assert (await at.read_next(PATIENCE_S)).data == b"m4"
         latest = await client.create_reader(topic, geminga.LATEST)
         assert not await latest.has_message_available()
         last = await client.create_reader(topic, geminga.LATEST, start_message_id_inclusive=True)
         assert await last.has_message_available()
-        assert (await last.read_next(10)).data == b"m9"
+        assert (await last.read_next(PATIENCE_S)).data == b"m9"
         await reader.seek(middle)
-        assert (await reader.read_next(10)).data == b"m5"
+        assert (await reader.read_next(PATIENCE_S)).data == b"m5"
 
 
 async def test_partitions(server: ServerProcess) -> None:
@@ -318,7 +319,7 @@ async def test_non_persistent(server: ServerProcess) -> None:
         consumer = await client.subscribe(topic, "s")
         producer = await client.create_producer(topic)
         await producer.send(b"now")
-        message = await consumer.receive(5)
+        message = await consumer.receive(PATIENCE_S)
         assert message.data == b"now"
         await consumer.acknowledge(message)
 
@@ -329,10 +330,10 @@ async def test_delayed_delivery(server: ServerProcess) -> None:
         consumer = await client.subscribe(topic, "s", consumer_type=ConsumerType.SHARED)
         producer = await client.create_producer(topic)
         began = time.monotonic()
-        await producer.send(b"late", deliver_after=timedelta(seconds=1.5))
+        await producer.send(b"late", deliver_after=timedelta(seconds=5))
         await producer.send(b"soon")
         assert texts(await take(consumer, 2)) == ["soon", "late"]
-        assert time.monotonic() - began >= 1.4
+        assert time.monotonic() - began >= 4.9
 
 
 async def test_names_and_access(server: ServerProcess) -> None:
@@ -382,7 +383,7 @@ async def test_unload_is_survived(server: ServerProcess) -> None:
 
         async def receive() -> None:
             while len(set(seen)) < 300:
-                message = await consumer.receive(20)
+                message = await consumer.receive(PATIENCE_S)
                 seen.append(message.data.decode())
                 await consumer.acknowledge(message)
 
@@ -392,9 +393,8 @@ async def test_unload_is_survived(server: ServerProcess) -> None:
                 await producer.send_soon(f"m{n}".encode())
                 await trio.sleep(0.002)
                 if n == 100:
-                    path = topic.replace("://", "/")
-                    url = f"{server.web_url}/admin/v2/{path}/unload"
-                    answer = await trio.to_thread.run_sync(httpx.put, url)
-                    answer.raise_for_status()
+                    url = f"{server.web_url}/admin/v2/{topic.replace('://', '/')}/unload"
+                    put = partial(httpx.put, url, timeout=60)
+                    (await trio.to_thread.run_sync(put)).raise_for_status()
         first_seen = list(dict.fromkeys(seen))
         assert first_seen == numbered(300)

@@ -12,6 +12,7 @@ from pulsar import ConsumerType, MessageId, ProducerAccessMode
 from pulsar.schema import Integer, JsonSchema, Record, String, StringSchema
 
 from compat_tests.clients.conftest import (
+    PATIENCE_S,
     WAIT_MS,
     Peer,
     assert_nothing_more,
@@ -247,7 +248,7 @@ def test_messages_survive_an_unload(peer: Peer) -> None:
     # An acknowledgement is sent after a while by the client; wait until the broker knows of it.
     path = topic.replace("://", "/")
     name = consumer.subscription_name()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_S
     while peer.admin("GET", f"{path}/stats")["subscriptions"][name]["msgBacklog"] != 2:
         assert time.monotonic() < deadline, "the acknowledgement did not arrive"
         time.sleep(0.05)
