@@ -89,7 +89,7 @@ public final class Encryption {
                 .cryptoKeyReader(reader)
                 .subscribe()) {
             for (int n = 0; n < MESSAGES; n++) {
-                Message<byte[]> message = consumer.receive(10, TimeUnit.SECONDS);
+                Message<byte[]> message = consumer.receive(60, TimeUnit.SECONDS);
                 if (message == null) {
                     throw new IllegalStateException(topic + ": message " + n + " didn't come");
                 }

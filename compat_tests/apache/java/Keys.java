@@ -29,7 +29,7 @@ public final class Keys {
                     .subscriptionInitialPosition(SubscriptionInitialPosition.Earliest)
                     .subscribe()) {
                 for (int n = 0; n < count; n++) {
-                    Message<byte[]> message = consumer.receive(10, TimeUnit.SECONDS);
+                    Message<byte[]> message = consumer.receive(60, TimeUnit.SECONDS);
                     String topic = message.getTopicName();
                     System.out.println(String.join(" ", "got",
                             topic.substring(topic.lastIndexOf('-') + 1),

@@ -60,7 +60,7 @@ public final class Letters {
     private static void refuse(PulsarClient client, String topic) throws Exception {
         try (Consumer<String> consumer = consumer(client, topic).subscribe()) {
             while (true) {
-                Message<String> message = consumer.receive(3, TimeUnit.SECONDS);
+                Message<String> message = consumer.receive(8, TimeUnit.SECONDS);
                 if (message == null) {
                     return;
                 }
@@ -72,7 +72,7 @@ public final class Letters {
     private static void reconsume(PulsarClient client, String topic) throws Exception {
         try (Consumer<String> consumer = consumer(client, topic).enableRetry(true).subscribe()) {
             while (true) {
-                Message<String> message = consumer.receive(3, TimeUnit.SECONDS);
+                Message<String> message = consumer.receive(8, TimeUnit.SECONDS);
                 if (message == null) {
                     return;
                 }

@@ -56,7 +56,7 @@ public final class Proxied {
                                 .tlsTrustCertsFilePath(ca)
                                 .enableTlsHostnameVerification(true)
                                 .authentication(who)
-                                .operationTimeout(15, TimeUnit.SECONDS)
+                                .operationTimeout(30, TimeUnit.SECONDS)
                                 .statsInterval(0, TimeUnit.SECONDS)
                                 .build();
                 Consumer<byte[]> consumer =
@@ -68,7 +68,7 @@ public final class Proxied {
                 Producer<byte[]> producer = client.newProducer().topic(topic).create()) {
             for (int size : new int[] {1, 1_000_000, 20_000}) {
                 producer.send("x".repeat(size).getBytes(StandardCharsets.US_ASCII));
-                Message<byte[]> message = consumer.receive(15, TimeUnit.SECONDS);
+                Message<byte[]> message = consumer.receive(60, TimeUnit.SECONDS);
                 if (message == null || message.getData().length != size) {
                     throw new PulsarClientException("not what was sent: " + message);
                 }

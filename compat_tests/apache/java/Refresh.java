@@ -32,7 +32,7 @@ public final class Refresh {
                         PulsarClient.builder()
                                 .serviceUrl(arguments[0])
                                 .authentication(who)
-                                .operationTimeout(15, TimeUnit.SECONDS)
+                                .operationTimeout(30, TimeUnit.SECONDS)
                                 .statsInterval(0, TimeUnit.SECONDS)
                                 .build();
                 Producer<byte[]> producer = client.newProducer().topic(arguments[1]).create()) {

@@ -5,6 +5,7 @@ import com.google.protobuf.Int32Value;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Objects;
+import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.Callable;
 import java.util.concurrent.TimeUnit;
@@ -19,6 +20,7 @@ import org.apache.pulsar.client.api.SubscriptionInitialPosition;
 import org.apache.pulsar.client.api.schema.GenericRecord;
 import org.apache.pulsar.client.api.schema.SchemaDefinition;
 import org.apache.pulsar.common.policies.data.SchemaCompatibilityStrategy;
+import org.apache.pulsar.common.policies.data.TenantInfo;
 import org.apache.pulsar.common.schema.KeyValue;
 import org.apache.pulsar.common.schema.KeyValueEncodingType;
 import org.apache.pulsar.common.schema.SchemaType;
@@ -50,10 +52,14 @@ public final class SchemaRules {
 
     private final PulsarClient client;
     private final PulsarAdmin admin;
+    private final String tenant = "schemas" + UUID.randomUUID().toString().substring(0, 8);
 
-    private SchemaRules(PulsarClient client, PulsarAdmin admin) {
+    /** In a tenant of its own: others tell what namespaces `public` has. */
+    private SchemaRules(PulsarClient client, PulsarAdmin admin) throws Exception {
         this.client = client;
         this.admin = admin;
+        TenantInfo info = TenantInfo.builder().allowedClusters(Set.of("standalone")).build();
+        admin.tenants().createTenant(tenant, info);
     }
 
     public static void main(String[] arguments) throws Exception {
@@ -83,7 +89,7 @@ public final class SchemaRules {
     }
 
     private String topic() throws Exception {
-        String namespace = "public/s" + UUID.randomUUID().toString().substring(0, 8);
+        String namespace = tenant + "/s" + UUID.randomUUID().toString().substring(0, 8);
         admin.namespaces().createNamespace(namespace);
         return "persistent://" + namespace + "/t";
     }
@@ -124,8 +130,8 @@ public final class SchemaRules {
         try (Consumer<Second> typed = consumer(topic, made(kind, Second.class));
                 Consumer<GenericRecord> any = consumer(topic, Schema.AUTO_CONSUME())) {
             for (int index = 0; index < 3; index++) {
-                Second value = typed.receive(10, TimeUnit.SECONDS).getValue();
-                Message<GenericRecord> record = any.receive(10, TimeUnit.SECONDS);
+                Second value = typed.receive(60, TimeUnit.SECONDS).getValue();
+                Message<GenericRecord> record = any.receive(60, TimeUnit.SECONDS);
                 read.append(' ').append(value.id).append(value.name).append(value.price).append('/')
                         .append(record.getValue().getField("id")).append('/')
                         .append(record.getSchemaVersion()[7]);
@@ -146,11 +152,11 @@ public final class SchemaRules {
             told += " " + error.getClass().getSimpleName();
         }
         admin.namespaces().setSchemaValidationEnforced(namespace(topic), true);
-        Thread.sleep(500);
+        Thread.sleep(1500);
         told += " " + produced(topic, Schema.BYTES, new byte[1]);
         admin.namespaces().setSchemaCompatibilityStrategy(
                 namespace(topic), SchemaCompatibilityStrategy.ALWAYS_COMPATIBLE);
-        Thread.sleep(500);
+        Thread.sleep(1500);
         return told + " " + produced(topic, Schema.AVRO(Other.class), other);
     }
 
@@ -158,7 +164,7 @@ public final class SchemaRules {
         String topic = topic();
         String told = produced(topic, Schema.AVRO(First.class), First.of(1));
         admin.namespaces().setIsAllowAutoUpdateSchema(namespace(topic), false);
-        Thread.sleep(500);
+        Thread.sleep(1500);
         told += " " + produced(topic, Schema.AVRO(Second.class), new Second());
         admin.schemas().createSchema(topic, Schema.AVRO(Second.class).getSchemaInfo());
         told += " " + produced(topic, Schema.AVRO(Second.class), new Second());
@@ -171,8 +177,8 @@ public final class SchemaRules {
         produced(topic, schema, First.of(1));
         String told = produced(topic, Schema.AUTO_PRODUCE_BYTES(), schema.encode(First.of(2)));
         try (Consumer<First> typed = consumer(topic, schema)) {
-            typed.receive(10, TimeUnit.SECONDS);
-            told += typed.receive(10, TimeUnit.SECONDS).getValue().id;
+            typed.receive(60, TimeUnit.SECONDS);
+            told += typed.receive(60, TimeUnit.SECONDS).getValue().id;
         }
         try (Producer<byte[]> auto =
                 client.newProducer(Schema.AUTO_PRODUCE_BYTES()).topic(topic).create()) {
@@ -197,7 +203,7 @@ public final class SchemaRules {
                     Schema.KeyValue(Schema.INT32, Schema.JSON(Other.class), encoding);
             told += " " + produced(topic, other, new KeyValue<>(1, new Other()));
             try (Consumer<KeyValue<String, First>> typed = consumer(topic, one)) {
-                KeyValue<String, First> read = typed.receive(10, TimeUnit.SECONDS).getValue();
+                KeyValue<String, First> read = typed.receive(60, TimeUnit.SECONDS).getValue();
                 told += " " + read.getKey() + read.getValue().name + " ";
             }
             told += admin.schemas().getSchemaInfo(topic).getType() + " ";
@@ -212,7 +218,7 @@ public final class SchemaRules {
         told += " " + produced(
                 topic, Schema.PROTOBUF_NATIVE(Int32Value.class), Int32Value.of(1));
         try (Consumer<GenericRecord> any = consumer(topic, Schema.AUTO_CONSUME())) {
-            Message<GenericRecord> read = any.receive(10, TimeUnit.SECONDS);
+            Message<GenericRecord> read = any.receive(60, TimeUnit.SECONDS);
             told += " " + read.getValue().getSchemaType() + read.getValue().getField("value");
         }
         return told;

@@ -187,7 +187,7 @@ public final class Schemas {
                         .subscriptionName("java")
                         .subscriptionInitialPosition(SubscriptionInitialPosition.Earliest)
                         .subscribe()) {
-                    Message<Object> message = consumer.receive(15, TimeUnit.SECONDS);
+                    Message<Object> message = consumer.receive(60, TimeUnit.SECONDS);
                     told.put("expected", canonical(sample.value()));
                     told.put("found", message == null ? "nothing" : canonical(message.getValue()));
                 }
@@ -197,7 +197,7 @@ public final class Schemas {
                             .subscriptionName("java-auto")
                             .subscriptionInitialPosition(SubscriptionInitialPosition.Earliest)
                             .subscribe()) {
-                        Message<GenericRecord> message = consumer.receive(15, TimeUnit.SECONDS);
+                        Message<GenericRecord> message = consumer.receive(60, TimeUnit.SECONDS);
                         told.put("auto", String.valueOf(message.getValue().getSchemaType()));
                     }
                 }

@@ -31,7 +31,7 @@ public final class Tls {
                         .serviceUrl(url)
                         .tlsTrustCertsFilePath(ca)
                         .enableTlsHostnameVerification(true)
-                        .operationTimeout(15, TimeUnit.SECONDS)
+                        .operationTimeout(30, TimeUnit.SECONDS)
                         .statsInterval(0, TimeUnit.SECONDS);
         if (!certificate.equals("-")) {
             builder.authentication(new AuthenticationTls(certificate, key));
@@ -47,7 +47,7 @@ public final class Tls {
                 Producer<byte[]> producer = client.newProducer().topic(topic).create()) {
             for (int size : new int[] {1, 1_000_000, 20_000}) {
                 producer.send("x".repeat(size).getBytes(StandardCharsets.US_ASCII));
-                Message<byte[]> message = consumer.receive(15, TimeUnit.SECONDS);
+                Message<byte[]> message = consumer.receive(60, TimeUnit.SECONDS);
                 if (message == null || message.getData().length != size) {
                     throw new IllegalStateException("not what was sent: " + message);
                 }
