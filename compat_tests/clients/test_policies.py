@@ -26,7 +26,7 @@ from compat_tests.clients.conftest import (
     texts,
 )
 
-SETTLED_S = 10.0
+SETTLED_S = 60.0
 
 
 def path_of(topic: str) -> str:
@@ -56,7 +56,7 @@ def set_policy(peer: Peer, topic: str, policy: str, value: object) -> None:
     path = f"{path_of(topic)}/{policy}"
     peer.admin("POST", path, value)
     wait_for(lambda: peer.admin("GET", path) is not None)
-    time.sleep(0.1 if peer.server.kind == "apache" else 0)
+    time.sleep(0.5 if peer.server.kind == "apache" else 0)
 
 
 def set_quota(peer: Peer, topic: str, **quota: Any) -> None:
@@ -211,10 +211,10 @@ def test_dispatch_is_held_to_a_topic_s_rate(peer: Peer) -> None:
     rate = {"dispatchThrottlingRateInMsg": 10, "ratePeriodInSecond": 1}
     set_policy(peer, topic, "dispatchRate", rate)
     send_all(peer.producer(topic), numbered("", 0, 40))
-    consumer = peer.consumer(topic, ConsumerType.Shared)
     began = time.monotonic()
+    consumer = peer.consumer(topic, ConsumerType.Shared)
     assert texts(receive(consumer, 40)) == numbered("", 0, 40)
-    assert 1.5 < time.monotonic() - began < 8
+    assert 1.5 < time.monotonic() - began < 30
 
 
 def test_limits_of_a_namespace(peer: Peer) -> None:
@@ -226,10 +226,16 @@ def test_limits_of_a_namespace(peer: Peer) -> None:
     peer.admin("PUT", path_of(topic))
     peer.admin("POST", f"namespaces/{namespace}/maxProducersPerTopic", 1)
     peer.admin("POST", f"namespaces/{namespace}/maxTopicsPerNamespace", 2)
-    time.sleep(0.5)
     first = peer.producer(topic)
-    with pytest.raises(pulsar.ProducerBusy):
-        peer.producer(topic)
+
+    def is_busy() -> bool:
+        try:
+            peer.producer(topic).close()
+        except pulsar.ProducerBusy:
+            return True
+        return False
+
+    wait_for(is_busy)  # Apache's broker takes the policy a moment later
     first.close()
     peer.producer(f"persistent://{namespace}/u")
     assert status(peer, "PUT", f"persistent/{namespace}/v") >= 400
@@ -284,9 +290,10 @@ def test_unsubscribing_by_force(peer: Peer) -> None:
 def test_our_client_names_a_quota(peer: Peer) -> None:
     topic = made(peer, "named", "sub")
     set_quota(peer, topic, limitSize=100, policy="producer_exception")
-    url = peer.server.service_url
+    peer.producer(topic).send(b"x" * 200)
     # It tries again for as long as an operation may take.
-    with geminga.blocking.connect(url, operation_timeout_s=1) as client:
-        client.create_producer(topic).send(b"x" * 200)
-        with pytest.raises(geminga.QuotaExceeded):
-            client.create_producer(topic)
+    with (
+        geminga.blocking.connect(peer.server.service_url, operation_timeout_s=4) as client,
+        pytest.raises(geminga.QuotaExceeded),
+    ):
+        client.create_producer(topic)

@@ -29,7 +29,7 @@ from geminga import BatchReceivePolicy, ConsumerInterceptor, ConsumerType, Messa
 
 
 async def until(seen: list[Any], count: int) -> None:
-    with trio.fail_after(15):
+    with trio.fail_after(60):
         while len(seen) < count:  # noqa: ASYNC110
             await trio.sleep(0.01)
 
@@ -101,7 +101,7 @@ def test_listeners_of_the_other_faces(server: ServerProcess) -> None:
         with client.create_producer(topic) as producer:
             for data in expected:
                 producer.send_soon(data)
-        assert all_seen.wait(15)
+        assert all_seen.wait(60)
         assert seen == expected
 
     async def main() -> list[bytes]:
@@ -114,7 +114,7 @@ def test_listeners_of_the_other_faces(server: ServerProcess) -> None:
         async with geminga.aio.connect(server.service_url) as client:
             options: Any = {"initial_position": EARLIEST}
             await client.subscribe(topic, "tasks", message_listener=listen, **options)
-            return [await asyncio.wait_for(heard.get(), 15) for _ in range(100)]
+            return [await asyncio.wait_for(heard.get(), 60) for _ in range(100)]
 
     assert asyncio.run(main()) == expected
 
@@ -126,7 +126,12 @@ async def test_batches(server: ServerProcess) -> None:
         options: Any = {"initial_position": EARLIEST, "receiver_queue_size": 50}
         consumer = await client.subscribe(topic, "s", batch_receive_policy=policy, **options)
         await send_all(client, topic, numbered(100))
-        batches = [await consumer.batch_receive() for _ in range(3)]
+        batches = []
+        for count in (40, 40, 20):  # a batch is as large as what is there allows
+            with trio.fail_after(60):
+                while consumer.statistics().msg_num_in_receiver_queue < count:  # noqa: ASYNC110
+                    await trio.sleep(0.01)
+            batches.append(await consumer.batch_receive())
         assert [len(each) for each in batches] == [40, 40, 20]
         assert texts([message for each in batches for message in each]) == numbered(100)
         assert await consumer.batch_receive() == []
@@ -159,12 +164,12 @@ async def test_interceptors_and_statistics(server: ServerProcess) -> None:
             interceptors=[Noting()],
         )
         await send_all(client, topic, numbered(3), batching_enabled=False)
-        messages = [await consumer.receive(5) for _ in range(3)]
+        messages = [await consumer.receive(60) for _ in range(3)]
         assert [message.properties for message in messages] == [{"seen": "yes"}] * 3
         await consumer.acknowledge(messages[0])
         consumer.negative_acknowledge(messages[1])
         consumer.negative_acknowledge(messages[2])
-        again = [await consumer.receive(5) for _ in range(2)]
+        again = [await consumer.receive(60) for _ in range(2)]
         assert sorted(texts(again)) == ["m1", "m2"]
         assert heard[0] == ("ack", None)
         assert sum(int(str(count)) for what, count in heard if what == "refused") == 2
@@ -179,5 +184,5 @@ async def test_replicated_subscription_and_compacted_reading(server: ServerProce
         options: Any = {"replicate_subscription_state": True, "read_compacted": True}
         await client.subscribe(topic, "s", consumer_type=ConsumerType.FAILOVER, **options)
         url = f"{server.web_url}/admin/v2/{topic.replace('://', '/')}/stats"
-        stats = httpx.get(url).raise_for_status().json()
+        stats = httpx.get(url, timeout=60).raise_for_status().json()
         assert stats["subscriptions"]["s"]["isReplicated"] is True

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 import geminga
-from compat_tests.clients.conftest import Peer, receive
+from compat_tests.clients.conftest import Peer, receive, take_by_turns
 from geminga import (
     BatchingType,
     ConsumerType,
@@ -57,11 +57,10 @@ async def test_batches_by_key(peer: Peer, ours: geminga.Client) -> None:
     entries = {(each.message_id.ledger_id, each.message_id.entry_id) for each in receipts}
     assert len(entries) == 10
     got: list[dict[str, list[int]]] = [{}, {}]
-    for mine, consumer in zip(got, consumers, strict=True):
-        while messages := await consumer.receive_many(timeout_s=0.5):
-            for message in messages:
-                assert message.partition_key is not None
-                mine.setdefault(message.partition_key, []).append(int(message.data))
+    for mine, taken in zip(got, await take_by_turns(consumers, 100), strict=True):
+        for each in taken:
+            assert each.partition_key is not None
+            mine.setdefault(each.partition_key, []).append(int(each.data))
     assert not got[0].keys() & got[1].keys()
     assert (got[0] | got[1]) == {f"k{n}": list(range(n, 100, 10)) for n in range(10)}
     messages = await trio.to_thread.run_sync(receive, official, 100)
@@ -72,7 +71,7 @@ async def test_lookup_over_http(peer: Peer) -> None:
     topic = peer.partitioned("http", 3)
     async with geminga.connect(peer.server.web_url) as client:
         assert len(await client.get_topic_partitions(topic)) == 3
-        with trio.fail_after(30):
+        with trio.fail_after(100):
             consumer = await client.subscribe(topic, "s")
             producer = await client.create_producer(topic)
             await producer.send(b"hello")
@@ -114,8 +113,9 @@ async def test_interceptors_and_statistics(peer: Peer) -> None:
     topic = peer.partitioned("watched", 2)
     official = peer.consumer(topic)
     notes = Numbers()
-    async with geminga.connect(peer.server.service_url, stats_interval_s=1) as client:
-        with trio.fail_after(30):
+    # An interval that holds all sends, although the machine may be busy.
+    async with geminga.connect(peer.server.service_url, stats_interval_s=4) as client:
+        with trio.fail_after(100):
             producer = await client.create_producer(
                 topic, interceptors=[notes], auto_update_partitions_interval_s=0.2
             )
@@ -124,11 +124,13 @@ async def test_interceptors_and_statistics(peer: Peer) -> None:
             path = topic.replace("://", "/") + "/partitions"
             await trio.to_thread.run_sync(peer.admin, "POST", path, 3)
             found = producer.statistics()
-            while found.num_msgs_sent < 10 or not notes.partitions:
+            while found.num_msgs_sent < 10:
                 await trio.sleep(0.01)
                 found = producer.statistics()
+            while not notes.partitions:  # noqa: ASYNC110
+                await trio.sleep(0.01)
     assert found.num_acks_received == found.total_acks_received == 10
-    assert 0 < found.send_latency_50pct_ms <= found.send_latency_max_ms < 5000
+    assert 0 < found.send_latency_50pct_ms <= found.send_latency_max_ms < 60_000
     assert len(found.partition_stats) in {2, 3}
     assert sorted(notes.stored) == sorted(
         (str(n + 1), receipt.message_id) for n, receipt in enumerate(receipts)
@@ -190,11 +192,11 @@ async def test_quota_exceeded(peer: Peer, policy: str) -> None:
         admin("POST", "/backlogQuota", {"limitSize": 5000, "policy": policy})
 
     await trio.to_thread.run_sync(set_up)
-    options = {"operation_timeout_s": 1.0, "initial_backoff_s": 0.05, "max_backoff_s": 0.1}
+    options = {"operation_timeout_s": 6.0, "initial_backoff_s": 0.05, "max_backoff_s": 0.1}
     async with geminga.connect(peer.server.service_url, **options) as client:
-        with trio.fail_after(40):
+        with trio.fail_after(200):
             producer = await client.create_producer(topic, batching_enabled=False, send_timeout_s=0)
-            for _ in range(7):
+            for _ in range(5):  # the last one exceeds it
                 await producer.send(bytes(1000))
             while producer.is_connected:  # noqa: ASYNC110 - the broker looks every second
                 await trio.sleep(0.05)
@@ -203,7 +205,7 @@ async def test_quota_exceeded(peer: Peer, policy: str) -> None:
                 await client.create_producer(topic)
             assert refused.value.topic == topic
             waited_s = trio.current_time() - began_s
-            assert waited_s < 0.5 if policy == "producer_exception" else 0.7 < waited_s < 2
+            assert waited_s < 4 if policy == "producer_exception" else waited_s > 5
             pending = await producer.send_soon(b"pending")
             if policy == "producer_exception":
                 with pytest.raises(geminga.QuotaExceeded) as failed:
