@@ -70,7 +70,7 @@ class Site(NamedTuple):
         url = self.server.web_url + path
         request = urllib.request.Request(url, method=method, data=data, headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=20) as answer:
+            with urllib.request.urlopen(request, timeout=60) as answer:
                 return answer.status, answer.read()
         except urllib.error.HTTPError as error:
             return error.code, error.read()
@@ -297,7 +297,7 @@ def test_grants_on_several_topics(site: Site) -> None:
 
 async def _subscribe(site: Site, role: str, subscription: str) -> None:
     who = geminga.AuthenticationToken(site.keys.token(role))
-    with trio.fail_after(30):
+    with trio.fail_after(100):
         async with geminga.connect(site.server.service_url, authentication=who) as client:
             await client.subscribe(TOPIC, subscription, consumer_type=geminga.ConsumerType.SHARED)
 

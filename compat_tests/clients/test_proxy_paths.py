@@ -101,7 +101,7 @@ def test_the_clients_address_reaches_the_broker(behind: Secured, secure: bool) -
         topic = behind.topic("address")
         consumer, producer = client.subscribe(topic, "s"), client.create_producer(topic)
         producer.send(b"x")
-        assert consumer.receive(10_000).data() == b"x"
+        assert consumer.receive(60_000).data() == b"x"
         path = topic.replace("persistent://", "/admin/v2/persistent/") + "/stats"
         stats = admin(behind.broker.web_url, behind.keys, "GET", path)
         assert SOURCE in stats["publishers"][0]["address"]
@@ -114,7 +114,7 @@ def test_the_clients_address_reaches_the_broker(behind: Secured, secure: bool) -
 def produce(url: str, topic: str, number: int) -> None:
     client = pulsar.Client(
         url,
-        operation_timeout_seconds=15,
+        operation_timeout_seconds=60,
         logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error),
     )
     try:

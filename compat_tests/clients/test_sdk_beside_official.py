@@ -27,7 +27,7 @@ async def ours(peer: Peer) -> AsyncIterator[geminga.Client]:
 async def take(consumer: geminga.Consumer, count: int) -> list[geminga.Message]:
     """So many messages, each acknowledged."""
     messages = []
-    with trio.fail_after(15):
+    with trio.fail_after(60):
         for _ in range(count):
             message = await consumer.receive()
             messages.append(message)

@@ -28,7 +28,9 @@ from geminga_protocol import tokens
 
 LIVES_S = 3
 """Of a token that is renewed."""
-SENDS_S = 8
+RENEWALS = 2
+PATIENCE_S = 100
+JAVA_SENDS_S = 12
 
 
 def url_of(secured: Secured, method: str) -> str:
@@ -37,12 +39,12 @@ def url_of(secured: Secured, method: str) -> str:
 
 
 async def exchange(url: str, topic: str, **options: Any) -> None:
-    with trio.fail_after(60):
+    with trio.fail_after(200):
         async with geminga.connect(url, **options) as client:
             consumer = await client.subscribe(topic, "s")
             producer = await client.create_producer(topic)
             await producer.send(b"x")
-            await consumer.acknowledge(await consumer.receive(15))
+            await consumer.acknowledge(await consumer.receive(60))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -78,7 +80,7 @@ def test_official_python_client(secured: Secured, method: str) -> None:
     try:
         consumer = client.subscribe(topic, "s")
         client.create_producer(topic).send(b"x")
-        consumer.acknowledge(consumer.receive(15_000))
+        consumer.acknowledge(consumer.receive(60_000))
     finally:
         client.close()
     client = secured.python_client(url_of(secured, method), method, "mallory")
@@ -97,7 +99,7 @@ def test_java_client(secured: Secured) -> None:
             arguments += secured.java_arguments(url_of(secured, method), method, role)
             expected.append(outcome)
     command = jars.java_command("Proxied", arguments)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
     assert done.stdout.split() == expected, done.stderr[-2000:]
 
 
@@ -140,11 +142,11 @@ async def test_the_sdk_renews_its_token(secured: Secured) -> None:
     ):
         with one_connection(secured, topic):
             asked = fresh.asked
-            with trio.move_on_after(SENDS_S):
-                while True:
+            with trio.fail_after(PATIENCE_S):
+                while fresh.asked < asked + RENEWALS:
                     await producer.send(b"x")
                     await trio.sleep(0.1)
-    assert fresh.asked >= asked + 2
+            await producer.send(b"with the last one")
 
 
 @pytest.mark.slow
@@ -158,13 +160,14 @@ def test_the_official_python_client_renews_its_token(secured: Secured) -> None:
     try:
         producer = client.create_producer(topic)
         with one_connection(secured, topic):
-            asked, until_s = fresh.asked, time.monotonic() + SENDS_S
-            while time.monotonic() < until_s:
+            asked, until_s = fresh.asked, time.monotonic() + PATIENCE_S
+            while fresh.asked < asked + RENEWALS:
+                assert time.monotonic() < until_s
                 producer.send(b"x")
                 time.sleep(0.1)
+            producer.send(b"with the last one")
     finally:
         client.close()
-    assert fresh.asked >= asked + 2
 
 
 @pytest.mark.slow
@@ -184,9 +187,9 @@ def test_the_java_client_renews_its_token(secured: Secured, tmp_path: Path) -> N
     writer = threading.Thread(target=renew)
     writer.start()
     try:
-        words = [secured.broker.service_url, topic, str(file), str(SENDS_S)]
+        words = [secured.broker.service_url, topic, str(file), str(JAVA_SENDS_S)]
         command = jars.java_command("Refresh", words)
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
     finally:
         done.set()
         writer.join()
