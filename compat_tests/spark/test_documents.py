@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
@@ -12,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from compat_tests.guides import guides, run_guide
 from compat_tests.processes import ROOT
+from compat_tests.spark.programs import run_program
 from compat_tests.spark.topics import Pulsar
 from pyspark_pulsar._columns import METADATA
 from pyspark_pulsar._encode._layout import _ROLES
@@ -102,6 +104,21 @@ def test_columns_are_told_right() -> None:
 def test_types_are_told_right() -> None:
     told = [tuple(cells) for cells in rows(section("## Types"))]
     assert told == TABLE
+
+
+@pytest.mark.timeout(120)  # an engine of its own
+def test_workers_without_the_connector(tmp_path: Path) -> None:
+    """What is told to somebody whose `python3` isn't the one of the program."""
+    python = tmp_path / "python3"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    python.chmod(0o755)
+    program = "compat_tests.spark.lost_program"
+    found, registered = run_program(program, str(python), str(tmp_path))
+    advice = DOCUMENT.read_text().partition("\n## When something is wrong\n")[2]
+    table = {cells[0].strip("`"): cells[1] for cells in rows(advice)}
+    (told,) = [what for message, what in table.items() if message in found]
+    assert "PYSPARK_PYTHON" in told
+    assert any(message in registered for message in table)
 
 
 def names_in(table: list[list[str]]) -> set[str]:

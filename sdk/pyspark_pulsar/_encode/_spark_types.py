@@ -89,6 +89,11 @@ class Definer:
             }
         if isinstance(kind, t.ArrayType):
             inner = self._optional(kind.elementType, name, f"{where}[]")
+            if inner == "null":
+                raise SchemaMismatch(
+                    f"column {where}",
+                    "is an array whose items have no type; cast it, for instance to array<string>",
+                )
             return {"type": "array", "items": inner}
         if isinstance(kind, t.MapType):
             if simple_name(kind.keyType) != "string":

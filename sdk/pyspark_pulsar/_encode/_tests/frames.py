@@ -46,6 +46,8 @@ def _nullable(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 def _array(inner: Typed) -> Typed:
+    if isinstance(inner[0], t.NullType):
+        return inner
     return t.ArrayType(inner[0]), st.lists(_nullable(inner[1]), max_size=4)
 
 
@@ -85,7 +87,7 @@ _SIMPLE = {
         t.BooleanType(), t.ByteType(), t.ShortType(), t.IntegerType(), t.LongType(),
         t.FloatType(), t.DoubleType(), t.StringType(), t.BinaryType(), t.DateType(),
         t.TimestampType(), t.TimestampNTZType(), t.DayTimeIntervalType(), t.VarcharType(5),
-        t.DecimalType(5, 2),
+        t.DecimalType(5, 2), t.NullType(),
     )
 }  # fmt: skip
 

@@ -196,6 +196,7 @@ def test_the_topics_own_schema() -> None:
         ),
         ("a interval day to second, b int", {}, "column a: is interval"),
         ("a struct<b: map<int,int>>, c int", {}, r"column a\.b: is a map with keys of int"),
+        ("a struct<b: array<void>>", {}, r"column a\.b: is an array whose items have no type"),
         ("a~b int, c int", {}, "column a b: is no name that Avro allows"),
         ("a int, b int", {"schemaType": "bytes"}, "columns a, b: can't all be the payload"),
         ("a int", {"schemaType": "string"}, "column a: is int32"),
