@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: run test check bench compat lock proto clean
+.PHONY: run test check bench compat spark-versions lock proto clean
 
 run: $(VENV)/run.stamp
 	exec $(BIN)/geminga standalone --data-dir $(or $(DATA_DIR),data) $(ARGS)
@@ -28,6 +28,9 @@ bench: $(VENV)/dev.stamp
 
 compat: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest compat_tests $(ARGS)
+
+spark-versions: $(VENV)/dev.stamp
+	$(BIN)/python -m compat_tests.spark.versions $(ARGS)
 
 lock: $(VENV)/run.stamp
 	$(BIN)/python tools/lock.py

@@ -145,7 +145,6 @@ def carry_frosts() -> int:
     stream = (
         spark.readStream.format("pulsar")
         .options(**pulsar, topic=readings_topic, startingOffsets="earliest")
-        .option("maxMessagesPerTrigger", 1500)
         .load()
     )
     frosts = stream.where("celsius < 0").select("station", "celsius", "__key", "__eventTime")

@@ -36,7 +36,7 @@ def main() -> None:
         if rate != "0":
             # Few at once, so that a task really is in the middle for a while.
             reader = reader.option("maxMessagesPerSecond", rate).option("maxRowsPerBatch", "10")
-        drain(reader.load(), folder)
+        drain(reader.load(), folder, limited=True)
     print(json.dumps({"done": True}))
 
 

@@ -11,21 +11,35 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from compat_tests.spark.topics import WAIT_S
+from pyspark_pulsar._spark_api import HAS_READ_LIMITS
 
 QUERY_S = 90
 
 
-def drain(frame: DataFrame, folder: Path, *, checkpoint: str = "checkpoint") -> StreamingQuery:
+def drain(
+    frame: DataFrame, folder: Path, *, checkpoint: str = "checkpoint", limited: bool = False
+) -> StreamingQuery:
     """Run the query until it has read what is there now, into `folder/out`. Raises
     StreamingQueryException.
     """
     writer = frame.writeStream.format("parquet").option("path", str(folder / "out"))
-    writer = writer.option("checkpointLocation", str(folder / checkpoint))
-    query: StreamingQuery = writer.trigger(availableNow=True).start()
-    assert query.awaitTermination(QUERY_S), "the query doesn't end"
+    return finish(writer.option("checkpointLocation", str(folder / checkpoint)), limited=limited)
+
+
+def finish(writer: DataStreamWriter, *, limited: bool = False) -> StreamingQuery:
+    """Run a query until it has read what is there now. Before PySpark 4.2 available-now has one
+    micro-batch only, so that one that is `limited` by options goes on until nothing is left.
+    """
+    if limited and not HAS_READ_LIMITS:
+        query = writer.start()
+        query.processAllAvailable()
+        query.stop()
+    else:
+        query = writer.trigger(availableNow=True).start()
+        assert query.awaitTermination(QUERY_S), "the query doesn't end"
     return query
 
 

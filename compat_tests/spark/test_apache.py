@@ -19,6 +19,7 @@ from pulsar.schema import AvroSchema, Double, Long, Record, String
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.streaming.query import StreamingQuery
 
+from compat_tests.spark.streams import finish
 from compat_tests.spark.topics import Pulsar
 
 UTC = datetime.UTC
@@ -169,14 +170,9 @@ def test_stream_goes_on_from_its_checkpoint(
         source = either.read_stream(
             spark, topic, startingOffsets="earliest", maxMessagesPerTrigger="150"
         )
-        query = (
-            source.writeStream.foreachBatch(lambda frame, epoch: seen.append(numbers_of(frame)))
-            .option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        assert query.awaitTermination(60)
-        return query
+        writer = source.writeStream.foreachBatch(lambda rows, epoch: seen.append(numbers_of(rows)))
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        return finish(writer, limited=True)
 
     trades(either, topic, range(400))
     run()

@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 
 from compat_tests.processes import ROOT
 from compat_tests.spark.cluster import Cluster, spark_cluster
+from compat_tests.spark.environments import linked_environment
 from compat_tests.spark.programs import run_program
 from compat_tests.spark.topics import Pulsar
 from geminga import schema
@@ -101,7 +101,8 @@ def test_the_connector_comes_with_the_job(
     (wheel,) = tmp_path.glob("geminga-*.whl")
     # A wheel is a zip file, and Spark knows these by their ending.
     zipped = wheel.rename(tmp_path / "geminga.zip")
-    python = bare_python(tmp_path / "bare")
+    ours = ("geminga", "_editable_impl_geminga")
+    python = str(linked_environment(tmp_path / "bare", without=ours))
     probe = "import pyspark, trio, msgspec; import geminga"
     done = subprocess.run([python, "-c", probe], capture_output=True, text=True, check=False)
     assert "No module named 'geminga'" in done.stderr
@@ -110,13 +111,3 @@ def test_the_connector_comes_with_the_job(
     assert len(by_executor) == 2
     assert total == sum(range(MESSAGES))
     assert copied(pulsar, target) == list(range(MESSAGES))
-
-
-def bare_python(folder: Path) -> str:
-    """An interpreter that has all packages of this one, but not Geminga."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
-    (site,) = (folder / "lib").glob("python*/site-packages")
-    for each in Path(sysconfig.get_path("purelib")).iterdir():
-        if "geminga" not in each.name:
-            (site / each.name).symlink_to(each)
-    return str(folder / "bin" / "python")

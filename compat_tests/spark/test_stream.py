@@ -13,8 +13,17 @@ from pyspark.sql import SparkSession
 from compat_tests.spark.streams import drain, numbers, running, texts, written
 from compat_tests.spark.topics import Pulsar, path
 from geminga.schema import AlreadyEncoded, SchemaInfo, SchemaType
+from pyspark_pulsar._spark_api import HAS_READ_LIMITS
 
 EARLIEST = {"startingOffsets": "earliest"}
+
+
+def last_offsets(folder: Path) -> dict[str, str]:
+    """The end of the last micro-batch, as Spark's checkpoint has it."""
+    logged = [each for each in (folder / "checkpoint" / "offsets").iterdir() if each.name.isdigit()]
+    last = max(logged, key=lambda each: int(each.name))
+    found: dict[str, str] = json.loads(last.read_text().splitlines()[-1])
+    return found
 
 
 def test_a_query_that_is_started_again_reads_on(
@@ -25,18 +34,28 @@ def test_a_query_that_is_started_again_reads_on(
     pulsar.publish(topic, numbers(0, 20), per_batch=3)
     options = {**EARLIEST, "maxMessagesPerTrigger": "7"}
     frame = pulsar.read_stream(spark, topic, **options)
+    progress = []
     for first, stop in ((20, 40), (40, 45), (45, 45)):
-        query = drain(frame, tmp_path)
+        progress += drain(frame, tmp_path, limited=True).recentProgress
         assert written(spark, tmp_path) == texts(0, first)
-        rows = [each["numInputRows"] for each in query.recentProgress]
-        assert max(rows) <= 7
         pulsar.publish(topic, numbers(first, stop), per_batch=3)
-    ends = json.loads(query.recentProgress[-1]["sources"][0]["endOffset"])
+    assert max(each["numInputRows"] for each in progress) <= 7
+    ends = last_offsets(tmp_path)
     assert sorted(each for each in ends if "://" in each) == [
         f"{topic}-partition-0", f"{topic}-partition-1"
     ]  # fmt: skip
     held = pulsar.admin("GET", path(f"{topic}-partition-0") + "/internalStats")["cursors"]
     assert list(held) == [ends["subscription"]]
+
+
+def test_limits_with_available_now(spark: SparkSession, pulsar: Pulsar, tmp_path: Path) -> None:
+    """As many micro-batches as are needed; before PySpark 4.2 one, and the next run goes on."""
+    topic = pulsar.topic("limits")
+    pulsar.publish(topic, numbers(0, 20))
+    frame = pulsar.read_stream(spark, topic, **EARLIEST, maxMessagesPerTrigger="7")
+    for told in (7, 14, 20):
+        drain(frame, tmp_path)
+        assert written(spark, tmp_path) == texts(0, 20 if HAS_READ_LIMITS else told)
 
 
 def test_partitions_that_are_added_to_a_running_query(
