@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_pulsar._admission import Head, Limit, admit
@@ -73,6 +73,7 @@ def test_what_cannot_be_read_is_passed() -> None:
 entries = st.lists(st.tuples(st.integers(1, 6), st.integers(0, 60)), max_size=8)
 
 
+@settings(deadline=None)
 @given(
     st.dictionaries(st.sampled_from("abc"), entries, max_size=3),
     st.integers(1, 40) | st.just(math.inf),

@@ -6,7 +6,7 @@ import datetime
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
@@ -85,6 +85,7 @@ entries = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(entries)
 def test_ids_are_those_that_messages_have(
     shapes: list[tuple[int, int, list[int] | None, bool]],

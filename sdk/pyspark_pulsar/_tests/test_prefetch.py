@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_pulsar._prefetch import STEP, Prefetch
@@ -45,6 +45,7 @@ def test_it_shrinks_when_messages_grow_and_never_grows_again() -> None:
     assert queue.queue_size == small
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 500), st.integers(0, 1 << 24)), max_size=200))
 def test_readers_are_changed_seldom_and_queues_are_in_bounds(taken: list[tuple[int, int]]) -> None:
     queue = Prefetch(1000, 1 << 20)

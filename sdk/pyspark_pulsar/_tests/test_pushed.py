@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.datasource import (
     EqualNullSafe,
@@ -141,6 +141,7 @@ def _is_read(found: Narrowing, row: Message) -> int:
     )
 
 
+@settings(deadline=None)
 @given(st.lists(_comparisons(), max_size=4))
 def test_what_holds_is_read_once(filters: list[Filter]) -> None:
     found, left = narrow(filters)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.types import (
     BinaryType,
@@ -75,6 +75,7 @@ def test_rows_are_in_order_with_the_columns_in_order() -> None:
     ]
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from([None, b"1", b"2"]), min_size=1, max_size=12))
 def test_versions_may_change_with_every_entry(versions: list[bytes | None]) -> None:
     entries = [
@@ -86,6 +87,7 @@ def test_versions_may_change_with_every_entry(versions: list[bytes | None]) -> N
     assert [row["__entryId"] for row in found] == [row["a"] for row in found]
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=8), st.integers(1, 7))
 def test_no_batch_has_more_rows_than_allowed(sizes: list[int], rows_max: int) -> None:
     entries = [Entry(1, n, [value(n)] * size, indexes=range(size)) for n, size in enumerate(sizes)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_pulsar._offsets import LedgerSpan, Position, TopicRange
@@ -40,6 +40,7 @@ def _holds(part: TopicRange, place: Position) -> bool:
     return begin <= tuple(place) <= end
 
 
+@settings(deadline=None)
 @given(layouts(), st.data())
 def test_parts_cover_the_range_once_and_in_order(
     spans: list[LedgerSpan], data: st.DataObject
@@ -61,6 +62,7 @@ def test_parts_cover_the_range_once_and_in_order(
     assert all((part.topic, part.partition) == (TOPIC, 3) for part in parts)
 
 
+@settings(deadline=None)
 @given(layouts(), st.integers(1, 30), st.data())
 def test_parts_by_ids_cover_the_range_too(
     spans: list[LedgerSpan], count: int, data: st.DataObject
@@ -76,6 +78,7 @@ def test_parts_by_ids_cover_the_range_too(
     assert split_by_ids([whole], count=None) == [whole]
 
 
+@settings(deadline=None)
 @given(layouts(), st.integers(1, 30), st.lists(st.booleans(), min_size=6, max_size=6))
 def test_parts_begin_at_entries_that_are_surely_there(
     spans: list[LedgerSpan], count: int, sure: list[bool]
@@ -101,6 +104,7 @@ def test_parts_by_ids_are_even_in_one_ledger() -> None:
     assert starts == [10, 15, 20, 25]
 
 
+@settings(deadline=None)
 @given(layouts(), st.integers(1, 100))
 def test_parts_are_even_by_entries(spans: list[LedgerSpan], count: int) -> None:
     entries = _entries(spans)

@@ -6,7 +6,7 @@ import itertools
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_pulsar._offsets import BEGIN, Position, TopicRange
@@ -25,6 +25,7 @@ positions = st.one_of(
 some = st.dictionaries(st.sampled_from([A, B]), positions)
 
 
+@settings(deadline=None)
 @given(some, st.none() | st.text(max_size=5), st.none() | some)
 def test_the_text_gives_the_same_back(
     found: dict[str, Position], name: str | None, began: dict[str, Position] | None
@@ -76,6 +77,7 @@ def test_a_topic_that_went_back_is_another() -> None:
     assert found == [TopicRange(B, -1, BEGIN, Position(2, 1))]
 
 
+@settings(deadline=None)
 @given(st.lists(positions, min_size=2, max_size=6))
 def test_micro_batches_join_without_gap_or_overlap(steps: list[Position]) -> None:
     """However a stream is cut into micro-batches, each message lies in exactly one."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_pulsar._throttle import BURST_S, Bucket, Throttle
@@ -60,6 +60,7 @@ def test_little_is_taken_at_once_under_a_low_rate() -> None:
     assert Throttle(None, 4000.0).chunk_bytes == 4000 * BURST_S
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.floats(0, 5), st.floats(0, 5000)), max_size=40), st.floats(1, 1e6))
 def test_never_above_the_rate(steps: list[tuple[float, float]], per_s: float) -> None:
     """Whoever pauses as told takes no more than the rate and one burst, plus the last piece."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geminga import Timeout
@@ -100,6 +100,7 @@ def test_a_broker_that_is_away_is_waited_for() -> None:
     assert found == [Position(1, n) for n in range(4)]
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4), st.integers(0, 3)), max_size=12),
     st.tuples(st.integers(-1, 4), st.integers(-1, 5), st.integers(-1, 4)),

@@ -8,7 +8,7 @@ import pickle
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import geminga
@@ -291,6 +291,7 @@ def _json(topic: object) -> str:
     return json.dumps({"t": topic})
 
 
+@settings(deadline=None)
 @given(
     st.integers(0, 1 << 62),
     st.integers(0, 1 << 62),
@@ -343,6 +344,7 @@ def test_errors_pickle() -> None:
     assert (again.option, again.reason, str(again)) == (error.option, error.reason, str(error))
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.text(max_size=20), st.text(max_size=20), max_size=4), st.booleans())
 def test_anything_else_is_refused_by_name(options: dict[str, str], streaming: bool) -> None:
     named = {name for name in options if re.sub(r"\W", "", name)} - {"topic", "mode"}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geminga.schema import Avro, Bytes, Int32, Json, KeyValue, KeyValueEncodingType, Schema, String
@@ -82,6 +82,7 @@ def test_what_is_wrong_with_a_half_is_told() -> None:
     assert [each.to_pylist()[::5] for each in found.arrays] == [[1, 1], ["v", "v"]]
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=24))
 def test_any_bytes_are_a_pair_or_refused(data: bytes) -> None:
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geminga_protocol.keys import java_string_hash, murmur3_32
@@ -15,11 +15,13 @@ from pyspark_pulsar.errors import SchemaMismatch
 TEXTS = st.lists(st.text(max_size=30), max_size=20)
 
 
+@settings(deadline=None)
 @given(TEXTS)
 def test_java_hashes_are_the_sdks(texts: list[str]) -> None:
     assert java_hashes(texts).tolist() == [java_string_hash(text) for text in texts]
 
 
+@settings(deadline=None)
 @given(TEXTS)
 def test_murmur_hashes_are_the_sdks(texts: list[str]) -> None:
     assert murmur_hashes(texts).tolist() == [murmur3_32(text.encode()) for text in texts]

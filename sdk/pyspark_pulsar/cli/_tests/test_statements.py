@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_pulsar.cli._statements import split_statements
@@ -21,6 +21,7 @@ def is_empty(statement: str) -> bool:
     return not left.strip()
 
 
+@settings(deadline=None)
 @given(st.lists(STATEMENTS, max_size=5), STATEMENTS)
 def test_what_was_joined_is_cut_again(ended: list[str], rest: str) -> None:
     found, left = split_statements("".join(f"{each};" for each in ended) + rest)
@@ -39,6 +40,7 @@ def test_an_open_text_goes_on_in_the_next_line() -> None:
     assert split_statements("select 'a;\nb'; select 2") == (["select 'a;\nb'"], "select 2")
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="'\"`;-/* \na\\", max_size=30))
 def test_nothing_is_lost_or_takes_long(text: str) -> None:
     ended, rest = split_statements(text)
