@@ -194,7 +194,13 @@ class Model:
         self.cursor = ModelCursor(self)
         environment = TopicEnvironment(nursery)
         context = DispatchContext(
-            self.cursor, environment, self.options, self._wake, lambda p: p, FilterContext("t", "s")
+            self.cursor,
+            environment,
+            self.options,
+            self._wake,
+            lambda position: position,
+            FilterContext("t", "s"),
+            lambda _consumer: self.cursor,
         )
         self.dispatcher = Watched(context, self.policy)
         self.dispatcher.model = self
