@@ -233,6 +233,9 @@ def test_faults_are_told_when_planned(spark: SparkSession, pulsar: Pulsar) -> No
     fault("OffsetOutOfRange", "startingOffsets", ":77", startingOffsets=beyond)
     with pytest.raises(AnalysisException):
         spark.read.format("pulsar").option("service.url", pulsar.url).load()
+    for option in ("startingOffsets", "endingOffsets"):
+        with pytest.raises(AnalysisException, match=f"option {option}: names other"):
+            pulsar.read(spark, topic, **{option: json.dumps({"other": "1:1"})})
 
 
 @pytest.mark.parametrize(

@@ -112,9 +112,7 @@ def test_exactly_once_in_streams_and_batches(
     for _ in range(2):
         save(frame, pulsar, topic=source, **how, **once)
     assert sorted(value for _, value in pairs(pulsar.read(spark, source))) == list(range(60))
-    stream = pulsar.read_stream(
-        spark, source, startingOffsets="earliest", maxMessagesPerTrigger="25"
-    ).select("key", "value")
+    stream = pulsar.read_stream(spark, source, startingOffsets="earliest").select("key", "value")
     run(stream, pulsar, tmp_path / "c", topic=copy, deduplication="true", **how)
     assert sorted(pairs(pulsar.read(spark, copy))) == sorted(pairs(frame))
     typed = KeyValue(schema.String(), schema.Int64(), SEPARATED)
