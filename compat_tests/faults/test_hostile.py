@@ -17,7 +17,7 @@ from geminga_protocol import encode
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, CommandSubscribe
 
 _CONNECTIONS = 1000
-_SERVED_S = 40
+_SERVED_S = 10
 """Nobody waits so long on the busiest machine; a server that sleeps or is held up takes more."""
 _MEMORY_FLAT_BYTES = 60_000_000
 
