@@ -19,6 +19,8 @@ from pyspark_pulsar import DefaultSource
 def main() -> None:
     """Ask for a topic as the connector is found, and as it is registered."""
     os.environ["PYSPARK_PYTHON"], folder = sys.argv[1:]
+    # Where it is set, sources are looked for with it.
+    os.environ.pop("PYSPARK_DRIVER_PYTHON", None)
     builder: Any = SparkSession.builder.master("local[1]")
     for key, value in spark_settings(Path(folder)).items():
         builder = builder.config(key, value)
