@@ -14,7 +14,7 @@ from pyspark_pulsar._options import ReadOptions, parse_read
 from pyspark_pulsar._tests.admin import ask, path_of
 
 LEDGER = 10
-"""Entries of a full ledger."""
+"""Entries of a full ledger; one more where it came before the next ledger was begun."""
 SMALL_LEDGERS = {
     "managedLedgerMaxEntriesPerLedger": str(LEDGER),
     "managedLedgerMinLedgerRolloverTimeMinutes": "0",
