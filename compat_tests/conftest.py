@@ -14,11 +14,10 @@ from compat_tests.missing import APACHE, skipped_without
 from compat_tests.processes import ServerProcess, start_geminga
 
 # Off by default in Apache's broker.conf, and wanted by the batch-index tests on both servers;
-# quotas and thresholds of compaction are looked after each minute by default.
+# quotas are looked after each minute by default.
 SETTINGS = {
     "acknowledgmentAtBatchIndexLevelEnabled": "true",
     "backlogQuotaCheckIntervalInSeconds": "1",
-    "brokerServiceCompactionMonitorIntervalInSeconds": "1",
 }
 
 
