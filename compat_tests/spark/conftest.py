@@ -52,7 +52,7 @@ def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pulsar]:
     yield found
     found.close()
     assert server.process.poll() is None, f"the broker ended by itself:\n{server.log_tail()}"
-    assert server.stop(timeout_s=10) == 0, server.log_tail()
+    assert server.stop() == 0, server.log_tail()
 
 
 @pytest.fixture(scope="package")

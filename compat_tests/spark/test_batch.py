@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import random
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import geminga
-from compat_tests.spark.topics import WAIT_S, Pulsar, path
+from compat_tests.spark.topics import Pulsar
 from geminga.schema import Avro, String
 from pyspark_pulsar import PulsarDataSource, TopicMissing
 from pyspark_pulsar._spark_api import HAS_FILTERS
@@ -308,25 +307,6 @@ def test_null_values(spark: SparkSession, pulsar: Pulsar) -> None:
     frame = pulsar.read(spark, topic)
     assert [row.value for row in frame.orderBy("__sequenceId").collect()] == sent
     assert frame.where("value is null").count() == 40
-
-
-@pytest.mark.java
-def test_compacted_topics(spark: SparkSession, apache: Pulsar) -> None:
-    """Only Apache's broker compacts so far."""
-    topic = apache.topic("compacted")
-    apache.publish(
-        topic, [b"%d" % n for n in range(60)], each=lambda n: {"partition_key": f"k{n % 6}"}
-    )
-    compaction = path(topic) + "/compaction"
-    apache.admin("PUT", compaction)
-    deadline_s = time.monotonic() + WAIT_S
-    while (status := apache.admin("GET", compaction)["status"]) != "SUCCESS":
-        assert status == "RUNNING"
-        assert time.monotonic() < deadline_s
-    frame = apache.read(spark, topic, readCompacted="true")
-    assert values(frame) == [b"54", b"55", b"56", b"57", b"58", b"59"]
-    assert frame.where("__key = 'k3'").count() == 1
-    assert apache.read(spark, topic).count() == 60
 
 
 def test_sql(spark: SparkSession, pulsar: Pulsar) -> None:
