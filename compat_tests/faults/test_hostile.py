@@ -17,8 +17,6 @@ from geminga_protocol import encode
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, CommandSubscribe
 
 _CONNECTIONS = 1000
-_SERVED_S = 10
-"""Nobody waits so long on the busiest machine; a server that sleeps or is held up takes more."""
 _MEMORY_FLAT_BYTES = 60_000_000
 
 
@@ -38,12 +36,12 @@ def good(standalone: ServerProcess) -> Iterator[RawClient]:
         yield client
 
 
-def still_served(good: RawClient, number: int) -> None:
+def still_served(good: RawClient, number: int, *, within_s: float = 2) -> None:
     """The good client's message goes round."""
     began = time.monotonic()
     good.publish(number, b"good %d" % number)
     assert good.next_message()[1] == b"good %d" % number
-    assert time.monotonic() - began < _SERVED_S
+    assert time.monotonic() - began < within_s
 
 
 def ping() -> bytes:
@@ -153,9 +151,9 @@ def test_a_thousand_bad_connections(standalone: ServerProcess, good: RawClient) 
             except ConnectionEnded:
                 continue
             if number % 100 == 0:
-                still_served(good, number + 1)
+                still_served(good, number + 1, within_s=5)
         assert standalone.rss_bytes() - before < _MEMORY_FLAT_BYTES
-    still_served(good, 5000)
+    still_served(good, 5000, within_s=5)
     deadline = time.monotonic() + 60  # the ends of the connections reach the other process
     while standalone.rss_bytes() - before >= _MEMORY_FLAT_BYTES:
         assert time.monotonic() < deadline, "the memory isn't given back"
@@ -202,7 +200,7 @@ def test_a_producer_that_never_reads_its_receipts(
         grown = standalone.rss_bytes() - before
         assert stopped or grown < _MEMORY_FLAT_BYTES, f"grew by {grown / 1e6:.0f} MB"
         assert grown < 2.5 * _MEMORY_FLAT_BYTES, f"grew by {grown / 1e6:.0f} MB"
-        still_served(good, 1)
+        still_served(good, 1, within_s=3)
 
 
 def test_a_connection_that_falls_silent_is_closed_cleanly(standalone: ServerProcess) -> None:

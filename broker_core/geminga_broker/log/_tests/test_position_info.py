@@ -145,6 +145,6 @@ def test_a_million_holes_are_written_without_holding_up_the_loop() -> None:
         [info] = position_infos(state, {}, 10)
         data = info.SerializeToString()
         costs_s.append(time.process_time() - started_s)
-    assert min(costs_s) < 0.05  # a tenth of it where nothing else runs
+    assert min(costs_s) < 0.02
     assert len(data) < 400_000
     assert restored(state, read_position_infos([type(info).FromString(data)])).holes == 1_000_000

@@ -84,7 +84,7 @@ async def test_a_bad_chunk_beside_an_early_answer() -> None:
         head = b""
         while not head.endswith(b"\r\n\r\n"):
             head += bytes(await stream.receive_some())
-        os.write(clients[-1].stream.socket.fileno(), b"no number\r\n")  # type: ignore[attr-defined]
+        os.write(clients[-1].stream.socket.fileno(), b"no number\r\n")
         answer = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
         os.write(stream.socket.fileno(), answer)
         await trio.sleep_forever()
@@ -124,17 +124,17 @@ async def test_redirects_are_followed_with_the_body() -> None:
     async def elsewhere(
         broker: PlayedBroker, request: h11.Request, body: bytes, talk: Talk
     ) -> None:
-        to = b"http://127.0.0.1:%d%b" % (broker.owner, request.target)  # type: ignore[attr-defined]
+        to = b"http://127.0.0.1:%d%b" % (broker.owner, request.target)
         await talk.say(307, b"", [(b"location", to)])
 
     async with brokers(elsewhere, echo) as (first, owner), proxied(first.port) as running:
-        first.owner = owner.port  # type: ignore[attr-defined]
+        first.owner = owner.port
         client = await Client.of(running)
         for body in (b"", b"to be sent twice" * 1000):
             status, headers, got = await client.ask("PUT", "/admin/x?y", body)
             assert (status, got) == (200, body or b"/admin/x?y")
             assert headers[b"x-broker"] == b"%d" % owner.port
-        first.owner = first.port  # type: ignore[attr-defined]
+        first.owner = first.port
         status, _, got = await client.ask("GET", "/admin")
         assert (status, json.loads(got)) == (502, {"reason": "More than 8 brokers were asked"})
 
