@@ -57,21 +57,26 @@ def test_each_row_is_its_values(frame: tuple[t.StructType, list[dict[str, Any]]]
     definition = Definer().record(schema, "Row", "")
     array = pa.array(rows, arrow_of(schema, ""))
     wanted = [plain(schema, row) for row in rows]
-    found = encoded(definition, array)
-    assert _decimals(found) == _decimals(wanted)
-    assert _decimals(encoded(definition, array[1:])) == _decimals(wanted[1:])
+    found = [read(schema, row) for row in encoded(definition, array)]
+    assert found == wanted
+    assert [read(schema, row) for row in encoded(definition, array[1:])] == wanted[1:]
 
 
-def _decimals(value: Any) -> Any:
-    """Decimals have one value in many texts: 0.0000 and 0E-4."""
-    if isinstance(value, list):
-        return [_decimals(each) for each in value]
-    if isinstance(value, dict):
-        return {key: _decimals(each) for key, each in value.items()}
-    try:
-        return decimal.Decimal(value) if isinstance(value, str) else value
-    except decimal.InvalidOperation:
-        return value
+def read(kind: t.DataType, value: Any) -> Any:
+    """Texts of decimal columns as numbers: one value has many, as 0.0000 and 0E-4."""
+    if value is None:
+        return None
+    match kind:
+        case t.DecimalType():
+            return decimal.Decimal(value)
+        case t.ArrayType():
+            return [read(kind.elementType, each) for each in value]
+        case t.MapType():
+            return {key: read(kind.valueType, each) for key, each in value.items()}
+        case t.StructType():
+            kinds = {each.name: each.dataType for each in kind.fields}
+            return {name: read(kinds[name], each) for name, each in value.items()}
+    return value
 
 
 def test_floats_have_the_shortest_text() -> None:
