@@ -11,7 +11,8 @@ from pyspark.sql import types as t
 
 UTC = datetime.UTC
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=UTC)
-_DECIMAL = t.DecimalType(20, 4)
+SCALE = 4
+_DECIMAL = t.DecimalType(20, SCALE)
 LEAVES: list[tuple[t.DataType, st.SearchStrategy[Any]]] = [
     (t.BooleanType(), st.booleans()),
     (t.ByteType(), st.integers(-128, 127)),
@@ -33,7 +34,7 @@ LEAVES: list[tuple[t.DataType, st.SearchStrategy[Any]]] = [
         st.decimals(
             min_value=decimal.Decimal("-1e15"),
             max_value=decimal.Decimal("1e15"),
-            places=4,
+            places=SCALE,
         ),
     ),
     (t.NullType(), st.none()),
