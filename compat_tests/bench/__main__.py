@@ -30,6 +30,8 @@ def main() -> int:
         jars()
     except PeerMissing as reason:
         sys.exit(f"The load programs need Apache's Java client: {reason}")
+    folder: Path = options.write or ROOT / "docs"
+    folder.mkdir(parents=True, exist_ok=True)  # a wrong one is to be told before, not after
     run = report.this_run()
     outcomes = [Outcome(row) for row in rows]
     clients = [
@@ -47,7 +49,6 @@ def main() -> int:
     report.show(outcomes, kinds)
     sdk_report.show(clients)
     if not options.quick:
-        folder = options.write or ROOT / "docs"
         record.update(folder / RECORD, run, outcomes, clients, profiles)
         _write(folder)
     failures = [outcome.failures for outcome in outcomes] + [each.failures for each in clients]
