@@ -42,6 +42,8 @@ def main() -> int:
     try:
         for kind in kinds:
             _measure(Side(kind, work_dir, quick=options.quick), outcomes, clients)
+            # Some ten gigabytes, without which the other one's disk may be too full to write.
+            shutil.rmtree(work_dir / f"{kind}-shared", ignore_errors=True)
         if GEMINGA in kinds and not options.no_profile:
             profiles = profile.profiles(Side(GEMINGA, work_dir, quick=options.quick))
     finally:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 
 from compat_tests.bench.broker_rows import BROKER_ROWS
+from compat_tests.bench.compaction_rows import COMPACTION_ROWS
 from compat_tests.bench.model import Measure, Row
 from compat_tests.bench.proxy_rows import PROXY_ROWS
 from compat_tests.bench.schema_rows import SCHEMA_ROWS
@@ -279,5 +280,6 @@ ROWS: tuple[Row, ...] = (
     *SCHEMA_ROWS,
     *PROXY_ROWS,
     *TAIL_ROWS,
+    *COMPACTION_ROWS,
     *SPARK_ROWS,
 )

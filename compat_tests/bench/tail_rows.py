@@ -20,7 +20,7 @@ def tail_beside_catch_up(side: Side) -> Mapping[str, float]:
     topic = side.topic()
     side.java("produce", topic=topic, count=count, keep=1, batching=1, in_flight=10_000, warmup_s=0)
     settle(side.seconds(5, 0.5))
-    alone = _tail(side)
+    alone = tail(side)
     old: dict[str, float] = {}
 
     def catch_up() -> None:
@@ -31,7 +31,7 @@ def tail_beside_catch_up(side: Side) -> Mapping[str, float]:
     thread = threading.Thread(target=catch_up)
     thread.start()
     settle(_STARTING_S)
-    beside = _tail(side)
+    beside = tail(side)
     thread.join()
     return {
         "alone_ms_p99": alone["tail_ms_p99"],
@@ -43,7 +43,8 @@ def tail_beside_catch_up(side: Side) -> Mapping[str, float]:
     }
 
 
-def _tail(side: Side) -> Mapping[str, float]:
+def tail(side: Side) -> Mapping[str, float]:
+    """Latencies of a steady load with a consumer that keeps up."""
     return side.java(
         "produce",
         topic=side.topic(),
