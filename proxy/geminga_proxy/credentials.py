@@ -70,18 +70,29 @@ def _token(parameters: str) -> Callable[[], bytes]:
             return path.read_bytes().strip()
 
         try:
-            read()
+            found = read()
         except OSError as error:
             raise ConfigError(
                 f"brokerClientAuthenticationParameters: {path} can't be read: {error.strerror}"
             ) from None
+        _check_token(found)
         return read
     text = parameters.removeprefix("token:").strip()
     if text.startswith("{"):
         text = _json(text).get("token", "")
     if not text:
         raise ConfigError("brokerClientAuthenticationParameters: no token")
+    _check_token(text.encode())
     return text.encode
+
+
+def _check_token(token: bytes) -> None:
+    """One that can't stand in a header is found at the start, not at the first request."""
+    if len(token.split()) != 1 or not token.isascii():
+        raise ConfigError(
+            "brokerClientAuthenticationParameters: a token has no white space within, and ASCII "
+            "letters only"
+        )
 
 
 def _basic(parameters: str) -> Callable[[], bytes]:

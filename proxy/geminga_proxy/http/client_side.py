@@ -18,6 +18,9 @@ from geminga_proxy.http.errors import BadRequest
 Headers = list[tuple[bytes, bytes]]
 
 LENGTH_DIGITS_MAX = 18
+UNREADABLE = "Bad request: this is not HTTP/1.1"
+"""What h11 says of it quotes the line, in which a token may stand."""
+
 _END = b"\r\n\r\n"
 _BARE = re.compile(rb"\r(?!\n)|(?<!\r)\n")
 _FOLDED = re.compile(rb"\r\n[ \t]")
@@ -99,8 +102,8 @@ class ClientSide:
         self._recent = self._recent[-len(_END) :] + data
         try:
             self._http.receive_data(data)
-        except h11.RemoteProtocolError as error:
-            raise BadRequest(f"Bad request: {error}") from None
+        except h11.RemoteProtocolError:
+            raise BadRequest(UNREADABLE) from None
 
     @property
     def stashed_bytes(self) -> int:
@@ -113,8 +116,8 @@ class ClientSide:
             return self._read_head()
         try:
             event = self._http.next_event()
-        except h11.RemoteProtocolError as error:
-            raise BadRequest(f"Bad request: {error}") from None
+        except h11.RemoteProtocolError:
+            raise BadRequest(UNREADABLE) from None
         if isinstance(event, h11.Data):
             return BodyPart(bytes(event.data))
         if isinstance(event, h11.EndOfMessage):
@@ -171,8 +174,8 @@ class ClientSide:
         self._receive(head)
         try:
             request = self._http.next_event()
-        except h11.RemoteProtocolError as error:
-            raise BadRequest(f"Bad request: {error}") from None
+        except h11.RemoteProtocolError:
+            raise BadRequest(UNREADABLE) from None
         if not isinstance(request, h11.Request):
             raise BadRequest("No request")
         headers = tuple((bytes(name), bytes(value)) for name, value in request.headers)

@@ -146,9 +146,10 @@ class Exchange:
         try:
             method = outbound.head.method
             head = connection.encode_head(method, outbound.target, outbound.headers)
-        except h11.LocalProtocolError as error:
+        except h11.LocalProtocolError:
+            # What h11 says quotes the header: it may be the proxy's own token.
             await connection.wire.aclose()
-            raise HttpError(400, f"Bad request: {error}") from None
+            raise HttpError(400, "Bad request: a header can't be passed on") from None
         follow: Follow | None = None
         failure: BrokerFailed | None = None
         lost: ConnectionLost | ExchangeBroken | None = None

@@ -82,6 +82,11 @@ def end_to_end(headers: Iterable[Header]) -> list[Header]:
     return [(name, value) for name, value in given if name not in drop]
 
 
+def has_authorization(request: RequestHead) -> bool:
+    """Whether the client proves itself by a header that goes on: not one that Connection names."""
+    return any(name == b"authorization" and value for name, value in end_to_end(request.headers))
+
+
 def to_broker(
     request: RequestHead, origin: Origin, credentials: Credentials, *, upgrade: bool
 ) -> list[Header]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
 
-from geminga_proxy.addresses import parse_urls
+from geminga_proxy.addresses import Address, parse_urls
 from geminga_proxy.config import ProxyConfig
 from geminga_proxy.http.session import HttpSession
 from geminga_proxy.http.upstreams import IDLE_S, Upstreams
@@ -18,6 +19,7 @@ from geminga_proxy.http.wire import Wire
 from geminga_runtime.errors import ConnectionLost
 from geminga_runtime.server import Bound, ConnectionCount, serve
 from geminga_runtime.stream import FramedStream
+from geminga_runtime.tls import TlsContexts
 from geminga_runtime.tls_settings import NO_PORT
 
 if TYPE_CHECKING:
@@ -38,12 +40,21 @@ class Web:
             addresses = parse_urls("brokerWebServiceURL", where.web_url)
         else:
             addresses = parse_urls("brokerWebServiceURLTLS", where.web_url_tls)
-        self.upstreams = Upstreams(addresses, tls, where.connect_timeout_ms / 1000)
+        timeout_s = where.connect_timeout_ms / 1000
+        self.upstreams = Upstreams(addresses, tls, timeout_s)
+        self.nameless = Upstreams(addresses, tls and _nameless(tls), timeout_s)
+        """For WebSockets, where the client speaks for itself: these connections show no certificate
+        of the proxy's, which Apache's service would take for the client's.
+        """
         if not addresses:
-            service.brokers.on_web_found = self.upstreams.found
+            service.brokers.on_web_found = self._found
         self.is_draining = False
         self.requests = 0
         self._idle: dict[trio.CancelScope, None] = {}
+
+    def _found(self, addresses: Sequence[Address]) -> None:
+        self.upstreams.found(addresses)
+        self.nameless.found(addresses)
 
     async def handle(self, stream: FramedStream, *, secure: bool) -> None:
         """Serve one client until it leaves."""
@@ -76,10 +87,17 @@ class Web:
             while True:
                 await trio.sleep(IDLE_S / 2)
                 await self.upstreams.close_old()
+                await self.nameless.close_old()
         finally:
             self.drain()
             with trio.CancelScope(shield=True):
                 await self.upstreams.aclose()
+                await self.nameless.aclose()
+
+
+def _nameless(tls: TlsContexts) -> TlsContexts:
+    """The same without a certificate of one's own. Raises TlsConfigError."""
+    return TlsContexts(replace(tls.options, certificate_file="", key_file=""))
 
 
 async def serve_http(service: ProxyService, nursery: trio.Nursery) -> list[tuple[str, Bound]]:

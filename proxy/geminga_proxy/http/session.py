@@ -15,7 +15,13 @@ import trio
 from geminga_proxy.http.client_side import BodyEnd, ClientSide, Event, Gone, RequestHead
 from geminga_proxy.http.errors import BadRequest, ExchangeBroken, HttpError
 from geminga_proxy.http.exchange import Exchange, Outbound, RequestBody
-from geminga_proxy.http.headers import Credentials, Origin, is_websocket, to_broker
+from geminga_proxy.http.headers import (
+    Credentials,
+    Origin,
+    has_authorization,
+    is_websocket,
+    to_broker,
+)
 from geminga_proxy.http.own_pages import METRICS_TYPE, is_up, metrics_text
 from geminga_proxy.http.wire import Wire
 from geminga_proxy.relay import relay
@@ -161,7 +167,8 @@ class HttpSession:
             has_body=request.has_body,
             kept_bytes_max=self._web.config.web.replay_bytes_max,
         )
-        exchange = Exchange(self._client, self._wire, self._web.upstreams, outbound)
+        upstreams = self._web.nameless if upgrade else self._web.upstreams
+        exchange = Exchange(self._client, self._wire, upstreams, outbound)
         try:
             await exchange.run(body)
             if exchange.upgraded is not None:
@@ -179,7 +186,7 @@ class HttpSession:
         Apache's WebSocket service looks at the role that asks alone, not at the one in whose name
         it asks: so there the client speaks for itself, and the proxy never in its place.
         """
-        brings = bool(request.value(b"authorization")) or bool(_token(request.target))
+        brings = has_authorization(request) or bool(_token(request.target))
         if upgrade:
             by_certificate = identity is not None and identity.method == "tls"
             if not brings and (by_certificate or self._web.upstreams.shows_certificate):

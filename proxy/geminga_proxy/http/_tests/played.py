@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ import trio
 from geminga_proxy.config import load_config
 from geminga_proxy.standalone import Running, run_proxy
 
+Stream = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 Answer = Callable[["PlayedBroker", h11.Request, bytes, "Talk"], Awaitable[None]]
 
 
@@ -20,7 +22,7 @@ Answer = Callable[["PlayedBroker", h11.Request, bytes, "Talk"], Awaitable[None]]
 class Talk:
     """One connection of a played broker."""
 
-    stream: trio.SocketStream
+    stream: Stream
     http: h11.Connection
     method: bytes = b"GET"
 
@@ -49,11 +51,13 @@ class PlayedBroker:
     port: int = 0
     requests: list[h11.Request] = field(default_factory=list)
     connections: int = 0
+    certificates: list[str] = field(default_factory=list)
+    """Common names that clients showed with their requests, empty for none; by TLS only."""
 
     def headers(self, at: int = -1) -> dict[bytes, bytes]:
         return {bytes(name): bytes(value) for name, value in self.requests[at].headers}
 
-    async def serve(self, stream: trio.SocketStream) -> None:
+    async def serve(self, stream: Stream) -> None:
         self.connections += 1
         http = h11.Connection(h11.SERVER)
         try:
@@ -69,6 +73,8 @@ class PlayedBroker:
                     elif isinstance(event, h11.Request):
                         request = event
                         self.requests.append(event)
+                        if isinstance(stream, trio.SSLStream):
+                            self.certificates.append(_common_name(stream))
                     elif isinstance(event, h11.Data):
                         body += event.data
                     elif isinstance(event, h11.EndOfMessage):
@@ -84,15 +90,28 @@ class PlayedBroker:
             pass
 
 
+def _common_name(stream: trio.SSLStream[trio.SocketStream]) -> str:
+    shown = stream.getpeercert() or {}
+    names = dict(pair for (pair,) in shown.get("subject", ()))
+    return str(names.get("commonName", ""))
+
+
 @asynccontextmanager
-async def brokers(*answers: Answer) -> AsyncIterator[list[PlayedBroker]]:
+async def brokers(
+    *answers: Answer, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[list[PlayedBroker]]:
     """So many brokers; each answers in its way."""
     async with trio.open_nursery() as nursery:
         played = [PlayedBroker(answer) for answer in answers]
         for one in played:
             listen = partial(trio.serve_tcp, one.serve, 0, host="127.0.0.1")
+            if tls is not None:
+                listen = partial(
+                    trio.serve_ssl_over_tcp, one.serve, 0, ssl_context=tls, host="127.0.0.1"
+                )
             (listener,) = await nursery.start(listen)
-            one.port = listener.socket.getsockname()[1]
+            tcp = listener.transport_listener if tls is not None else listener
+            one.port = tcp.socket.getsockname()[1]
         yield played
         nursery.cancel_scope.cancel()
 

@@ -8,10 +8,21 @@ import ssl
 from pathlib import Path
 
 import h11
+import pytest
 import trio
 
 from geminga_protocol import tokens
-from geminga_proxy.http._tests.played import Client, PlayedBroker, Talk, brokers, echo, proxied
+from geminga_proxy.credentials import own_credentials
+from geminga_proxy.http._tests.played import (
+    Client,
+    PlayedBroker,
+    Talk,
+    brokers,
+    echo,
+    proxied,
+    raw,
+)
+from geminga_runtime.settings import ConfigError
 from geminga_runtime.testing.certificates import Authority
 
 SECRET = bytes(range(32))
@@ -152,6 +163,80 @@ async def test_websocket_clients_speak_for_themselves() -> None:
         assert answer.status_code == 101  # type: ignore[union-attr]
         assert broker.requests[-1].target == target.encode()
         assert b"authorization" not in broker.headers()
+
+
+async def test_websockets_show_no_certificate_of_the_proxy(tmp_path: Path) -> None:
+    """Apache's service would take it for the client's, and give the client the proxy's rights."""
+    authority = Authority(tmp_path)
+    leaf, own = authority.server(), authority.client("proxy")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.certificate))
+    context.load_cert_chain(leaf.certificate, leaf.key)
+    context.verify_mode = ssl.CERT_OPTIONAL
+    bearer = token("joe")
+    async with brokers(echo, tls=context) as (broker,):
+        settings = AUTH | {
+            "tlsEnabledWithBroker": "true",
+            "brokerWebServiceURL": "",
+            "brokerServiceURLTLS": "pulsar+ssl://127.0.0.1:1",
+            "brokerWebServiceURLTLS": f"https://127.0.0.1:{broker.port}",
+            "brokerClientTrustCertsFilePath": str(authority.certificate),
+            "brokerClientAuthenticationPlugin": "tls",
+            "brokerClientAuthenticationParameters": (
+                f"tlsCertFile:{own.certificate},tlsKeyFile:{own.key}"
+            ),
+        }
+        async with proxied(**settings) as running:
+            client = await Client.of(running)
+            assert (await client.ask("GET", "/admin", b"", [("Authorization", bearer)]))[0] == 200
+            method = ("X-Pulsar-Auth-Method-Name", "tls")
+            path = "/ws/v2/producer/x"
+            for given in ([], [method]):
+                await open_websocket(running, path, ("Authorization", bearer), *given)
+            await open_websocket(running, f"{path}?token={bearer.removeprefix('Bearer ')}")
+            assert broker.certificates == ["proxy", "", "", ""]
+            # That connection is not used for what the proxy asks in its own name.
+            assert (await client.ask("GET", "/admin", b"", [("Authorization", bearer)]))[0] == 200
+            assert broker.certificates[-1] == "proxy"
+            # A header that is named by Connection does not go on: then nothing proves who asks.
+            named = ("Connection", "authorization")
+            _, answer = await open_websocket(running, path, ("Authorization", bearer), named)
+            assert isinstance(answer, h11.Response)
+            assert answer.status_code == 403
+            assert len(broker.certificates) == 5
+
+
+async def test_refusals_repeat_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """What h11 says of a bad line quotes it."""
+    secret = token("joe")
+    heads = [
+        f"GET /ws/v2/reader/\u00e9?token={secret} HTTP/1.1\r\nHost: p\r\n\r\n".encode(),
+        f"GET / HTTP/1.1\r\nHost: p\r\nAuthorization : {secret}\r\n\r\n".encode(),
+        f"GET / HTTP/1.1\r\nHost: p\r\nAuthorization: {secret}\x00\r\n\r\n".encode(),
+        f"POST / HTTP/1.1\r\nHost: p\r\nAuthorization: {secret}\r\n"
+        f"Transfer-Encoding: chunked\r\n\r\n{secret}\r\n".encode(),
+    ]
+    async with brokers(echo) as (broker,), proxied(broker.port, **AUTH) as running:
+        for head in heads:
+            answer = await raw(running, head)
+            assert answer.startswith(b"HTTP/1.1 400 ")
+            assert secret.encode() not in answer
+    assert secret not in caplog.text
+    assert secret.removeprefix("Bearer ") not in caplog.text
+
+
+async def test_the_proxys_own_token_is_not_told(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("first\nsecond\n")
+    settings = AUTH | {"brokerClientAuthenticationParameters": f"file:{file}"}
+    with pytest.raises(ConfigError, match="no white space within"):
+        own_credentials("token", f"file:{file}")
+    file.write_text("first\n")
+    async with brokers(echo) as (broker,), proxied(broker.port, **settings) as running:
+        file.write_text("first\nsecond\n")
+        client = await Client.of(running)
+        given = [("Authorization", token("joe"))]
+        status, _, body = await client.ask("GET", "/admin", b"", given)
+        assert (status, b"first" in body) == (400, False)
 
 
 async def test_tls(tmp_path: Path) -> None:
