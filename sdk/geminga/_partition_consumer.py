@@ -43,7 +43,7 @@ REDELIVER_IDS_MAX = 1000
 @dataclass(frozen=True)
 class ConsumerContext:
     """What the consumers of all partitions share. `notify(messages)` is called when messages were
-    added to the inbox, and with 0 when one of them is over.
+    added to the inbox, and with 0 when one of them is over, or a message must be asked for anew.
     """
 
     core: Core
@@ -150,6 +150,13 @@ class PartitionConsumer:
             entry.generation = self.generation
             self.inbox.put(entry)
             self._notify(wanted)
+        else:
+            self._ask_again()
+
+    def _ask_again(self) -> None:
+        """Without a queue only who waits asks for a message, and that permit is used up or gone."""
+        if not self._permits.queue_size:
+            self._notify(0)
 
     def _keep_chunk(self, ledger_id: int, entry_id: int) -> None:
         if self._subscription.options.durable and self._start.passes(ledger_id, entry_id):
@@ -171,13 +178,13 @@ class PartitionConsumer:
         count = cardinality(command.ack_set) if command.ack_set else error.messages
         self._permits.used(count)
         self.flow.release(count)
+        place = MessageId(ledger_id, entry_id, self.partition)
         if error.comes_again and self._subscription.options.consumer_type.is_shared:
-            place = MessageId(ledger_id, entry_id, self.partition)
             self.acknowledger.refuse(place, command.redelivery_count)
-        connection = self._connection
-        if connection is not None and error.validation_error is not None:
-            ids = [MessageId(ledger_id, entry_id, self.partition)]
-            connection.write(commands.ack(self._id, ids, validation_error=error.validation_error))
+        told = error.validation_error
+        if self._connection is not None and told is not None:
+            self._connection.write(commands.ack(self._id, [place], validation_error=told))
+        self._ask_again()
 
     def taken(self, entry: Entry) -> int:
         """Messages were handed to the program."""
@@ -352,6 +359,7 @@ class PartitionConsumer:
         self.acknowledger.attached(connection)
         self.flow.attached(connection)
         self._attached.set()
+        self._ask_again()
 
     def detached(self) -> None:
         """What was received and not taken will come again; a subscription that the broker

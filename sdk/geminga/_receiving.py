@@ -33,7 +33,7 @@ class Receiving:
         self._since_checkpoint = 0
 
     def notify(self, messages: int) -> None:
-        """So many were added; with 0, one of the parts is over."""
+        """So many were added; with 0, one of the parts is over or has to be asked again."""
         if not messages:
             self.parts.settle()
             self.wake_all()
