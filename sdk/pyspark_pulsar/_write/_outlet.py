@@ -12,7 +12,7 @@ import geminga.blocking
 from geminga.schema import AlreadyEncoded, SchemaInfo
 from pyspark_pulsar._options._write_options import WriteOptions
 from pyspark_pulsar._write._faults import explained
-from pyspark_pulsar._write._identity import ROWS_MAX, Identity
+from pyspark_pulsar._write._identity import ROW_BITS, ROWS_MAX, Identity
 from pyspark_pulsar.errors import ConnectorError, WriteFailed
 
 if TYPE_CHECKING:
@@ -110,7 +110,9 @@ class Outlet:
         return len(payloads)
 
     def _open(self) -> None:
-        """Raises GemingaError, ProducerBusy once the name was in use for too long."""
+        """Raises GemingaError, ProducerBusy once the name was in use for too long, and WriteFailed
+        if a later epoch was written under it.
+        """
         give_up_s = time.monotonic() + self._options.producer_busy_timeout_s
         wait_s = BUSY_WAIT_S
         while True:
@@ -132,7 +134,22 @@ class Outlet:
         self._is_numbering = False
         if self._who.is_lasting:
             self._known_up_to = self._producer.last_sequence_id
+            self._check_epoch()
             self._is_trusted = self._is_trusted or self._known_up_to >= 0
+
+    def _check_epoch(self) -> None:
+        """The broker drops whatever is numbered below what it knows of a name. Raises
+        WriteFailed.
+        """
+        known = self._known_up_to >> ROW_BITS
+        if known > self._who.epoch:
+            raise WriteFailed(
+                self.topic,
+                f"producer {self._who.name} has written epoch {known}, so that the broker would "
+                f"drop all rows of epoch {self._who.epoch} as known: deduplicationEpoch must only "
+                "grow, and a stream can't go back in its checkpoint; take a later epoch, or "
+                "another producerName",
+            )
 
     def _check_deduplication(self) -> None:
         """The broker tells what it remembers of a name when a producer comes; nothing is what it

@@ -155,10 +155,26 @@ def test_an_attempt_after_another_writes_what_is_left(
     assert sorted(numbers(client, topic)) == list(range(123))
     attempt(1).run(batches(30, first=123))
     attempt(1).run(batches(30, first=123))
-    attempt(0).run(batches(40, 33, 50))
     assert sorted(numbers(client, topic)) == list(range(153))
     for each in read(client, topic):
         assert each.sequence_id >> 32 == (1 if int(each.data) >= 123 else 0)
+
+
+def test_an_epoch_before_the_last_one_is_refused(client: Client, url: str) -> None:
+    """The broker would drop its rows, and confirm them."""
+    topic = fresh()
+
+    def attempt(epoch: int) -> Task:
+        return task(client, url, "value string", who("q", epoch), topic=topic)
+
+    attempt(2).run(batches(5))
+    with pytest.raises(WriteFailed, match=r"q has written epoch 2.*only grow") as caught:
+        attempt(1).run(batches(5, first=100))
+    assert caught.value.topic == topic
+    # The name is free again.
+    attempt(2).run(batches(5))
+    attempt(3).run(batches(5, first=5))
+    assert numbers(client, topic) == list(range(10))
 
 
 def test_tasks_of_one_query_do_not_hinder_each_other(client: Client, url: str) -> None:
