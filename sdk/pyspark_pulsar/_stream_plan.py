@@ -154,7 +154,8 @@ class StreamPlanner:
 
     def _discovered(self, *, strictly: bool = False) -> dict[str, TopicPartition]:
         """All partitions there are now. A pattern is matched anew every `discoveryIntervalMs`; new
-        partitions, and topics that are gone, are seen at once. Raises TopicMissing if `strictly`.
+        partitions, and topics that are gone, are seen at once. Raises TopicMissing if `strictly`,
+        but not for a pattern: its first topic may come later.
         """
         selection = self._options.topics
         now_s = self._clock()
@@ -170,10 +171,12 @@ class StreamPlanner:
         return self._topics
 
     def _matching(self, *, strictly: bool) -> list[TopicPartition]:
+        selection = self._options.topics
         try:
-            return expand(self._client, self._options.topics)
-        except TopicMissing:
-            if strictly:
+            return expand(self._client, selection)
+        except TopicMissing as error:
+            # One that matched may be gone a moment later, which says nothing of the others.
+            if strictly and error.topic != selection.pattern:
                 raise
             return []
 

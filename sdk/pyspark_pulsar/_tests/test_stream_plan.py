@@ -165,6 +165,22 @@ def test_new_topics_of_a_pattern_and_those_that_go(broker: Broker) -> None:
     assert [name for name in query.at if "://" in name] == [full(f"{mark}-b")]
 
 
+def test_a_pattern_whose_first_topic_comes_later(broker: Broker) -> None:
+    mark = uuid.uuid4().hex[:6]
+    options = broker.selecting(
+        topicsPattern=f"persistent://public/default/{mark}-.*",
+        discoveryIntervalMs="1",
+        startingOffsets="latest",
+    )
+    query = Query(options)
+    assert query.rest() == []
+    broker.send(f"{mark}-a", *numbers(0, 3))
+    assert query.rest() == numbers(0, 3)
+    again = Query(options, query.at)
+    broker.send(f"{mark}-a", b"3")
+    assert again.rest() == [b"3"]
+
+
 def test_an_older_spark_tells_no_start(broker: Broker) -> None:
     topic = broker.topic("older")
     broker.send(topic, *numbers(0, 10))
