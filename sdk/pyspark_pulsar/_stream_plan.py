@@ -30,16 +30,24 @@ from pyspark_pulsar.errors import TopicMissing
 
 logger = logging.getLogger("pyspark_pulsar")
 
+AWAY_PAUSE_S = 0.5
+"""How long an available-now query pauses before it asks again for a broker that is away."""
+
 
 class StreamPlanner:
     """The state of one query's planning."""
 
     def __init__(
-        self, options: ReadOptions, *, clock: Callable[[], float] = time.monotonic
+        self,
+        options: ReadOptions,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._options = options
         self._client = client_for(options.client)
         self._clock = clock
+        self._pause = pause
         self._anchor: Anchor | None = None
         self._made_up: str | None = None
         """The subscription's name, if the user gave none."""
@@ -85,15 +93,10 @@ class StreamPlanner:
     def latest(self, start: Offsets | None, *, limited: bool) -> Offsets:
         """The end of the next micro-batch; `start` if there is nothing new."""
         start = start or self._planned or self.initial()
-        try:
-            self._adopt(start)
-            ends = self._ends(start)
-        except GemingaError as error:
-            if not self._may_wait(error):
-                raise
+        ends = self._ends_in_time(start)
+        if ends is None:
             found = start.positions
         else:
-            self._away_since_s = None
             self.newest = Offsets(ends)
             found = self._admitted(start, ends) if limited else ends
         is_first = start == self._initial
@@ -204,6 +207,23 @@ class StreamPlanner:
         there = None if last == BEGIN else last
         first = start_of(self._client, self._options, topic, there)
         return last if first is None else first.before
+
+    def _ends_in_time(self, start: Offsets) -> dict[str, Position] | None:
+        """The same as `_ends`; None if the broker is away and may come back in time."""
+        while True:
+            try:
+                self._adopt(start)
+                ends = self._ends(start)
+            except GemingaError as error:
+                if not self._may_wait(error):
+                    raise
+                if self._target is None:
+                    return None
+                # Spark takes an offset that stays for the end of an available-now query.
+                self._pause(AWAY_PAUSE_S)
+            else:
+                self._away_since_s = None
+                return ends
 
     def _ends(self, start: Offsets) -> dict[str, Position]:
         """Where all topics end that there are, those without anything to read left out. Raises

@@ -11,7 +11,7 @@ import pytest
 import geminga
 from pyspark_pulsar._offsets import BEGIN
 from pyspark_pulsar._options import parse_read
-from pyspark_pulsar._stream_plan import StreamPlanner
+from pyspark_pulsar._stream_plan import AWAY_PAUSE_S, StreamPlanner
 from pyspark_pulsar._tests.broker import KEEPING
 from pyspark_pulsar._tests.streaming import Broker, Query, full, numbers, started
 from pyspark_pulsar.errors import InvalidOption, TopicMissing
@@ -215,3 +215,37 @@ def test_a_broker_that_is_away_is_waited_for_a_while(
             query.latest()
     broker.send(topic, b"1")
     assert query.batch() == [b"1"]
+
+
+def test_available_now_does_not_end_while_the_broker_is_away(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark ends such a query when its offset stays."""
+    topic = broker.topic("away-now")
+    broker.send(topic, *numbers(0, 4))
+    query = Query(broker.options(topic, maxMessagesPerTrigger="3"))
+    query.planner.prepare_available_now()
+    assert query.batch() == numbers(0, 3)
+    now_s = 50.0
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        nonlocal now_s
+        now_s += seconds
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            patch.undo()
+
+    def nobody(*_: object) -> object:
+        raise geminga.ConnectionFailed("nobody is there")
+
+    monkeypatch.setattr(query.planner, "_clock", lambda: now_s)
+    monkeypatch.setattr(query.planner, "_pause", pause)
+    with monkeypatch.context() as patch:
+        patch.setattr("pyspark_pulsar._stream_plan.last_entry", nobody)
+        assert query.batch() == [b"3"]
+        assert pauses == [AWAY_PAUSE_S] * 3
+        patch.setattr("pyspark_pulsar._stream_plan.last_entry", nobody)
+        with pytest.raises(geminga.ConnectionFailed):
+            query.latest()
+    assert 8 < AWAY_PAUSE_S * (len(pauses) - 3) < 9
