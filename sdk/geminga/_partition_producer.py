@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 
 import trio
 
@@ -33,10 +34,7 @@ from geminga.errors import (
 )
 from geminga.options import BatchingType, ProducerOptions
 from geminga_protocol.commands import producing as commands
-from geminga_protocol.pb.pulsar_api_pb2 import (
-    CommandSendError,
-    CommandSendReceipt,
-)
+from geminga_protocol.pb.pulsar_api_pb2 import CommandSendError, CommandSendReceipt
 
 logger = logging.getLogger("geminga")
 
@@ -119,15 +117,20 @@ class PartitionProducer:
     async def wait_for_room(self, size_bytes: int) -> None:
         """Until a message may be added. Raises why nothing can be sent any more."""
         memory = self._core.memory
-        while True:
-            self._check(size_bytes)
-            if self.outbox.pending_messages >= self._pending_max:
-                self._is_waited_for = True
-                await self._room.park()
-            elif not memory.has_room:
-                await memory.wait_for_room()
-            else:
-                return
+        try:
+            while True:
+                self._check(size_bytes)
+                if self.outbox.pending_messages >= self._pending_max:
+                    self._is_waited_for = True
+                    await self._room.park()
+                elif not memory.has_room:
+                    await memory.wait_for_room()
+                else:
+                    return
+        except BaseException:
+            # It may have been woken for a place that it doesn't take: the next one looks.
+            self._room.unpark()
+            raise
 
     def has_room(self) -> bool:
         """Whether a message may be added without waiting."""
@@ -276,9 +279,10 @@ class PartitionProducer:
             await trio.lowlevel.checkpoint()
             return
         try:
-            is_starting = self.is_started and self.outbox.is_held
-            if self._connection is not None or is_starting:
-                with trio.move_on_after(self._core.options.operation_timeout_s):
+            if self._connection is not None or (self.is_started and self.outbox.is_held):
+                # What couldn't be sent is told by its receipts; the broker must hear of the end.
+                timeout_s = self._core.options.operation_timeout_s
+                with suppress(GemingaError), trio.move_on_after(timeout_s):
                     await self.flush()
                 await self._tell_closed()
         except GemingaError as error:

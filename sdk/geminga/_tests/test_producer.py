@@ -193,6 +193,16 @@ async def test_closing_flushes_and_ends(autojump_clock: MockClock) -> None:
         assert not broker.topic("t").producers
 
 
+async def test_closing_is_told_though_flushing_fails(autojump_clock: MockClock) -> None:
+    async with producing(send_timeout_s=1) as (broker, producer):
+        broker.hold_receipts = True
+        receipt = await producer.send_soon(b"x")
+        await producer.aclose()
+        assert isinstance(receipt.error, geminga.Timeout)
+        assert broker.sessions
+        assert not broker.topic("t").producers
+
+
 @pytest.mark.parametrize(
     ("code", "kind"),
     [

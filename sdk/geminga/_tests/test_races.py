@@ -67,6 +67,36 @@ async def test_closing_wakes_those_who_wait_for_memory(autojump_clock: MockClock
         broker.release_receipts()
 
 
+async def test_a_place_that_is_not_taken_is_the_next_ones(autojump_clock: MockClock) -> None:
+    """Who was woken for it waits for memory then, and gives up."""
+    async with fake_broker() as broker, broker.client(memory_limit_bytes=10) as client:
+        broker.hold_receipts = True
+        other = await client.create_producer("other")
+        mine = await client.create_producer("t", max_pending_messages=1)
+        first = await mine.send_soon(b"1")
+        with trio.fail_after(5):
+            async with trio.open_nursery() as nursery:
+                giving_up = trio.CancelScope()
+
+                async def give_up() -> None:
+                    with giving_up:
+                        await mine.send_soon(b"2")
+
+                nursery.start_soon(give_up)
+                await trio.sleep(0.1)
+                nursery.start_soon(mine.send_soon, b"3")
+                await trio.sleep(0.1)
+                large = await other.send_soon(bytes(20))
+                broker.held.pop(0)()
+                await first.wait()
+                await trio.sleep(0.1)
+                giving_up.cancel()
+                await trio.sleep(0.1)
+                broker.release_receipts()
+                await large.wait()
+        broker.release_receipts()
+
+
 async def _closed_under(producer: geminga.Producer) -> None:
     with pytest.raises(geminga.AlreadyClosed):
         await producer.send(b"x")
