@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import trio
@@ -70,6 +71,8 @@ class Acknowledger:
         if timeouts is not None or policy is not None:
             self.unacked = Unacked(timeouts, None if policy is None else policy.max_redeliver_count)
         self._group: Promise[None] = Promise()
+        self._unanswered: dict[Promise[None], int] = {}
+        """How many commands of what was sent at once have no receipt yet."""
         self._waiting_max = options.ack_grouping_max if options.ack_grouping_time_s else 1
         self._due_s = math.inf
         self._alarm = Alarm(self._on_alarm)
@@ -99,13 +102,17 @@ class Acknowledger:
         self.chunks.clear()
         if not self._options.durable:
             # The next subscription is another one: it isn't to be moved to where this one was.
-            self.acks.reset()
+            self._forget_acks()
+
+    def _forget_acks(self) -> None:
+        self.acks.reset()
+        if not self._group.is_done():
             promise, self._group = self._group, Promise()
             promise.resolve(None)
 
     def reset(self) -> None:
         """After a seek: what was acknowledged or refused before means nothing."""
-        self.acks.reset()
+        self._forget_acks()
         self.forget_refused()
         self.chunks.clear()
         self._due_s = math.inf
@@ -213,7 +220,12 @@ class Acknowledger:
     def _after_ack(self) -> None:
         waiting = len(self.acks)
         if waiting >= self._waiting_max:
-            self.flush()
+            if not self._options.ack_receipt_enabled:
+                self.flush()
+                return
+            # Not now: whoever acknowledges asks for the group's receipt when all is noted.
+            self._due_s = trio.current_time()
+            self._alarm.at(self._due_s)
         elif waiting and self._due_s == math.inf:
             self._due_s = trio.current_time() + self._options.ack_grouping_time_s
             self._alarm.at(self._due_s)
@@ -229,10 +241,24 @@ class Acknowledger:
         groups = self.acks.take()
         if self._options.ack_receipt_enabled:
             promise, self._group = self._group, Promise()
-            self._core.nursery.start_soon(self._send_for_receipt, connection, groups, promise)
+            self._unanswered[promise] = len(groups)
+            for group in groups:
+                self._core.nursery.start_soon(self._send_for_receipt, connection, group, promise)
             return
         for group in groups:
             connection.write(self._command(group, None))
+
+    async def settle(self) -> None:
+        """Send what waits. With receipts, until they have come, so that what is asked of the broker
+        next comes behind the acknowledgements; no longer than the operation timeout.
+        """
+        self.flush()
+        if not self._unanswered:
+            return
+        with trio.move_on_after(self._core.options.operation_timeout_s):
+            for promise in list(self._unanswered):
+                with suppress(GemingaError):
+                    await promise.wait()
 
     def _command(self, group: AckGroup, request_id: int | None) -> bytes:
         if request_id is None and not group.cumulative:
@@ -246,20 +272,19 @@ class Acknowledger:
         )
 
     async def _send_for_receipt(
-        self, connection: Connection, groups: list[AckGroup], promise: Promise[None]
+        self, connection: Connection, group: AckGroup, promise: Promise[None]
     ) -> None:
         try:
-            for group in groups:
-                try:
-                    await self._ask(connection, group)
-                except GemingaError as error:
-                    self._failed(group, error)
-                    raise
+            await self._ask(connection, group)
         except GemingaError as error:
+            self._failed(group, error)
             promise.reject(error)
         finally:
-            # Still open only if cancelled: the client is being closed.
-            promise.resolve(None)
+            self._unanswered[promise] -= 1
+            if not self._unanswered[promise]:
+                # Still open if none was refused, or if cancelled: the client is being closed.
+                del self._unanswered[promise]
+                promise.resolve(None)
 
     def _failed(self, group: AckGroup, error: GemingaError) -> None:
         """The broker's receipt says that these aren't acknowledged."""
@@ -275,14 +300,12 @@ class Acknowledger:
         if response.HasField("error"):
             raise from_broker(error_name(response.error), response.message, self._topic)
 
-    async def wait_for_receipt(self) -> None:
-        """Until the broker has answered the group of the newest acknowledgement. Raises what it
-        says.
+    @property
+    def group(self) -> Promise[None] | None:
+        """The broker's answer to the group that the newest acknowledgement is in; None if nothing
+        waits to be sent.
         """
-        if len(self.acks):
-            await self._group.wait()
-        else:
-            await trio.lowlevel.checkpoint()
+        return self._group if len(self.acks) else None
 
     def refuse(self, message_id: MessageId, redelivery_count: int) -> None:
         """Have the message's entry redelivered after the delay."""
@@ -313,3 +336,15 @@ class Acknowledger:
 
     def _before_redelivery(self, refused: list[Position], timed_out: list[Position]) -> None:
         """Interceptors hear of it."""
+
+
+async def wait_for_receipts(acknowledgers: Iterable[Acknowledger]) -> None:
+    """Until the broker has answered the groups of their newest acknowledgements. Raises what it
+    says.
+    """
+    # All are noted first: while one is waited for, another is sent.
+    groups = [each.group for each in acknowledgers]
+    await trio.lowlevel.checkpoint()
+    for group in groups:
+        if group is not None:
+            await group.wait()

@@ -282,7 +282,7 @@ class PartitionConsumer:
         """Move the subscription to a message, or to the first message published at or after a time
         in ms since 1970. Returns when the broker knows the consumer again. Raises GemingaError.
         """
-        self.acknowledger.flush()
+        await self.acknowledger.settle()
         await self._core.with_retries(lambda: self._ask_to_seek(to))
         self.acknowledger.reset()
         self._start.moved(to)
@@ -313,7 +313,7 @@ class PartitionConsumer:
 
     async def unsubscribe(self, force: bool) -> None:
         """Delete the subscription. Raises GemingaError."""
-        self.acknowledger.flush()
+        await self.acknowledger.settle()
         await self._request(lambda n: commands.unsubscribe(self._id, n, force=force))
 
     async def aclose(self) -> None:
@@ -322,7 +322,7 @@ class PartitionConsumer:
             await trio.lowlevel.checkpoint()
             return
         try:
-            self.acknowledger.flush()
+            await self.acknowledger.settle()
             if self._connection is not None:
                 await self._request(lambda n: commands.close_consumer(self._id, n))
         except GemingaError as error:

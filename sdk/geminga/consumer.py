@@ -9,6 +9,7 @@ from typing import Generic, TypeAlias
 
 import trio
 
+from geminga._acknowledger import wait_for_receipts
 from geminga._arguments import delay, duration, positive_count, several
 from geminga._checks import texts
 from geminga._consumer_interceptors import ConsumerInterceptors
@@ -224,7 +225,7 @@ class Consumer(Generic[V_co]):
             part = self._part_of(message)
             part.acknowledger.acknowledge_id(message)
         if self._receipts:
-            await part.acknowledger.wait_for_receipt()
+            await wait_for_receipts((part.acknowledger,))
 
     async def acknowledge_many(self, messages: Iterable[MessageOrId]) -> None:
         """The messages are done: `acknowledge` for each, with one wait for receipts."""
@@ -239,8 +240,7 @@ class Consumer(Generic[V_co]):
             else:
                 part.acknowledger.acknowledge_id(message)
         if self._receipts:
-            for part in dict.fromkeys(part for part, _, _ in runs):
-                await part.acknowledger.wait_for_receipt()
+            await wait_for_receipts({part.acknowledger: None for part, _, _ in runs})
 
     def _runs(self, messages: Iterable[MessageOrId]) -> list[Run]:
         """Messages of one entry that follow one another. Raises InvalidArgument for others'; any
@@ -274,7 +274,7 @@ class Consumer(Generic[V_co]):
         part = self._part_of(message)
         part.acknowledger.acknowledge_cumulative(_id_of(message))
         if self._receipts:
-            await part.acknowledger.wait_for_receipt()
+            await wait_for_receipts((part.acknowledger,))
 
     def negative_acknowledge(self, message: MessageOrId) -> None:
         """The message isn't done: have it redelivered after `negative_ack_redelivery_delay_s`, or
