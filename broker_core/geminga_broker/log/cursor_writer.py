@@ -55,6 +55,7 @@ class CursorWriter:
         self._spawn = spawn
         self._persisted = 0
         self._writing = False
+        self._removing = False
         self._waiters: list[tuple[int, Promise[None]]] = []
         self._turn = trio.Lock()
         """Held by whoever writes the node alone: properties, or the whole state."""
@@ -128,14 +129,25 @@ class CursorWriter:
                 raise
 
     async def remove(self) -> None:
-        """Delete what is stored of the cursor. Raises LogWriteFailed."""
+        """Delete what is stored of the cursor. Raises LogWriteFailed; then it may be called again.
+
+        Whoever waits for a write that does not come any more is told so.
+        """
         store, self._store = self._store, None
-        if store is not None:
-            try:
-                await store.remove()
-            except MetadataError as error:
-                self._store = store
-                raise LogWriteFailed(f"cursor {self._cursor.name}: {error}") from error
+        if store is None:
+            return
+        self._removing = True
+        try:
+            await store.remove()
+        except (BookkeeperError, MetadataError) as error:
+            self._store = store
+            raise LogWriteFailed(f"cursor {self._cursor.name}: {error}") from error
+        except BaseException:
+            self._store = store
+            raise
+        finally:
+            self._removing = False
+            self._settle()
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[CursorStore | None]:
@@ -236,13 +248,11 @@ class CursorWriter:
         _log.warning("cursor=%s is not persisted: %s", self._cursor.name, error)
         if not isinstance(error, LogFenced):
             error = LogWriteFailed(f"cursor {self._cursor.name}: {error}")
-        waiters, self._waiters = self._waiters, []
-        for _, promise in waiters:
-            promise.reject(error)
+        self._refuse(error)
 
     def _settle(self) -> None:
         """Answer whose changes are durable, and write on for the others, unless somebody has the
-        turn and will do that.
+        turn and will do that. If nothing is written any more, refuse them.
         """
         waiters, self._waiters = self._waiters, []
         for wanted, promise in waiters:
@@ -250,6 +260,14 @@ class CursorWriter:
                 promise.resolve(None)
             else:
                 self._waiters.append((wanted, promise))
-        idle = not self._writing and not self._turn.locked()
-        if self._waiters and idle and self._store is not None:
+        if not self._waiters or self._removing:
+            return
+        if self._store is None:
+            self._refuse(LogWriteFailed(f"cursor {self._cursor.name} is deleted or unloaded"))
+        elif not self._writing and not self._turn.locked():
             self._start()
+
+    def _refuse(self, error: LogError) -> None:
+        waiters, self._waiters = self._waiters, []
+        for _, promise in waiters:
+            promise.reject(error)

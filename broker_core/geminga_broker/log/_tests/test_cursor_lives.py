@@ -1,0 +1,128 @@
+"""Cursors that are made, deleted and unloaded while something else goes on."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from geminga_broker.log._tests.held import HeldBookie, HeldStore
+from geminga_broker.log._tests.world import NAME, World, drain, numbered, publish
+from geminga_broker.log.api import Ack, LogWriteFailed
+from geminga_broker.log.cursor import LogCursor
+from geminga_broker.log.topic_log import TopicLog
+from geminga_protocol.ids import EARLIEST, Position
+
+
+@pytest.fixture
+def store() -> HeldStore:
+    return HeldStore()
+
+
+@pytest.fixture
+def bookie() -> HeldBookie:
+    return HeldBookie()
+
+
+@pytest.fixture
+def world(bookie: HeldBookie, store: HeldStore) -> World:
+    return World(bookie, store)
+
+
+class Persists:
+    """Calls of `persist`, and how each ended."""
+
+    def __init__(self, cursor: LogCursor) -> None:
+        self.cursor = cursor
+        self.ends: dict[Position, type[Exception] | None] = {}
+
+    async def ack(self, position: Position) -> None:
+        self.cursor.ack([Ack(position)])
+        try:
+            await self.cursor.persist()
+        except LogWriteFailed as error:
+            self.ends[position] = type(error)
+        else:
+            self.ends[position] = None
+
+
+async def with_a_ledger(log: TopicLog) -> tuple[LogCursor, list[Position]]:
+    """A cursor whose state is in a ledger, and entries that it has not acknowledged."""
+    cursor = await log.open_cursor("s", initial=EARLIEST)
+    first, *left = await publish(log, numbered(4))
+    cursor.ack([Ack(first)])
+    await cursor.persist()
+    return cursor, left
+
+
+async def test_who_persists_a_cursor_that_is_deleted_is_told(
+    world: World, bookie: HeldBookie, autojump_clock: MockClock
+) -> None:
+    async with world.broker() as broker:
+        log = await broker.open(NAME)
+        cursor, left = await with_a_ledger(log)
+        persists = Persists(cursor)
+        bookie.holding = True
+        with trio.fail_after(60):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(persists.ack, left[0])
+                await wait_all_tasks_blocked()
+                nursery.start_soon(persists.ack, left[1])
+                await wait_all_tasks_blocked()
+                await log.delete_cursor("s")
+                bookie.release()
+        assert persists.ends[left[1]] is LogWriteFailed
+        assert "s" not in log.cursors
+
+
+async def test_who_persists_a_cursor_that_could_not_be_deleted_is_served(
+    world: World, bookie: HeldBookie, store: HeldStore, autojump_clock: MockClock
+) -> None:
+    async with world.broker(crash=True) as broker:
+        log = await broker.open(NAME)
+        cursor, left = await with_a_ledger(log)
+        persists = Persists(cursor)
+        bookie.holding = True
+        store.holds, store.fails = "/s", True
+        with trio.fail_after(60):
+            async with trio.open_nursery() as nursery:
+
+                async def delete() -> None:
+                    with pytest.raises(LogWriteFailed):
+                        await log.delete_cursor("s")
+
+                nursery.start_soon(persists.ack, left[0])
+                await wait_all_tasks_blocked()
+                nursery.start_soon(persists.ack, left[1])
+                await wait_all_tasks_blocked()
+                nursery.start_soon(delete)
+                await store.reached.wait()
+                bookie.release()
+                await trio.sleep(2)
+                # Nothing is written while it may go, and nobody is refused while it may stay.
+                assert persists.ends == {left[0]: None}
+                store.release()
+        assert persists.ends == {left[0]: None, left[1]: None}
+    async with world.broker() as broker:
+        assert await drain((await broker.open(NAME)).cursors["s"]) == ["m3"]
+
+
+async def test_who_persists_a_cursor_that_is_unloaded_is_told(
+    world: World, store: HeldStore, autojump_clock: MockClock
+) -> None:
+    async with world.broker() as broker:
+        log = await broker.open(NAME)
+        cursor, left = await with_a_ledger(log)
+        cursor.ack([Ack(left[0])])
+        persists = Persists(cursor)
+        store.holds = "/s"
+        with trio.fail_after(60):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(log.close)
+                await store.reached.wait()
+                nursery.start_soon(persists.ack, left[1])
+                await wait_all_tasks_blocked()
+                store.release()
+        assert persists.ends == {left[1]: LogWriteFailed}
+    async with world.broker() as broker:
+        assert await drain((await broker.open(NAME)).cursors["s"]) == ["m2", "m3"]
