@@ -309,8 +309,8 @@ class PersistentTopic(TopicBase):
             text = f"Topic has {producers + consumers} connected producers/consumers"
             busy = ServerError.ProducerBusy if producers else ServerError.ConsumerBusy
             raise BrokerError(busy, text)
+        self._closed = True  # first: the log deletes the cursors of readers that end now
         self._fence()
-        self._closed = True
         await self.compaction.stop()
         try:
             await self.log.delete()

@@ -67,6 +67,15 @@ async def test_delete_refuses_while_clients_are_there(world: World):
     assert connection.dropped_producers == [1]
 
 
+async def test_a_forced_delete_leaves_readers_cursors_to_the_log(world: World):
+    topic = world.topic()
+    await consumer_of(topic, FakeConnection(), name="reader", durable=False)
+    await topic.delete(force=True)
+    await world.settle()
+    assert "reader" in world.log.cursors
+    assert world.log.deleted
+
+
 async def test_close_is_idempotent_and_closes_clients(world: World):
     topic = world.topic()
     connection = FakeConnection()

@@ -126,3 +126,21 @@ async def test_who_persists_a_cursor_that_is_unloaded_is_told(
         assert persists.ends == {left[1]: LogWriteFailed}
     async with world.broker() as broker:
         assert await drain((await broker.open(NAME)).cursors["s"]) == ["m2", "m3"]
+
+
+async def test_a_log_can_be_deleted_while_its_readers_go(
+    world: World, store: HeldStore, autojump_clock: MockClock
+) -> None:
+    async with world.broker() as broker:
+        log = await broker.open(NAME)
+        await log.open_cursor("s", initial=EARLIEST)
+        for n in range(3):
+            log.open_reader(f"r{n}", EARLIEST)
+        store.holds = "/s"
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(log.delete)
+            await store.reached.wait()
+            await log.delete_cursor("r1")
+            store.release()
+        assert not log.cursors
+        assert not await broker.exists(NAME)
