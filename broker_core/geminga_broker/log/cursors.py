@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import trio
+
 from geminga_broker.log.ack_state import AckState
 from geminga_broker.log.api import CursorNotFound
 from geminga_broker.log.cursor import LogAccess, LogCursor
@@ -65,13 +67,17 @@ class LogCursors:
         properties: Mapping[str, int],
         cursor_properties: Mapping[str, str],
     ) -> LogCursor:
-        """The durable cursor of that name, made if need be. Raises LogFenced, LogWriteFailed."""
+        """The durable cursor of that name, made if need be, by one caller at a time. Raises
+        LogFenced, LogWriteFailed.
+        """
         known = self.by_name.get(name)
         if known is not None and known.durable:
             return known
         state = AckState(self._chain, self._start_of(initial))
         cursor = LogCursor(name, self._access, self._cursor_store(name), state, properties)
-        await cursor.writer.set_properties(cursor_properties)
+        # Begun, it is carried through: a node that is not known here could not be written again.
+        with trio.CancelScope(shield=True):
+            await cursor.writer.set_properties(cursor_properties)
         self.by_name[name] = cursor
         return cursor
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
@@ -10,6 +12,7 @@ from geminga_broker.log._tests.held import HeldBookie, HeldStore
 from geminga_broker.log._tests.world import NAME, World, drain, numbered, publish
 from geminga_broker.log.api import Ack, LogWriteFailed
 from geminga_broker.log.cursor import LogCursor
+from geminga_broker.log.options import LogOptions
 from geminga_broker.log.topic_log import TopicLog
 from geminga_protocol.ids import EARLIEST, Position
 
@@ -53,6 +56,30 @@ async def with_a_ledger(log: TopicLog) -> tuple[LogCursor, list[Position]]:
     cursor.ack([Ack(first)])
     await cursor.persist()
     return cursor, left
+
+
+async def test_a_cursor_can_be_used_though_who_made_it_was_cancelled(
+    world: World, store: HeldStore, autojump_clock: MockClock
+) -> None:
+    times = count()
+    async with world.broker(LogOptions(now_ms=lambda: next(times))) as broker:
+        log = await broker.open(NAME)
+        store.holds = "/s"
+        async with trio.open_nursery() as nursery:
+
+            async def make() -> None:
+                await log.open_cursor("s", initial=EARLIEST)
+
+            nursery.start_soon(make)
+            await store.reached.wait()
+            nursery.cancel_scope.cancel()
+            store.release()
+        cursor = await log.open_cursor("s", initial=EARLIEST)
+        positions = await publish(log, numbered(3))
+        cursor.ack([Ack(positions[0])])
+        await cursor.persist()
+    async with world.broker() as broker:
+        assert await drain((await broker.open(NAME)).cursors["s"]) == ["m1", "m2"]
 
 
 async def test_who_persists_a_cursor_that_is_deleted_is_told(

@@ -10,6 +10,7 @@ from enum import Enum
 
 import pytest
 import trio
+import trio.lowlevel
 from trio.testing import MockClock
 
 from geminga_bookie.errors import BookkeeperError, StorageFailed
@@ -42,6 +43,7 @@ class Faults:
         self.fault = fault
         self.at = at
         self.steps = 0
+        self.dead = False
         self.crash: Callable[[], None] | None = None
 
     def strikes(self) -> Fault | None:
@@ -51,7 +53,10 @@ class Faults:
     async def die(self) -> None:
         assert self.crash is not None
         self.crash()
-        await trio.sleep_forever()
+        self.dead = True
+        await trio.lowlevel.checkpoint()
+        # Whoever carries something through in spite of the cancellation must not wait for ever.
+        raise StoreUnavailable("dead")
 
 
 class FaultyStore(MemoryMetadataStore):
@@ -62,6 +67,9 @@ class FaultyStore(MemoryMetadataStore):
         self.faults = faults
 
     async def _before(self) -> Fault | None:
+        if self.faults.dead:
+            await trio.lowlevel.checkpoint()
+            raise StoreUnavailable("dead")
         fault = self.faults.strikes()
         if fault is Fault.CRASH_BEFORE:
             await self.faults.die()
@@ -260,7 +268,7 @@ async def play(fault: Fault | None, at: int, options: LogOptions) -> tuple[int, 
             await witness.run(broker)
     steps = faults.steps
     faults.fault = None
-    bookie.dead = False
+    faults.dead = bookie.dead = False
     async with world.broker(options) as broker:
         await witness.check(broker)
     async with world.broker(options) as broker:
@@ -300,7 +308,7 @@ async def play_trimmed(fault: Fault | None, at: int, options: LogOptions) -> tup
             await witness.run(broker)
     steps = faults.steps
     faults.fault = None
-    bookie.dead = False
+    faults.dead = bookie.dead = False
     async with world.broker(options) as broker:
         log = await broker.open(NAME)
         if "s" in log.cursors:
