@@ -196,7 +196,11 @@ class LogAppender:
             self.roll_if_due()
 
     def _failed(self, first: int, error: BookkeeperError) -> None:
-        """The ledger takes no more: refuse what is not written, and go on in a new ledger."""
+        """The ledger takes no more: refuse what is not written, and go on in a new ledger.
+
+        What came after it and waits for that ledger is refused too: whose entry is refused sends it
+        again, and that must not come behind what it sent later.
+        """
         if not self._pending:
             return
         self._parts.cache.truncate(self._span.ledger_id, first)
@@ -211,8 +215,11 @@ class LogAppender:
             self._parts.writer, self._parts.unclosed = None, self._parts.writer
             self._spawn(self.roll)
         pending, self._pending = self._pending, deque()
+        held, self._held = self._held, []
         for _, size, done in pending:
             done(EARLIEST, size, refusal)
+        for entries, done in held:
+            done(EARLIEST, len(entries), refusal)
 
     def _hold(self, entries: Sequence[tuple[Buffer, int]], done: AppendDone) -> None:
         """Keep an append until there is a ledger, or refuse it."""
