@@ -14,6 +14,8 @@ from trio.testing import MockClock
 from geminga_bookie.client import BookkeeperClient
 from geminga_broker.consumer import Consumer
 from geminga_broker.dispatch import delayed
+from geminga_broker.dispatch.key_shared import KeySharedDispatcher
+from geminga_broker.dispatch.shared import SharedDispatcher
 from geminga_broker.log._tests.world import NAME
 from geminga_broker.log._tests.world import World as Storage
 from geminga_broker.log.api import Ack
@@ -24,6 +26,7 @@ from geminga_broker.topic_api import SubType, TopicEnvironment
 from geminga_protocol.ids import EntryId, LedgerId, Position
 from geminga_protocol.topic_name import TopicName
 
+from .audit import check_subscription
 from .fake_client import FakeConnection
 from .test_dispatch_shared import join, publish
 
@@ -179,6 +182,43 @@ async def test_ledgers_go_with_the_cursor_and_with_another_kind(autojump_clock: 
         await broker.log.delete_cursor("sub")
         chain = {ledger.ledger_id for ledger in broker.log.statistics().ledgers}
         assert await all_ledgers(storage) <= chain
+
+
+@pytest.mark.parametrize("kind", [SubType.Shared, SubType.Key_Shared])
+async def test_lost_snapshots_send_nothing_twice(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, kind: int
+) -> None:
+    storage = Storage()
+    async with life(storage) as broker:
+        await broker.consume(kind)
+        await broker.fill()
+    async with life(storage) as broker:
+        consumer, connection = await broker.consume(kind)
+        held = received(connection)
+        assert len(held) == PLAIN
+        consumer.ack([Ack(held[0])])
+        client = BookkeeperClient({storage.bookie.bookie_id: storage.bookie}, storage.store)
+        [lost] = broker.cursor.writer.side_ledgers
+        await client.delete(lost)
+        broker.now_ms += 20_000
+        consumer.flow(1)
+        await settle()
+        assert "delayed entries are read again" in caplog.text
+        assert len(set(received(connection))) == len(received(connection)) == DELAYED + PLAIN
+        # What is given back goes out once more, and nothing is counted that nobody holds.
+        consumer.redeliver(held[1:3])
+        consumer.flow(5000)
+        await settle()
+        assert received(connection)[DELAYED + PLAIN :] == held[1:3]
+        consumer.ack([Ack(position) for position in set(received(connection))])
+        check_subscription(broker.topic.subscriptions["sub"])
+        assert consumer.unacked == 0
+        dispatcher = broker.topic.subscriptions["sub"]._dispatcher
+        assert isinstance(dispatcher, SharedDispatcher)
+        assert not dispatcher.replaying
+        if isinstance(dispatcher, KeySharedDispatcher):
+            assert not len(dispatcher._holders)
+            assert not dispatcher._holders._holders
 
 
 async def test_lost_snapshots_are_read_again_from_the_log(autojump_clock: MockClock) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
 import trio
 
 from geminga_broker.dispatch import delayed
 from geminga_broker.dispatch.delayed import BadSnapshot, DelayedTracker, decode
-from geminga_broker.log.api import Cursor, LogError, LogReadFailed
-from geminga_protocol.ids import Position
+from geminga_broker.log.api import Cursor, Entry, LogError, LogReadFailed
+from geminga_protocol.ids import EARLIEST, Position
 
 _log = logging.getLogger(__name__)
 
@@ -61,6 +61,7 @@ class DelayedDelivery:
         self._store = cursor.side_log if isinstance(cursor, HasSnapshots) else None
         self._restored = self._store is None
         self._saving = False
+        self._held_upto = EARLIEST
 
     def __len__(self) -> int:
         return len(self._tracker)
@@ -100,6 +101,24 @@ class DelayedDelivery:
         beyond = self._tracker.beyond(position)
         if beyond != position:
             self._cursor.read_position = beyond
+
+    def untracked(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        """Without those that wait here: they are read a second time."""
+        if self._tracker and entries and entries[0].position <= self.last:
+            return [entry for entry in entries if entry.position not in self._tracker]
+        return entries
+
+    def read_again_beside(self, held: Iterable[Position]) -> None:
+        """All is read again from the log, while consumers hold these entries."""
+        self._held_upto = max(held, default=EARLIEST)
+
+    def unheld(
+        self, entries: Sequence[Entry], holds: Callable[[Position], bool]
+    ) -> Sequence[Entry]:
+        """Without those that were sent before the log was read again, and aren't to be now."""
+        if entries and entries[0].position <= self._held_upto:
+            return [entry for entry in entries if not holds(entry.position)]
+        return entries
 
     async def collect(self, now_ms: int, entries_max: int) -> list[tuple[Position, int]] | None:
         """Those whose time has come, but for those that the cursor has yet to read: it will. None

@@ -103,9 +103,7 @@ class SharedDispatcher(Dispatcher):
         return 2 * self.options.dispatch_entries_max - len(self.replay)
 
     def begin_round(self) -> None:
-        """A reset forgets replays too: they are read again. What waits for its time goes on
-        waiting.
-        """
+        """A reset forgets replays too: they are read again. What is delayed goes on waiting."""
         if self.stale:
             self.replay.clear()
             self._chunks.clear_parked()
@@ -231,6 +229,9 @@ class SharedDispatcher(Dispatcher):
                 return consumer
         return None
 
+    def _is_given(self, position: Position) -> bool:
+        return position in self.replay or self._holder(position) is not None
+
     # ---- dispatch ----
 
     async def round(self) -> bool:
@@ -265,11 +266,13 @@ class SharedDispatcher(Dispatcher):
             return []
         if delayed:
             delayed.skip_tracked()
-        if not self.cursor.available():
-            return []
-        return await self.cursor.read(
-            entries_max=min(wanted, self.entries_max), bytes_max=self.bytes_max
-        )
+        wanted = min(wanted, self.entries_max)
+        while self.cursor.available():
+            entries = await self.cursor.read(entries_max=wanted, bytes_max=self.bytes_max)
+            kept = delayed.unheld(entries, self._is_given)
+            if kept or not entries or self.stale:
+                return kept
+        return []
 
     async def _round_of_replays(self, wanted: int) -> bool:
         positions = self._again.first(wanted)
@@ -349,11 +352,8 @@ class SharedDispatcher(Dispatcher):
         markers: list[Ack] = []
         look = self.look
         delayed = self._delayed
-        if delayed and entries and entries[0].position <= delayed.last:
-            # They are read a second time.
-            entries = [entry for entry in entries if entry.position not in delayed]
         self._may_be_chunks = False
-        for entry in entries:
+        for entry in delayed.untracked(entries):
             metadata = look(entry)
             if metadata is None:
                 plain.append(entry)
@@ -389,6 +389,8 @@ class SharedDispatcher(Dispatcher):
             return
         found = await self._delayed.collect(self.environment.now_ms(), self.delay_room)
         if found is None:
+            held = (position for consumer in self.consumers for position in consumer.pending)
+            self._delayed.read_again_beside(held)
             self.reset()
             self.begin_round()
             return
