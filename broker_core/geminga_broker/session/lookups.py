@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import trio
 
 from geminga_broker.errors import BrokerError
@@ -11,6 +9,7 @@ from geminga_broker.session.authorization import authorize
 from geminga_broker.session.session import Session
 from geminga_broker.topics import (
     MANAGED_LEDGERS,
+    TopicPattern,
     by_mode,
     compile_pattern,
     list_hash,
@@ -30,9 +29,6 @@ from geminga_protocol.pb.pulsar_api_pb2 import (
 )
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.metadata.api import Change, Notification
-
-if TYPE_CHECKING:
-    import re
 
 WATCHERS_MAX = 1000
 """Topic watchers of one connection."""
@@ -117,9 +113,7 @@ async def watch_topic_list(session: Session, command: CommandWatchTopicList) -> 
             del session.watchers[command.watcher_id]
 
 
-async def _watch(
-    session: Session, command: CommandWatchTopicList, pattern: re.Pattern[str]
-) -> None:
+async def _watch(session: Session, command: CommandWatchTopicList, pattern: TopicPattern) -> None:
     """Compare the list after each change with what the client knows, and tell the difference."""
     prefix = f"{MANAGED_LEDGERS}/{command.namespace}/persistent"
     async with session.service.store.watch(prefix) as changes:
@@ -162,9 +156,7 @@ async def _topics_changed(changes: trio.MemoryReceiveChannel[Notification]) -> b
     return False
 
 
-async def _persistent_matching(
-    session: Session, namespace: str, pattern: re.Pattern[str]
-) -> set[str]:
+async def _persistent_matching(session: Session, namespace: str, pattern: TopicPattern) -> set[str]:
     names = await session.service.catalog.persistent(namespace)
     return set(matching(without_system(names), pattern))
 
