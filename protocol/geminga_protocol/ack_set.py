@@ -9,32 +9,27 @@ no set at all, it is read as "no part of it acknowledged" by its receiver.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator
 
 AckSet = tuple[int, ...]
 
+WORDS_MAX = 1 << 14
+"""Of a set that a peer sends: no batch has more messages than a million."""
+
 _WORD = (1 << 64) - 1
-_SIGN = 1 << 63
 
 
 def to_bits(words: Iterable[int]) -> int:
     """The set as one unsigned number whose bit n is message n."""
-    bits = 0
-    shift = 0
-    for word in words:
-        bits |= (word & _WORD) << shift
-        shift += 64
-    return bits
+    unsigned = [word & _WORD for word in words]
+    return int.from_bytes(struct.pack(f"<{len(unsigned)}Q", *unsigned), "little")
 
 
 def from_bits(bits: int) -> AckSet:
     """The inverse of `to_bits`."""
-    words: list[int] = []
-    while bits:
-        word = bits & _WORD
-        words.append(word - (1 << 64) if word & _SIGN else word)
-        bits >>= 64
-    return tuple(words)
+    count = (bits.bit_length() + 63) // 64
+    return struct.unpack(f"<{count}q", bits.to_bytes(8 * count, "little"))
 
 
 def full(batch_size: int) -> AckSet:

@@ -232,7 +232,7 @@ class AckState:
         if self.is_deleted(position) or self._chain.at_or_after(position) != position:
             return False
         bits = words.to_bits(ack_words) & self._bits(position)
-        if batch_size > 1:  # clients that send words need not send the size
+        if 1 < batch_size < bits.bit_length():  # clients that send words need not send the size
             bits &= (1 << batch_size) - 1
         if bits:
             self._partial.setdefault(position[0], {})[position[1]] = bits

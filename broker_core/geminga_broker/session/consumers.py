@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from geminga_broker.errors import BrokerError
@@ -12,6 +13,7 @@ from geminga_broker.session.registry import Opening
 from geminga_broker.session.schema_commands import schema_of
 from geminga_broker.session.session import Session
 from geminga_broker.topic_api import KeySharedPolicy, SubscribeRequest, SubType, TopicConsumer
+from geminga_protocol import ack_set as ack_sets
 from geminga_protocol.commands import answers, consuming
 from geminga_protocol.ids import EARLIEST, LATEST, EntryId, LedgerId, Position
 from geminga_protocol.message_id import MessageId, signed
@@ -33,6 +35,8 @@ from geminga_protocol.pb.pulsar_api_pb2 import (
     ServerError,
 )
 from geminga_protocol.topic_name import TopicName
+
+_log = logging.getLogger(__name__)
 
 _CUMULATIVE = CommandAck.AckType.Cumulative
 
@@ -145,8 +149,13 @@ def ack(session: Session, command: CommandAck) -> None:
     elif command.txnid_most_bits or command.txnid_least_bits:
         error = ServerError.TransactionCoordinatorNotFound
     else:
-        acks = [_ack_of(data) for data in command.message_id]
-        consumer.ack(acks, cumulative=command.ack_type == _CUMULATIVE)
+        try:
+            acks = [_ack_of(data) for data in command.message_id]
+        except BrokerError as refusal:
+            _log.warning("%s: an acknowledgement is ignored: %s", session.address, refusal)
+            error = refusal.code
+        else:
+            consumer.ack(acks, cumulative=command.ack_type == _CUMULATIVE)
     if command.HasField("request_id"):
         session.write(
             consuming.ack_response(
@@ -162,7 +171,15 @@ def _ack_of(data: MessageIdData) -> Ack:
     # Signed: what is before the first entry of a ledger has entry id -1. Clients acknowledge it
     # cumulatively when they are done with a part of that entry's batch.
     position = Position(LedgerId(signed(data.ledgerId)), EntryId(signed(data.entryId)))
-    return Ack(position, tuple(data.ack_set), data.batch_size or 1)
+    words = tuple(data.ack_set)
+    if words and len(words) > ack_sets.WORDS_MAX:
+        raise _too_long(words)
+    return Ack(position, words, data.batch_size or 1)
+
+
+def _too_long(words: Sequence[int]) -> BrokerError:
+    text = f"an ack set of {len(words)} words, more than {ack_sets.WORDS_MAX}"
+    return BrokerError(ServerError.NotAllowedError, text)
 
 
 def redeliver(session: Session, command: CommandRedeliverUnacknowledgedMessages) -> None:
@@ -186,6 +203,8 @@ async def seek(session: Session, command: CommandSeek) -> None:
     consumer = _open_consumer(session, command.consumer_id)
     if command.HasField("message_id"):
         words = tuple(command.message_id.ack_set)
+        if len(words) > ack_sets.WORDS_MAX:
+            raise _too_long(words)
         await consumer.seek(_position(command.message_id), words)
     elif command.HasField("message_publish_time"):
         await consumer.seek_time(command.message_publish_time)
