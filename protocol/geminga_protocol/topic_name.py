@@ -23,6 +23,9 @@ PARTITION_SUFFIX = "-partition-"
 NAMES_CACHED_MAX = 100_000
 """Parsed names kept (as Apache's topicNameCacheMaxCapacity)."""
 
+CACHED_LENGTH_MAX = 1024
+"""Longer names are parsed each time: who may do nothing may still send names."""
+
 _ENTITY = re.compile(r"[-=:.A-Za-z0-9_]+", re.ASCII)
 _PARTITION = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 _TO_ESCAPE = re.compile(r"[^A-Za-z0-9.\-*_]")
@@ -85,7 +88,7 @@ class TopicName:
     @staticmethod
     def parse(name: str) -> TopicName:
         """The name in any of its forms. Raises LocalProtocolError with code InvalidTopicName."""
-        return _parse(name)
+        return _parse(name) if len(name) <= CACHED_LENGTH_MAX else _parse.__wrapped__(name)
 
     @staticmethod
     def from_persistence_naming_encoding(path: str) -> TopicName:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geminga_protocol import ack_set, keys
+from geminga_protocol import ack_set, keys, topic_name
 from geminga_protocol.bookkeeper import paths
 from geminga_protocol.errors import LocalProtocolError, RemoteProtocolError
 from geminga_protocol.message_id import EARLIEST_ID, LATEST_ID, MessageId
@@ -186,3 +186,10 @@ def test_other_paths_are_no_ledgers() -> None:
             paths.ledger(bad)
     with pytest.raises(ValueError, match="no short path"):
         paths.short_ledger(1 << 31)
+
+
+def test_long_names_are_not_kept() -> None:
+    before = topic_name._parse.cache_info().currsize
+    text = "persistent://a/b/" + "c" * topic_name.CACHED_LENGTH_MAX
+    assert TopicName.parse(text) == TopicName.parse(text)
+    assert topic_name._parse.cache_info().currsize == before
