@@ -247,8 +247,8 @@ class ManagedLedger(Protocol):
         this returns.
 
         Never blocks; a refusal (fenced, terminated, closed, storage full) is told to `done` before
-        this returns. While a ledger rolls over, entries wait in a queue bounded by the callers' own
-        limits.
+        this returns, or behind the answers to what was appended before. While a ledger rolls over,
+        entries wait in a queue bounded by the callers' own limits.
         """
 
     async def open_cursor(

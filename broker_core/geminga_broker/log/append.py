@@ -190,6 +190,8 @@ class LogAppender:
                 pending.appendleft((end, start + size - end, done))
                 size = end - start
             done(Position(ledger_id, EntryId(start)), size, None)
+        if self._held and not pending and self._parts.state in _ERRORS:
+            self._refuse_held()
         self._grown()
         rollover = self._parts.options.rollover
         if end >= rollover.entries_max or span.size_bytes >= rollover.size_bytes_max:
@@ -222,10 +224,12 @@ class LogAppender:
             done(EARLIEST, len(entries), refusal)
 
     def _hold(self, entries: Sequence[tuple[Buffer, int]], done: AppendDone) -> None:
-        """Keep an append until there is a ledger, or refuse it."""
+        """Keep an append until there is a ledger, or refuse it: in its turn, so that no answer
+        overtakes those of what is still being written.
+        """
         state = self._parts.state
         kind = _ERRORS.get(state)
-        if kind is not None:
+        if kind is not None and not self._pending:
             done(EARLIEST, len(entries), kind(f"{self._parts.name} is {state.value}"))
         elif state is LogState.NO_LEDGER and trio.current_time() < self._retry_s:
             done(EARLIEST, len(entries), LogWriteFailed(f"{self._parts.name}: {self._cause}"))

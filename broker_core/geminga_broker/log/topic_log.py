@@ -108,7 +108,7 @@ class TopicLog:
         return self._parts.catalog.terminated is not None
 
     def append(self, entries: Sequence[tuple[Buffer, int]], done: AppendDone) -> None:
-        """See `ManagedLedger.append`. A refusal is told to `done` before this returns."""
+        """See `ManagedLedger.append`."""
         self._appender.append(entries, done)
 
     def set_retention(self, retention: Retention) -> None:

@@ -11,7 +11,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from geminga_bookie.errors import StorageFailed
 from geminga_broker.log._tests.held import HeldBookie
 from geminga_broker.log._tests.world import NAME, World, drain, message, publish
-from geminga_broker.log.api import AppendDone, LogError, LogWriteFailed
+from geminga_broker.log.api import AppendDone, LogClosed, LogError, LogTerminated, LogWriteFailed
 from geminga_broker.log.options import LogOptions, Retention
 from geminga_broker.log.topic_log import TopicLog
 from geminga_protocol.ids import EARLIEST, Position
@@ -60,3 +60,28 @@ async def test_nothing_is_stored_that_came_after_what_was_refused(
         # Its producer sends all of it again.
         await publish(log, list("5678"))
         assert await drain(log.open_reader("r", EARLIEST)) == list("45678")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("refusal", [LogTerminated, LogClosed])
+async def test_who_comes_too_late_is_refused_behind_what_is_being_written(
+    bookie: HeldBookie, autojump_clock: MockClock, refusal: type[LogError], fails: bool
+) -> None:
+    async with World(bookie).broker(KEEP) as broker:
+        log = await broker.open(NAME)
+        ends: list[End] = []
+        append = appender(log, ends)
+        bookie.holding = True
+        append("in time")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(log.terminate if refusal is LogTerminated else log.close)
+            await wait_all_tasks_blocked()
+            append("too late")
+            append("too late too")
+            assert ends == []
+            bookie.release(StorageFailed("disk") if fails else None)
+        append("afterwards")
+    assert [text for text, _ in ends] == ["in time", "too late", "too late too", "afterwards"]
+    errors = [error for _, error in ends]
+    assert errors[0] is (LogWriteFailed if fails else None)
+    assert errors[1:] == [LogWriteFailed if fails else refusal] * 2 + [refusal]
