@@ -199,10 +199,11 @@ class Inbox:
         """Whether a message that came by that source waits."""
         return any(entry.source is source for entry in self._entries)
 
-    def first_chunk_of(self, source: Source) -> tuple[int, int] | None:
-        """Where the first of the messages in chunks that wait begins, of those by that source."""
-        begins = (entry.first_chunk for entry in self._entries if entry.source is source)
-        return min((at for at in begins if at is not None), default=None)
+    def begin_of(self, source: Source) -> tuple[int, int] | None:
+        """Where the first of the messages that wait begins, of those by that source."""
+        entries = (entry for entry in self._entries if entry.source is source)
+        begins = (entry.first_chunk or (entry.ledger_id, entry.entry_id) for entry in entries)
+        return min(begins, default=None)
 
     def waiting_of(self, source: Source) -> tuple[int, int, int]:
         """Messages that came by that source and wait, and messages and bytes of them that were

@@ -223,6 +223,7 @@ class PartitionConsumer:
         if connection is None:
             # Attaching again redelivers everything by itself.
             return
+        self._start.all_again()
         self.acknowledger.flush()
         shared = self._subscription.options.consumer_type.is_shared
         if positions is not None and shared:
@@ -368,7 +369,7 @@ class PartitionConsumer:
         self._connection = None
         self._attached = trio.Event()
         self.flow.detached()
-        self._start.lost((self.acknowledger.chunks.oldest, self.inbox.first_chunk_of(self)))
+        self._start.lost((self.acknowledger.chunks.oldest, self.inbox.begin_of(self)))
         self.acknowledger.detached()
         self.events.detached()
         self._drop_all(recalls=self._subscription.options.durable)

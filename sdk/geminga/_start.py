@@ -15,7 +15,8 @@ from geminga_protocol.message_id import EARLIEST_ID, LATEST_ID, MessageId
 class Start:
     """The place to begin at, which moves along with what is taken.
 
-    `first` is None for a durable subscription, which the broker remembers.
+    `first` is None if the broker knows it: for a durable subscription, which it remembers, or from
+    the subscription's initial position.
     """
 
     def __init__(self, first: MessageId | None, inclusive: bool, *, durable: bool = False) -> None:
@@ -25,6 +26,8 @@ class Start:
         self._done: tuple[int, int, int] | None = None
         self._current: Entry | None = None
         self._chunk: tuple[int, int] | None = None
+        self._front: tuple[int, int] | None = None
+        self._behind: tuple[int, int, int] | None = None
 
     def _place(self, at: MessageId) -> MessageId:
         """A message of several chunks is wanted from its first one on, or passed by its last."""
@@ -42,23 +45,35 @@ class Start:
     def resume_id(self) -> MessageId | None:
         """Where a subscription that the broker doesn't remember goes on."""
         taken = self._taken
-        if self._first is not None and taken is not None:
+        if taken is not None:
             if self._chunk is not None:
                 return MessageId(*self._chunk)
             ledger_id, entry_id, index = taken
             return MessageId(ledger_id, entry_id, batch_index=index)
+        if self._front is not None:
+            # A place within a batch: the broker begins at the entry itself, not behind it.
+            return MessageId(*self._front, batch_index=0)
         return self._first
 
-    def lost(self, chunks: Iterable[tuple[int, int] | None]) -> None:
-        """Everything that wasn't taken comes again. `chunks` are where messages begin that were put
-        together or not yet: if the program took another one meanwhile, the broker has to go back
-        behind that.
+    def lost(self, begins: Iterable[tuple[int, int] | None]) -> None:
+        """Everything that wasn't taken comes again. `begins` are where messages begin that weren't
+        taken, whole or not yet: if one is of chunks and the program took another one meanwhile, the
+        broker has to go back behind that.
         """
-        taken = self._taken
-        if taken is not None:
-            # What the last connection didn't go behind yet counts still.
-            begins = [at for at in (self._chunk, *chunks) if at is not None and at < taken[:2]]
-            self._chunk = min(begins, default=None)
+        if self._durable:
+            return
+        taken = self._behind = self._taken
+        known = [at for at in begins if at is not None]
+        if taken is None:
+            self._front = min((at for at in (self._front, *known) if at is not None), default=None)
+            return
+        # What the last connection didn't go behind yet counts still.
+        known += [] if self._chunk is None else [self._chunk]
+        self._chunk = min((at for at in known if at < taken[:2]), default=None)
+
+    def all_again(self) -> None:
+        """What was taken is wanted again: the program has refused it."""
+        self._behind = None
 
     def is_taken(self, ledger_id: int, entry_id: int) -> bool:
         """Whether the program has come as far as that entry."""
@@ -68,20 +83,23 @@ class Start:
     def first_of(self, entry: Entry) -> int:
         """Index of the first message of the entry that is wanted; its size if none is."""
         first = self._first
-        if first is None:
+        behind = self._behind
+        if first is None and behind is None:
             return 0
         position = entry.ledger_id, entry.entry_id
         size = entry.message_count
-        taken = None if self._durable else self._taken
-        if self._chunk is not None and taken is not None:
-            if position < taken[:2]:
+        # What a broker that remembers counts as redelivered, it was asked for.
+        if behind is not None and not entry.redelivery_count:
+            if position < behind[:2]:
                 # It came again for the sake of the chunks around it.
-                return size
-            self._chunk = None
-        if taken is not None and taken[:2] == position:
-            # Only what follows: a subscription without memory was attached again. One with memory
-            # is given again what was taken and is not acknowledged.
-            return size if taken[2] < 0 else taken[2] + 1
+                return 0 if self._chunk is None else size
+            self._chunk = self._behind = None
+            if position == behind[:2]:
+                # Only what follows: a subscription without memory was attached again. One with
+                # memory is given again what was taken and is not acknowledged.
+                return size if behind[2] < 0 else behind[2] + 1
+        if first is None:
+            return 0
         if position != (first.ledger_id, first.entry_id):
             return 0
         if first.batch_index < 0:
@@ -113,7 +131,7 @@ class Start:
         self._first = self._place(to) if isinstance(to, MessageId) else EARLIEST_ID
         self._done = None
         self._current = None
-        self._chunk = None
+        self._chunk = self._front = self._behind = None
 
     def seek_id(self, to: MessageId) -> MessageId:
         """The id to seek to; within a batch it tells the broker which messages are still wanted."""
@@ -134,6 +152,8 @@ class Start:
         taken = self._taken
         if taken is not None:
             return newest > taken
+        if self._front is not None:
+            return newest[:2] >= self._front
         first = self._first
         if first is not None and first != LATEST_ID and first != EARLIEST_ID:
             reached = first.ledger_id, first.entry_id, first.batch_index

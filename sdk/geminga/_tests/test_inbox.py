@@ -216,9 +216,11 @@ def test_start_moves_with_what_is_taken() -> None:
     resume = start.resume_id
     assert resume is not None
     assert (resume.ledger_id, resume.entry_id, resume.batch_index) == (1, 5, 1)
+    start.lost(())
     assert wanted(start, entry_of(5, 4)) == [2, 3]
     batch.at = 4
     start.taken(batch)
+    start.lost(())
     assert wanted(start, entry_of(5, 4)) == []
     assert wanted(start, entry_of(6, 4)) == [0, 1, 2, 3]
     start.moved(12345)
