@@ -43,8 +43,13 @@ class Faults:
         self.fault = fault
         self.at = at
         self.steps = 0
-        self.dead = False
         self.crash: Callable[[], None] | None = None
+        self._died = False
+
+    @property
+    def dead(self) -> bool:
+        """Whether it crashed and lives no other life yet."""
+        return self._died and self.fault is not None
 
     def strikes(self) -> Fault | None:
         self.steps += 1
@@ -53,7 +58,7 @@ class Faults:
     async def die(self) -> None:
         assert self.crash is not None
         self.crash()
-        self.dead = True
+        self._died = True
         await trio.lowlevel.checkpoint()
         # Whoever carries something through in spite of the cancellation must not wait for ever.
         raise StoreUnavailable("dead")
@@ -268,7 +273,7 @@ async def play(fault: Fault | None, at: int, options: LogOptions) -> tuple[int, 
             await witness.run(broker)
     steps = faults.steps
     faults.fault = None
-    faults.dead = bookie.dead = False
+    bookie.dead = False
     async with world.broker(options) as broker:
         await witness.check(broker)
     async with world.broker(options) as broker:
@@ -308,7 +313,7 @@ async def play_trimmed(fault: Fault | None, at: int, options: LogOptions) -> tup
             await witness.run(broker)
     steps = faults.steps
     faults.fault = None
-    faults.dead = bookie.dead = False
+    bookie.dead = False
     async with world.broker(options) as broker:
         log = await broker.open(NAME)
         if "s" in log.cursors:
