@@ -18,7 +18,7 @@ from geminga._letters import (
     retry_letter,
 )
 from geminga._subscribe import Subscription
-from geminga.errors import CryptoError, InvalidArgument
+from geminga.errors import CryptoError, GemingaError, InvalidArgument
 from geminga.message import Message
 from geminga.options import DeadLetterPolicy
 from geminga.producer import Producer
@@ -83,9 +83,20 @@ class Letterbox:
         version = await self._schemas.version_of(message, producer._partitions.parts[0].topic)
         deliver_at_ms = wall_clock_ms() + delay_ms if delay_ms else None
         extras = letter_extras(message, properties, deliver_at_ms, version)
-        # Full, it fails as Java's does: the message comes again, and nothing waits for ever.
-        receipt = producer._send_checked(message.data, extras, None)
-        await receipt.wait()
+        try:
+            # Full, it fails as Java's does: the message comes again, and nothing waits for ever.
+            receipt = producer._send_checked(message.data, extras, None)
+            await receipt.wait()
+        except GemingaError:
+            await self._replace(topic, producer)
+            raise
+
+    async def _replace(self, topic: str, producer: Producer) -> None:
+        """Have the next letter open another producer if this one has failed for good."""
+        failed = any(part.error is not None for part in producer._partitions.parts)
+        if failed and self._producers.get(topic) is producer:
+            del self._producers[topic]
+            await producer.aclose()
 
     async def _producer_of(self, topic: str, kind: str, source: str) -> Producer:
         async with self._opening:

@@ -64,7 +64,7 @@ class PartitionProducer:
         self._alarm_scope = trio.CancelScope()
         self._attachment = Attachment(core, self)
         self._connection: Connection | None = None
-        self._error: GemingaError | None = None
+        self.error: GemingaError | None = None
         self._epoch = 0
         self._topic_epoch: int | None = None
 
@@ -138,13 +138,13 @@ class PartitionProducer:
         return (
             self.outbox.pending_messages < self._pending_max
             and memory.used_bytes < memory.limit_bytes
-            and self._error is None
+            and self.error is None
         )
 
     def _check(self, size_bytes: int) -> None:
         self._core.check_fork(self.topic)
-        if self._error is not None:
-            error = self._error
+        if self.error is not None:
+            error = self.error
             raise type(error)(str(error), code=error.code, topic=self.topic)
         limit = self._encoder.max_message_size_bytes
         shrinks = self._options.compression_type or self._encoder.chunking
@@ -275,7 +275,7 @@ class PartitionProducer:
 
     async def aclose(self) -> None:
         """Flush, tell the broker, stop. Idempotent; what can't be sent fails with AlreadyClosed."""
-        if isinstance(self._error, AlreadyClosed):
+        if isinstance(self.error, AlreadyClosed):
             await trio.lowlevel.checkpoint()
             return
         try:
@@ -356,7 +356,7 @@ class PartitionProducer:
 
     def failed(self, error: GemingaError) -> None:
         """Fail everything pending and everything to come."""
-        self._error = error
+        self.error = error
         self._connection = None
         self._alarm_scope.cancel()
         self.outbox.fail_all(error)

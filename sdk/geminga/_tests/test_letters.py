@@ -128,6 +128,30 @@ async def test_letter_that_cant_be_sent_comes_again(autojump_clock: MockClock) -
         assert len(await letters(client, "t-s-DLQ", 1)) == 1
 
 
+@pytest.mark.parametrize(
+    ("fails", "code"),
+    [("producer", ServerError.TopicNotFound), ("send", ServerError.TopicTerminatedError)],
+)
+async def test_a_producer_that_failed_for_good_is_replaced(
+    fails: str, code: ServerError, autojump_clock: MockClock
+) -> None:
+    policy = DeadLetterPolicy(max_redeliver_count=1)
+    async with consuming(1, dead_letter_policy=policy) as (broker, client, consumer):
+        for number in range(2):
+            if number:
+                async with await client.create_producer("t") as producer:
+                    await producer.send(b"1")
+                broker.fail[fails] = [(code, "gone")]
+                broker.cut()
+                await trio.sleep(5)
+            with pytest.raises(geminga.Timeout):
+                while True:
+                    consumer.negative_acknowledge(await consumer.receive(10))
+            assert acked(broker) == set(range(number + 1))
+        assert not broker.fail[fails]
+        assert [each.data for each in await letters(client, "t-s-DLQ", 2)] == [b"0", b"1"]
+
+
 async def test_reconsume_later(autojump_clock: MockClock) -> None:
     policy = DeadLetterPolicy(max_redeliver_count=2)
     async with consuming(1, retry_enabled=True, dead_letter_policy=policy) as (
