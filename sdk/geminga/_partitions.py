@@ -12,6 +12,7 @@ from geminga._core import Core
 from geminga._encode import Extras
 from geminga._intercepted import InterceptedProducer, Interceptors
 from geminga._partition_producer import PartitionProducer
+from geminga._retry import FATAL
 from geminga._routing import Router
 from geminga._together import ABANDON_TIMEOUT_S, together
 from geminga.errors import GemingaError, InvalidArgument
@@ -22,7 +23,7 @@ logger = logging.getLogger("geminga")
 
 
 class Partitions:
-    """Producers of all partitions; `parts` only grows."""
+    """Producers of all partitions; `parts` only grows, and a failed one may be another."""
 
     def __init__(self, core: Core, topic: TopicName, count: int, options: ProducerOptions) -> None:
         """`count` is 0 for a topic without partitions."""
@@ -95,9 +96,22 @@ class Partitions:
         if len(parts) == 1:
             return parts[0]
         part = self._route(data, extras)
+        if part.error is not None:
+            part = self._anew(part)
         if not part.is_started:
             part.start_soon()
         return part
+
+    def _anew(self, part: PartitionProducer) -> PartitionProducer:
+        """Another in the place of one that failed to start in time: its brokers may be there now,
+        as they may for one that has been attached before.
+        """
+        if isinstance(part.error, FATAL) or self._watch_scope.cancel_called:
+            return part
+        index = self.parts.index(part)
+        fresh = self.parts[index] = self._make(index)
+        fresh.counts = part.counts
+        return fresh
 
     def _route(self, data: bytes, extras: Extras | None) -> PartitionProducer:
         parts = self.parts

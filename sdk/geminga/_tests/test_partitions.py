@@ -64,6 +64,34 @@ async def test_lazy_failures_are_the_messages(autojump_clock: MockClock) -> None
         assert producer.pending_messages == 0
 
 
+@pytest.mark.parametrize("keyed", [True, False])
+async def test_a_lazy_partition_whose_brokers_were_away_is_started_anew(
+    keyed: bool, autojump_clock: MockClock
+) -> None:
+    async with fake_broker() as broker, broker.client(operation_timeout_s=5) as client:
+        broker.partitions[TOPIC] = 2
+        producer = await client.create_producer(
+            "p",
+            lazy_start_partitioned_producers=True,
+            message_router=(lambda message, _: int(message.data)) if keyed else None,
+            batching_enabled=False,
+        )
+        (lazy,) = [part for part in producer._parts if not part.is_started]
+        broker.refuse_connections = 10**6
+        broker.cut()
+        with pytest.raises(geminga.ConnectionFailed):
+            while True:
+                with trio.move_on_after(10):
+                    await producer.send(b"%d" % producer._parts.index(lazy))
+        broker.refuse_connections = 0
+        await trio.sleep(100)
+        for n in range(10):
+            await producer.send(b"%d" % (n % 2))
+        assert all(count >= 5 for count in entries(broker))
+        assert producer.is_connected
+        assert producer.statistics().partition_stats[lazy.topic].total_send_failed == 1
+
+
 async def test_exclusive_is_never_lazy(autojump_clock: MockClock) -> None:
     async with fake_broker() as broker, broker.client() as client:
         broker.partitions[TOPIC] = 3
