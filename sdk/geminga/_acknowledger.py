@@ -102,17 +102,14 @@ class Acknowledger:
         self.chunks.clear()
         if not self._options.durable:
             # The next subscription is another one: it isn't to be moved to where this one was.
-            self._forget_acks()
+            self.reset()
 
-    def _forget_acks(self) -> None:
+    def reset(self) -> None:
+        """What was acknowledged or refused before means nothing: after a seek, for example."""
         self.acks.reset()
         if not self._group.is_done():
             promise, self._group = self._group, Promise()
             promise.resolve(None)
-
-    def reset(self) -> None:
-        """After a seek: what was acknowledged or refused before means nothing."""
-        self._forget_acks()
         self.forget_refused()
         self.chunks.clear()
         self._due_s = math.inf
