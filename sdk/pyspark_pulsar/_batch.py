@@ -121,15 +121,15 @@ def _between(
     """The part of a range from the first entry at a time to before the first that is later than
     another.
     """
-    prefix = options.subscription_role_prefix
+    looks = _topics.Looks.of(options)
     first, last = whole.start, whole.stop
     if least_ms > 0:
-        found = _topics.position_at(client, whole.topic, least_ms, role_prefix=prefix)
+        found = _topics.position_at(client, whole.topic, least_ms, looks)
         first = Position(ID_MAX, 0) if found is None else found
     if most_ms < 0:
         first = Position(ID_MAX, 0)
     elif most_ms < ID_MAX:
-        found = _topics.position_at(client, whole.topic, most_ms + 1, role_prefix=prefix)
+        found = _topics.position_at(client, whole.topic, most_ms + 1, looks)
         last = last if found is None else found.before
     return within(whole, first, last)
 
@@ -176,9 +176,9 @@ def _messages(
 ) -> float:
     """About how many messages the ranges have, by samples of the sizes of batches."""
     step = -(-len(ranges) // SAMPLES_MAX) or 1
-    prefix = options.subscription_role_prefix
+    looks = _topics.Looks.of(options)
     means = for_each(
-        lambda each: _topics.messages_per_entry(client, each.topic, each.start, role_prefix=prefix),
+        lambda each: _topics.messages_per_entry(client, each.topic, each.start, looks),
         ranges[::step],
     )
     return entries_in(ranges, layouts) * (sum(means) / len(means) if means else 0.0)

@@ -17,6 +17,17 @@ PENDING_CHUNKED_MAX = 1000
 producers at once."""
 
 
+def start_id(at: Position, *, read_compacted: bool) -> MessageId:
+    """What a reader is opened with whose first entry is to be the one at that place, or the next
+    one. What is before the place within its entry is left out by who reads.
+    """
+    if at.ledger_id < 0 and not read_compacted:
+        return geminga.EARLIEST
+    # By an id such a reader knows that it has something to read before anything came. From the
+    # earliest on it holds the last id against a cursor of the log, which is behind what is trimmed.
+    return MessageId(max(0, at.ledger_id), max(0, at.entry_id))
+
+
 def open_reader(
     client: geminga.blocking.Client,
     options: ReadOptions,
@@ -30,11 +41,9 @@ def open_reader(
 
     Entries that can't be decrypted are handed out as they are: who reads must look.
     """
-    # What is before the place within its entry is left out by who reads.
-    start = geminga.EARLIEST if at.ledger_id < 0 else MessageId(at.ledger_id, max(0, at.entry_id))
     return client.create_reader(
         topic,
-        start,
+        start_id(at, read_compacted=options.read_compacted),
         start_message_id_inclusive=True,
         receiver_queue_size=queue_size,
         read_compacted=options.read_compacted,
@@ -55,6 +64,7 @@ def last_entry(client: geminga.blocking.Client, options: ReadOptions, topic: str
         topic,
         geminga.LATEST,
         receiver_queue_size=1,
+        read_compacted=options.read_compacted,
         reader_name=options.reader_name,
         subscription_role_prefix=options.subscription_role_prefix,
     ) as reader:

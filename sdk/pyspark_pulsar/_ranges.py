@@ -14,6 +14,7 @@ from pyspark_pulsar import _topics
 from pyspark_pulsar._names import full_name
 from pyspark_pulsar._offsets import BEGIN, Position, TopicPartition, TopicRange
 from pyspark_pulsar._options import AtTime, Bound, Edge, ReadOptions, Where
+from pyspark_pulsar._topics import Looks
 from pyspark_pulsar.errors import InvalidOption, OffsetOutOfRange
 
 logger = logging.getLogger("pyspark_pulsar")
@@ -96,7 +97,7 @@ def _check_order(start: Bound, end: Bound, part: TopicPartition) -> None:
 def _range(
     client: geminga.blocking.Client, options: ReadOptions, end: Bound, part: TopicPartition
 ) -> TopicRange | None:
-    last = _topics.last_position(client, part.topic, role_prefix=options.subscription_role_prefix)
+    last = _topics.last_position(client, part.topic, Looks.of(options))
     stop = _stop(client, options, end, part, last)
     start = start_of(client, options, part, last)
     if last is None or start is None or stop is None:
@@ -114,13 +115,13 @@ def start_of(
     None if nothing of what there is has to be read. Raises OffsetOutOfRange.
     """
     where = where_of(options.start, part)
-    prefix = options.subscription_role_prefix
+    looks = Looks.of(options)
     if where is Edge.EARLIEST:
         return BEGIN if last is not None else None
     if where is Edge.LATEST:
         return None
     if isinstance(where, AtTime):
-        return _topics.position_at(client, part.topic, where.time_ms, role_prefix=prefix)
+        return _topics.position_at(client, part.topic, where.time_ms, looks)
     assert isinstance(where, Position)
     if last is None:
         _out_of_range(options, options.start, part, f"{where} is gone: the topic is empty")
@@ -128,7 +129,7 @@ def start_of(
     if where.entry > last.after:
         _out_of_range(options, options.start, part, f"{where} lies after the end, {last}")
         return None
-    first = _topics.first_position(client, part.topic, role_prefix=prefix)
+    first = _topics.first_position(client, part.topic, looks)
     if first is not None and where.entry < first:
         reason = f"{where} lies before the first message that is left, in ledger {first.ledger_id}"
         _out_of_range(options, options.start, part, reason)
@@ -145,9 +146,9 @@ def _stop(
 ) -> Position | None:
     """The last place that a batch reads."""
     where = where_of(end, part)
-    prefix = options.subscription_role_prefix
+    looks = Looks.of(options)
     if isinstance(where, AtTime):
-        found = _topics.position_at(client, part.topic, where.time_ms, role_prefix=prefix)
+        found = _topics.position_at(client, part.topic, where.time_ms, looks)
         return last if found is None else found.before
     if not isinstance(where, Position):
         return last
@@ -157,7 +158,7 @@ def _stop(
     if where.entry > last:
         _out_of_range(options, end, part, f"{where} lies after the end, {last}")
         return last
-    first = _topics.first_position(client, part.topic, role_prefix=prefix)
+    first = _topics.first_position(client, part.topic, looks)
     if first is not None and where.entry < first:
         reason = f"{where} lies before the first message that is left, in ledger {first.ledger_id}"
         _out_of_range(options, end, part, reason)
@@ -167,7 +168,8 @@ def _stop(
 
 def _out_of_range(options: ReadOptions, bound: Bound, part: TopicPartition, reason: str) -> None:
     text = f"{bound.option}: {reason}"
-    if options.fail_on_data_loss:
+    # Compaction takes messages out at both ends too: their ids were good.
+    if options.fail_on_data_loss and not options.read_compacted:
         raise OffsetOutOfRange(
             part.topic, f"{text}; set failOnDataLoss=false to read what is there"
         )

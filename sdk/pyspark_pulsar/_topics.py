@@ -12,12 +12,13 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import geminga
 import geminga.blocking
-from geminga import MessageId
 from pyspark_pulsar._names import full_name, partition_of
 from pyspark_pulsar._offsets import BEGIN, LedgerSpan, Position, TopicPartition
+from pyspark_pulsar._open import start_id
 from pyspark_pulsar._options import ReadOptions, TopicSelection
 from pyspark_pulsar._rest import ledgers_by_rest
 from pyspark_pulsar.errors import InvalidOption, TopicMissing
@@ -83,55 +84,81 @@ def _parts(client: geminga.blocking.Client, option: str, name: str) -> list[Topi
     return each if number < 0 else [one for one in each if one.topic == name]
 
 
+class Looks(NamedTuple):
+    """How readers look at a topic: as those of the read that is planned."""
+
+    role_prefix: str = ""
+    """Of the names of their subscriptions."""
+    read_compacted: bool = False
+    """Whether they see the compacted messages, also those whose ledgers are trimmed."""
+
+    @classmethod
+    def of(cls, options: ReadOptions) -> Looks:
+        """As a read of these options looks at it."""
+        return cls(options.subscription_role_prefix, options.read_compacted)
+
+
+PLAIN = Looks()
+
+
 def first_position(
-    client: geminga.blocking.Client, topic: str, *, role_prefix: str = ""
+    client: geminga.blocking.Client, topic: str, looks: Looks = PLAIN
 ) -> Position | None:
     """The beginning of the first ledger that has messages; None for a topic without. Ledgers are
     trimmed whole, so that nothing that is left lies before it.
     """
-    found = first_from(client, topic, BEGIN, role_prefix=role_prefix)
+    found = first_from(client, topic, BEGIN, looks)
     return None if found is None else Position(found.ledger_id, 0)
 
 
 def last_position(
-    client: geminga.blocking.Client, topic: str, *, role_prefix: str = ""
+    client: geminga.blocking.Client, topic: str, looks: Looks = PLAIN
 ) -> Position | None:
     """The last entry; None for a topic without messages. Nothing is read for it."""
-    with _at_end(client, topic, role_prefix) as reader:
+    with _at_end(client, topic, looks) as reader:
         return _last(reader)
 
 
 def first_from(
-    client: geminga.blocking.Client, topic: str, at: Position, *, role_prefix: str = ""
+    client: geminga.blocking.Client, topic: str, at: Position, looks: Looks = PLAIN
 ) -> Position | None:
     """The first entry at that place or behind it that a message comes from; None if there is none.
     Raises Timeout, and whatever the client does.
     """
-    with _reader(client, topic, at, role_prefix) as reader:
+    with _reader(client, topic, at, looks) as reader:
         return _first(reader, topic)
 
 
 def position_at(
-    client: geminga.blocking.Client, topic: str, time_ms: int, *, role_prefix: str = ""
+    client: geminga.blocking.Client, topic: str, time_ms: int, looks: Looks = PLAIN
 ) -> Position | None:
     """The first entry that was published at that time (ms since 1970) or later, as the broker finds
     it by its search; None if all are older.
     """
-    with _at_end(client, topic, role_prefix) as reader:
-        if _last(reader) is None:
+    with _at_end(client, topic, looks) as reader:
+        last = _last(reader)
+        if last is None:
+            return None
+        if looks.read_compacted and _published_ms(client, topic, last, looks) < time_ms:
             return None
         reader.seek(time_ms)
-        return _first(reader, topic)
+        return _first(reader, topic, is_there=looks.read_compacted)
+
+
+def _published_ms(client: geminga.blocking.Client, topic: str, at: Position, looks: Looks) -> int:
+    with _reader(client, topic, at, looks) as reader:
+        entries = _next(reader, topic)
+    return entries[0].publish_timestamp if entries else 0
 
 
 def messages_per_entry(
-    client: geminga.blocking.Client, topic: str, at: Position, *, role_prefix: str = ""
+    client: geminga.blocking.Client, topic: str, at: Position, looks: Looks = PLAIN
 ) -> float:
     """How many messages entries have on the average, by the first from that place on; 1.0 if there
     are none.
     """
     found: list[int] = []
-    with _reader(client, topic, at, role_prefix) as reader:
+    with _reader(client, topic, at, looks) as reader:
         while len(found) < SAMPLE_ENTRIES and (entries := _next(reader, topic)):
             found += [each.message_count for each in entries]
     return sum(found) / len(found) if found else 1.0
@@ -158,16 +185,16 @@ def layout(
             for span in ledgers_by_rest(options.client, topic)
             if start.ledger_id <= span.ledger_id <= stop.ledger_id and span.entries
         ]
-    return _Prober(client, topic, options.subscription_role_prefix).layout(start, stop)
+    return _Prober(client, topic, Looks.of(options)).layout(start, stop)
 
 
 class _Prober:
     """Learns a topic's layout with a bounded number of readers."""
 
-    def __init__(self, client: geminga.blocking.Client, topic: str, role_prefix: str) -> None:
+    def __init__(self, client: geminga.blocking.Client, topic: str, looks: Looks) -> None:
         self._client = client
         self._topic = topic
-        self._role_prefix = role_prefix
+        self._looks = looks
         self._left = PROBES_MAX
 
     def layout(self, start: Position, stop: Position) -> list[LedgerSpan]:
@@ -232,21 +259,21 @@ class _Prober:
 
     def _probe(self, at: Position) -> Position | None:
         self._left -= 1
-        return first_from(self._client, self._topic, at, role_prefix=self._role_prefix)
+        return first_from(self._client, self._topic, at, self._looks)
 
 
 @contextmanager
 def _reader(
-    client: geminga.blocking.Client, topic: str, at: Position, role_prefix: str
+    client: geminga.blocking.Client, topic: str, at: Position, looks: Looks
 ) -> Iterator[geminga.blocking.Reader]:
     """A reader for a look at few entries, encrypted ones as they are."""
-    start = MessageId(at.ledger_id, max(at.entry_id, 0)) if at.ledger_id >= 0 else geminga.EARLIEST
     reader = client.create_reader(
         topic,
-        start,
+        start_id(at, read_compacted=looks.read_compacted),
         start_message_id_inclusive=True,
         receiver_queue_size=1,
-        subscription_role_prefix=role_prefix,
+        read_compacted=looks.read_compacted,
+        subscription_role_prefix=looks.role_prefix,
         crypto_failure_action=geminga.ConsumerCryptoFailureAction.CONSUME,
     )
     try:
@@ -257,14 +284,15 @@ def _reader(
 
 @contextmanager
 def _at_end(
-    client: geminga.blocking.Client, topic: str, role_prefix: str
+    client: geminga.blocking.Client, topic: str, looks: Looks
 ) -> Iterator[geminga.blocking.Reader]:
     """A reader that has nothing to read, until it seeks."""
     reader = client.create_reader(
         topic,
         geminga.LATEST,
         receiver_queue_size=1,
-        subscription_role_prefix=role_prefix,
+        read_compacted=looks.read_compacted,
+        subscription_role_prefix=looks.role_prefix,
         crypto_failure_action=geminga.ConsumerCryptoFailureAction.CONSUME,
     )
     try:
@@ -278,15 +306,22 @@ def _last(reader: geminga.blocking.Reader) -> Position | None:
     return Position(found.ledger_id, found.entry_id) if found.entry_id >= 0 else None
 
 
-def _first(reader: geminga.blocking.Reader, topic: str) -> Position | None:
-    entries = _next(reader, topic)
+def _first(
+    reader: geminga.blocking.Reader, topic: str, *, is_there: bool = False
+) -> Position | None:
+    entries = _next(reader, topic, is_there=is_there)
     return Position(entries[0].ledger_id, entries[0].entry_id) if entries else None
 
 
-def _next(reader: geminga.blocking.Reader, topic: str) -> list[geminga.ReceivedEntry]:
-    """What a reader has next; nothing if there is nothing. Raises Timeout."""
+def _next(
+    reader: geminga.blocking.Reader, topic: str, *, is_there: bool = False
+) -> list[geminga.ReceivedEntry]:
+    """What a reader has next; nothing if there is nothing. Behind a seek to a time a reader of
+    trimmed messages isn't told by the broker, so that it may be known that one `is_there`. Raises
+    Timeout.
+    """
     deadline_s = time.monotonic() + PROBE_TIMEOUT_S
-    while reader.has_message_available():
+    while is_there or reader.has_message_available():
         try:
             return reader.read_entries(PROBE_WAIT_S, bytes_max=1)
         except geminga.Timeout:

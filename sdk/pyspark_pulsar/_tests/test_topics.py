@@ -189,9 +189,9 @@ def test_probes_are_bounded(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> 
     asked: list[Position] = []
     ask = _topics.first_from
 
-    def counted(client: object, topic: str, at: Position, **more: str) -> Position | None:
+    def counted(client: object, topic: str, at: Position, looks: _topics.Looks) -> Position | None:
         asked.append(at)
-        return ask(broker.client, topic, at, **more)
+        return ask(broker.client, topic, at, looks)
 
     monkeypatch.setattr(_topics, "first_from", counted)
     monkeypatch.setattr(_topics, "PROBES_MAX", 8)
