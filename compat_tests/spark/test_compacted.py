@@ -47,6 +47,26 @@ def test_batch(spark: SparkSession, either: Pulsar) -> None:
     assert values(again) == [b"%d" % n for n in range(54, 63)]
 
 
+def test_what_is_left_of_a_trimmed_topic(spark: SparkSession, either: Pulsar) -> None:
+    """Nothing but compacted messages is there."""
+    namespace = either.namespace("trimmed")
+    nothing = {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
+    either.admin("POST", f"namespaces/{namespace}/retention", nothing)
+    topic = either.topic("compacted", namespace=namespace)
+    either.client.subscribe(topic, "held", receiver_queue_size=0).close()
+    publish(either, topic, 0, 60, 6)
+    compact(either, topic)
+    either.unload(topic)
+    either.admin("DELETE", path(topic) + "/subscription/held")
+    deadline_s = time.monotonic() + WAIT_S
+    while either.read(spark, topic).count():
+        assert time.monotonic() < deadline_s
+    frame = either.read(spark, topic, readCompacted="true")
+    assert values(frame) == [b"%d" % n for n in range(54, 60)]
+    parts = either.read(spark, topic, readCompacted="true", minPartitions="3")
+    assert values(parts) == [b"%d" % n for n in range(54, 60)]
+
+
 def test_stream(spark: SparkSession, pulsar: Pulsar, tmp_path: Path) -> None:
     """A query that is stopped while the topic is compacted misses no key."""
     topic = pulsar.topic("compacted-stream")
