@@ -110,6 +110,10 @@ def _first_from(open_at: Opener, place: Position) -> Position | None:
     with open_at(place) as reader:
         try:
             entry = reader.read_entries(LOOK_S, bytes_max=1)[0]
+            # A message in chunks stands where its last one is; its first one is there as well.
+            first = entry.message_ids()[0].first_chunk
+            if first is not None:
+                return Position(first.ledger_id, first.entry_id)
             return Position(entry.ledger_id, entry.entry_id)
         except Timeout:
             # Chunks without their last one: nothing can be read, but something is there.

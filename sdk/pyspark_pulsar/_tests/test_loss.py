@@ -6,6 +6,7 @@ import logging
 
 import pytest
 
+from geminga import MessageId
 from pyspark_pulsar._loss import LOOK_EVERY_S, Continuity, check_start
 from pyspark_pulsar._offsets import BEGIN, Position
 from pyspark_pulsar._tests.entries import TOPIC, Entry, Reader
@@ -43,6 +44,15 @@ def test_a_caught_up_read_is_no_loss() -> None:
 def test_chunks_without_an_end_are_something() -> None:
     topic = Topic(silent=(Position(5, 0), Position(5, 1)))
     check_start(topic, TOPIC, Position(5, 0), None, fails=True)
+
+
+def test_a_message_whose_first_chunk_is_there_is_something() -> None:
+    """Its other chunks are in the next ledger, and so is its id."""
+    topic = Topic(Entry(8, 1, first_chunk=MessageId(5, 2)))
+    check_start(topic, TOPIC, Position(5, 3), Position(8, 1), fails=True)
+    check_start(topic, TOPIC, Position(5, 3), None, fails=True)
+    with pytest.raises(DataLoss):
+        check_start(topic, TOPIC, Position(4, 3), Position(8, 1), fails=True)
 
 
 def test_a_ledger_that_is_gone_is_a_loss() -> None:
