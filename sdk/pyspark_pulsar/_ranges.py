@@ -117,7 +117,7 @@ def start_of(
     where = where_of(options.start, part)
     looks = Looks.of(options)
     if where is Edge.EARLIEST:
-        return BEGIN if last is not None else None
+        return None if last is None else _earliest(client, options, part)
     if where is Edge.LATEST:
         return None
     if isinstance(where, AtTime):
@@ -135,6 +135,17 @@ def start_of(
         _out_of_range(options, options.start, part, reason)
         return first
     return where
+
+
+def _earliest(
+    client: geminga.blocking.Client, options: ReadOptions, part: TopicPartition
+) -> Position:
+    """The beginning of a topic that isn't empty, by its first ledger: whoever reads it notices when
+    that is gone by then.
+    """
+    if options.read_compacted:
+        return BEGIN
+    return _topics.first_position(client, part.topic, Looks.of(options)) or BEGIN
 
 
 def _stop(

@@ -7,15 +7,17 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 import geminga
-from pyspark_pulsar._offsets import BEGIN, Position, TopicPartition, TopicRange
+from pyspark_pulsar._offsets import Position, TopicPartition, TopicRange
 from pyspark_pulsar._options import AtTime, Bound, Edge, ReadOptions, parse_read
 from pyspark_pulsar._ranges import check_named, check_names, ranges_of, where_of
+from pyspark_pulsar._scan import ScanPlan, scan
 from pyspark_pulsar._tests.admin import path_of
 from pyspark_pulsar._tests.broker import Broker, running_broker
 from pyspark_pulsar._topics import expand
-from pyspark_pulsar.errors import InvalidOption, OffsetOutOfRange
+from pyspark_pulsar.errors import DataLoss, InvalidOption, OffsetOutOfRange
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +57,7 @@ def one(topic: str, place: object) -> str:
 
 def test_all_by_default(broker: Broker, kept: tuple[str, list[Position]]) -> None:
     topic, at = kept
-    assert resolve(broker, broker.options(topic)) == [TopicRange(topic, -1, BEGIN, at[-1])]
+    assert resolve(broker, broker.options(topic)) == [TopicRange(topic, -1, at[0], at[-1])]
 
 
 def test_ids_are_included_at_both_ends(broker: Broker, kept: tuple[str, list[Position]]) -> None:
@@ -69,12 +71,13 @@ def test_short_names_and_the_parents_of_partitions(broker: Broker) -> None:
     topic = broker.topic(partitions=2)
     ids = broker.publish(topic, [b"%d" % n for n in range(20)])
     last = {n: max(each for each in ids if each.partition == n) for n in (0, 1)}
+    first = min(each for each in ids if each.partition == 0)
     short = topic.rpartition("/")[2]
     start = {short: "earliest", f"{short}-partition-1": list(last[1].serialize())}
     found = resolve(broker, broker.options(topic, startingOffsets=json.dumps(start)))
     ends = [Position(each.ledger_id, each.entry_id) for each in last.values()]
     assert found == [
-        TopicRange(f"{topic}-partition-0", 0, BEGIN, ends[0]),
+        TopicRange(f"{topic}-partition-0", 0, Position(first.ledger_id, 0), ends[0]),
         TopicRange(f"{topic}-partition-1", 1, ends[1], ends[1]),
     ]
 
@@ -88,7 +91,7 @@ def test_times(broker: Broker, kept: tuple[str, list[Position]]) -> None:
     later = broker.options(topic, startingTimestamp=str(middle))
     assert resolve(broker, later) == [TopicRange(topic, -1, first, at[-1])]
     earlier = broker.options(topic, endingTimestamp=str(middle))
-    assert resolve(broker, earlier) == [TopicRange(topic, -1, BEGIN, first.before)]
+    assert resolve(broker, earlier) == [TopicRange(topic, -1, at[0], first.before)]
     same = broker.options(topic, startingTime=str(middle), endingTime=str(middle))
     assert resolve(broker, same) == []
     assert resolve(broker, broker.options(topic, startingTime=str(times[-1] + 1))) == []
@@ -125,7 +128,7 @@ def test_ids_after_the_end(
     lenient = broker.options(topic, failOnDataLoss="false", **{option: one(topic, str(place))})
     with caplog.at_level(logging.WARNING, "pyspark_pulsar"):
         found = resolve(broker, lenient)
-    assert found == ([] if option == "startingOffsets" else [TopicRange(topic, -1, BEGIN, at[-1])])
+    assert found == ([] if option == "startingOffsets" else [TopicRange(topic, -1, at[0], at[-1])])
     assert topic in caplog.text
 
 
@@ -146,6 +149,28 @@ def test_ids_that_are_gone(
     assert "before the first message" in caplog.text
     lenient = broker.options(topic, failOnDataLoss="false", endingOffsets=one(topic, str(at[2])))
     assert resolve(broker, lenient) == []
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_what_is_trimmed_between_planning_and_reading_is_told(
+    broker: Broker,
+    trimmed: tuple[str, list[Position]],
+    fails: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    topic = f"{trimmed[0]}-{fails}"
+    broker.publish(topic, [b"x"] * 25)
+    options = broker.options(topic, failOnDataLoss=str(fails), schemaMode="raw")
+    (wanted,) = resolve(broker, options)
+    broker.ask("DELETE", path_of(topic) + "/truncate")
+    broker.publish(topic, [b"y"])
+    batches = scan(wanted, ScanPlan(options, StructType([StructField("value", BinaryType())])))
+    if fails:
+        with pytest.raises(DataLoss, match=r"messages from .* are gone"):
+            list(batches)
+    else:
+        assert list(batches) == []
+        assert "are gone" in caplog.text
 
 
 def test_topics_without_messages(broker: Broker) -> None:
