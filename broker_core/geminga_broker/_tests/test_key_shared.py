@@ -260,6 +260,25 @@ async def drain(
             consumer.ack([Ack(place) for place in list(consumer.pending)])
 
 
+async def test_batches_acknowledged_in_part_leave_permits_for_those_behind(world: World) -> None:
+    topic = world.topic(batch_index_ack=True)
+    first = FakeConnection("first")
+    request = subscribe_request(first, 1, "sub", sub_type=SubType.Key_Shared)
+    consumer = await topic.subscribe(request)
+    consumer.flow(100)
+    producer = await topic.add_producer(producer_request(FakeConnection()))
+    producer.publish([item(n, batch=4) for n in range(5)])
+    await world.settle()
+    consumer.ack([Ack(position(n), (0b1000,), 4) for n in range(5)])
+    consumer.close()
+    second = FakeConnection("second")
+    request = subscribe_request(second, 2, "sub", sub_type=SubType.Key_Shared)
+    (await topic.subscribe(request)).flow(10)
+    await world.settle()
+    # Five messages, though the five entries have twenty.
+    assert second.entries() == [0, 1, 2, 3, 4]
+
+
 @pytest.mark.parametrize("seed", range(30))
 async def test_order_per_key_holds_whatever_happens(
     world: World, seed: int, autojump_clock: object

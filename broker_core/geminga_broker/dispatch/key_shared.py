@@ -358,6 +358,9 @@ class KeySharedDispatcher(SharedDispatcher):
                 for index, chunk in chunks_in([entry for entry, _ in entries]).items():
                     entry, key_hash = entries[index]
                     self._unfinished.sent(entry.position, key_hash, chunk)
+            if waiting and self.options.batch_index_ack and consumer.ready:
+                # Less went out than was reckoned with: batches were acknowledged in part.
+                self.kicked = True
         for entry, key_hash in waiting:
             holders.blocks(key_hash)
             self._keyed.add(entry.position, key_hash)
