@@ -88,7 +88,7 @@ class Letterbox:
             receipt = producer._send_checked(message.data, extras, None)
             await receipt.wait()
         except GemingaError:
-            await self._replace(topic, producer)
+            await self._replace(topic, producer)  # noqa: ASYNC120
             raise
 
     async def _replace(self, topic: str, producer: Producer) -> None:
