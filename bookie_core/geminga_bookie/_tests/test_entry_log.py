@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rocksdict import RdictIter
 
 from geminga_bookie._tests.support import packets
 from geminga_bookie.errors import DataDirError
@@ -20,6 +21,7 @@ from geminga_bookie.storage.entry_log import (
     scan_blocks,
 )
 from geminga_bookie.storage.entry_log_format import (
+    BLOCK_ENTRIES_MAX,
     KIND_ENTRIES,
     DamagedBlock,
     check_head,
@@ -158,19 +160,40 @@ def test_lookups(tmp_path: Path) -> None:
     ]
     index.write(blocks, [LedgerRecord(1, b"key", True, False, 5, 7)])
     assert not index.is_new()
-    assert index.find(1, 10) == [blocks[4], blocks[0]]
-    assert index.find(1, 55) == [blocks[2], blocks[0]]
-    assert index.find(1, 99) == [blocks[0]]
-    assert index.find(1, 199) == [blocks[1]]
-    assert index.find(1, 200) == []
-    assert index.find(3, 0) == []
+    assert list(index.find(1, 10)) == [blocks[4], blocks[0]]
+    assert list(index.find(1, 55)) == [blocks[2], blocks[0]]
+    assert list(index.find(1, 99)) == [blocks[0]]
+    assert list(index.find(1, 199)) == [blocks[1]]
+    assert list(index.find(1, 200)) == []
+    assert list(index.find(3, 0)) == []
     assert list(index.following(blocks[0])) == [blocks[2], blocks[1]]
     assert index.ledger(1) == LedgerRecord(1, b"key", True, False, 5, 7)
     assert index.ledger(2) is None
     index.write(removed=[blocks[0]])
-    assert index.find(1, 99) == []
+    assert list(index.find(1, 99)) == []
     index.delete_ledgers([1])
-    assert index.find(1, 150) == []
-    assert index.find(2, 0) == [blocks[3]]
+    assert list(index.find(1, 150)) == []
+    assert list(index.find(2, 0)) == [blocks[3]]
     assert list(index.ledgers()) == []
+    index.close()
+
+
+def test_a_lookup_goes_no_further_back_than_it_must(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = LocationIndex(tmp_path / "index")
+    blocks = [Location(1, n, 1, 32 + n, 1, 1) for n in range(2 * BLOCK_ENTRIES_MAX)]
+    index.write(blocks)
+    looked_at: list[int] = []
+    look = LocationIndex._location
+
+    def counted(self: LocationIndex, cursor: RdictIter, ledger_id: int) -> Location | None:
+        looked_at.append(ledger_id)
+        return look(self, cursor, ledger_id)
+
+    monkeypatch.setattr(LocationIndex, "_location", counted)
+    assert next(index.find(1, len(blocks) - 1)) == blocks[-1]
+    assert len(looked_at) == 1
+    assert list(index.find(1, len(blocks) - 1)) == [blocks[-1]]
+    assert len(looked_at) > BLOCK_ENTRIES_MAX
     index.close()

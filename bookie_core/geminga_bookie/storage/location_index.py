@@ -178,18 +178,20 @@ class LocationIndex:
         """Whether that very block is the index's."""
         return self._get(_key(location)) is not None
 
-    def find(self, ledger_id: int, entry_id: int) -> list[Location]:
-        """Blocks that hold the entry, the one to read first in front."""
-        found = []
+    def find(self, ledger_id: int, entry_id: int) -> Iterator[Location]:
+        """Blocks that hold the entry, the one to read first in front: nearly always the only one.
+
+        Others are looked for when they are asked for. As many blocks as one has entries may begin
+        before that one, and steps backwards cost more, the older the index is.
+        """
         cursor = self._db.iter()
         cursor.seek_for_prev(_KEY.pack(b"e", ledger_id, entry_id, _MAX_U32, _MAX_U64))
         while (location := self._location(cursor, ledger_id)) is not None:
             if location.first <= entry_id - BLOCK_ENTRIES_MAX:
                 break
             if location.first + location.entries > entry_id:
-                found.append(location)
+                yield location
             cursor.prev()
-        return found
 
     def following(self, location: Location) -> Iterator[Location]:
         """Blocks of the ledger behind this one, in order of entries."""

@@ -129,21 +129,21 @@ class LedgerStore:
         """
         failure = ""
         for _ in range(LOOKUPS_MAX):
+            is_known = False
             try:
-                found = self.index.find(ledger_id, entry_id)
+                for start in self.index.find(ledger_id, entry_id):
+                    is_known = True
+                    try:
+                        return self._load_from(start, entry_id, ahead_bytes, ahead_entries)
+                    except DamagedBlock as damage:
+                        log = f"entry log {start.log_id}"
+                        failure = f"entry {ledger_id}:{entry_id} in {log}: {damage}"
+                    except FileNotFoundError as gone:
+                        failure = f"entry {ledger_id}:{entry_id}: {gone}"
             except OSError as error:
                 raise StorageFailed(f"entry {ledger_id}:{entry_id}: {error}") from error
-            if not found:
+            if not is_known:
                 raise NoSuchEntry(f"entry {ledger_id}:{entry_id}")
-            for start in found:
-                try:
-                    return self._load_from(start, entry_id, ahead_bytes, ahead_entries)
-                except DamagedBlock as damage:
-                    failure = f"entry {ledger_id}:{entry_id} in entry log {start.log_id}: {damage}"
-                except FileNotFoundError as gone:
-                    failure = f"entry {ledger_id}:{entry_id}: {gone}"
-                except OSError as error:
-                    raise StorageFailed(f"entry {ledger_id}:{entry_id}: {error}") from error
         logger.error("%s", failure)
         raise DigestMismatch(failure)
 
