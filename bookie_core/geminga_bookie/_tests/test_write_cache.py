@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from geminga_bookie._tests.support import packet, packets
 from geminga_bookie.storage.entry_log_format import BLOCK_BYTES_MAX, BLOCK_ENTRIES_MAX
-from geminga_bookie.storage.read_cache import CachedBlock, ReadCache
+from geminga_bookie.storage.read_cache import IDLE_CACHES, CachedBlock, ReadCache
 from geminga_bookie.storage.store import split_run
 from geminga_bookie.storage.write_cache import CachedRun, WriteCache, take_bounded
 
@@ -136,9 +136,37 @@ def test_a_catch_up_read_evicts_its_own_blocks_first() -> None:
     cache.put(2, [block(2, 0, 10)])
     for first in range(0, 1000, 10):
         cache.put(1, [block(1, first, 10)])
-    assert cache.get(2, 0, 1, 1) is not None
+        if first % 200 == 0:  # slow, but it goes on
+            assert cache.get(2, first // 200, 1, 1) is not None
+    assert cache.get(2, 5, 1, 1) is not None
     assert cache.get(1, 990, 1, 1) is not None
     assert cache.get(1, 0, 1, 1) is None
+
+
+def test_ledgers_that_nobody_reads_any_more_go_first() -> None:
+    one = block(1, 0, 10).size_bytes
+    cache = ReadCache(one * 6)
+    for ledger_id in range(2, 6):
+        cache.put(ledger_id, [block(ledger_id, 0, 10)])
+    loads = 6 * (IDLE_CACHES + 1)
+    for number in range(loads):
+        cache.put(1, [block(1, 10 * number, 10)])
+    assert [cache.get(ledger_id, 0, 1, 1) for ledger_id in range(2, 6)] == [None] * 4
+    for number in range(loads - 6, loads):
+        assert cache.get(1, 10 * number, 1, 1) is not None
+    assert cache.size_bytes == 6 * one
+
+
+def test_what_a_reader_is_in_and_what_comes_next_are_kept_however_many_ledgers_there_are() -> None:
+    one = block(1, 0, 10).size_bytes
+    cache = ReadCache(one * 20)
+    for ledger_id in range(2, 22):
+        cache.put(ledger_id, [block(ledger_id, 0, 10)])
+    for window in range(0, 1000, 40):
+        cache.put(1, [block(1, window + first, 10) for first in range(0, 40, 10)])
+        for first in range(max(0, window - 40), window + 40, 10):
+            assert cache.get(1, first, 1, 1) is not None, (window, first)
+    assert cache.size_bytes <= 20 * one
 
 
 def test_near_the_end_of_the_window() -> None:

@@ -9,6 +9,11 @@ from typing import NamedTuple
 
 from geminga_bookie.storage.write_cache import take_bounded
 
+IDLE_CACHES = 8
+"""Nobody reads a ledger any more that wasn't read while so many times the cache's size was loaded
+for others.
+"""
+
 
 class CachedBlock(NamedTuple):
     """Consecutive entries as they came from an entry log."""
@@ -19,7 +24,15 @@ class CachedBlock(NamedTuple):
 
 
 class _LedgerBlocks:
-    __slots__ = ("blocks", "firsts", "read_to", "size_bytes", "window_from")
+    __slots__ = (
+        "blocks",
+        "firsts",
+        "read_to",
+        "size_bytes",
+        "used_at",
+        "window_bytes",
+        "window_from",
+    )
 
     def __init__(self) -> None:
         self.firsts: list[int] = []
@@ -27,19 +40,22 @@ class _LedgerBlocks:
         self.size_bytes = 0
         self.read_to = -1
         self.window_from = -1
+        self.window_bytes = 0
+        self.used_at = 0
 
 
 class ReadCache:
     """Blocks, evicted so that a ledger's catch-up reading costs its own older blocks first.
 
-    A ledger that holds more than its equal share gives up its oldest block; otherwise the ledger
-    that was read longest
-    ago does.
+    Ledgers that nobody reads any more go first. Then a ledger that holds more than its equal share
+    gives up its oldest block, but for its last two windows: a reader is still in the one when the
+    other is loaded. Otherwise the ledger that was read longest ago does.
     """
 
     def __init__(self, size_bytes_max: int) -> None:
         self._size_bytes_max = size_bytes_max
         self._ledgers: OrderedDict[int, _LedgerBlocks] = OrderedDict()
+        self._loaded_bytes = 0
         self.size_bytes = 0
 
     def get(
@@ -71,8 +87,12 @@ class ReadCache:
             entry_id += len(part)
         if not found:
             return None
-        self._ledgers.move_to_end(ledger_id)
+        self._touch(ledger_id, ledger)
         return found
+
+    def _touch(self, ledger_id: int, ledger: _LedgerBlocks) -> None:
+        ledger.used_at = self._loaded_bytes
+        self._ledgers.move_to_end(ledger_id)
 
     def window_end(self, ledger_id: int) -> int:
         """The entry after the last one that was read ahead; -1 if nothing was."""
@@ -91,7 +111,9 @@ class ReadCache:
         ledger = self._ledgers.get(ledger_id)
         if ledger is None:
             ledger = self._ledgers[ledger_id] = _LedgerBlocks()
-        self._ledgers.move_to_end(ledger_id)
+        window_bytes = sum(block.size_bytes for block in blocks)
+        self._loaded_bytes += window_bytes
+        self._touch(ledger_id, ledger)
         ledger.window_from = blocks[0].first
         for block in blocks:
             if block.first in ledger.blocks:
@@ -101,12 +123,24 @@ class ReadCache:
             ledger.size_bytes += block.size_bytes
             self.size_bytes += block.size_bytes
             ledger.read_to = block.first + len(block.packets)
+        needed = ledger.window_bytes + window_bytes
+        ledger.window_bytes = window_bytes
         while self.size_bytes > self._size_bytes_max:
-            share = self._size_bytes_max // len(self._ledgers)
-            victim = ledger_id if ledger.size_bytes > share else next(iter(self._ledgers))
+            victim = self._victim(ledger_id, needed)
             self._evict(victim, next(iter(self._ledgers[victim].blocks)))
             if not self._ledgers[victim].blocks:
                 del self._ledgers[victim]
+
+    def _victim(self, ledger_id: int, needed_bytes: int) -> int:
+        """Whose oldest block makes room for what was just loaded for a ledger, which needs so many
+        bytes itself.
+        """
+        oldest, unused = next(iter(self._ledgers.items()))
+        if self._loaded_bytes - unused.used_at > IDLE_CACHES * self._size_bytes_max:
+            return oldest
+        share = max(self._size_bytes_max // len(self._ledgers), needed_bytes)
+        own = self._ledgers.get(ledger_id)
+        return ledger_id if own is not None and own.size_bytes > share else oldest
 
     def _evict(self, ledger_id: int, first: int) -> None:
         ledger = self._ledgers[ledger_id]
