@@ -13,6 +13,7 @@ from compat_tests.bench.proxy_rows import PROXY_ROWS
 from compat_tests.bench.schema_rows import SCHEMA_ROWS
 from compat_tests.bench.side import MB, Side, settle
 from compat_tests.bench.spark_rows import SPARK_ROWS
+from compat_tests.bench.stall_rows import STALL_ROWS
 from compat_tests.bench.startup import seconds_to_first_receipt
 from compat_tests.bench.tail_rows import TAIL_ROWS
 from compat_tests.bench.tls_rows import TLS_ROWS
@@ -162,6 +163,8 @@ def python_client(side: Side) -> Mapping[str, float]:
             "publish_per_s"
         ],
     }
+    forgotten = side.python("produce", topic=side.topic(), count=count, callbacks=0)
+    figures["forgotten_per_s"] = forgotten["publish_per_s"]
     # The subscription was made before the first message was sent.
     taken = side.python("consume", topic=batched_topic, count=count)
     figures["consume_per_s"] = taken["consume_per_s"]
@@ -246,8 +249,9 @@ ROWS: tuple[Row, ...] = (
         "Official Python client, 1 KiB",
         python_client,
         (
-            Measure("batched_per_s", "send_async, batched", "msg/s"),
-            Measure("single_per_s", "send_async, unbatched", "msg/s"),
+            Measure("batched_per_s", "send_async with a callback, batched", "msg/s"),
+            Measure("forgotten_per_s", "send_async, callback=None, batched", "msg/s"),
+            Measure("single_per_s", "send_async with a callback, unbatched", "msg/s"),
             Measure("consume_per_s", "receive and acknowledge, from batches", "msg/s"),
             Measure("consume_single_per_s", "receive and acknowledge, single entries", "msg/s"),
             Measure("ping_ms_p50", "send one at a time, p50", "ms"),
@@ -275,6 +279,7 @@ ROWS: tuple[Row, ...] = (
             Measure("restart_s", "restart to ready", "s", geminga_max=2.0),
         ),
     ),
+    *STALL_ROWS,
     *BROKER_ROWS,
     *TLS_ROWS,
     *SCHEMA_ROWS,

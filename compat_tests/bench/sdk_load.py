@@ -1,6 +1,7 @@
 """Load through our SDK: ``python -m compat_tests.bench.sdk_load MODE --face trio|aio|blocking``.
 
-Modes: ``produce`` (as fast as the bound of pending messages allows), ``consume`` (receive and
+Modes: ``produce`` (as fast as the bound of pending messages allows, a Python callback for each
+message), ``forget`` (the same without callbacks), ``consume`` (receive and
 acknowledge one by one), ``consume-many`` (in lists), ``ping`` (one message at a time, latency),
 ``paced`` (a steady rate, latency from end to end), ``many`` (memory of so many producers and
 consumers). Prints one JSON line; every message is accounted for, or ``failed`` says how many
@@ -13,141 +14,70 @@ import argparse
 import asyncio
 import json
 import os
-import resource
-import struct
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Mapping
 
 import trio
 
 import geminga
 import geminga.aio
 import geminga.blocking
-from geminga.options import ConsumerKeywords, ProducerKeywords
-
-STAMP = struct.Struct(">d")
-RECEIVE_TIMEOUT_S = 30.0
-PENDING_MAX = 10_000
-"""In-flight bound of every client in messages, so that none of them waits for round trips."""
-QUEUE_SIZE = 1000
-BURST = 5
-"""Messages that a paced load hands over at once."""
-SUBSCRIPTION = "sdk-load"
-BATCHING_TYPES = (geminga.BatchingType.DEFAULT, geminga.BatchingType.KEY_BASED)
-
-Producer = geminga.Producer | geminga.aio.Producer
-Consumer = geminga.Consumer | geminga.aio.Consumer
-Client = geminga.Client | geminga.aio.Client
-Figures = dict[str, float]
-
-
-def arguments() -> argparse.Namespace:
-    """What to do; the same for every client."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    modes = ["produce", "consume", "consume-many", "ping", "paced", "many"]
-    parser.add_argument("mode", choices=modes)
-    parser.add_argument("--face", choices=["trio", "aio", "blocking", "official"], default="trio")
-    parser.add_argument("--url", default="")
-    parser.add_argument("--topic", default="")
-    parser.add_argument("--count", type=int, default=100_000)
-    parser.add_argument("--size", type=int, default=1024)
-    parser.add_argument("--batching", type=int, default=1)
-    parser.add_argument("--keys", type=int, default=0)
-    parser.add_argument("--keyed", type=int, default=0, help="a batch is of one key")
-    parser.add_argument("--rate", type=int, default=5000)
-    parser.add_argument("--type", default="Exclusive")
-    return parser.parse_args()
+from compat_tests.bench.sdk_common import (
+    BURST,
+    RECEIVE_TIMEOUT_S,
+    STAMP,
+    SUBSCRIPTION,
+    Client,
+    Clock,
+    Consumer,
+    Figures,
+    Producer,
+    Receipts,
+    arguments,
+    consumer_options,
+    keys,
+    latencies,
+    producer_options,
+    rss_bytes,
+    stored,
+)
 
 
-class Clock:
-    """Wall and processor time of a stretch of work, over all threads of the process."""
-
-    def __init__(self) -> None:
-        self._cpu_s = self._used()
-        self._began = time.perf_counter()
-
-    @staticmethod
-    def _used() -> float:
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        return used.ru_utime + used.ru_stime
-
-    def figures(self, done: int, wanted: int, failed: int = 0) -> dict[str, float]:
-        """Rate and CPU seconds; what is missing counts as failed."""
-        seconds = time.perf_counter() - self._began
-        cpu_us = (self._used() - self._cpu_s) * 1e6
-        return {
-            "seconds": seconds,
-            "per_s": done / seconds,
-            "client_cpu_us": cpu_us / max(1, done),
-            "failed": failed + wanted - done,
-        }
-
-
-def rss_bytes() -> int:
-    """Resident memory of this process."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
-
-
-def latencies(times_s: Sequence[float]) -> dict[str, float]:
-    """Percentiles in ms, without the first tenth."""
-    settled = sorted(times_s[len(times_s) // 10 :])
-    return {
-        "ms_p50": settled[len(settled) // 2] * 1000,
-        "ms_p99": settled[len(settled) * 99 // 100] * 1000,
-        "failed": 0,
-    }
-
-
-def producer_options(options: argparse.Namespace) -> ProducerKeywords:
-    """Batches of 1000 messages, 128 KiB or 1 ms, as every client has them here."""
-    return {
-        "batching_enabled": bool(options.batching),
-        "batching_max_messages": 1000,
-        "batching_max_bytes": 128 * 1024,
-        "batching_max_publish_delay_s": 0.001,
-        "batching_type": BATCHING_TYPES[bool(options.keyed)],
-        "max_pending_messages": PENDING_MAX,
-    }
-
-
-def consumer_options(options: argparse.Namespace) -> ConsumerKeywords:
-    """From the oldest message on."""
-    return {
-        "consumer_type": geminga.ConsumerType[options.type.upper()],
-        "initial_position": geminga.InitialPosition.EARLIEST,
-        "receiver_queue_size": QUEUE_SIZE,
-    }
-
-
-def keys(options: argparse.Namespace) -> list[str]:
-    """Partition keys that messages take in turn."""
-    return [f"key-{number}" for number in range(options.keys)]
-
-
-def stored(statistics: geminga.ProducerStatistics, clock: Clock, count: int) -> Figures:
-    """What the broker has confirmed."""
-    return clock.figures(statistics.total_acks_received, count, statistics.total_send_failed)
+async def _opened(client: Client, options: argparse.Namespace) -> Producer:
+    await (await client.subscribe(options.topic, SUBSCRIPTION)).aclose()
+    return await client.create_producer(options.topic, **producer_options(options))
 
 
 async def produce(client: Client, options: argparse.Namespace) -> Figures:
-    """Hand so many messages over and wait for all receipts; a subscription keeps them."""
-    await (await client.subscribe(options.topic, SUBSCRIPTION)).aclose()
-    producer = await client.create_producer(options.topic, **producer_options(options))
+    """Hand so many messages over, each with a callback; a subscription keeps them."""
+    producer = await _opened(client, options)
     payload = os.urandom(options.size)
     count = options.count
     named = keys(options)
     send_soon = producer.send_soon
+    receipts = Receipts()
     clock = Clock()
     if named:
         for number in range(count):
-            await send_soon(payload, partition_key=named[number % len(named)])
+            receipt = await send_soon(payload, partition_key=named[number % len(named)])
+            receipt.add_done_callback(receipts)
     else:
         for _ in range(count):
-            await send_soon(payload)
+            (await send_soon(payload)).add_done_callback(receipts)
     await producer.flush()
-    return stored(producer.statistics(), clock, count)
+    return clock.figures(receipts.stored, count, receipts.failed)
+
+
+async def forget(client: Client, options: argparse.Namespace) -> Figures:
+    """The same without callbacks: the producer's own numbers tell what was stored."""
+    producer = await _opened(client, options)
+    payload = os.urandom(options.size)
+    send_soon = producer.send_soon
+    clock = Clock()
+    for _ in range(options.count):
+        await send_soon(payload)
+    await producer.flush()
+    return stored(producer.statistics(), clock, options.count)
 
 
 async def consume(client: Client, options: argparse.Namespace) -> Figures:
@@ -253,6 +183,7 @@ async def paced(client: Client, options: argparse.Namespace) -> Figures:
 
 ASYNC_MODES = {
     "produce": produce,
+    "forget": forget,
     "consume": consume,
     "consume-many": consume_many,
     "ping": ping,
@@ -279,15 +210,30 @@ def produce_blocking(client: geminga.blocking.Client, options: argparse.Namespac
     count = options.count
     named = keys(options)
     send_soon = producer.send_soon
+    receipts = Receipts()
     clock = Clock()
     if named:
         for number in range(count):
-            send_soon(payload, partition_key=named[number % len(named)])
+            receipt = send_soon(payload, partition_key=named[number % len(named)])
+            receipt.add_done_callback(receipts)
     else:
         for _ in range(count):
-            send_soon(payload)
+            send_soon(payload).add_done_callback(receipts)
     producer.flush()
-    return stored(producer.statistics(), clock, count)
+    return clock.figures(receipts.stored, count, receipts.failed)
+
+
+def forget_blocking(client: geminga.blocking.Client, options: argparse.Namespace) -> Figures:
+    """As `forget`."""
+    client.subscribe(options.topic, SUBSCRIPTION).close()
+    producer = client.create_producer(options.topic, **producer_options(options))
+    payload = os.urandom(options.size)
+    send_soon = producer.send_soon
+    clock = Clock()
+    for _ in range(options.count):
+        send_soon(payload)
+    producer.flush()
+    return stored(producer.statistics(), clock, options.count)
 
 
 def consume_blocking(client: geminga.blocking.Client, options: argparse.Namespace) -> Figures:
@@ -339,6 +285,7 @@ def ping_blocking(client: geminga.blocking.Client, options: argparse.Namespace) 
 
 BLOCKING_MODES: Mapping[str, Callable[[geminga.blocking.Client, argparse.Namespace], Figures]] = {
     "produce": produce_blocking,
+    "forget": forget_blocking,
     "consume": consume_blocking,
     "consume-many": consume_many_blocking,
     "ping": ping_blocking,

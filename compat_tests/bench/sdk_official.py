@@ -10,8 +10,8 @@ import time
 
 import pulsar
 
-from compat_tests.bench import sdk_load
-from compat_tests.bench.sdk_load import BURST, QUEUE_SIZE, STAMP, SUBSCRIPTION, Clock, Figures
+from compat_tests.bench import sdk_common
+from compat_tests.bench.sdk_common import BURST, QUEUE_SIZE, STAMP, SUBSCRIPTION, Clock, Figures
 
 _TIMEOUT_MS = 30_000
 
@@ -23,7 +23,7 @@ def _producer(client: pulsar.Client, options: argparse.Namespace) -> pulsar.Prod
         batching_max_messages=1000,
         batching_max_allowed_size_in_bytes=128 * 1024,
         batching_max_publish_delay_ms=1,
-        max_pending_messages=sdk_load.PENDING_MAX,
+        max_pending_messages=sdk_common.PENDING_MAX,
         block_if_queue_full=True,
     )
 
@@ -44,7 +44,7 @@ def produce(client: pulsar.Client, options: argparse.Namespace) -> Figures:
     producer = _producer(client, options)
     payload = os.urandom(options.size)
     count = options.count
-    named = sdk_load.keys(options)
+    named = sdk_common.keys(options)
     receipts = failed = 0
     done = threading.Event()
 
@@ -67,6 +67,23 @@ def produce(client: pulsar.Client, options: argparse.Namespace) -> Figures:
     producer.flush()
     done.wait(60)
     return clock.figures(receipts - failed, count)
+
+
+def forget(client: pulsar.Client, options: argparse.Namespace) -> Figures:
+    """The same without a callback: nothing of Python's runs for a message once it was handed over.
+    The client's flush raises if one failed.
+    """
+    client.subscribe(options.topic, SUBSCRIPTION).close()
+    producer = _producer(client, options)
+    payload = os.urandom(options.size)
+    send = producer.send_async
+    clock = Clock()
+    for _ in range(options.count):
+        send(payload, None)
+    producer.flush()
+    figures = clock.figures(options.count, options.count)
+    stored = producer.last_sequence_id() + 1
+    return figures | {"failed": options.count - stored}
 
 
 def consume(client: pulsar.Client, options: argparse.Namespace) -> Figures:
@@ -93,7 +110,7 @@ def ping(client: pulsar.Client, options: argparse.Namespace) -> Figures:
         began = time.perf_counter()
         producer.send(payload)
         times_s.append(time.perf_counter() - began)
-    return sdk_load.latencies(times_s)
+    return sdk_common.latencies(times_s)
 
 
 def paced(client: pulsar.Client, options: argparse.Namespace) -> Figures:
@@ -121,27 +138,34 @@ def paced(client: pulsar.Client, options: argparse.Namespace) -> Figures:
         for _ in range(BURST):
             producer.send_async(STAMP.pack(clock()) + filling, lambda _, __: None)
     receiving.join()
-    return sdk_load.latencies(times_s) | {"failed": count - len(times_s)}
+    return sdk_common.latencies(times_s) | {"failed": count - len(times_s)}
 
 
 def many(client: pulsar.Client, options: argparse.Namespace) -> Figures:
     """So many topics, each with a producer and a consumer."""
-    before = sdk_load.rss_bytes()
+    before = sdk_common.rss_bytes()
     kept: list[object] = []
     for number in range(options.count):
         topic = f"{options.topic}-{number}"
         kept.append(client.subscribe(topic, SUBSCRIPTION))
         kept.append(client.create_producer(topic))
-    grown = sdk_load.rss_bytes() - before
+    grown = sdk_common.rss_bytes() - before
     return {"rss_mb": grown / 1e6, "failed": 2 * options.count - len(kept)}
 
 
-MODES = {"many": many, "produce": produce, "consume": consume, "ping": ping, "paced": paced}
+MODES = {
+    "many": many,
+    "produce": produce,
+    "forget": forget,
+    "consume": consume,
+    "ping": ping,
+    "paced": paced,
+}
 
 
 def main() -> None:
     """Run one load."""
-    options = sdk_load.arguments()
+    options = sdk_common.arguments()
     client = pulsar.Client(options.url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
     print(json.dumps(MODES[options.mode](client, options)), flush=True)
     # Closing takes up to seconds; nothing is lost by leaving.

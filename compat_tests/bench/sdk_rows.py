@@ -163,6 +163,10 @@ def _faces(trio: Target) -> dict[str, Target]:
     return {TRIO: trio, BLOCKING: other, AIO: other}
 
 
+def _with_callbacks(trio: Target) -> dict[str, Target]:
+    return {TRIO: trio, **_same(Target(ratio_min=1.0), BLOCKING, AIO)}
+
+
 def _rates(title: str, targets: Mapping[str, Target]) -> tuple[Figure, ...]:
     return (
         Figure("per_s", title, "msg/s", targets),
@@ -178,7 +182,10 @@ CLIENT_ROWS: tuple[ClientRow, ...] = (
     ClientRow(
         "sdk-produce-100",
         "produce",
-        _rates("pipelined produce, 100 B, batched", _faces(Target(ratio_min=2.0))),
+        _rates(
+            "pipelined produce with callbacks, 100 B, batched",
+            _with_callbacks(Target(ratio_min=2.0)),
+        ),
         400_000,
         20_000,
         options={"size": 100},
@@ -186,14 +193,35 @@ CLIENT_ROWS: tuple[ClientRow, ...] = (
     ClientRow(
         "sdk-produce-1k",
         "produce",
-        _rates("pipelined produce, 1 KiB, batched", _faces(Target(ratio_min=2.0))),
+        _rates(
+            "pipelined produce with callbacks, 1 KiB, batched",
+            _with_callbacks(Target(ratio_min=2.0)),
+        ),
+        200_000,
+        20_000,
+    ),
+    ClientRow(
+        "sdk-forget-100",
+        "forget",
+        _rates("produce, fire and forget, 100 B, batched", _faces(Target(ratio_min=1.0))),
+        400_000,
+        20_000,
+        options={"size": 100},
+    ),
+    ClientRow(
+        "sdk-forget-1k",
+        "forget",
+        _rates("produce, fire and forget, 1 KiB, batched", _faces(Target(ratio_min=1.0))),
         200_000,
         20_000,
     ),
     ClientRow(
         "sdk-produce-single",
         "produce",
-        _rates("pipelined produce, 1 KiB, unbatched", _faces(Target(ratio_min=1.5))),
+        _rates(
+            "pipelined produce with callbacks, 1 KiB, unbatched",
+            _with_callbacks(Target(ratio_min=1.5)),
+        ),
         100_000,
         10_000,
         options={"batching": 0},

@@ -14,7 +14,7 @@ import json
 import trio
 
 import geminga
-from compat_tests.bench.sdk_load import Clock, Figures
+from compat_tests.bench.sdk_common import Clock, Figures
 from compat_tests.bench.spark_values import AMOUNTS, BATCHES, amount_of_all, sales, schema
 
 RECEIVE_TIMEOUT_S = 30.0

@@ -307,6 +307,7 @@ public final class Load {
         result.put(name + "_p50", values.getValueAtPercentile(50) / divisor);
         result.put(name + "_p95", values.getValueAtPercentile(95) / divisor);
         result.put(name + "_p99", values.getValueAtPercentile(99) / divisor);
+        result.put(name + "_p999", values.getValueAtPercentile(99.9) / divisor);
         result.put(name + "_max", values.getMaxValue() / divisor);
     }
 
