@@ -11,7 +11,7 @@ A local name may hold slashes in the long forms.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+import sys
 
 from geminga_protocol.errors import LocalProtocolError
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
@@ -20,11 +20,19 @@ PERSISTENT = "persistent"
 NON_PERSISTENT = "non-persistent"
 PARTITION_SUFFIX = "-partition-"
 
-NAMES_CACHED_MAX = 100_000
-"""Parsed names kept (as Apache's topicNameCacheMaxCapacity)."""
+NAMES_BYTES_MAX = 32 << 20
+"""Memory that parsed names may take (Apache's topicNameCacheMaxCapacity bounds their number)."""
 
 CACHED_LENGTH_MAX = 1024
-"""Longer names are parsed each time: who may do nothing may still send names."""
+"""Characters; longer names are parsed each time."""
+
+PARSED_CHARS_MAX = 1 << 16
+"""Longer names are refused unseen. Apache has no limit; what a broker takes is less (its
+`limits`).
+"""
+
+_QUOTED_CHARS_MAX = 200
+"""Of a name that is refused, in the error's text."""
 
 _ENTITY = re.compile(r"[-=:.A-Za-z0-9_]+", re.ASCII)
 _PARTITION = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
@@ -66,7 +74,6 @@ class TopicName:
         "namespace",
         "namespace_portion",
         "partition_index",
-        "persistence_naming_encoding",
         "tenant",
     )
 
@@ -82,13 +89,11 @@ class TopicName:
         self.namespace = f"{tenant}/{middle}"
         self._full = f"{domain}://{self.namespace}/{local_name}"
         self.partition_index = _partition_index(self._full)
-        # Path of the managed ledger beneath /managed-ledgers.
-        self.persistence_naming_encoding = f"{self.namespace}/{domain}/{url_encode(local_name)}"
 
     @staticmethod
     def parse(name: str) -> TopicName:
         """The name in any of its forms. Raises LocalProtocolError with code InvalidTopicName."""
-        return _parse(name) if len(name) <= CACHED_LENGTH_MAX else _parse.__wrapped__(name)
+        return _cache.get(name) or _parse_new(name)
 
     @staticmethod
     def from_persistence_naming_encoding(path: str) -> TopicName:
@@ -96,11 +101,16 @@ class TopicName:
         parts = path.split("/")
         if len(parts) == 4:
             tenant, namespace, domain, local = parts
-            return _parse(f"{domain}://{tenant}/{namespace}/{url_decode(local)}")
+            return TopicName.parse(f"{domain}://{tenant}/{namespace}/{url_decode(local)}")
         if len(parts) == 5:
             tenant, cluster, namespace, domain, local = parts
-            return _parse(f"{domain}://{tenant}/{cluster}/{namespace}/{url_decode(local)}")
-        raise _invalid(f"no managed ledger path: {path}")
+            return TopicName.parse(f"{domain}://{tenant}/{cluster}/{namespace}/{url_decode(local)}")
+        raise _invalid(f"no managed ledger path: {_quoted(path)}")
+
+    @property
+    def persistence_naming_encoding(self) -> str:
+        """Path of the managed ledger beneath /managed-ledgers."""
+        return f"{self.namespace}/{self.domain}/{url_encode(self.local_name)}"
 
     @property
     def is_persistent(self) -> bool:
@@ -117,7 +127,7 @@ class TopicName:
         """The partitioned topic that this is a partition of; itself if it is none."""
         if self.partition_index < 0:
             return self
-        return _parse(self._full[: self._full.rindex(PARTITION_SUFFIX)])
+        return TopicName.parse(self._full[: self._full.rindex(PARTITION_SUFFIX)])
 
     def partition(self, index: int) -> TopicName:
         """Partition `index`; a name that ends as that partition's answers itself
@@ -125,7 +135,7 @@ class TopicName:
         """
         if index < 0 or index == self.partition_index:
             return self
-        return _parse(f"{self._full}{PARTITION_SUFFIX}{index}")
+        return TopicName.parse(f"{self._full}{PARTITION_SUFFIX}{index}")
 
     @property
     def lookup_path(self) -> str:
@@ -151,7 +161,50 @@ class TopicName:
         return hash(self._full)
 
 
-@lru_cache(NAMES_CACHED_MAX)
+class _Cache:
+    """Parsed names in two generations: once the young one takes half of the memory, it becomes the
+    old one, and what is asked for of that is young again.
+    """
+
+    __slots__ = ("old", "size_bytes", "young")
+
+    def __init__(self) -> None:
+        self.young: dict[str, TopicName] = {}
+        self.old: dict[str, TopicName] = {}
+        self.size_bytes = 0
+
+    def get(self, text: str) -> TopicName | None:
+        name = self.young.get(text)
+        if name is None and (name := self.old.get(text)) is not None:
+            self.add(text, name)
+        return name
+
+    def add(self, text: str, name: TopicName) -> None:
+        if self.size_bytes >= NAMES_BYTES_MAX // 2:
+            self.old, self.young, self.size_bytes = self.young, {}, 0
+        self.young[text] = name
+        # The text, the full name and its parts: a wide character makes all of its string wide.
+        self.size_bytes += 600 + 4 * sys.getsizeof(name._full)
+
+
+_cache = _Cache()
+
+
+def _parse_new(name: str) -> TopicName:
+    if len(name) > PARSED_CHARS_MAX:
+        raise _invalid(f"a name of {len(name)} characters is too long: {_quoted(name)}")
+    parsed = _parse(name)
+    if len(name) <= CACHED_LENGTH_MAX:
+        _cache.add(name, parsed)
+    return parsed
+
+
+def _quoted(text: str) -> str:
+    """A part of a name that is refused, for a text that is bounded."""
+    cut = len(text) > _QUOTED_CHARS_MAX
+    return repr(text[:_QUOTED_CHARS_MAX] + "..." if cut else text)
+
+
 def _parse(name: str) -> TopicName:
     domain, separator, rest = name.partition("://")
     if not separator:
@@ -162,10 +215,10 @@ def _parse(name: str) -> TopicName:
         elif len(parts) == 1:
             rest = f"public/default/{parts[0]}"
         else:
-            raise _invalid(f"{name!r} is neither <tenant>/<namespace>/<topic> nor <topic>")
+            raise _invalid(f"{_quoted(name)} is neither <tenant>/<namespace>/<topic> nor <topic>")
     domain = domain.lower()
     if domain not in (PERSISTENT, NON_PERSISTENT):
-        raise _invalid(f"{name!r}: {domain!r} is no topic domain")
+        raise _invalid(f"{_quoted(name)}: {_quoted(domain)} is no topic domain")
     pieces = rest.split("/", 3)
     cluster = None
     if len(pieces) == 3:
@@ -173,12 +226,14 @@ def _parse(name: str) -> TopicName:
     elif len(pieces) == 4:
         tenant, cluster, namespace, local = pieces
     else:
-        raise _invalid(f"{name!r} lacks tenant, namespace or topic")
+        raise _invalid(f"{_quoted(name)} lacks tenant, namespace or topic")
     for part in (tenant, namespace) if cluster is None else (tenant, cluster, namespace):
         if not _ENTITY.fullmatch(part):
-            raise _invalid(f"{name!r}: {part!r} is no name of a tenant, cluster or namespace")
+            raise _invalid(
+                f"{_quoted(name)}: {_quoted(part)} is no name of a tenant, cluster or namespace"
+            )
     if _BLANK.fullmatch(local):
-        raise _invalid(f"{name!r} has a blank local name")
+        raise _invalid(f"{_quoted(name)} has a blank local name")
     return TopicName(domain, tenant, cluster, namespace, local)
 
 
