@@ -225,6 +225,9 @@ class Subscription:
     def acknowledge(self, consumer: Consumer, acks: Sequence[Ack], cumulative: bool) -> None:
         """Acknowledge; positions that are unknown, acknowledged or beyond the end do no harm."""
         assert self._dispatcher is not None, "a consumer has a dispatcher"
+        if cumulative and acks[0].position > self._host.log.last_position:
+            _log.debug("%s: cumulative ack beyond the end ignored: %s", self.topic_name, consumer)
+            return
         before = self.cursor.mark_delete
         self._dispatcher.acknowledge(consumer, acks, cumulative)
         if self.cursor.mark_delete != before:

@@ -105,14 +105,16 @@ class AckState:
         """Everything up to the position, or up to before it and a part of its batch. Answers
         whether anything changed.
 
-        A position beyond the end stands for the end.
+        A position beyond the end changes nothing (ManagedCursorImpl.asyncMarkDelete).
         """
         chain = self._chain
+        if position > chain.last_position():
+            return False
         if ack_words:
             bits = words.to_bits(ack_words)
             if bits and self.is_deleted(position):
                 return False
-            if bits and chain.at_or_before(position) == position:
+            if bits and chain.holds(position):
                 before = chain.previous_position(position)
                 moved = before > self.mark_delete
                 if moved:
@@ -156,9 +158,8 @@ class AckState:
         for ledger_id, bitmap in bitmaps:
             self._add_bitmap(ledger_id, bitmap)
         for position, ack_words in partial:
-            at = self._chain.at_or_after(position)
             bits = words.to_bits(ack_words)
-            if at == position and bits and not self.is_deleted(position):
+            if bits and self._chain.holds(position) and not self.is_deleted(position):
                 self._partial.setdefault(position[0], {})[position[1]] = bits
         self._absorb()
 
@@ -229,7 +230,7 @@ class AckState:
 
     def _ack_part(self, position: Position, ack_words: tuple[int, ...], batch_size: int) -> bool:
         """Take a part of a batch as acknowledged; answers whether nothing is left of it."""
-        if self.is_deleted(position) or self._chain.at_or_after(position) != position:
+        if self.is_deleted(position) or not self._chain.holds(position):
             return False
         bits = words.to_bits(ack_words) & self._bits(position)
         if 1 < batch_size < bits.bit_length():  # clients that send words need not send the size

@@ -195,7 +195,9 @@ class Cursor(Protocol):
         ack_set: tuple[int, ...] = (),
         properties: Mapping[str, int] | None = None,
     ) -> None:
-        """Move mark-delete to the position (or before it, with a partially acknowledged batch)."""
+        """Move mark-delete to the position (or before it, with a partially acknowledged batch).
+        A position beyond the end changes nothing.
+        """
 
     async def persist(self) -> None:
         """Return when what was acknowledged before the call is durable."""

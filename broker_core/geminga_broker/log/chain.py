@@ -123,6 +123,11 @@ class LedgerChain:
             return Position(ledger_id, EntryId(entry_id + 1))
         return self.spans[-1].position(self.spans[-1].entries)
 
+    def holds(self, position: Position) -> bool:
+        """Whether a durable entry is there."""
+        span = self._by_id.get(position[0])
+        return span is not None and 0 <= position[1] < span.entries
+
     def at_or_after(self, position: Position) -> Position:
         """The position itself if an entry is there, else as `next_position`."""
         span = self._by_id.get(position[0])

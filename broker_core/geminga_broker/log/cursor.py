@@ -140,7 +140,7 @@ class LogCursor:
                 first + run,
             ):
                 run += 1
-            if self._chain.at_or_after(positions[index]) != positions[index]:
+            if not self._chain.holds(positions[index]):
                 index += 1
                 continue
             entries = reads.cached(ledger_id, first, first + run - 1)

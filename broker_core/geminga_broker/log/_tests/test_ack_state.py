@@ -67,9 +67,9 @@ def apply(state: AckState, oracle: Oracle, step: tuple[object, ...]) -> AckState
                 oracle.left[target] = before & left
             assert got == ([target] if before and not before & left else [])
         case ("cumulative", tuple(target)):
-            state.ack_cumulative(Position(*target))
+            assert not state.ack_cumulative(Position(*target)) or target <= EVERY[-1]
             for p in EVERY:
-                if p <= target:
+                if p <= target <= EVERY[-1]:
                     oracle.left[p] = set()
         case ("cumulative part", tuple(target), int(index)):
             target = Position(*target)
@@ -131,6 +131,16 @@ def test_a_range_that_spans_ledgers_is_split() -> None:
     deleted = [p for p in EVERY if state.is_deleted(p)]
     assert deleted == [p for p in EVERY if pos(3, 2) < p <= pos(9, 10)]
     assert state.holes == len(deleted)
+
+
+@given(st.sampled_from([pos(11, 4), pos(11, 1000), pos(12, 0), pos(1 << 62, 0)]), st.booleans())
+def test_a_cumulative_ack_beyond_the_end_changes_nothing(target: Position, part: bool) -> None:
+    state = AckState(chain_of(SIZES), pos(3, -1))
+    state.ack([Ack(EVERY[2])])
+    assert not state.ack_cumulative(target, words.cumulative(BATCH, 0) if part else ())
+    assert state.mark_delete == pos(3, -1)
+    assert state.backlog() == len(EVERY) - 1
+    assert list(state.partial()) == []
 
 
 def test_ranges_give_up_at_the_limit() -> None:
