@@ -129,7 +129,8 @@ class LedgerClient(Protocol):
         """Open for reading. With `recover` an unclosed ledger is fenced, recovered and closed
         first (BK-23).
 
-        Raises NoSuchLedger, UnauthorizedAccess, UnknownLedgerState.
+        Raises NoSuchLedger, UnauthorizedAccess, UnknownLedgerState; DigestMismatch if a damaged
+        entry keeps the ledger from being recovered.
         """
 
     async def delete(self, ledger_id: int) -> None:

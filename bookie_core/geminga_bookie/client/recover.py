@@ -18,6 +18,7 @@ from geminga_bookie.client.placement import covers_every_ack_quorum, ensemble_of
 from geminga_bookie.client.read import port_of
 from geminga_bookie.errors import (
     BookkeeperError,
+    DigestMismatch,
     MetadataConflict,
     NoSuchEntry,
     NoSuchLedger,
@@ -41,7 +42,8 @@ async def recover(
     """Fence, recover and close the ledger; answers its closed metadata.
 
     Raises UnknownLedgerState when too few bookies answer to tell where the ledger ends: try again
-    later.
+    later. Raises DigestMismatch when every copy of an entry that is needed for it is damaged:
+    trying again does not help.
     """
     while known.metadata.state is not LedgerState.CLOSED:
         try:
@@ -155,7 +157,7 @@ class _Recovery:
             try:
                 self._digest.payload(ledger_id, entry_id, packet)
             except DigestError as error:
-                raise UnknownLedgerState(f"bookie {bookie_id}: {error}") from error
+                raise DigestMismatch(f"bookie {bookie_id}: {error}") from error
         return run
 
     async def _write_again(self, first: int, run: Sequence[bytes]) -> None:
@@ -206,4 +208,6 @@ class _Recovery:
             if isinstance(error, UnauthorizedAccess):
                 raise error
         causes = "; ".join(str(error) for error in failures) or "too few answers"
-        raise UnknownLedgerState(f"{self._name}: {why}: {causes}")
+        damaged = failures and all(isinstance(error, DigestMismatch) for error in failures)
+        kind = DigestMismatch if damaged else UnknownLedgerState
+        raise kind(f"{self._name}: {why}: {causes}")

@@ -15,9 +15,10 @@ from typing import Protocol
 import trio
 
 from geminga_bookie.client.api import LedgerClient, LedgerReader, LedgerWriter
-from geminga_bookie.errors import BookkeeperError, NoSuchLedger
+from geminga_bookie.errors import BookkeeperError
 from geminga_broker.log.api import LogError, LogReadFailed, LogWriteFailed
 from geminga_broker.log.options import LogOptions
+from geminga_broker.log.salvage import DAMAGE, open_salvaged
 from geminga_runtime.metadata.api import MetadataError
 from geminga_runtime.waiters import Promise
 
@@ -55,20 +56,25 @@ class SideLog:
         self._lock = trio.Lock()
 
     async def load(self) -> AsyncIterator[tuple[Place, memoryview]]:
-        """All records in the order of writing. Ledgers that are gone are left out: the backlog
-        has it all. Raises LogReadFailed.
+        """All records in the order of writing. Ledgers that are gone and damaged records are left
+        out: the backlog has it all. Raises LogReadFailed for what may be readable later.
         """
         for ledger_id in self._owner.side_ledgers:
             try:
                 # Our own open ledger must not be fenced.
-                reader = self._written(ledger_id) or await self._open(ledger_id, recover=True)
-            except NoSuchLedger:
+                reader = self._written(ledger_id) or await self._salvage(ledger_id)
+            except DAMAGE as error:
+                _log.warning("cursor=%s: ledger %d is left out: %s", self._names, ledger_id, error)
                 continue
             except (BookkeeperError, MetadataError) as error:
                 raise self._read_failed(ledger_id, error) from error
             for entry_id in range(reader.last_add_confirmed + 1):
                 try:
                     [view] = await reader.read(entry_id, entry_id)
+                except DAMAGE as error:
+                    text = "cursor=%s: record %d of ledger %d is left out: %s"
+                    _log.warning(text, self._names, entry_id, ledger_id, error)
+                    continue
                 except BookkeeperError as error:
                     raise self._read_failed(ledger_id, error) from error
                 yield (ledger_id, entry_id), view
@@ -86,7 +92,9 @@ class SideLog:
         """One record. Raises LogReadFailed."""
         ledger_id, entry_id = place
         try:
-            reader = self._written(ledger_id) or await self._open(ledger_id, recover=False)
+            reader = self._written(ledger_id) or await self._client.open(
+                ledger_id, self._options.durability.password, recover=False
+            )
             [view] = await reader.read(entry_id, entry_id)
         except (BookkeeperError, MetadataError) as error:
             raise self._read_failed(ledger_id, error) from error
@@ -147,10 +155,8 @@ class SideLog:
         writer = self._writer
         return writer if writer is not None and writer.ledger_id == ledger_id else None
 
-    async def _open(self, ledger_id: int, *, recover: bool) -> LedgerReader:
-        return await self._client.open(
-            ledger_id, self._options.durability.password, recover=recover
-        )
+    async def _salvage(self, ledger_id: int) -> LedgerReader:
+        return await open_salvaged(self._client, ledger_id, self._options.durability.password)
 
     def _read_failed(self, ledger_id: int, error: Exception) -> LogReadFailed:
         return LogReadFailed(f"{self._names}: ledger {ledger_id}: {error}")

@@ -78,6 +78,14 @@ class World:
     bookie: MemoryBookie = field(default_factory=MemoryBookie)
     store: MemoryMetadataStore = field(default_factory=MemoryMetadataStore)
 
+    def damage(self, ledger_id: int, *entry_ids: int) -> None:
+        """Flip a bit of stored entries, or of all; their checksums fit no longer."""
+        entries = self.bookie._ledgers[ledger_id].entries
+        for entry_id in entry_ids or list(entries):
+            packet = bytearray(entries[entry_id])
+            packet[-1] ^= 1
+            entries[entry_id] = bytes(packet)
+
     @asynccontextmanager
     async def broker(
         self, options: LogOptions | None = None, *, crash: bool = False

@@ -1,0 +1,32 @@
+"""Reading the broker's own ledgers (cursors, snapshots) when some of their entries are damaged.
+
+A damaged entry is one whose checksum doesn't fit, or that no bookie has any more. Trying again
+doesn't help; the entries beside it are as good as ever.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from geminga_bookie.client.api import LedgerClient, LedgerReader
+from geminga_bookie.errors import DigestMismatch, NoSuchEntry, NoSuchLedger
+
+_log = logging.getLogger(__name__)
+
+DAMAGE = (DigestMismatch, NoSuchEntry, NoSuchLedger)
+"""Errors of reading that stay, however often it is tried."""
+
+
+async def open_salvaged(client: LedgerClient, ledger_id: int, password: bytes) -> LedgerReader:
+    """Open a ledger with recovery. If a damaged entry prevents the recovery: as far as it is
+    confirmed; it stays open, and the log says so.
+
+    Raises BookkeeperError, MetadataError.
+    """
+    try:
+        return await client.open(ledger_id, password, recover=True)
+    except DigestMismatch as error:
+        _log.warning(
+            "ledger %d can't be recovered, its confirmed part is read: %s", ledger_id, error
+        )
+        return await client.open(ledger_id, password, recover=False)
