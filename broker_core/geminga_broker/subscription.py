@@ -263,6 +263,8 @@ class Subscription:
         try:
             async with self._paused():
                 await self.cursor.seek(position)
+                if self._dispatcher is not None:
+                    self._dispatcher.forget_deleted()
                 if self._compacted is not None:
                     self._compacted.sought(position)
                 if ack_set and self._host.options.batch_index_ack and position != EARLIEST:

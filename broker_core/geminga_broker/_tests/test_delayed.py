@@ -46,7 +46,7 @@ class Disk:
         while True:
             while (run := self.tracker.missing) is not None:
                 assert run.place is not None
-                self.tracker.loaded(decode(self.snapshots[run.place])[1])
+                self.tracker.loaded(run, decode(self.snapshots[run.place])[1])
             more = self.tracker.pop_due(now_ms, entries_max - len(found))
             found += more
             if self.tracker.missing is None:
@@ -68,6 +68,7 @@ step = st.one_of(
     st.tuples(st.just("add"), st.integers(0, 299), st.integers(0, 60)),
     st.tuples(st.just("fill"), st.integers(0, 299), st.integers(0, 60)),
     st.tuples(st.just("pop"), st.integers(1, 30), st.integers(0, 60)),
+    st.tuples(st.sampled_from(["ack", "pass"]), st.integers(0, 299), st.just(0)),
     st.tuples(st.sampled_from(["save", "restart"]), st.just(0), st.just(0)),
 )
 
@@ -90,6 +91,12 @@ def test_it_is_a_set_of_times_and_positions(steps: list[tuple[str, int, int]]) -
             due = sorted(value[0] for value in oracle.values() if value[0] <= time_ms)
             assert dues == due[:number]
             assert all(oracle.pop(position)[1] == key_hash for position, key_hash in found)
+        elif what == "ack":
+            disk.tracker.discard(at(number))
+            oracle.pop(at(number), None)
+        elif what == "pass":
+            disk.tracker.discard_upto(at(number))
+            oracle = {p: value for p, value in oracle.items() if p > at(number)}
         elif what == "save":
             disk.save()
         else:
@@ -97,11 +104,11 @@ def test_it_is_a_set_of_times_and_positions(steps: list[tuple[str, int, int]]) -
         tracker = disk.tracker
         assert len(tracker) == len(oracle)
         assert all((at(n) in tracker) == (at(n) in oracle) for n in range(0, 330, 17))
-        beyond = tracker.beyond(at(number))
-        assert beyond[1] == 50 or beyond not in oracle
-        assert all(
-            Position(beyond[0], EntryId(e)) in oracle for e in range(at(number)[1], beyond[1])
-        )
+        ledger_id = at(number)[0]
+        members = tracker.tracked_in(ledger_id) or ()
+        assert sorted(members) == sorted(p[1] for p in oracle if p[0] == ledger_id)
+        if not oracle:
+            assert not tracker.resident
         if oracle and tracker.missing is None:
             assert tracker.next_due_ms is not None
             assert tracker.next_due_ms <= min(value[0] for value in oracle.values())

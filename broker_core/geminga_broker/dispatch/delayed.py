@@ -14,12 +14,11 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Callable
-from heapq import heappop, heappush, heapreplace
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import NamedTuple
 
 from pyroaring import BitMap
 
-from geminga_broker.log.ack_state import run_end
 from geminga_protocol.ids import EntryId, LedgerId, Position
 
 RUN_ENTRIES = 8192
@@ -80,10 +79,12 @@ def decode(data: bytes | memoryview) -> tuple[int, Columns]:
 class Run:
     """Entries ascending by time; `place` is where its snapshot stands, None while it has none."""
 
-    __slots__ = ("_columns", "_start", "count", "first", "place")
+    __slots__ = ("_columns", "_start", "count", "first", "last", "place")
 
     def __init__(self, columns: Columns, place: tuple[int, int] | None = None) -> None:
         self.count = len(columns.due_ms)
+        self.last: tuple[int, int] = max(zip(columns.ledgers, columns.entries, strict=True))
+        """Its highest position."""
         self.first = 0
         """How many were taken: the number of the next one."""
         self.place = place
@@ -201,12 +202,9 @@ class DelayedTracker:
         """A run that has to be loaded before anything can be taken."""
         return self._missing[0] if self._missing else None
 
-    def beyond(self, position: Position) -> Position:
-        """The position itself, or the first behind it in its ledger that is not tracked."""
-        if position not in self:
-            return position
-        end = run_end(self._bitmaps[position[0]], position[1])
-        return Position(position[0], EntryId(end + 1))
+    def tracked_in(self, ledger_id: int) -> BitMap | None:
+        """Entries of the ledger that are tracked, None if there are none. Not to be changed."""
+        return self._bitmaps.get(ledger_id)
 
     def add(self, due_ms: int, position: Position, key_hash: int) -> None:
         """Keep an entry until then, unless it is kept already."""
@@ -234,11 +232,12 @@ class DelayedTracker:
             self._queue(run)
         return new > 0
 
-    def loaded(self, columns: Columns) -> None:
-        """The entries of the `missing` run."""
-        run = self._missing.pop(0)
-        run.loaded(columns)
-        self._queue(run)
+    def loaded(self, run: Run, columns: Columns) -> None:
+        """The entries of a run that was `missing`, unless it was forgotten meanwhile."""
+        if run in self._missing:
+            self._missing.remove(run)
+            run.loaded(columns)
+            self._queue(run)
 
     def pop_due(self, now_ms: int, entries_max: int) -> list[tuple[Position, int]]:
         """Those whose time has come, earliest first, with their hashes. Nothing while `missing` is
@@ -258,6 +257,40 @@ class DelayedTracker:
             if self._forget(position):
                 due.append((position, key_hash))
         return due
+
+    def discard(self, position: Position) -> None:
+        """Forget an entry; what it takes in memory is given back when it is due."""
+        if position <= self._last and self._forget(position) and not self._count:
+            self._drop_runs(lambda run: True)
+
+    def discard_upto(self, mark_delete: Position) -> None:
+        """Forget all entries up to this one, and the runs that hold none beyond it."""
+        ledger_id, entry_id = mark_delete
+        for key in [key for key in self._bitmaps if key <= ledger_id]:
+            bitmap = self._bitmaps[key]
+            before = len(bitmap)
+            if key < ledger_id:
+                bitmap.clear()
+            else:
+                bitmap.remove_range(0, entry_id + 1)
+            self._count -= before - len(bitmap)
+            if not bitmap:
+                del self._bitmaps[key]
+        self._heap = [row for row in self._heap if row[1] > mark_delete]
+        heapify(self._heap)
+        self._drop_runs(lambda run: not self._count or run.last <= mark_delete)
+
+    def _drop_runs(self, unneeded: Callable[[Run], bool]) -> None:
+        """Forget runs, and all that is in memory once nothing is tracked."""
+        if not self._count:
+            self._heap = []
+        before = len(self._runs) + len(self._missing)
+        self._runs = [queued for queued in self._runs if not unneeded(queued[2])]
+        heapify(self._runs)
+        self._missing = [run for run in self._missing if not unneeded(run)]
+        self.unsaved = [run for run in self.unsaved if not unneeded(run)]
+        if len(self._runs) + len(self._missing) < before:
+            self.finished = True
 
     def places(self) -> set[tuple[int, int]]:
         """Snapshots that are still needed."""

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Seque
 from typing import Protocol, runtime_checkable
 
 import trio
+from pyroaring import BitMap
 
 from geminga_broker.dispatch import delayed
 from geminga_broker.dispatch.delayed import BadSnapshot, DelayedTracker, decode
@@ -20,6 +21,12 @@ SHARED = 0
 
 KEY_SHARED = 1
 """Kind of those of Key_Shared; the first slot of its selector is added."""
+
+RESTORE_TRIES = 10
+"""Snapshots that can't be read are tried so often, a second apart, before the log is read."""
+
+SAVE_PAUSE_S_MAX = 10.0
+"""Longest pause after a snapshot could not be saved; it begins with a second."""
 
 
 class SnapshotStore(Protocol):
@@ -40,11 +47,16 @@ class SnapshotStore(Protocol):
 
 @runtime_checkable
 class HasSnapshots(Protocol):
-    """A cursor beside which snapshots can be kept."""
+    """A cursor beside which snapshots can be kept, and that can pass over what they hold."""
 
     @property
     def side_log(self) -> SnapshotStore | None:
         """None if it is not durable."""
+
+    def pass_over(self, members: Callable[[int], BitMap | None]) -> None:
+        """Move the read position to the next entry that is neither acknowledged nor a member of
+        its ledger's bitmap.
+        """
 
 
 class DelayedDelivery:
@@ -52,15 +64,22 @@ class DelayedDelivery:
     `entries_max` says; with one only those without a snapshot are counted.
     """
 
-    def __init__(self, cursor: Cursor, nursery: trio.Nursery, entries_max: int) -> None:
+    def __init__(
+        self, cursor: Cursor, nursery: trio.Nursery, entries_max: int, wake: Callable[[], None]
+    ) -> None:
         self.kind = SHARED
         self._cursor = cursor
         self._nursery = nursery
         self._entries_max = entries_max
+        self._wake = wake
+        """Called when there may be room again, or a save is to be tried again."""
         self._tracker = DelayedTracker()
-        self._store = cursor.side_log if isinstance(cursor, HasSnapshots) else None
+        self._passing = cursor if isinstance(cursor, HasSnapshots) else None
+        self._store = self._passing.side_log if self._passing is not None else None
         self._restored = self._store is None
+        self._restore_failures = 0
         self._saving = False
+        self._save_failures = 0
         self._held_upto = EARLIEST
 
     def __len__(self) -> int:
@@ -96,11 +115,21 @@ class DelayedDelivery:
             self._save_soon()
 
     def skip_tracked(self) -> None:
-        """Let the cursor not read what is tracked, as far as it lies in one stretch."""
-        position = self._cursor.read_position
-        beyond = self._tracker.beyond(position)
-        if beyond != position:
-            self._cursor.read_position = beyond
+        """Let the cursor not read what is tracked, as far as all between is acknowledged."""
+        if self._passing is not None:
+            self._passing.pass_over(self._tracker.tracked_in)
+
+    def discard(self, position: Position) -> None:
+        """An entry was acknowledged, though nobody holds it."""
+        self._tracker.discard(position)
+
+    def forget_deleted(self) -> None:
+        """Mark-delete was moved from outside (skip, expire, seek)."""
+        tracker = self._tracker
+        tracker.discard_upto(self._cursor.mark_delete)
+        if tracker.finished:
+            self._save_soon()
+        self._wake()
 
     def untracked(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         """Without those that wait here: they are read a second time."""
@@ -137,7 +166,7 @@ class DelayedDelivery:
                 self._tracker.finished = True
                 self._save_soon()
                 return None
-            tracker.loaded(columns)
+            tracker.loaded(run, columns)
             found += tracker.pop_due(now_ms, entries_max - len(found))
         if tracker.finished:
             self._save_soon()
@@ -145,24 +174,41 @@ class DelayedDelivery:
         return [item for item in found if item[0] < read_position]
 
     async def restore(self) -> None:
-        """Take over the snapshots, once. Raises LogReadFailed."""
+        """Take over the snapshots, once. Raises LogReadFailed; when that goes on, the log is read
+        instead.
+        """
         store = self._store
         if self._restored or store is None:
             return
         tracker = DelayedTracker()
+        try:
+            await self._take_over(store, tracker)
+        except LogReadFailed as error:
+            self._restore_failures += 1
+            if self._restore_failures < RESTORE_TRIES:
+                raise
+            _log.warning("%s: delayed entries are read again: %s", self._cursor.name, error)
+        tracker.discard_upto(self._cursor.mark_delete)
+        tracker.finished = True
+        self._tracker = tracker
+        self._restored = True
+        self._save_soon()
+
+    async def _take_over(self, store: SnapshotStore, tracker: DelayedTracker) -> None:
         async for place, view in store.load():
             try:
                 kind, columns = decode(view)
             except BadSnapshot as error:
                 _log.warning("%s: delayed entries are read again: %s", self._cursor.name, error)
                 continue
-            if kind == self.kind:
+            if kind == self.kind and columns.due_ms:
                 tracker.restore(place, columns, self._cursor.is_deleted)
             await trio.lowlevel.checkpoint()
-        tracker.finished = True
-        self._tracker = tracker
-        self._restored = True
-        self._save_soon()
+
+    def save_pending(self) -> None:
+        """Try again what could not be saved."""
+        if self._tracker.unsaved:
+            self._save_soon()
 
     def _save_soon(self) -> None:
         if self._store is not None and not self._saving:
@@ -171,21 +217,33 @@ class DelayedDelivery:
 
     async def _save(self, store: SnapshotStore) -> None:
         try:
-            while (tracker := self._tracker).unsaved or tracker.finished:
-                if not tracker.unsaved:
-                    tracker.finished = False
-                    await store.keep(tracker.places())
-                    continue
-                run = tracker.unsaved[0]
-                place = await store.append(run.columns.encode(self.kind))
-                if run in tracker.unsaved:
-                    tracker.unsaved.remove(run)
-                    run.saved(place)
-        except LogError as error:
-            # Tried again when the next run is full, or ends.
-            _log.warning("%s: delayed entries are not saved: %s", self._cursor.name, error)
-        except Exception:
-            # A defect here must not take down the broker.
-            _log.exception("%s: delayed entries are not saved", self._cursor.name)
+            try:
+                await self._save_all(store)
+                return
+            except LogError as error:
+                _log.warning("%s: delayed entries are not saved: %s", self._cursor.name, error)
+            except Exception:
+                # A defect here must not take down the broker.
+                _log.exception("%s: delayed entries are not saved", self._cursor.name)
+            # The next round tries again.
+            pause_s = 2.0 ** min(self._save_failures, 10)
+            self._save_failures += 1
+            await trio.sleep(min(SAVE_PAUSE_S_MAX, pause_s))
         finally:
             self._saving = False
+            if self._tracker.unsaved:
+                self._wake()
+
+    async def _save_all(self, store: SnapshotStore) -> None:
+        while (tracker := self._tracker).unsaved or tracker.finished:
+            if not tracker.unsaved:
+                tracker.finished = False
+                await store.keep(tracker.places())
+                continue
+            run = tracker.unsaved[0]
+            place = await store.append(run.columns.encode(self.kind))
+            self._save_failures = 0
+            if run in tracker.unsaved:
+                tracker.unsaved.remove(run)
+                run.saved(place)
+            self._wake()

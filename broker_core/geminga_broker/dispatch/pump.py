@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,9 @@ _log = logging.getLogger(__name__)
 
 LIMIT_CHECK_S = 1.0
 """A subscription that is held back by a rate limit looks so often whether the limit still holds."""
+
+CLOCK_CHECK_S = 1.0
+"""The wall clock is looked at so often while delayed entries wait."""
 
 RETRY_S = 1.0
 """Pause after storage failed to read."""
@@ -191,6 +195,11 @@ class Dispatcher(ABC):
         """When to run without being woken, wall clock; None: never."""
         return None
 
+    @property
+    def pause_s(self) -> float:
+        """How long to wait at most before the next round, however the wall clock is set."""
+        return math.inf
+
     def entries_wanted(self, permits: int, average: float) -> int:
         """How many entries to read so that permits, or the allowance, are about used up."""
         if self.allowance is not None:
@@ -263,7 +272,7 @@ class Pump:
                     continue
                 dispatcher.gentle = False
                 if not more:
-                    await self._wait(event, dispatcher.next_due_ms)
+                    await self._wait(event, dispatcher)
         except Exception:
             # A defect here must not take down the other topics: its consumers come back.
             _log.exception("%s: dispatch broke off", self._name)
@@ -315,9 +324,15 @@ class Pump:
             self.dispatcher.allowance = None
         self.wake()
 
-    async def _wait(self, event: trio.Event, due_ms: int | None) -> None:
+    async def _wait(self, event: trio.Event, dispatcher: Dispatcher) -> None:
+        due_ms = dispatcher.next_due_ms
         if due_ms is None:
-            await event.wait()
+            with trio.move_on_after(dispatcher.pause_s):
+                await event.wait()
             return
-        with trio.move_on_after(max(0, due_ms - self._environment.now_ms()) / 1000):
-            await event.wait()
+        # The wall clock may be set while this waits.
+        while (left_ms := due_ms - self._environment.now_ms()) > 0:
+            with trio.move_on_after(min(left_ms / 1000, CLOCK_CHECK_S)):
+                await event.wait()
+                return
+        await trio.lowlevel.checkpoint()

@@ -4,18 +4,38 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Generic, TypeVar
 
 from sortedcontainers import SortedSet
 
+from geminga_broker.log.api import Cursor, Entry
 from geminga_protocol.ids import Position
 
 NO_HASH = -1
 
+REPLAY_READ_ENTRIES = 20
+"""Entries that are read again at once; after each such read the bound of bytes is looked at."""
+
 C = TypeVar("C")
+
+
+async def read_some(
+    cursor: Cursor, positions: Sequence[Position], bytes_max: int
+) -> tuple[Sequence[Position], list[Entry]]:
+    """Read entries again until they are about as many bytes: the positions that were asked for, and
+    those of their entries that are not acknowledged. Raises LogReadFailed.
+    """
+    entries: list[Entry] = []
+    size = upto = 0
+    while upto < len(positions) and size < bytes_max:
+        few = await cursor.read_at(positions[upto : upto + REPLAY_READ_ENTRIES])
+        upto += REPLAY_READ_ENTRIES
+        entries += few
+        size += sum([entry.size for entry in few])
+    return positions[:upto], entries
 
 
 class Replays(ABC):

@@ -10,16 +10,13 @@ from geminga_broker.dispatch.chunks import ChunkKeeper, chunks_in
 from geminga_broker.dispatch.delaying import DelayedDelivery
 from geminga_broker.dispatch.peek import special
 from geminga_broker.dispatch.pump import DispatchContext, Dispatcher
-from geminga_broker.dispatch.replay import NO_HASH, ReplayQueue, Replays
+from geminga_broker.dispatch.replay import NO_HASH, ReplayQueue, Replays, read_some
 from geminga_broker.entry_filters import RESCHEDULE_MS
 from geminga_broker.log.api import Ack, Entry
 from geminga_broker.topic_api import SubType
 from geminga_protocol import ack_set as ack_sets
 from geminga_protocol.ids import Position
 from geminga_protocol.pb.pulsar_api_pb2 import MessageMetadata
-
-REPLAY_READ_ENTRIES = 20
-"""Entries that are read again at once; after each such read the bound of bytes is looked at."""
 
 
 class SharedDispatcher(Dispatcher):
@@ -33,7 +30,7 @@ class SharedDispatcher(Dispatcher):
         self.counts: dict[Position, int] = {}
         """How often an entry was sent before; bounded by the unacked limits."""
         self._delayed = DelayedDelivery(
-            context.cursor, context.environment.nursery, options.delayed_entries_max
+            context.cursor, context.environment.nursery, options.delayed_entries_max, context.wake
         )
         self._round_robin = RoundRobin(options.round_robin_entries_max)
         self._chunks: ChunkKeeper[Consumer] = ChunkKeeper(self._round_robin)
@@ -110,8 +107,9 @@ class SharedDispatcher(Dispatcher):
         super().begin_round()
 
     def forget_deleted(self) -> None:
-        """What was read, and chunks that wait."""
+        """What was read, what is delayed, and chunks that wait."""
         super().forget_deleted()
+        self._delayed.forget_deleted()
         self._acked_unsent = True
         self._chunks.discard_where(self.cursor.is_deleted)
 
@@ -205,6 +203,7 @@ class SharedDispatcher(Dispatcher):
             owner.release(messages)
         else:
             self._acked_unsent = True
+            self._delayed.discard(position)
             self._chunks.discard(position)
         if self.counts:
             self.counts.pop(position, None)
@@ -284,14 +283,7 @@ class SharedDispatcher(Dispatcher):
     async def read_again(self, positions: Sequence[Position]) -> Sequence[Entry]:
         """Entries of the replay queue, taken out of it; those acknowledged meanwhile left out."""
         put_back = self.put_back_count
-        entries: list[Entry] = []
-        size = upto = 0
-        while upto < len(positions) and size < self.bytes_max:
-            few = await self.cursor.read_at(positions[upto : upto + REPLAY_READ_ENTRIES])
-            upto += REPLAY_READ_ENTRIES
-            entries += few
-            size += sum([entry.size for entry in few])
-        positions = positions[:upto]
+        positions, entries = await read_some(self.cursor, positions, self.bytes_max)
         if self.stale or put_back != self.put_back_count:
             # Something earlier may have been queued meanwhile: look again.
             return []
@@ -385,6 +377,7 @@ class SharedDispatcher(Dispatcher):
     async def _collect_due(self) -> None:
         """Queue entries whose time has come."""
         await self._delayed.restore()
+        self._delayed.save_pending()
         if not self._delayed or self.delay_room <= 0:
             return
         found = await self._delayed.collect(self.environment.now_ms(), self.delay_room)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import trio
@@ -102,10 +103,10 @@ class SingleActiveDispatcher(Dispatcher):
             self.reset()
 
     @property
-    def next_due_ms(self) -> int | None:
-        """The end of the pause after a change of the active consumer."""
+    def pause_s(self) -> float:
+        """The rest of the pause after a change of the active consumer."""
         wait_s = self._not_before_s - trio.current_time()
-        return self.environment.now_ms() + int(wait_s * 1000) + 1 if wait_s > 0 else None
+        return wait_s if wait_s > 0 else math.inf
 
     async def round(self) -> bool:
         """Send the next entries to the active consumer."""

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from geminga_broker.log.ack_state import AckState
+from pyroaring import BitMap
+
+from geminga_broker.log.ack_state import AckState, run_end
 from geminga_broker.log.api import Ack, CursorStatistics
 from geminga_broker.log.cursor_store import CursorStore
 from geminga_broker.log.cursor_writer import CursorWriter
@@ -162,6 +164,20 @@ class LogCursor:
         """See `Cursor.rewind`."""
         self._moves += 1
         self.read_position = self.state.first_unacked(self.mark_delete)
+
+    def pass_over(self, members: Callable[[int], BitMap | None]) -> None:
+        """Move the read position to the next entry that is neither acknowledged nor a member of
+        its ledger's bitmap, in one step for each ledger and stretch of such entries.
+        """
+        state = self.state
+        position = state.first_unacked(self.read_position)
+        while (passed := members(position[0])) is not None and position[1] in passed:
+            deleted = state.deleted_of(position[0])
+            if deleted is not None:
+                passed = passed | deleted
+            end = run_end(passed, position[1])
+            position = state.first_unacked(Position(position[0], EntryId(end + 1)))
+        self.read_position = position
 
     def is_deleted(self, position: Position) -> bool:
         """See `Cursor.is_deleted`."""
