@@ -150,7 +150,7 @@ def test_trailers() -> None:
 
 def test_lookups(tmp_path: Path) -> None:
     index = LocationIndex(tmp_path / "index")
-    assert index.is_new()
+    assert not index.is_complete()
     blocks = [
         Location(1, 0, 1, 32, 10, 100),
         Location(1, 100, 1, 42, 10, 100),
@@ -159,7 +159,9 @@ def test_lookups(tmp_path: Path) -> None:
         Location(1, 0, 3, 32, 10, 20),
     ]
     index.write(blocks, [LedgerRecord(1, b"key", True, False, 5, 7)])
-    assert not index.is_new()
+    assert not index.is_complete()
+    index.write(completes=True)
+    assert index.is_complete()
     assert list(index.find(1, 10)) == [blocks[4], blocks[0]]
     assert list(index.find(1, 55)) == [blocks[2], blocks[0]]
     assert list(index.find(1, 99)) == [blocks[0]]

@@ -17,17 +17,19 @@ from geminga_bookie.storage.location_index import LedgerRecord, Location, Locati
 
 logger = logging.getLogger(__name__)
 
-_BATCH_MAX = 4096
+BATCH_BLOCKS_MAX = 4096
 
 
 def rebuild_index(logs: EntryLogs, index: LocationIndex) -> int:
-    """Write every whole block's place and every ledger's record; answers the number of blocks.
+    """Write every whole block's place and every ledger's record; returns the number of blocks.
 
-    Records of one ledger are merged: what only ever grows (fence, LACs) keeps the most. Ledgers
-    deleted before come
-    back and are collected again. Raises DataDirError, OSError.
+    Records of one ledger are merged, also with what the index still knows: what only ever grows
+    (fence, LACs) keeps the most. Ledgers deleted before come back and are collected again. Only the
+    last batch makes the index complete: after a kill in between, the next start does all of it
+    again. Raises DataDirError, OSError.
     """
-    records: dict[int, LedgerRecord] = {}
+    index.clear_locations()
+    records = {record.ledger_id: record for record in index.ledgers()}
     batch: list[Location] = []
     count = 0
     for log_id in logs.ids():
@@ -35,16 +37,17 @@ def rebuild_index(logs: EntryLogs, index: LocationIndex) -> int:
             check_version(file, logs.path(log_id))
             for offset, head in scan_blocks(file):
                 if head.kind == KIND_ENTRIES:
+                    if len(batch) >= BATCH_BLOCKS_MAX:
+                        index.write(batch)
+                        batch = []
                     batch.append(_location(log_id, offset, head))
                     count += 1
                     if head.ledger_id not in records:
                         records[head.ledger_id] = _unknown(head.ledger_id)
                 elif head.kind == KIND_LEDGER:
                     _merge(records, head, file.read(head.total_bytes, offset))
-        if len(batch) >= _BATCH_MAX:
-            index.write(batch)
-            batch = []
-    index.write(batch, records.values())
+    index.write(batch)
+    index.write(records=records.values(), completes=True)
     logger.warning("%s: index rebuilt, %d blocks, %d ledgers", logs.directory, count, len(records))
     return count
 

@@ -112,14 +112,21 @@ class LocationIndex:
         self._synced = WriteOptions()
         self._synced.sync = True
 
-    def is_new(self) -> bool:
-        """Whether nothing was ever written: the caller rebuilds it from the entry logs, if there
-        are any."""
-        return self._db.get(_VERSION_KEY) is None
+    def is_complete(self) -> bool:
+        """Whether it has everything that the entry logs hold. A new one hasn't, nor has one whose
+        rebuild was interrupted: the caller rebuilds it."""
+        return self._get(_VERSION_KEY) is not None
 
     def version_is_ours(self) -> bool:
         """Whether this code can read it."""
-        return self._db.get(_VERSION_KEY) in (None, _VERSION)
+        return self._get(_VERSION_KEY) in (None, _VERSION)
+
+    def require_rebuild(self) -> None:
+        """From now on, durably, it is not complete."""
+        batch = WriteBatch(raw_mode=True)
+        batch.delete(_VERSION_KEY)
+        with self._told():
+            self._db.write(batch, self._synced)
 
     @contextmanager
     def _told(self) -> Iterator[None]:
@@ -149,10 +156,14 @@ class LocationIndex:
         locations: Iterable[Location] = (),
         records: Iterable[LedgerRecord] = (),
         removed: Iterable[Location] = (),
+        *,
+        completes: bool = False,
     ) -> None:
-        """Put and remove, all or nothing, durably."""
+        """Put and remove, all or nothing, durably. `completes`: with this the index has
+        everything; only the last batch of a rebuild may say so."""
         batch = WriteBatch(raw_mode=True)
-        batch.put(_VERSION_KEY, _VERSION)
+        if completes:
+            batch.put(_VERSION_KEY, _VERSION)
         for location in locations:
             batch.put(_key(location), _VALUE.pack(location.size_bytes, location.entries))
         for record in records:
@@ -204,6 +215,23 @@ class LocationIndex:
     def locations(self, ledger_id: int) -> Iterator[Location]:
         """All blocks of a ledger."""
         return self.following(Location(ledger_id, -1, 0, 0, 0, 0))
+
+    def in_log(self, log_id: int) -> Iterator[Location]:
+        """All blocks in an entry log. Reads every location of the index."""
+        cursor = self._db.iter()
+        cursor.seek(_KEY.pack(b"e", 0, 0, 0, 0))
+        while self._at(cursor) and (key := cursor.key())[:1] == b"e":
+            _, ledger_id, first, found_log, offset = _KEY.unpack(key)
+            if found_log == log_id:
+                yield Location(ledger_id, first, log_id, offset, *_VALUE.unpack(cursor.value()))
+            cursor.next()
+
+    def clear_locations(self) -> None:
+        """Forget where entries are; records of ledgers stay."""
+        batch = WriteBatch(raw_mode=True)
+        batch.delete_range(_KEY.pack(b"e", 0, 0, 0, 0), _KEY.pack(b"f", 0, 0, 0, 0))
+        with self._told():
+            self._db.write(batch, self._synced)
 
     def ledger(self, ledger_id: int) -> LedgerRecord | None:
         """What is known of a ledger."""

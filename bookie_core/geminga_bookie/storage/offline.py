@@ -23,7 +23,7 @@ from geminga_bookie.storage.write_cache import WriteCache
 
 class OfflineBookie:
     """Entries of a stopped bookie. Everything blocks. Raises DataDirError where there is no
-    bookie."""
+    bookie, or its index must be rebuilt first."""
 
     def __init__(self, options: BookieOptions, disk: Disk | None = None) -> None:
         self._disk = disk or OsDisk()
@@ -33,8 +33,12 @@ class OfflineBookie:
             if COOKIE_NAME not in self._disk.names(directory):
                 raise DataDirError(f"{directory} holds no bookie")
         for number, directory in enumerate(options.ledger_dirs):
-            index = self._index(index_directory(options, number))
-            self._stores.append(LedgerStore(self._disk, directory, index, options))
+            path = index_directory(options, number)
+            store = LedgerStore(self._disk, directory, self._index(path), options)
+            self._stores.append(store)
+            if store.logs.ids() and not store.index.is_complete():
+                self.close()
+                raise DataDirError(f"{path} is not rebuilt yet: start the bookie once")
         for directory in options.journal_dirs:
             replay(self._disk, directory, self._take)
 

@@ -127,11 +127,14 @@ def _open_store(
     index = open_index(disk, index_path)
     store = LedgerStore(disk, directory, index, options)
     try:
-        if index.is_new() and store.logs.ids():
-            finish_compactions(store.logs, None)
-            rebuild_index(store.logs, index)
-        else:
+        if index.is_complete():
             finish_compactions(store.logs, index)
+        else:
+            finish_compactions(store.logs, None)
+            if store.logs.ids():
+                rebuild_index(store.logs, index)
+            else:
+                index.write(completes=True)
     except BaseException:
         store.close()
         raise
