@@ -58,7 +58,11 @@ class InProcessBookie:
         self.health = health
         self.throttle = Throttle(options.write_cache_bytes, options.throttle_max_s)
         self.checkpointer = Checkpointer(
-            storage, options.flush_interval_s, self._flushed, self._flush_failed
+            storage,
+            options.flush_interval_s,
+            self._flushed,
+            self._flush_failed,
+            self.throttle.release,
         )
         self.gc = GarbageCollector(storage, self.checkpointer, options.gc, self._waiters.wake)
         self.reader = Reader(storage.table, options)
@@ -245,7 +249,6 @@ class InProcessBookie:
 
     def _flushed(self) -> None:
         self.health.set("flush", "")
-        self.throttle.release()
 
     def _flush_failed(self, error: OSError) -> None:
         self.health.set("flush", f"flush failed: {error}")

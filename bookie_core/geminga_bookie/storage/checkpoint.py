@@ -29,11 +29,13 @@ class Checkpointer:
         interval_s: float,
         on_flushed: Callable[[], None],
         on_failure: Callable[[OSError], None],
+        on_unlocked: Callable[[], None],
     ) -> None:
         self._storage = storage
         self._interval_s = interval_s
         self._on_flushed = on_flushed
         self._on_failure = on_failure
+        self._on_unlocked = on_unlocked
         self._sealed: list[tuple[LedgerStore, Sealed]] = []
         self._positions: list[JournalPosition] = []
         self._wake = trio.Event()
@@ -89,6 +91,7 @@ class Checkpointer:
             self._tell_done()
         self._storage.table.trim()
         self._on_flushed()
+        self._on_unlocked()
 
     def _tell_done(self) -> None:
         self._done.set()
@@ -102,20 +105,16 @@ class Checkpointer:
 
     @asynccontextmanager
     async def paused(self) -> AsyncIterator[None]:
-        """No half is sealed while this is open, and none is being flushed."""
-        while True:
-            await self._lock.acquire()
-            if not self._sealed:
-                break
-            self._lock.release()
-            await self._done.wait()
+        """No half is sealed while this is open, and none is being flushed. One that is sealed may
+        wait for its flush: on a full disk it waits for long."""
         try:
-            yield
+            async with self._lock:
+                yield
         finally:
-            self._lock.release()
-            self._tell_done()
+            if not self._sealed:
+                self._tell_done()
             # Adds that found the halves locked wait for this.
-            self._on_flushed()
+            self._on_unlocked()
 
     async def checkpoint(self) -> None:
         """All that was added before is in entry logs and index when this returns. For while `run`

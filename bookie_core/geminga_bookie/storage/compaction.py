@@ -21,6 +21,7 @@ from geminga_bookie.storage.entry_log import (
     COMPACTING_SUFFIX,
     EntryLogs,
     EntryLogWriter,
+    blocks_within,
     check_version,
     scan_blocks,
 )
@@ -37,15 +38,20 @@ class CompactionStopped(Exception):
     """Raised by a throttle: the bookie is going down."""
 
 
+class LogDamaged(Exception):
+    """The index has blocks in the log that can't be read: they would go with it."""
+
+
 def compact_log(logs: EntryLogs, index: LocationIndex, log_id: int, throttle: Throttle) -> int:
-    """Move what lives out of a log, and remove it; answers the bytes that were kept. Blocks. Raises
-    OSError."""
+    """Move what lives out of a log, and remove it; returns the bytes that were kept. Blocks. Raises
+    LogDamaged, after which the log is as it was, OSError."""
     writer = EntryLogWriter(logs, compacted_from=log_id, suffix=COMPACTING_SUFFIX)
     old: list[Location] = []
     new: list[Location] = []
+    unreadable: list[range] = []
     try:
         with logs.reading(log_id) as file:
-            for location, data in _live_blocks(file, index, log_id):
+            for location, data in _live_blocks(file, index, log_id, unreadable):
                 old.append(location)
                 new.append(
                     writer.append_raw(
@@ -53,6 +59,8 @@ def compact_log(logs: EntryLogs, index: LocationIndex, log_id: int, throttle: Th
                     )
                 )
                 throttle(len(data))
+            for location in blocks_within(index, log_id, unreadable):
+                raise LogDamaged(f"{logs.path(log_id)} at {location.offset}")
             for ledger_id in _ledgers_in(file):
                 record = index.ledger(ledger_id)
                 if record is not None:
@@ -72,10 +80,10 @@ def compact_log(logs: EntryLogs, index: LocationIndex, log_id: int, throttle: Th
 
 
 def _live_blocks(
-    file: DiskFile, index: LocationIndex, log_id: int
+    file: DiskFile, index: LocationIndex, log_id: int, unreadable: list[range]
 ) -> Iterator[tuple[Location, bytes]]:
     """Blocks that the index points to, as they are: a damaged entry stays a damaged entry."""
-    for offset, head in scan_blocks(file):
+    for offset, head in scan_blocks(file, unreadable):
         if head.kind == KIND_ENTRIES:
             location = Location(
                 head.ledger_id, head.first_entry_id, log_id, offset, head.total_bytes, head.entries

@@ -17,6 +17,7 @@ from geminga_bookie.storage.entry_log_format import (
     FILE_HEADER_BYTES,
     FILE_VERSION,
     KIND_ENTRIES,
+    KIND_LEDGER,
     KIND_MAP,
     TRAILER_BYTES,
     BlockHead,
@@ -31,7 +32,7 @@ from geminga_bookie.storage.entry_log_format import (
     parse_head,
     parse_trailer,
 )
-from geminga_bookie.storage.location_index import Location
+from geminga_bookie.storage.location_index import Location, LocationIndex
 
 logger = logging.getLogger(__name__)
 
@@ -234,9 +235,11 @@ def parse_block(data: bytes, offset: int, location: Location) -> list[bytes | No
     return decode_entries(head, check_head(head, data, offset), data, offset)
 
 
-def scan_blocks(file: DiskFile) -> Iterator[tuple[int, BlockHead]]:
+def scan_blocks(
+    file: DiskFile, unreadable: list[range] | None = None
+) -> Iterator[tuple[int, BlockHead]]:
     """Offset and head of every whole block, heads verified. Behind damage it looks for the next
-    whole head."""
+    whole head; the offsets passed over are added to `unreadable`."""
     offset, size = FILE_HEADER_BYTES, file.size()
     while offset + BLOCK_HEAD_BYTES <= size:
         try:
@@ -246,7 +249,10 @@ def scan_blocks(file: DiskFile) -> Iterator[tuple[int, BlockHead]]:
                 raise DamagedBlock("the block is cut short")
             check_head(head, data + file.read(head.table_bytes, offset + BLOCK_HEAD_BYTES))
         except DamagedBlock:
-            offset = _next_magic(file, offset + 1, size)
+            following = _next_magic(file, offset + 1, size)
+            if unreadable is not None:
+                unreadable.append(range(offset, following))
+            offset = following
             continue
         yield offset, head
         offset += head.total_bytes
@@ -277,8 +283,9 @@ def check_version(file: DiskFile, path: Path) -> int | None:
     return compacted_from
 
 
-def ledger_map(file: DiskFile) -> dict[int, int]:
-    """Bytes of each ledger in a log: from the map, or by reading every head where there is none."""
+def ledger_map(file: DiskFile, unreadable: list[range] | None = None) -> dict[int, int]:
+    """Bytes of each ledger in a log: from the map, or by reading every head where there is none
+    (`unreadable`: see `scan_blocks`)."""
     size = file.size()
     offset = parse_trailer(file.read(TRAILER_BYTES, max(0, size - TRAILER_BYTES)))
     if offset is not None:
@@ -291,7 +298,18 @@ def ledger_map(file: DiskFile) -> dict[int, int]:
         except DamagedBlock:
             logger.warning("an entry log's ledger map is damaged, its blocks are read instead")
     sizes: dict[int, int] = {}
-    for _, head in scan_blocks(file):
-        if head.kind == KIND_ENTRIES:
+    for _, head in scan_blocks(file, unreadable):
+        # A log may hold the only copy of a ledger's key and fence: its record counts as well.
+        if head.kind in (KIND_ENTRIES, KIND_LEDGER):
             sizes[head.ledger_id] = sizes.get(head.ledger_id, 0) + head.total_bytes
     return sizes
+
+
+def blocks_within(
+    index: LocationIndex, log_id: int, unreadable: Sequence[range]
+) -> Iterator[Location]:
+    """Blocks that the index has in those places of a log, although nothing whole stands there."""
+    if unreadable:
+        for location in index.in_log(log_id):
+            if any(location.offset in places for places in unreadable):
+                yield location

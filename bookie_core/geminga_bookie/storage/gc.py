@@ -2,7 +2,8 @@
 
 Behaviour follows `ScanAndCompareGarbageCollector` and `GarbageCollectorThread`: what is held is
 listed before metadata
-is read, so that a ledger made meanwhile is never taken for garbage.
+is read, so that a ledger made meanwhile is never taken for garbage. A log goes when metadata knows
+none of its ledgers: that the index has nothing of a ledger does not mean that it was deleted.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ import trio
 
 from geminga_bookie.options import GcOptions, LiveLedgers
 from geminga_bookie.storage.checkpoint import Checkpointer
-from geminga_bookie.storage.compaction import CompactionStopped, compact_log
-from geminga_bookie.storage.entry_log import ledger_map
+from geminga_bookie.storage.compaction import CompactionStopped, LogDamaged, compact_log
+from geminga_bookie.storage.entry_log import blocks_within, ledger_map
 from geminga_bookie.storage.opening import Storage
 from geminga_bookie.storage.scrub import DamagedEntry, scrub_log
 from geminga_bookie.storage.store import LedgerStore
@@ -68,6 +69,8 @@ class GarbageCollector:
         self._options = options
         self._on_deleted = on_deleted
         self._maps: dict[tuple[LedgerStore, int], dict[int, int]] = {}
+        self._damaged: set[tuple[LedgerStore, int]] = set()
+        self._incomplete: set[LedgerStore] = set()
         self._stopping = threading.Event()
 
     async def run(self, live_ledgers: LiveLedgers) -> None:
@@ -91,32 +94,71 @@ class GarbageCollector:
                 logger.error("garbage collection failed: %s", error, exc_info=not expected)
 
     async def collect(self, live_ledgers: LiveLedgers, threshold: float = 0.0) -> GcReport:
-        """One round; logs with a smaller share of live bytes than `threshold` are compacted. Raises
-        OSError."""
+        """One round; logs with a smaller share of live bytes than `threshold` are compacted.
+
+        On a full disk the index may not take the deletions: logs that hold nothing else go all the
+        same, and the next round deletes again. Raises OSError.
+        """
         old_logs = [(store, store.logs.finished_ids()) for store in self._storage.stores]
-        garbage = set(self._storage.table.states)
-        garbage |= set(await trio.to_thread.run_sync(self._held))
+        stored = await trio.to_thread.run_sync(self._stored, old_logs)
+        held = set(self._storage.table.states)
+        held |= set(await trio.to_thread.run_sync(self._held))
+        known: set[int] = set()
         async for ledger_id in live_ledgers():
-            garbage.discard(ledger_id)
-        deleted = sorted(garbage)
-        if deleted:
-            async with self._checkpointer.paused():
-                for ledger_id in deleted:
-                    self._storage.table.forget(ledger_id)
-                    self._storage.table.store_of(ledger_id).forget(ledger_id)
-                    self._on_deleted(ledger_id)
-                await trio.to_thread.run_sync(self._delete, deleted)
+            if ledger_id in held or ledger_id in stored:
+                known.add(ledger_id)
+        deleted = held - known
+        failure = await self._forget(sorted(deleted)) if deleted else None
         removed = compacted = 0
         for store, log_ids in old_logs:
-            counts = await trio.to_thread.run_sync(self._collect_logs, store, log_ids, threshold)
+            counts = await trio.to_thread.run_sync(
+                self._collect_logs, store, log_ids, threshold, known, deleted
+            )
             removed += counts[0]
             compacted += counts[1]
-        return GcReport(deleted, removed, compacted)
+        if failure is not None:
+            raise failure
+        return GcReport(sorted(deleted), removed, compacted)
+
+    async def _forget(self, ledger_ids: list[int]) -> OSError | None:
+        """Drop deleted ledgers from memory and index; returns why the index still has them."""
+        async with self._checkpointer.paused():
+            for ledger_id in ledger_ids:
+                store = self._storage.table.store_of(ledger_id)
+                self._storage.table.forget(ledger_id)
+                store.forget(ledger_id)
+                self._on_deleted(ledger_id)
+            try:
+                await trio.to_thread.run_sync(self._delete, ledger_ids)
+            except OSError as error:
+                return error
+        return None
 
     def _held(self) -> list[int]:
         return [
             record.ledger_id for store in self._storage.stores for record in store.index.ledgers()
         ]
+
+    def _stored(self, logs: list[tuple[LedgerStore, list[int]]]) -> set[int]:
+        """Ledgers that the logs hold anything of, whatever the index says."""
+        return {
+            ledger_id
+            for store, log_ids in logs
+            for log_id in log_ids
+            for ledger_id in self._map(store, log_id)
+        }
+
+    def _map(self, store: LedgerStore, log_id: int) -> dict[int, int]:
+        """Bytes of each ledger in a log, also of what the index has there and can't be read."""
+        known = self._maps.get((store, log_id))
+        if known is None:
+            unreadable: list[range] = []
+            with store.logs.reading(log_id) as file:
+                known = ledger_map(file, unreadable)
+            for location in blocks_within(store.index, log_id, unreadable):
+                known[location.ledger_id] = known.get(location.ledger_id, 0) + location.size_bytes
+            self._maps[store, log_id] = known
+        return known
 
     def _delete(self, ledger_ids: list[int]) -> None:
         by_store: dict[LedgerStore, list[int]] = {}
@@ -126,32 +168,57 @@ class GarbageCollector:
             store.index.delete_ledgers(ids)
 
     def _collect_logs(
-        self, store: LedgerStore, log_ids: list[int], threshold: float
+        self,
+        store: LedgerStore,
+        log_ids: list[int],
+        threshold: float,
+        known: set[int],
+        deleted: set[int],
     ) -> tuple[int, int]:
-        maps: dict[int, dict[int, int]] = {}
-        for log_id in log_ids:
-            known = self._maps.get((store, log_id))
-            if known is None:
-                with store.logs.reading(log_id) as file:
-                    known = self._maps[store, log_id] = ledger_map(file)
-            maps[log_id] = known
+        maps = {log_id: self._map(store, log_id) for log_id in log_ids}
         held = {record.ledger_id for record in store.index.ledgers()}
-        states = self._storage.table.states
-
-        def live(ledger_id: int) -> bool:
-            return ledger_id in held or ledger_id in states
-
-        removable, sparse = plan_logs(maps, live, threshold)
+        held.update(self._storage.table.states)
+        held -= deleted
+        self._check_index(
+            store, {ledger_id for sizes in maps.values() for ledger_id in sizes}, known - held
+        )
+        held |= known
+        removable, sparse = plan_logs(maps, held.__contains__, threshold)
         for log_id in removable:
             store.logs.remove(log_id)
             del self._maps[store, log_id]
-        for number, log_id in enumerate(sparse):
+        compacted = 0
+        if store in self._incomplete:  # compaction keeps only what the index has
+            sparse = []
+        for log_id in sparse:
+            if (store, log_id) in self._damaged:
+                continue
             try:
                 compact_log(store.logs, store.index, log_id, self._throttle())
             except CompactionStopped:
-                return len(removable), number
+                break
+            except LogDamaged as damage:
+                logger.error("blocks can't be read, the log is kept as it is: %s", damage)
+                self._damaged.add((store, log_id))
+                continue
             del self._maps[store, log_id]
-        return len(removable), len(sparse)
+            compacted += 1
+        return len(removable), compacted
+
+    def _check_index(self, store: LedgerStore, stored: set[int], unknown: set[int]) -> None:
+        """A ledger of the metadata that stands in a log, but not in the index: the next start
+        rebuilds the index. Said once."""
+        missed = sorted(unknown & stored)
+        if missed and store not in self._incomplete:
+            self._incomplete.add(store)
+            logger.error(
+                "%s: the index misses ledger %s, which the entry logs hold (%d ledgers in all): "
+                "nothing is collected of them; restart the bookie to rebuild the index",
+                store.logs.directory,
+                missed[0],
+                len(missed),
+            )
+            store.index.require_rebuild()
 
     def scrub(self) -> list[DamagedEntry]:
         """Check every entry that lies in a log; answers the damaged ones. Blocks. Raises

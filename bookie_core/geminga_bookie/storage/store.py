@@ -79,9 +79,13 @@ class LedgerStore:
         self.sealed = None
 
     def forget(self, ledger_id: int) -> None:
-        """Drop a deleted ledger from the caches."""
-        assert self.sealed is None, "a flush would bring the ledger back"
+        """Drop a deleted ledger from the caches, and from what is still to be flushed. Only while
+        no flush is at work."""
         self.active.drop(ledger_id)
+        if self.sealed is not None:
+            self.sealed.cache.drop(ledger_id)
+            records = self.sealed.records
+            records[:] = [record for record in records if record.ledger_id != ledger_id]
         self.read_cache.drop(ledger_id)
 
     def flush(self, sealed: Sealed) -> None:

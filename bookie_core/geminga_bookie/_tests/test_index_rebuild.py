@@ -1,0 +1,163 @@
+"""A rebuild of the index that is killed (BK-04), and collection under an index that misses ledgers
+(BK-06)."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import cast
+
+import pytest
+import trio
+
+from geminga_bookie._tests.support import (
+    KEY,
+    add,
+    copy_files,
+    ledgers,
+    packets,
+    read_all,
+    small_options,
+)
+from geminga_bookie.errors import DataDirError, LedgerFenced, UnauthorizedAccess
+from geminga_bookie.inprocess import InProcessBookie, open_bookie
+from geminga_bookie.port import BookiePort
+from geminga_bookie.storage import index_rebuild
+from geminga_bookie.storage.location_index import LedgerRecord, Location, LocationIndex
+from geminga_bookie.storage.offline import OfflineBookie
+
+LEDGERS = (1, 2, 3)
+
+
+async def _fill(directory: Path) -> None:
+    """Three logs; ledger 2 is fenced, ledger 3 is fenced and has no entries."""
+    async with open_bookie(small_options(directory, entry_log_bytes_max=1)) as port:
+        bookie = cast(InProcessBookie, port)
+        for first in (0, 10, 20):
+            await add(bookie, 1, range(first, first + 10))
+            await add(bookie, 2, range(first, first + 10))
+            await bookie.checkpointer.checkpoint()
+        await bookie.fence(2, KEY)
+        await bookie.fence(3, KEY)
+
+
+async def _check(port: BookiePort) -> None:
+    for ledger_id in (1, 2):
+        assert await read_all(port, ledger_id, 0, 29) == packets(ledger_id, range(30))
+    assert await port.read_lac(1) == 28
+    for ledger_id in (2, 3):
+        with pytest.raises(LedgerFenced):
+            await add(port, ledger_id, [30])
+    with pytest.raises(UnauthorizedAccess):
+        await add(port, 1, [30], key=b"x")
+
+
+async def test_a_rebuild_killed_before_any_batch_is_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await _fill(tmp_path / "a")
+    shutil.rmtree(tmp_path / "a" / "ledgers" / "index")
+    killed: list[Path] = []
+    written: list[int] = []
+    write = LocationIndex.write
+
+    def kill_before(
+        self: LocationIndex,
+        locations: Iterable[Location] = (),
+        records: Iterable[LedgerRecord] = (),
+        removed: Iterable[Location] = (),
+        **more: bool,
+    ) -> None:
+        target = tmp_path / f"killed-{len(killed)}"
+        copy_files(tmp_path / "a", target)
+        killed.append(target)
+        locations = list(locations)
+        written.append(len(locations))
+        write(self, locations, records, removed, **more)
+
+    monkeypatch.setattr(index_rebuild, "BATCH_BLOCKS_MAX", 1)
+    monkeypatch.setattr(LocationIndex, "write", kill_before)
+    async with open_bookie(small_options(tmp_path / "a")) as port:
+        monkeypatch.undo()
+        await _check(port)
+    assert max(written) == 1
+    assert len(killed) >= 7, "six blocks are six batches, and one more ends the rebuild"
+    for directory in killed:
+        with pytest.raises(DataDirError, match="rebuilt"):
+            OfflineBookie(small_options(directory))
+        async with open_bookie(small_options(directory)) as port:
+            bookie = cast(InProcessBookie, port)
+            await _check(bookie)
+            logs = bookie.storage.stores[0].logs.ids()
+            assert (await bookie.gc.collect(ledgers(*LEDGERS))).logs_removed == 0
+            assert bookie.storage.stores[0].logs.ids() == logs
+
+
+async def test_a_log_of_a_ledger_that_metadata_knows_is_never_removed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The index misses ledger 1: its logs stay, and the next start rebuilds the index."""
+    await _fill(tmp_path)
+    options = small_options(tmp_path)
+    async with open_bookie(options) as port:
+        bookie = cast(InProcessBookie, port)
+        (store,) = bookie.storage.stores
+        store.index.delete_ledgers([1, 2])
+        bookie.storage.table.states.clear()
+        before = store.logs.ids()
+        report = await bookie.gc.collect(ledgers(1, 3), threshold=0.99)
+        assert (report.logs_removed, report.logs_compacted) == (0, 0)
+        assert set(before) <= set(store.logs.ids())
+        assert "the index misses ledger" in caplog.text
+        caplog.clear()
+        await bookie.gc.collect(ledgers(1, 3))
+        assert "the index misses ledger" not in caplog.text, "it is said once"
+    async with open_bookie(options) as port:
+        assert await read_all(port, 1, 0, 29) == packets(1, range(30))
+        bookie = cast(InProcessBookie, port)
+        await bookie.gc.collect(ledgers(1, 3))
+        assert await read_all(port, 1, 0, 29) == packets(1, range(30))
+        report = await bookie.gc.collect(ledgers())
+        assert report.logs_removed > 0
+
+
+async def test_a_log_with_a_fence_only_is_not_removed(tmp_path: Path) -> None:
+    """Without the record in the log, a rebuilt index would not know the fence."""
+    copy = tmp_path / "b"
+    async with open_bookie(small_options(tmp_path / "a")) as port:
+        bookie = cast(InProcessBookie, port)
+        await bookie.fence(5, KEY)
+        await bookie.checkpointer.checkpoint()
+        copy_files(tmp_path / "a", copy)  # killed: the log has no ledger map
+    async with open_bookie(small_options(copy)) as port:
+        bookie = cast(InProcessBookie, port)
+        assert (await bookie.gc.collect(ledgers(5))).logs_removed == 0
+    shutil.rmtree(copy / "ledgers" / "index")
+    for path in (copy / "journal").glob("*"):
+        if path.suffix == ".journal":
+            path.unlink()
+    async with open_bookie(small_options(copy)) as port:
+        with pytest.raises(LedgerFenced), trio.fail_after(30):
+            await add(port, 5, [0])
+
+
+async def test_a_log_with_unreadable_blocks_is_kept(tmp_path: Path) -> None:
+    """Nobody knows which ledgers its damaged blocks belong to."""
+    copy = tmp_path / "b"
+    async with open_bookie(small_options(tmp_path / "a")) as port:
+        bookie = cast(InProcessBookie, port)
+        await add(bookie, 1, range(5))
+        await add(bookie, 2, range(5))
+        await bookie.checkpointer.checkpoint()
+        copy_files(tmp_path / "a", copy)
+    (path,) = (copy / "ledgers").glob("*.log")
+    data = path.read_bytes()
+    start = data.rindex(b"GBLK", 0, data.index(b"1:0|"))
+    path.write_bytes(data[:start] + b"KLBG" + data[start + 4 :])
+    async with open_bookie(small_options(copy)) as port:
+        bookie = cast(InProcessBookie, port)
+        await bookie.gc.collect(ledgers(1), threshold=0.99)
+        assert path.exists()
+        await bookie.gc.collect(ledgers())
+        assert not path.exists(), "with no ledger left there is nothing to keep"
