@@ -182,7 +182,7 @@ class LogConfig:
     write_quorum: int = setting("managedLedgerDefaultWriteQuorum", 1, at_least=1)
     ack_quorum: int = setting("managedLedgerDefaultAckQuorum", 1, at_least=1)
     digest_type: str = setting("managedLedgerDigestType", "CRC32C")
-    password: str = setting("managedLedgerPassword", "")
+    password: str = setting("managedLedgerPassword", "", secret=True)
     cache_mb: int = setting("managedLedgerCacheSizeMB", 64)
     ledger_entries_max: int = setting("managedLedgerMaxEntriesPerLedger", 50_000, at_least=1)
     ledger_mb_max: int = setting("managedLedgerMaxSizePerLedgerMbytes", 2048, at_least=1)

@@ -73,6 +73,12 @@ class TlsStream(trio.abc.Stream):
         """The verified certificate of the peer, None if it has shown none."""
         return peer_certificate(self._tls) if self._is_open else None
 
+    @property
+    def has_unread(self) -> bool:
+        """Whether bytes of the peer are here that were not received yet."""
+        held = self._given_back or self._undecrypted or self._incoming.pending
+        return bool(held or self._tls.pending())
+
     async def do_handshake(self) -> None:
         """Until both sides agree. Raises TlsFailed, and OSError if the connection breaks; the
         deadline is the caller's.

@@ -52,6 +52,8 @@ class Acknowledger:
         self._consumer_id = target.consumer_id
         self._options = options
         self.acks = AckTracker(batch_index_ack=options.batch_index_ack_enabled)
+        # With more messages left in a batch, one of them is noted and nothing is to be sent.
+        self._left_quiet = math.inf if options.batch_index_ack_enabled else 1
         self._nacks = NegativeAcks(
             options.negative_ack_redelivery_delay_s, options.negative_ack_backoff
         )
@@ -100,6 +102,7 @@ class Acknowledger:
         self._connection = None
         self.forget_refused()
         self.chunks.clear()
+        self.acks.detached()
         if not self._options.durable:
             # The next subscription is another one: it isn't to be moved to where this one was.
             self.reset()
@@ -118,19 +121,17 @@ class Acknowledger:
         """Note a message as acknowledged."""
         self._counts.acks += 1
         state = entry.ack_state
-        if state is not None and state.left > 1:
+        if state is not None and state.left > self._left_quiet:
             if state.flags[index]:
                 state.flags[index] = 0
                 state.left -= 1
             return
         if entry.bounds is None:
             self.acks.add(entry.ledger_id, entry.entry_id)
-            if entry.first_chunk is not None:
-                self.acks.add_all(self.chunks.take_earlier((entry.ledger_id, entry.entry_id)))
-        elif not self.acks.add_in_batch(
-            entry.ledger_id, entry.entry_id, index, entry.message_count, entry.ack_set
-        ):
-            entry.ack_state = self.acks.state_of(entry.ledger_id, entry.entry_id)
+            if entry.chunks:
+                self.acks.add_all(entry.chunks)
+                self.chunks.take_earlier((entry.ledger_id, entry.entry_id))
+        elif not self.acks.add_delivered(entry, (index,)):
             return
         if self.unacked is not None:
             self._forget(entry.ledger_id, entry.entry_id)
@@ -142,22 +143,17 @@ class Acknowledger:
             self.acknowledge(entry, indexes[0])
             return
         self._counts.acks += len(indexes)
-        position = entry.ledger_id, entry.entry_id
-        if self.acks.add_run_in_batch(position, indexes, entry.message_count, entry.ack_set):
+        if self.acks.add_delivered(entry, indexes):
             if self.unacked is not None:
-                self._forget(*position)
+                self._forget(entry.ledger_id, entry.entry_id)
             self._after_ack()
 
     def acknowledge_id(self, message_id: MessageId) -> None:
         """The same by id."""
         self._counts.acks += 1
         if 0 <= message_id.batch_index < message_id.batch_size:
-            self.acks.add_in_batch(
-                message_id.ledger_id,
-                message_id.entry_id,
-                message_id.batch_index,
-                message_id.batch_size,
-            )
+            position = message_id.ledger_id, message_id.entry_id
+            self.acks.add_in_batch(position, message_id.batch_index, message_id.batch_size)
         else:
             self.acks.add(message_id.ledger_id, message_id.entry_id)
             position = message_id.ledger_id, message_id.entry_id
@@ -185,6 +181,7 @@ class Acknowledger:
             message_id.batch_index,
             message_id.batch_size,
         )
+        self.chunks.forget_up_to((message_id.ledger_id, message_id.entry_id))
         if self.unacked is not None:
             self.unacked.forget_up_to((message_id.ledger_id, message_id.entry_id - 1))
             self._forget(message_id.ledger_id, message_id.entry_id)

@@ -8,7 +8,7 @@ is, or, with batch-index acknowledgement, each group tells the broker which are 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from geminga_protocol.ack_set import AckSet, from_bits, full, to_bits
 
@@ -27,7 +27,7 @@ class AckGroup(NamedTuple):
 
 
 class BatchAcks:
-    """Which messages of one batch are acknowledged. `left` is 0 once it isn't asked any more."""
+    """Which messages of a delivered batch are acknowledged. `left` is 0 once all are."""
 
     __slots__ = ("flags", "left")
 
@@ -42,16 +42,49 @@ class BatchAcks:
             self.left = batch_size
 
     def ack_set(self) -> AckSet:
-        """What is left, in the wire's words."""
+        """What is left, as an ack set of the wire."""
         return from_bits(sum(1 << n for n, flag in enumerate(self.flags) if flag))
+
+    def finish(self) -> None:
+        """The whole entry was acknowledged."""
+        self.flags = bytearray(len(self.flags))
+        self.left = 0
+
+    def merged(self, other: BatchAcks) -> BatchAcks:
+        """A new state: what neither this nor the other delivery of the batch has acknowledged."""
+        made = BatchAcks(len(self.flags), ())
+        made.flags = bytearray(map(min, self.flags, other.flags))
+        made.left = made.flags.count(1)
+        return made
+
+
+AckStates = dict[Position, BatchAcks]
+"""States of the batches that came over one attachment, begun by their first acknowledgement."""
+
+
+class Delivery(Protocol):
+    """A delivered entry. Its `ack_set` is never changed: the first acknowledgement makes a state of
+    its own, `ack_state`, which deliveries of the same entry over one attachment share.
+    """
+
+    ledger_id: int
+    entry_id: int
+    message_count: int
+    ack_set: AckSet
+    ack_state: BatchAcks | None
+    ack_states: AckStates | None
 
 
 class AckTracker:
-    """Collects acknowledgements and hands them out in groups."""
+    """Collects acknowledgements and hands them out in groups.
+
+    States belong to deliveries, not to positions: a cursor that somebody else has moved back
+    detaches the consumer, and then every message has to come again.
+    """
 
     def __init__(self, *, batch_index_ack: bool) -> None:
         self._batch_index_ack = batch_index_ack
-        self._partial: dict[Position, BatchAcks] = {}
+        self._states: AckStates = {}
         self._individual: dict[Position, BatchAcks | None] = {}
         self._cumulative: tuple[int, int, AckSet] | None = None
 
@@ -63,7 +96,7 @@ class AckTracker:
         """A whole entry."""
         position = ledger_id, entry_id
         self._individual[position] = None
-        if self._partial:
+        if self._states:
             self._drop(position)
 
     def add_all(self, positions: Iterable[Position]) -> None:
@@ -72,64 +105,63 @@ class AckTracker:
             self.add(*position)
 
     def add_in_batch(
-        self, ledger_id: int, entry_id: int, index: int, batch_size: int, ack_set: AckSet = ()
+        self, position: Position, index: int, batch_size: int, ack_set: AckSet = ()
     ) -> bool:
-        """One message of a batch. Answers whether there is something new to send."""
-        position = ledger_id, entry_id
-        state = self._state(position, batch_size, ack_set)
-        if state is None:
+        """One message of a batch, of which only the id is known. Returns whether there is something
+        new to send.
+        """
+        if self._waits_whole(position):
             return False
-        if state.flags[index]:
-            state.flags[index] = 0
-            state.left -= 1
-        if state.left and not self._batch_index_ack:
-            return False
-        self._is_new(position, state)
-        return True
+        state = self._state(self._states, position, batch_size, ack_set)
+        return self._note(position, state, (index,), self._states)
 
-    def add_run_in_batch(
-        self,
-        position: Position,
-        indexes: Iterable[int],
-        batch_size: int,
-        ack_set: AckSet = (),
-    ) -> bool:
-        """Some messages of a batch. Answers whether there is something new to send."""
-        state = self._state(position, batch_size, ack_set)
-        if state is None:
+    def add_delivered(self, delivery: Delivery, indexes: Iterable[int]) -> bool:
+        """Some messages of a delivered batch. Returns whether there is something new to send."""
+        position = delivery.ledger_id, delivery.entry_id
+        if self._waits_whole(position):
             return False
+        states = self._states if delivery.ack_states is None else delivery.ack_states
+        state = delivery.ack_state
+        if state is None:
+            state = self._state(states, position, delivery.message_count, delivery.ack_set)
+            delivery.ack_state = state
+        return self._note(position, state, indexes, states)
+
+    def _waits_whole(self, position: Position) -> bool:
+        return position in self._individual and self._individual[position] is None
+
+    @staticmethod
+    def _state(
+        states: AckStates, position: Position, batch_size: int, ack_set: AckSet
+    ) -> BatchAcks:
+        state = states.get(position)
+        # An id that the program made up may have told another size: such a state is replaced.
+        if state is None or len(state.flags) != batch_size:
+            if state is None and len(states) >= UNACKED_BATCHES_MAX:
+                del states[next(iter(states))]
+            state = states[position] = BatchAcks(batch_size, ack_set)
+        return state
+
+    def _note(
+        self, position: Position, state: BatchAcks, indexes: Iterable[int], states: AckStates
+    ) -> bool:
         flags = state.flags
         for index in indexes:
             flags[index] = 0
         state.left = flags.count(1)
-        if state.left and not self._batch_index_ack:
-            return False
-        self._is_new(position, state)
-        return True
-
-    def _state(self, position: Position, batch_size: int, ack_set: AckSet) -> BatchAcks | None:
-        state = self._partial.get(position)
-        if state is not None and len(state.flags) != batch_size:
-            # An id that the program made up told another size: nothing of it can be relied on.
-            self._drop(position)
-            state = None
-        return state or self._begin(position, batch_size, ack_set)
-
-    def _begin(self, position: Position, batch_size: int, ack_set: AckSet) -> BatchAcks | None:
-        if position in self._individual:
-            # Acknowledged whole before: without a state of its own it can be nothing else.
-            return None
-        if len(self._partial) >= UNACKED_BATCHES_MAX:
-            self._drop(next(iter(self._partial)))
-        state = self._partial[position] = BatchAcks(batch_size, ack_set)
-        return state
-
-    def _is_new(self, position: Position, state: BatchAcks) -> None:
-        if state.left:
-            self._individual[position] = state
-        else:
-            del self._partial[position]
+        if not state.left:
+            if states.get(position) is state:
+                del states[position]
             self._individual[position] = None
+            return True
+        if not self._batch_index_ack:
+            return False
+        waiting = self._individual.get(position)
+        if waiting is not None and waiting is not state and len(waiting.flags) == len(flags):
+            # Of two deliveries of one entry: one group tells of both.
+            state = waiting.merged(state)
+        self._individual[position] = state
+        return True
 
     def add_cumulative(
         self, ledger_id: int, entry_id: int, index: int = -1, batch_size: int = 0
@@ -148,20 +180,13 @@ class AckTracker:
         if reached is None or self._is_after((ledger_id, entry_id, left), reached):
             self._cumulative = ledger_id, entry_id, left
             done = ledger_id, entry_id if not left else entry_id - 1
-            for position in [p for p in self._partial if p <= done]:
+            for position in [p for p in self._states if p <= done]:
                 self._drop(position)
 
     def _drop(self, position: Position) -> None:
-        state = self._partial.pop(position, None)
+        state = self._states.pop(position, None)
         if state is not None:
-            state.left = 0
-
-    def state_of(self, ledger_id: int, entry_id: int) -> BatchAcks | None:
-        """Of a batch acknowledged in part. While it has two messages `left` at least, one of them
-        may be noted in it, and nothing else is to be done, unless batch indexes are acknowledged:
-        then it is None.
-        """
-        return None if self._batch_index_ack else self._partial.get((ledger_id, entry_id))
+            state.finish()
 
     @staticmethod
     def _is_after(new: tuple[int, int, AckSet], old: tuple[int, int, AckSet]) -> bool:
@@ -181,10 +206,26 @@ class AckTracker:
             return False
         return position < reached[:2] or (position == reached[:2] and not reached[2])
 
-    def left_of(self, ledger_id: int, entry_id: int, batch_size: int) -> bytearray | None:
-        """For a batch acknowledged in part: one flag for each message, 1 where it isn't yet."""
-        state = self._partial.get((ledger_id, entry_id))
-        return None if state is None or len(state.flags) != batch_size else state.flags
+    def deliver(self, delivery: Delivery) -> bytearray | None:
+        """An entry came. For a batch that was acknowledged in part since the consumer was attached:
+        one flag for each message, 1 where it isn't acknowledged yet.
+        """
+        states = delivery.ack_states = self._states
+        state = states.get((delivery.ledger_id, delivery.entry_id)) if states else None
+        if state is None or len(state.flags) != delivery.message_count:
+            return None
+        delivery.ack_state = state
+        return state.flags
+
+    def is_left(self, delivery: Delivery, index: int) -> bool:
+        """Whether a message of a delivered entry isn't acknowledged yet."""
+        states = delivery.ack_states
+        state = delivery.ack_state
+        if state is None and states:
+            state = states.get((delivery.ledger_id, delivery.entry_id))
+        if state is None or len(state.flags) != delivery.message_count:
+            return True
+        return bool(state.flags[index])
 
     def take(self, ids_max: int = 1000) -> list[AckGroup]:
         """Everything that waits, in commands of at most `ids_max` positions; it waits no more."""
@@ -204,9 +245,15 @@ class AckTracker:
             ]
         return groups
 
+    def detached(self) -> None:
+        """What comes over the next attachment is delivered anew. What waits to be sent goes on
+        waiting.
+        """
+        self._states.clear()
+        self._states = {}
+
     def reset(self) -> None:
         """Forget everything: after a seek, old acknowledgements mean nothing."""
-        for position in list(self._partial):
-            self._drop(position)
+        self.detached()
         self._individual = {}
         self._cumulative = None

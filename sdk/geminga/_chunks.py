@@ -18,8 +18,8 @@ Position = tuple[int, int]
 CHUNKED_MESSAGE_BYTES_MAX = 512 * 1024 * 1024
 """A chunked message that announces more is refused."""
 SEQUENCES_MAX = 100_000
-"""Chunked messages handed out and not acknowledged whose chunks are remembered; the oldest is
-forgotten, then only its last chunk is acknowledged."""
+"""Chunks that are remembered of messages handed out and not acknowledged. Of the oldest message
+they are forgotten: acknowledged by its id, only its last chunk is."""
 WHOLE_MAX = 1000
 """Latest messages that became whole, so that a chunk of theirs that comes once more is known."""
 INCOMPLETE_MAX = 10_000
@@ -58,6 +58,7 @@ class Chunks:
         self._now_ms = now_ms
         self._pending: dict[str, PendingMessage] = {}
         self._sequences: dict[Position, tuple[Position, ...]] = {}
+        self._known = 0
         self._whole: dict[str, Position] = {}
         self.to_acknowledge: list[Position] = []
         self.incomplete: deque[Position] = deque(maxlen=INCOMPLETE_MAX)
@@ -134,8 +135,11 @@ class Chunks:
             self.to_acknowledge += pending.positions
 
     def _note(self, last: Position, earlier: tuple[Position, ...]) -> None:
-        if len(self._sequences) >= SEQUENCES_MAX:
-            del self._sequences[next(iter(self._sequences))]
+        # The newest message is always known, and stands behind all others.
+        self.take_earlier(last)
+        self._known += len(earlier)
+        while self._sequences and self._known > SEQUENCES_MAX:
+            self.take_earlier(next(iter(self._sequences)))
         self._sequences[last] = earlier
 
     def _is_whole(self, uuid: str, last: Position) -> None:
@@ -165,21 +169,27 @@ class Chunks:
         """Where the first of the messages that aren't whole yet begins."""
         return min((each.positions[0] for each in self._pending.values()), default=None)
 
-    def first_of(self, last: Position) -> Position | None:
-        """Where a message that was put together begins, None for one of a single entry."""
-        earlier = self._sequences.get(last)
-        return earlier[0] if earlier else None
-
     def earlier(self, last: Position) -> tuple[Position, ...]:
         """The other chunks of a message, by its last; empty for one of a single entry."""
         return self._sequences.get(last, ())
 
     def take_earlier(self, last: Position) -> tuple[Position, ...]:
         """The same, and they are remembered no more: the message is acknowledged."""
-        return self._sequences.pop(last, ()) if self._sequences else ()
+        earlier = self._sequences.pop(last, ()) if self._sequences else ()
+        self._known -= len(earlier)
+        return earlier
+
+    def forget_up_to(self, last: Position) -> None:
+        """All messages up to that one are acknowledged."""
+        while self._sequences:
+            oldest = next(iter(self._sequences))
+            if oldest > last:
+                return
+            self.take_earlier(oldest)
 
     def clear(self) -> None:
-        """Everything that isn't acknowledged comes again."""
+        """Everything that isn't acknowledged comes again. Of messages that were handed out the
+        chunks are remembered: the program may acknowledge them all the same.
+        """
         self._pending.clear()
-        self._sequences.clear()
         self.to_acknowledge.clear()

@@ -63,8 +63,7 @@ class DeadLetters:
         acknowledger = self._acknowledger
         try:
             for index in list(entry.indexes):
-                left = acknowledger.acks.left_of(*position, entry.message_count)
-                if left is None or left[index]:
+                if acknowledger.acks.is_left(entry, index):
                     await self._letterbox.send_dead(Message(entry, index))
                     acknowledger.acknowledge(entry, index)
         except GemingaError as error:

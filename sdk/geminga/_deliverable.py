@@ -29,7 +29,7 @@ def deliverable(
         acknowledger.acknowledge_run(entry, range(first) if entry.bounds else _SINGLE)
     if entry.bounds is None:
         return () if first else _SINGLE
-    left = acks.left_of(entry.ledger_id, entry.entry_id, entry.message_count)
+    left = acks.deliver(entry)
     gone = compacted_out(entry.bounds, entry.payload) if options.read_compacted else ()
     if gone and options.durable:
         acknowledger.acknowledge_run(entry, gone)

@@ -10,7 +10,7 @@ from typing import Protocol
 import msgspec
 from fastcrc import crc32
 
-from geminga._acks import BatchAcks
+from geminga._acks import AckStates, BatchAcks
 from geminga._batch_index import index_batch, single_metadata
 from geminga._chunks import CHUNKED_MESSAGE_BYTES_MAX, Chunks
 from geminga._crypto import Opener
@@ -99,8 +99,8 @@ class Entry(msgspec.Struct, eq=False):
     message_count: int = 1
     bounds: list[int] | None = None
     """Of a batch: as `index_batch` answers; None for a single message."""
-    first_chunk: tuple[int, int] | None = None
-    """Ledger and entry where a message of several chunks begins."""
+    chunks: tuple[tuple[int, int], ...] = ()
+    """Ledger and entry of each chunk of the message but the last, which is the entry itself."""
     indexes: Sequence[int] = (-1,)
     at: int = 0
     at_call: int = 1
@@ -111,7 +111,9 @@ class Entry(msgspec.Struct, eq=False):
     value_reader: ValueReader | None = None
     """Reads the values of its messages, if the consumer has a schema."""
     ack_state: BatchAcks | None = None
-    """Which of its messages are acknowledged, once one but not all are."""
+    """Which of its messages are acknowledged, once one is."""
+    ack_states: AckStates | None = None
+    """Where other deliveries of the entry over the same attachment find that state."""
     is_encrypted: bool = False
     """Whether the payload is as the broker has it: it couldn't be decrypted."""
     _size_bytes: int = -1
@@ -133,9 +135,7 @@ class Entry(msgspec.Struct, eq=False):
             return MessageId(
                 self.ledger_id, self.entry_id, self.partition, index, self.message_count
             )
-        first = None
-        if self.first_chunk is not None:
-            first = MessageId(*self.first_chunk, self.partition)
+        first = MessageId(*self.chunks[0], self.partition) if self.chunks else None
         return MessageId(self.ledger_id, self.entry_id, self.partition, first_chunk=first)
 
     def payload_of(self, index: int) -> bytes:
@@ -232,7 +232,7 @@ def decode(
         payload = _decompress(metadata, payload, bytes_max)
     entry = _entry_of(source, command, metadata, payload, broker_part)
     if is_chunk:
-        entry.first_chunk = chunks.first_of((entry.ledger_id, entry.entry_id))
+        entry.chunks = chunks.earlier((entry.ledger_id, entry.entry_id))
     elif metadata.HasField("num_messages_in_batch"):
         try:
             entry.bounds = index_batch(metadata.num_messages_in_batch, payload)

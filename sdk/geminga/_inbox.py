@@ -202,7 +202,10 @@ class Inbox:
     def begin_of(self, source: Source) -> tuple[int, int] | None:
         """Where the first of the messages that wait begins, of those by that source."""
         entries = (entry for entry in self._entries if entry.source is source)
-        begins = (entry.first_chunk or (entry.ledger_id, entry.entry_id) for entry in entries)
+        begins = (
+            entry.chunks[0] if entry.chunks else (entry.ledger_id, entry.entry_id)
+            for entry in entries
+        )
         return min(begins, default=None)
 
     def waiting_of(self, source: Source) -> tuple[int, int, int]:

@@ -28,6 +28,7 @@ class Start:
         self._chunk: tuple[int, int] | None = None
         self._front: tuple[int, int] | None = None
         self._behind: tuple[int, int, int] | None = None
+        self._is_reached = False
 
     def _place(self, at: MessageId) -> MessageId:
         """A message of several chunks is wanted from its first one on, or passed by its last."""
@@ -61,6 +62,9 @@ class Start:
         broker has to go back behind that.
         """
         if self._durable:
+            if self._is_reached:
+                # The broker has been there: where it begins now, somebody else may have moved it.
+                self._first = None
             return
         taken = self._behind = self._taken
         known = [at for at in begins if at is not None]
@@ -100,6 +104,7 @@ class Start:
                 return size if behind[2] < 0 else behind[2] + 1
         if first is None:
             return 0
+        self._is_reached = True
         if position != (first.ledger_id, first.entry_id):
             return 0
         if first.batch_index < 0:
@@ -129,6 +134,7 @@ class Start:
     def moved(self, to: MessageId | int) -> None:
         """A seek: to a message, or to a time, from where on everything is wanted."""
         self._first = self._place(to) if isinstance(to, MessageId) else EARLIEST_ID
+        self._is_reached = False
         self._done = None
         self._current = None
         self._chunk = self._front = self._behind = None

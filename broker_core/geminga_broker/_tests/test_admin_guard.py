@@ -59,9 +59,12 @@ async def call(
     body: object = None,
     query: str = "",
     unread: bool = False,
+    twice: str = "",
     **headers: str,
 ) -> Answer:
-    """One request straight into the application, whose body must stay unread if that is said."""
+    """One request straight into the application, whose body must stay unread if that is said; with
+    a header that is there `twice`.
+    """
     pairs = {name.replace("_", "-"): value for name, value in headers.items()}
     if role is not None:
         pairs.setdefault("authorization", "Bearer " + tokens.create(SECRET, role))
@@ -79,7 +82,10 @@ async def call(
         "type": "http", "method": method, "path": path, "raw_path": path.encode(),
         "query_string": query.encode(), "client": ("1.2.3.4", 5), "server": ("here", 8080),
         "scheme": "http",
-        "headers": [(k.encode(), v.encode()) for k, v in pairs.items()], "root_path": "",
+        "headers": [
+            (k.encode(), v.encode()) for k, v in pairs.items() for _ in range(1 + (k == twice))
+        ],
+        "root_path": "",
         TLS_PEER_CERTIFICATE: None,
     }  # fmt: skip
     await app(scope, receive, send)
@@ -297,6 +303,17 @@ async def test_who_is_nobody_does_not_hear_what_there_is(
         assert (await call(app, "GET", "/", None)).status == 404
 
 
+@pytest.mark.parametrize("name", ["authorization", "x-original-principal"])
+async def test_credentials_given_twice_are_refused(name: str) -> None:
+    """Servers differ in which one counts: a proxy may have checked the other."""
+    async with secured() as (_, app):
+        for path in ("/admin/v2/tenants", "/admin/v2/no-such-page"):
+            asked = await call(
+                app, "GET", path, "proxy", twice=name, **{"x-original-principal": "root"}
+            )
+            assert (asked.status, asked.reason) == (400, f"More than one header {name}")
+
+
 async def test_metrics_are_open_unless_they_are_to_be_guarded() -> None:
     async with secured() as (_, app):
         assert (await call(app, "GET", "/metrics/", None)).status == 200
@@ -311,6 +328,13 @@ async def test_secrets_are_not_shown_by_the_runtime_configuration() -> None:
         values = msgspec.json.decode(shown.body)
         assert values["tokenSecretKey"] == "*****"
         assert values["superUserRoles"] == "root,proxy"
+
+
+async def test_passwords_of_ledgers_are_not_shown_by_the_runtime_configuration() -> None:
+    async with secured(managedLedgerPassword="hidden-away") as (_, app):
+        answer = await call(app, "GET", "/admin/v2/brokers/configuration/runtime", "root")
+        assert b"managedLedgerPassword" in answer.body
+        assert b"hidden-away" not in answer.body
 
 
 async def test_metrics_count_who_was_let_in() -> None:

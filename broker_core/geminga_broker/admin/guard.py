@@ -36,6 +36,8 @@ _log = logging.getLogger(__name__)
 _audit = logging.getLogger("geminga.audit")
 
 ORIGINAL_PRINCIPAL = "x-original-principal"
+ONCE = ("authorization", ORIGINAL_PRINCIPAL, "x-pulsar-auth-method-name")
+"""Servers differ in which one of two counts: a proxy may have looked at the other."""
 _SCHEMAS = "/admin/v2/schemas/"
 _DOMAINS = ("persistent", "non-persistent")
 
@@ -89,7 +91,8 @@ async def _audited(handler: Handler, request: Request, caller: Caller) -> Respon
         came_of_it = getattr(error, "status", type(error).__name__)
         raise
     finally:
-        _audit.info("%s %s by %s: %s", request.method, request.url.path, caller, came_of_it)
+        path = shown(request.url.path)
+        _audit.info("%s %s by %s: %s", request.method, path, caller, came_of_it)
     return response
 
 
@@ -130,9 +133,13 @@ async def identify(
     service: BrokerService, request: HTTPConnection, headers: Mapping[str, str]
 ) -> tuple[Identity, Caller]:
     """Who has shown who he is by these headers (names in lower case) and his certificate, and in
-    whose name he asks. Raises RestError 401, InvalidRoles when he may not ask in that name.
+    whose name he asks. Raises RestError 401 (400 for a header that is there twice), InvalidRoles
+    when he may not ask in that name.
     """
     assert service.authenticator is not None
+    for name in ONCE:
+        if len(request.headers.getlist(name)) > 1:
+            raise RestError(400, f"More than one header {name}")
     certificate = cast(PeerCertificate | None, request.scope.get(TLS_PEER_CERTIFICATE))
     client = request.client
     address = f"{client.host}:{client.port}" if client else ""
@@ -140,7 +147,8 @@ async def identify(
     try:
         identity = await service.authenticator.authenticate_http(HttpRequest(headers, peer))
     except AuthenticationFailed as error:
-        _log.warning("address=%s %s is not let in: %s", address, request.url.path, error)
+        path = shown(request.url.path)
+        _log.warning("address=%s %s is not let in: %s", address, path, error)
         raise RestError(401, "Authentication required") from None
     original = headers.get(ORIGINAL_PRINCIPAL) or None
     authorizer = service.authorizer

@@ -21,6 +21,9 @@ LENGTH_DIGITS_MAX = 18
 UNREADABLE = "Bad request: this is not HTTP/1.1"
 """What h11 says of it quotes the line, in which a token may stand."""
 
+ONCE = (b"host", b"authorization", b"x-pulsar-auth-method-name")
+"""Servers differ in which one of two counts."""
+
 _END = b"\r\n\r\n"
 _BARE = re.compile(rb"\r(?!\n)|(?<!\r)\n")
 _FOLDED = re.compile(rb"\r\n[ \t]")
@@ -250,8 +253,9 @@ def _checked(
         raise BadRequest("Transfer-Encoding beside Content-Length, or in HTTP/1.0")
     if len(lengths) > 1 or any(len(value) > LENGTH_DIGITS_MAX for value in lengths):
         raise BadRequest("More than one length, or none that can be")
-    if names.count(b"host") > 1:
-        raise BadRequest("More than one Host")
+    for name in ONCE:
+        if names.count(name) > 1:
+            raise BadRequest(f"More than one header {name.decode()}")
     length = int(lengths.pop()) if lengths else None
     if not _TARGET.fullmatch(target):
         raise BadRequest("The request target is neither a path nor a URL")

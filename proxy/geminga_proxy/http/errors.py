@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class HttpError(Exception):
     """Answer with this status and `{"reason": ...}`. The text is meant for the client."""
 
-    def __init__(self, status: int, reason: str) -> None:
+    def __init__(
+        self, status: int, reason: str, headers: Sequence[tuple[bytes, bytes]] = ()
+    ) -> None:
         super().__init__(reason)
         self.status = status
         self.reason = reason
+        self.headers = headers
 
 
 class BadRequest(HttpError):

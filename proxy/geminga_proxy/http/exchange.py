@@ -16,7 +16,14 @@ import trio
 from geminga_proxy.addresses import Address
 from geminga_proxy.http.client_side import BodyEnd, BodyPart, ClientSide, Event, RequestHead
 from geminga_proxy.http.errors import BrokerFailed, ExchangeBroken, HttpError
-from geminga_proxy.http.headers import Follow, Header, Rewrite, plan_redirect, to_client
+from geminga_proxy.http.headers import (
+    Follow,
+    Header,
+    Rewrite,
+    Stranger,
+    plan_redirect,
+    to_client,
+)
 from geminga_proxy.http.upstreams import BrokerConnection, Upstreams
 from geminga_proxy.http.wire import Wire
 from geminga_runtime.errors import ConnectionLost
@@ -25,6 +32,7 @@ _log = logging.getLogger(__name__)
 
 HOPS_MAX = 8
 """Brokers that are asked for one request, as Jetty's client follows redirects."""
+STRANGER = "The broker redirects to an address that is no known broker"
 REPEATED_METHODS = frozenset({b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"})
 """Asked twice they do what asked once (RFC 9110, 9.2.2)."""
 
@@ -151,7 +159,7 @@ class Exchange:
             await connection.wire.aclose()
             raise HttpError(400, "Bad request: a header can't be passed on") from None
         follow: Follow | None = None
-        failure: BrokerFailed | None = None
+        failure: BrokerFailed | HttpError | None = None
         lost: ConnectionLost | ExchangeBroken | None = None
         try:
             async with trio.open_nursery() as nursery:
@@ -161,7 +169,7 @@ class Exchange:
                 )
                 try:
                     follow = await self._answer(connection, outbound, body, deadline)
-                except BrokerFailed as error:
+                except (BrokerFailed, HttpError) as error:
                     failure = error
                 except (ConnectionLost, ExchangeBroken) as error:
                     lost = error
@@ -212,7 +220,7 @@ class Exchange:
         body: RequestBody,
         deadline: trio.CancelScope,
     ) -> Follow | None:
-        """Raises BrokerFailed, ConnectionLost (the client's), ExchangeBroken."""
+        """Raises BrokerFailed, ConnectionLost (the client's), ExchangeBroken, HttpError."""
         deadline.deadline = trio.current_time() + outbound.timeout_s
         with deadline:
             response = await self._head(connection)
@@ -227,9 +235,17 @@ class Exchange:
             outbound.head,
             response.status_code,
             location,
-            scheme=self._upstreams.scheme,
+            self._upstreams.neighbours,
             can_repeat=body.is_repeatable,
         )
+        if isinstance(plan, Stranger):
+            _log.warning(
+                "%s redirects to %s, which is neither listed in brokerWebServiceURL (or -TLS) nor "
+                "discovered: not followed",
+                connection.address,
+                plan.location,
+            )
+            raise HttpError(502, STRANGER)
         if isinstance(plan, Follow):
             await self._skip(connection)
             return plan

@@ -4,12 +4,13 @@ Jetty's ProxyServlet, on which Apache's AdminProxyHandler stands). Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from geminga_proxy.addresses import Address, BadAddress, parse_url
 from geminga_proxy.http.client_side import RequestHead
+from geminga_runtime.logs import shown
 
 Header = tuple[bytes, bytes]
 
@@ -27,9 +28,12 @@ HOP_BY_HOP = frozenset(
         b"upgrade",
     }
 )
-OURS = frozenset({b"x-original-principal", b"x-forwarded-host", b"x-forwarded-proto",
-                  b"x-forwarded-server", b"host", b"content-length"})  # fmt: skip
-"""What a client says of these doesn't go on: the proxy says it."""
+FORWARDED_FOR = b"x-forwarded-for"
+OURS = frozenset({b"x-original-principal", b"host", b"content-length", b"forwarded", b"x-real-ip",
+                  b"x-proxied-https", b"proxy-auth-cert", b"proxy-ssl-id"})  # fmt: skip
+"""A client's own values of these are dropped, and so is each `X-Forwarded-…`: brokers that trust
+their proxy (Jetty's ForwardedRequestCustomizer) would take the client's word for the proxy's.
+"""
 
 VIA = b"1.1 geminga-proxy"
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -57,6 +61,10 @@ class Origin:
     scheme: str
     server: str
     """The proxy's name."""
+    host: str = ""
+    """The proxy's configured host and port; nothing if it has none."""
+    trusts_forwarded_for: bool = False
+    """Whether the peer is another proxy, which tells where a request came from."""
 
 
 def is_websocket(request: RequestHead) -> bool:
@@ -91,21 +99,27 @@ def to_broker(
     request: RequestHead, origin: Origin, credentials: Credentials, *, upgrade: bool
 ) -> list[Header]:
     """A request's headers for the broker, but for Host, which names it."""
-    kept = [(name, value) for name, value in end_to_end(request.headers) if name not in OURS]
+    given = end_to_end(request.headers)
+    kept = [
+        (name, value)
+        for name, value in given
+        if name not in OURS and not name.startswith(b"x-forwarded-")
+    ]
     if credentials.replaces:
         hidden = (b"authorization", b"x-pulsar-auth-method-name")
         kept = [(name, value) for name, value in kept if name not in hidden]
-    came_for = b", ".join(value for name, value in kept if name == b"x-forwarded-for")
-    kept = [(name, value) for name, value in kept if name != b"x-forwarded-for"]
-    address = origin.address.encode("ascii", "replace")
+    came_for = [origin.address.encode("ascii", "replace")]
+    if origin.trusts_forwarded_for:
+        came_for = [value for name, value in given if name == FORWARDED_FOR] + came_for
     kept += [
-        (b"x-forwarded-for", came_for + b", " + address if came_for else address),
+        (FORWARDED_FOR, b", ".join(came_for)),
         (b"x-forwarded-proto", origin.scheme.encode()),
         (b"x-forwarded-server", origin.server.encode("ascii", "replace")),
         (b"via", VIA),
     ]
-    if host := request.value(b"host"):
-        kept.append((b"x-forwarded-host", host))
+    if origin.host:
+        # Not the client's Host: brokers may build redirects of what stands here.
+        kept.append((b"x-forwarded-host", origin.host.encode("ascii", "replace")))
     if credentials.authorization is not None:
         kept.append((b"authorization", credentials.authorization.encode("latin-1")))
     if credentials.role is not None:
@@ -146,26 +160,52 @@ class Rewrite:
     location: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Stranger:
+    """The broker redirects to a place that is no known broker: nobody is sent there."""
+
+    location: str
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """Where redirects may lead."""
+
+    scheme: str
+    """Brokers are asked by it."""
+    is_broker: Callable[[Address], bool]
+    own_host: str = ""
+    """The proxy's name in URLs."""
+
+
 def plan_redirect(
-    request: RequestHead, status: int, location: bytes, *, scheme: str, can_repeat: bool
-) -> Follow | Rewrite | None:
+    request: RequestHead, status: int, location: bytes, neighbours: Neighbours, *, can_repeat: bool
+) -> Follow | Rewrite | Stranger | None:
     """What to do about a broker's redirect; None: pass it on as it is.
 
-    Brokers name one another, by addresses that clients of a proxy can't reach.
+    Brokers name one another, by addresses that clients of a proxy can't reach. An address that is
+    no known broker's gets neither the proxy's credentials nor the client's: a broker may build it
+    of what the client sent.
     """
     if status not in REDIRECTS or not location:
         return None
+    stranger = Stranger(shown(location.decode("latin-1")))
+    if location.startswith(b"/") and not location.startswith((b"//", b"/\\")):
+        return None
     try:
         text = location.decode("ascii")
-        parts = urlsplit(text)
-        if parts.scheme not in ("http", "https"):
-            return None
-        address = parse_url(text)
+        parts = urlsplit(text, neighbours.scheme)
+        address = parse_url(parts.geturl())
     except (UnicodeDecodeError, ValueError, BadAddress):
-        return None
-    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        return stranger
+    path = "/" + parts.path.lstrip("/\\") + (f"?{parts.query}" if parts.query else "")
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        return stranger
+    is_broker = neighbours.is_broker(address)
+    if not is_broker and address.host != neighbours.own_host:
+        return stranger
     keeps_method = status in (307, 308) or request.method in _SAFE
-    if keeps_method and can_repeat and parts.scheme == scheme:
+    if is_broker and keeps_method and can_repeat and parts.scheme == neighbours.scheme:
         return Follow(address, path.encode("ascii"))
     return Rewrite(path.encode("ascii"))
 

@@ -41,13 +41,13 @@ class Web:
         else:
             addresses = parse_urls("brokerWebServiceURLTLS", where.web_url_tls)
         timeout_s = where.connect_timeout_ms / 1000
-        self.upstreams = Upstreams(addresses, tls, timeout_s)
-        self.nameless = Upstreams(addresses, tls and _nameless(tls), timeout_s)
+        own_host = self.config.listen.advertised_address.lower()
+        self.upstreams = Upstreams(addresses, tls, timeout_s, own_host)
+        self.nameless = Upstreams(addresses, tls and _nameless(tls), timeout_s, own_host)
         """For WebSockets, where the client speaks for itself: these connections show no certificate
         of the proxy's, which Apache's service would take for the client's.
         """
-        if not addresses:
-            service.brokers.on_web_found = self._found
+        service.brokers.on_web_found = self._found
         self.is_draining = False
         self.requests = 0
         self._idle: dict[trio.CancelScope, None] = {}

@@ -6,23 +6,28 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 import msgspec
 import trio
 
+from geminga_proxy.addresses import Address
+from geminga_proxy.config import ProxyConfig
 from geminga_proxy.http.client_side import BodyEnd, ClientSide, Event, Gone, RequestHead
 from geminga_proxy.http.errors import BadRequest, ExchangeBroken, HttpError
 from geminga_proxy.http.exchange import Exchange, Outbound, RequestBody
 from geminga_proxy.http.headers import (
     Credentials,
+    Header,
     Origin,
     has_authorization,
     is_websocket,
     to_broker,
 )
 from geminga_proxy.http.own_pages import METRICS_TYPE, is_up, metrics_text
+from geminga_proxy.http.paths import check_method, check_path
 from geminga_proxy.http.wire import Wire
 from geminga_proxy.relay import relay
 from geminga_runtime.auth.api import AuthenticationFailed, HttpRequest, Identity, Peer
@@ -54,9 +59,7 @@ class HttpSession:
         self._client = ClientSide(web.config.web.head_bytes_max)
         certificate = framed.peer_certificate
         self._peer = Peer(wire.name, certificate.der if certificate else None)
-        server = web.config.listen.advertised_address or web.config.listen.bind_address
-        address = wire.name.rpartition(":")[0].strip("[]")
-        self._origin = Origin(address, "https" if secure else "http", server)
+        self._origin = _origin(wire.name, web.config, secure=secure)
 
     async def run(self) -> None:
         """Until the client leaves, or must go. The stream is the caller's to close."""
@@ -114,7 +117,7 @@ class HttpSession:
             status = error.status
             if self._client.answered:
                 raise ExchangeBroken(str(error)) from error
-            await self._say(error.status, _reason(error.reason))
+            await self._say(error.status, _reason(error.reason), headers=error.headers)
         finally:
             self._web.requests += 1
             if self._web.config.listen.log_level > 0:
@@ -124,6 +127,9 @@ class HttpSession:
 
     async def _answer(self, request: RequestHead) -> None:
         path = request.target.partition(b"?")[0]
+        if request.method == b"CONNECT":
+            raise BadRequest("This is no forward proxy")
+        check_method(request.method)
         if path == b"/status.html":
             await self._status()
         elif path in (b"/metrics", b"/metrics/"):
@@ -133,10 +139,10 @@ class HttpSession:
                 self._service.metrics, self._service.authenticator, self._web.requests
             )
             await self._say(200, text.encode(), METRICS_TYPE)
-        elif request.method == b"CONNECT":
-            raise BadRequest("This is no forward proxy")
         else:
-            await self._pass_on(request, await self._identify(request))
+            identity = await self._identify(request)
+            check_path(path)
+            await self._pass_on(request, identity)
 
     async def _identify(self, request: RequestHead) -> Identity | None:
         """None if everybody is let in. Raises HttpError 401."""
@@ -223,9 +229,11 @@ class HttpSession:
         else:
             raise HttpError(404, "The status file is not there")
 
-    async def _say(self, status: int, body: bytes, kind: bytes = _JSON) -> None:
-        headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
-        out = self._client.answer(status, headers) + self._client.part(body) + self._client.end()
+    async def _say(
+        self, status: int, body: bytes, kind: bytes = _JSON, headers: Sequence[Header] = ()
+    ) -> None:
+        given = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), *headers]
+        out = self._client.answer(status, given) + self._client.part(body) + self._client.end()
         await self._wire.send(out)
         with trio.move_on_after(LAST_ANSWER_S):
             await self._skip_body()
@@ -263,6 +271,20 @@ class HttpSession:
                     return
 
 
+def _origin(name: str, config: ProxyConfig, *, secure: bool) -> Origin:
+    """What brokers are told of a client's way: the configuration's words, not the client's."""
+    listen = config.listen
+    host = listen.advertised_address
+    port = listen.web_port_tls if secure else listen.web_port
+    return Origin(
+        address=name.rpartition(":")[0].strip("[]"),
+        scheme="https" if secure else "http",
+        server=host or listen.bind_address,
+        host=str(Address(host, port)) if host and port else host,
+        trusts_forwarded_for=config.web.trusts_forwarded_for,
+    )
+
+
 _PHRASES = {
     408: b"Request Timeout",
     431: b"Request Header Fields Too Large",
@@ -282,8 +304,13 @@ def _reason(text: str) -> bytes:
 
 
 def _token(target: bytes) -> str:
-    """Of `?token=…`, for browsers, whose WebSockets can't send headers."""
+    """Of `?token=…`, for browsers, whose WebSockets can't send headers. Raises HttpError 400 for
+    two: servers differ in which one counts.
+    """
     if not target.startswith(WEBSOCKETS):
         return ""
-    query = urlsplit(target.decode("latin-1")).query
-    return dict(parse_qsl(query)).get("token", "")
+    query = target.partition(b"?")[2].decode("latin-1")
+    found = [value for name, value in parse_qsl(query) if name == "token"]
+    if len(found) > 1:
+        raise HttpError(400, "Bad request: more than one token")
+    return found[0] if found else ""

@@ -13,6 +13,8 @@ class WebConfig:
 
     status_file: str = setting("statusFilePath", "")
     authenticate_metrics: bool = setting("authenticateMetricsEndpoint", True)
+    trusts_forwarded_for: bool = setting("webServiceTrustXForwardedFor", False)
+    """Whether clients' `X-Forwarded-For` goes on, as clients are proxies themselves."""
     head_bytes_max: int = setting(
         "httpMaxRequestHeaderSize", 8192, at_least=1024, at_most=1024 * 1024
     )

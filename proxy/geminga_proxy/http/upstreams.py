@@ -11,7 +11,7 @@ import trio
 
 from geminga_proxy.addresses import Address
 from geminga_proxy.http.errors import BrokerFailed
-from geminga_proxy.http.headers import Header
+from geminga_proxy.http.headers import Header, Neighbours
 from geminga_proxy.http.wire import Wire
 from geminga_runtime.connect import connect
 from geminga_runtime.errors import ConnectFailed, ConnectionLost
@@ -26,7 +26,7 @@ IDLE_S = 20.0
 """How long a connection is kept without a request: less than servers do."""
 HEAD_BYTES_MAX = 64 * 1024
 BROKERS_MAX = 1000
-"""Brokers that connections are kept of; redirects name them."""
+"""Brokers that connections are kept of."""
 
 
 class BrokerConnection:
@@ -87,7 +87,8 @@ class BrokerConnection:
         """Whether it can take another request."""
         http = self.http
         is_done = http.our_state is h11.DONE and http.their_state is h11.DONE
-        return is_done and not self._is_sending
+        # Bytes beyond the answer would be taken for the next client's.
+        return is_done and not self._is_sending and not http.trailing_data[0]
 
     def renew(self) -> None:
         """For the next request. Only if it can be kept."""
@@ -99,9 +100,18 @@ class Upstreams:
     """Knows the brokers' web addresses and keeps some connections to them."""
 
     def __init__(
-        self, addresses: Sequence[Address], tls: TlsContexts | None, connect_timeout_s: float
+        self,
+        addresses: Sequence[Address],
+        tls: TlsContexts | None,
+        connect_timeout_s: float,
+        own_host: str = "",
     ) -> None:
+        """`own_host` is the proxy's name in URLs."""
         self.listed = list(addresses)
+        """Brokers that requests go to."""
+        self.discovered: frozenset[Address] = frozenset()
+        self._is_configured = bool(addresses)
+        self._own_host = own_host
         self._tls = tls
         self._connect_timeout_s = connect_timeout_s
         self._next = 0
@@ -110,9 +120,9 @@ class Upstreams:
         self._closed = False
 
     @property
-    def scheme(self) -> str:
-        """What brokers are spoken to by."""
-        return "http" if self._tls is None else "https"
+    def neighbours(self) -> Neighbours:
+        """Where a broker's redirects may lead."""
+        return Neighbours("http" if self._tls is None else "https", self.knows, self._own_host)
 
     @property
     def shows_certificate(self) -> bool:
@@ -121,8 +131,15 @@ class Upstreams:
 
     def found(self, addresses: Sequence[Address]) -> None:
         """Discovery says that these are the brokers' web services now."""
-        if addresses:
+        if not addresses:
+            return
+        self.discovered = frozenset(addresses)
+        if not self._is_configured:
             self.listed = list(addresses)
+
+    def knows(self, address: Address) -> bool:
+        """Whether a broker listens there, by the configuration or by discovery."""
+        return address in self.listed or address in self.discovered
 
     def in_turn(self) -> list[Address]:
         """All brokers, another one first each time, those that were just unreachable last."""
@@ -143,7 +160,11 @@ class Upstreams:
         raise failure
 
     async def open(self, address: Address, *, fresh: bool = False) -> BrokerConnection:
-        """A connection to that broker, a kept one unless `fresh`. Raises BrokerFailed."""
+        """A connection to that broker, a kept one unless `fresh`. Raises BrokerFailed, also for an
+        address that is no known broker's: what is sent there holds credentials.
+        """
+        if not self.knows(address):
+            raise BrokerFailed(f"{address} is no known broker")
         kept = None if fresh else await self._take_idle(address)
         if kept is not None:
             return kept

@@ -61,6 +61,8 @@ class Wire:
     def is_quiet(self) -> bool:
         """Whether the peer has neither sent anything nor left, as far as the kernel knows."""
         stream = self.stream
+        if isinstance(stream, TlsStream) and stream.has_unread:
+            return False
         inner = stream.transport_stream if isinstance(stream, TlsStream) else stream
         if not isinstance(inner, trio.SocketStream):
             return False

@@ -10,8 +10,10 @@ from geminga_proxy.http.headers import (
     Credentials,
     Follow,
     Header,
+    Neighbours,
     Origin,
     Rewrite,
+    Stranger,
     end_to_end,
     is_websocket,
     plan_redirect,
@@ -19,7 +21,8 @@ from geminga_proxy.http.headers import (
     to_client,
 )
 
-ORIGIN = Origin("10.0.0.9", "https", "proxy.example")
+ORIGIN = Origin("10.0.0.9", "https", "proxy.example", "proxy.example:8443")
+KNOWN = Neighbours("http", lambda address: address.host == "b", "proxy.example")
 
 
 def request(
@@ -61,9 +64,9 @@ def test_the_client_is_named_by_the_proxy_alone() -> None:
     )
     assert of(told, b"x-original-principal") == [b"joe"]
     assert of(told, b"authorization") == [b"Bearer ours"]
-    assert of(told, b"x-forwarded-for") == [b"1.2.3.4, 10.0.0.9"]
+    assert of(told, b"x-forwarded-for") == [b"10.0.0.9"]
     assert of(told, b"x-forwarded-proto") == [b"https"]
-    assert of(told, b"x-forwarded-host") == [b"proxy:8080"]
+    assert of(told, b"x-forwarded-host") == [b"proxy.example:8443"]
     assert of(told, b"x-forwarded-server") == [b"proxy.example"]
     assert of(told, b"host") == []
     anonymous = to_broker(
@@ -118,9 +121,16 @@ def test_websockets() -> None:
         (307, b"https://b:8443/x", b"GET", True, Rewrite(b"/x")),
         (307, b"http://b:8080", b"GET", True, Follow(Address("b", 8080), b"/")),
         (302, b"/metrics/", b"GET", True, None),
-        (307, b"ftp://b/x", b"GET", True, None),
-        (307, b"http://b:99999/x", b"GET", True, None),
-        (307, b"http:///x", b"GET", True, None),
+        (307, b"//b:8080/x", b"GET", True, Follow(Address("b", 8080), b"/x")),
+        (307, b"http://proxy.example:81/x", b"GET", True, Rewrite(b"/x")),
+        (307, b"http://b:8080//c/x", b"GET", False, Rewrite(b"/c/x")),
+        (307, b"http://c:8080/x", b"GET", True, Stranger("http://c:8080/x")),
+        (307, b"http://c:8080/x", b"GET", False, Stranger("http://c:8080/x")),
+        (307, b"http://b@c:8080/x", b"GET", True, Stranger("http://b@c:8080/x")),
+        (307, b"ftp://b/x", b"GET", True, Stranger("ftp://b/x")),
+        (307, b"pulsar://b/x", b"GET", True, Stranger("pulsar://b/x")),
+        (307, b"http://b:99999/x", b"GET", True, Stranger("http://b:99999/x")),
+        (307, b"http:///x", b"GET", True, Stranger("http:///x")),
         (307, b"", b"GET", True, None),
         (200, b"http://b:8080/x", b"GET", True, None),
     ],
@@ -129,5 +139,5 @@ def test_redirects(
     status: int, location: bytes, method: bytes, can_repeat: bool, plan: object
 ) -> None:
     asked = request(method=method)
-    found = plan_redirect(asked, status, location, scheme="http", can_repeat=can_repeat)
+    found = plan_redirect(asked, status, location, KNOWN, can_repeat=can_repeat)
     assert found == plan
