@@ -146,6 +146,9 @@ class WriteOptions:
     routing: Routing = Routing.ROUNDROBINPARTITION
     hashing: Hashing = Hashing.JAVASTRINGHASH
     producer: ProducerSettings = ProducerSettings()
+    checks_order: bool = True
+    """With deduplication: whether rows that the broker has already are compared with those that it
+    has."""
 
 
 _REFUSED = {
@@ -277,6 +280,7 @@ def parse_write(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
         routing,
         hashing,
         producer,
+        given.flag("deduplicationCheck", default=True),
     )
     if streaming:
         given.text("checkpointLocation")  # Spark's own, which it hands on.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import geminga.blocking
 from geminga.schema import AlreadyEncoded, SchemaInfo
 from pyspark_pulsar._options._write_options import WriteOptions
+from pyspark_pulsar._write._earlier import EarlierRows, NotComparable, Row
 from pyspark_pulsar._write._faults import explained
 from pyspark_pulsar._write._identity import ROW_BITS, ROWS_MAX, Identity
 from pyspark_pulsar.errors import ConnectorError, WriteFailed
@@ -52,6 +53,10 @@ class Outlet:
         """Whether the producer counts on from the last message."""
         self._is_trusted = not who.is_lasting
         """Whether the broker is known to deduplicate, if it is to."""
+        self._earlier: EarlierRows | None = None
+        self._is_incomparable = False
+        self._missing = 0
+        """Messages that the broker dropped, and that it doesn't have any more."""
 
     def send(self, payloads: Sequence[bytes | None], described: Iterator[Described] | None) -> None:
         """Hand messages over, waiting for room. Raises ConnectorError."""
@@ -97,17 +102,89 @@ class Outlet:
         described: Iterator[Described] | None,
         first: int,
     ) -> int:
-        """Those that the broker may have, and one more, from which the producer counts on; answers
+        """Those that the broker may have, and one more, from which the producer counts on; returns
         how many these were.
         """
         number = self._who.first_sequence_id + first
-        for at, payload in enumerate(payloads):
-            told = {} if described is None else next(described)
-            self._receipts.append(producer.send_soon(payload, sequence_id=number + at, **told))
-            if number + at > self._known_up_to:
-                self._is_numbering = True
-                return at + 1
-        return len(payloads)
+        known = max(0, min(len(payloads), self._known_up_to - number + 1))
+        told = [{} if described is None else next(described) for _ in payloads[: known + 1]]
+        receipts = [
+            producer.send_soon(payloads[at], sequence_id=number + at, **told[at])
+            for at in range(known)
+        ]
+        self._receipts.extend(receipts)
+        if known and self._options.checks_order:
+            self._compare(producer, receipts, payloads, told, number)
+        if known == len(payloads):
+            return known
+        self._receipts.append(
+            producer.send_soon(payloads[known], sequence_id=number + known, **told[known])
+        )
+        self._is_numbering = True
+        self._end_comparing()
+        return known + 1
+
+    def _compare(
+        self,
+        producer: Producer[bytes],
+        receipts: Sequence[Receipt],
+        payloads: Sequence[Any],
+        told: Sequence[Described],
+        number: int,
+    ) -> None:
+        """What the broker dropped must be there by the same numbers. Raises WriteFailed before
+        anything new is sent, GemingaError.
+        """
+        producer.flush()
+        for at, receipt in enumerate(receipts):
+            if receipt.wait().ledger_id >= 0 or self._is_incomparable:
+                continue
+            try:
+                found = self._earlier_rows().find(number + at)
+            except NotComparable as error:
+                self._is_incomparable = True
+                self._warn(f"the messages of an earlier attempt can't be compared: {error}")
+                continue
+            if found is None:
+                self._missing += 1
+            elif found != Row.of(payloads[at], told[at]):
+                raise WriteFailed(self.topic, self._other_row(number + at))
+
+    def _earlier_rows(self) -> EarlierRows:
+        if self._earlier is None:
+            assert self._who.name is not None, "what lasts has a name"
+            self._earlier = EarlierRows(self._client, self.topic, self._who.name)
+        return self._earlier
+
+    def _other_row(self, number: int) -> str:
+        who = self._who
+        return (
+            f"message {number - who.first_sequence_id} of producer {who.name} in epoch {who.epoch}"
+            " isn't the one that an earlier attempt wrote under its number: the rows came in"
+            " another order, or changed, and the broker would drop rows that it doesn't have. Let"
+            " the rows come in the same order each time: behind a shuffle (groupBy, join,"
+            " repartition) add sortWithinPartitions over all columns. To go on, write these rows"
+            " again under another producerName; those of the earlier attempt are then there twice"
+        )
+
+    def _end_comparing(self) -> None:
+        missing, self._missing = self._missing, 0
+        if missing:
+            self._warn(
+                f"{missing} messages of an earlier attempt aren't there any more and can't be "
+                "compared"
+            )
+        earlier, self._earlier = self._earlier, None
+        if earlier is not None:
+            earlier.close()
+
+    def _warn(self, reason: str) -> None:
+        logger.warning(
+            "%s: producer %s: %s; if the rows came in another order, some are lost",
+            self.topic,
+            self._who.name,
+            reason,
+        )
 
     def _open(self) -> None:
         """Raises GemingaError, ProducerBusy once the name was in use for too long, and WriteFailed
@@ -183,6 +260,7 @@ class Outlet:
         """Until each message has its receipt, then leave the topic. Raises ConnectorError if one
         has none.
         """
+        self._end_comparing()
         producer, self._producer = self._producer, None
         if producer is None:
             return
@@ -199,8 +277,10 @@ class Outlet:
         """Leave the topic after a failure; what isn't sent yet may be lost."""
         producer, self._producer = self._producer, None
         self._receipts.clear()
-        if producer is not None:
+        earlier, self._earlier = self._earlier, None
+        for each in (earlier, producer):
             try:
-                producer.close()
+                if each is not None:
+                    each.close()
             except (geminga.GemingaError, ConnectorError) as error:
                 logger.debug("%s: closing after a failure: %s", self.topic, error)
