@@ -293,12 +293,13 @@ class PersistentTopic(TopicBase):
         return last
 
     async def truncate(self) -> None:
-        """Move every subscription to the end and drop what lies before."""
+        """Move every subscription to the end and drop what lies before, whatever retention says."""
         for subscription in list(self.subscriptions.values()):
             await subscription.skip(None)
         await self.compaction.clear()
-        await self.log.roll()
-        await self.log.trim()
+        if self.deduplication is not None:
+            self.deduplication.snapshot()
+        await self.log.truncate()
 
     async def delete(self, *, force: bool = False) -> None:
         """Delete with all subscriptions. Unless forced, raises BrokerError ProducerBusy or

@@ -297,3 +297,20 @@ def test_our_client_names_a_quota(peer: Peer) -> None:
         pytest.raises(geminga.QuotaExceeded),
     ):
         client.create_producer(topic)
+
+
+def test_truncating_takes_what_retention_and_deduplication_keep(peer: Peer) -> None:
+    topic = made(peer, "truncated", "sub")
+    set_policy(peer, topic, "deduplicationEnabled", True)
+    keep = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
+    set_policy(peer, topic, "retention", keep)
+    producer = peer.producer(topic)
+    send_all(producer, numbered("m", 0, 10))
+    producer.close()
+    # A new ledger is begun: Apache's broker never deletes the open one.
+    peer.admin("PUT", f"{path_of(topic)}/unload")
+    stats = f"{path_of(topic)}/internalStats"
+    wait_for(lambda: peer.admin("GET", stats)["numberOfEntries"] == 10)
+    peer.admin("DELETE", f"{path_of(topic)}/truncate")
+    wait_for(lambda: peer.admin("GET", stats)["numberOfEntries"] == 0)
+    assert peer.admin("GET", f"{path_of(topic)}/stats")["subscriptions"]["sub"]["msgBacklog"] == 0

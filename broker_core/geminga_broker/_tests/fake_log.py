@@ -299,6 +299,9 @@ class FakeLog:
     async def trim(self) -> None:
         await self.pause()
 
+    async def truncate(self) -> None:
+        await self.pause()
+
     async def roll(self) -> None:
         await self.pause()
 

@@ -298,6 +298,11 @@ class ManagedLedger(Protocol):
     async def trim(self) -> None:
         """Delete ledgers that every cursor passed and retention lets go (BR-04)."""
 
+    async def truncate(self) -> None:
+        """Begin a new ledger, and delete those that every cursor passed, whatever retention says
+        (ManagedLedgerImpl.asyncTruncate).
+        """
+
     async def roll(self) -> None:
         """Close the open ledger and open the next, if it has entries (BR-02)."""
 

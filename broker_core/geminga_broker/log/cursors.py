@@ -126,6 +126,14 @@ class LogCursors:
         """
         return [cursor.trim_mark for cursor in self.by_name.values() if cursor.durable]
 
+    async def persist_properties(self) -> None:
+        """Write down cursors that have properties: what deduplication knows of entries that are
+        trimmed stands nowhere else. Raises LogWriteFailed, LogFenced.
+        """
+        for cursor in list(self.by_name.values()):
+            if cursor.durable and cursor.properties:
+                await cursor.persist()
+
     async def forget(self, ledger_id: int) -> None:
         """The ledger is trimmed."""
         await self._access.reads.forget(ledger_id)

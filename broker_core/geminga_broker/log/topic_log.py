@@ -220,6 +220,11 @@ class TopicLog:
         """See `ManagedLedger.trim`. Raises LogWriteFailed."""
         await self._trimmer.trim()
 
+    async def truncate(self) -> None:
+        """See `ManagedLedger.truncate`. Raises LogWriteFailed, LogFenced."""
+        await self._appender.roll(force=True)
+        await self._trimmer.trim(Retention())
+
     async def roll(self) -> None:
         """See `ManagedLedger.roll`."""
         await self._appender.roll(force=True)

@@ -49,6 +49,11 @@ class CursorsToTrim(Protocol):
     def durable_marks(self) -> list[Position]:
         """Up to where each durable cursor lets the chain go."""
 
+    async def persist_properties(self) -> None:
+        """Make what cursors keep beside their mark-delete durable. Raises LogWriteFailed,
+        LogFenced.
+        """
+
     async def forget(self, ledger_id: int) -> None:
         """The ledger left the chain."""
 
@@ -72,8 +77,11 @@ class LogTrimmer:
             self._scheduled = True
             self._parts.spawn(self._trim_quietly)
 
-    async def trim(self) -> None:
-        """See `ManagedLedger.trim`. Raises LogWriteFailed, LogFenced."""
+    async def trim(self, retention: Retention | None = None) -> None:
+        """See `ManagedLedger.trim`; by another retention than the log's, if one is given. Raises
+        LogWriteFailed, LogFenced.
+        """
+        retention = retention or self.retention
         parts = self._parts
         deleting = parts.catalog.deleting
         cursors = self._cursors
@@ -82,9 +90,10 @@ class LogTrimmer:
             if parts.state in (LogState.FENCED, LogState.CLOSED):
                 return
             now_ms = parts.options.now_ms()
-            gone = ledgers_to_trim(parts.chain, cursors.durable_marks(), self.retention, now_ms)
+            gone = ledgers_to_trim(parts.chain, cursors.durable_marks(), retention, now_ms)
             try:
                 if gone:
+                    await cursors.persist_properties()
                     deleting.update(dict.fromkeys(span.ledger_id for span in gone))
                     try:
                         await parts.catalog.save(parts.chain.spans[len(gone) :])
