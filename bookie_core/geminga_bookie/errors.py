@@ -22,6 +22,12 @@ class NoSuchLedger(BookkeeperError):
     code = -7
 
 
+class IncorrectParameter(BookkeeperError):
+    """An id, LAC, master key or add that no ledger can have; no bookie will ever take it."""
+
+    code = -14
+
+
 class LedgerFenced(BookkeeperError):
     """Another client took the ledger over; ordinary adds are refused for ever (BK-07)."""
 

@@ -17,7 +17,7 @@ from geminga_bookie.errors import (
 )
 from geminga_bookie.lac import NO_LAC, LacWaiters, packet_lac
 from geminga_bookie.options import LiveLedgers
-from geminga_bookie.port import AddDone
+from geminga_bookie.port import AddDone, check_add, check_lac, check_ledger, check_read
 
 
 class _Ledger:
@@ -52,6 +52,7 @@ class MemoryBookie:
         return self._bookie_id
 
     def _handle(self, ledger_id: int, master_key: bytes) -> _Ledger:
+        check_ledger(ledger_id, master_key)
         ledger = self._ledgers.get(ledger_id)
         if ledger is None:
             ledger = self._ledgers[ledger_id] = _Ledger(master_key)
@@ -60,6 +61,7 @@ class MemoryBookie:
         return ledger
 
     def _known(self, ledger_id: int) -> _Ledger:
+        check_ledger(ledger_id)
         ledger = self._ledgers.get(ledger_id)
         if ledger is None:
             raise NoSuchLedger(f"ledger {ledger_id}")
@@ -78,9 +80,10 @@ class MemoryBookie:
         """See `BookiePort.add`."""
         error: BookkeeperError | None = None
         try:
+            check_add(ledger_id, first_entry_id, len(packets), sum(map(len, packets)))
             ledger = self._handle(ledger_id, master_key)
-        except UnauthorizedAccess as wrong_key:
-            error = wrong_key
+        except BookkeeperError as refusal:
+            error = refusal
         else:
             if ledger.fenced and not recovery:
                 error = LedgerFenced(f"ledger {ledger_id}")
@@ -106,6 +109,7 @@ class MemoryBookie:
         self, ledger_id: int, first_entry_id: int, *, entries_max: int, bytes_max: int
     ) -> list[bytes]:
         """See `BookiePort.read`; never suspends."""
+        check_read(ledger_id, first_entry_id)
         entries = self._known(ledger_id).entries
         packet = entries.get(first_entry_id)
         if packet is None:
@@ -135,6 +139,7 @@ class MemoryBookie:
 
     async def write_lac(self, ledger_id: int, master_key: bytes, lac: int) -> None:
         """See `BookiePort.write_lac`."""
+        check_lac(lac)
         self._advance(ledger_id, self._handle(ledger_id, master_key), lac)
         await trio.lowlevel.checkpoint()
 

@@ -11,7 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from geminga_bookie.errors import BookkeeperError
+from geminga_bookie.errors import BookkeeperError, IncorrectParameter
+
+ID_MAX = (1 << 63) - 1
+"""Highest ledger id, entry id and LAC: they are signed in Java."""
+MASTER_KEY_BYTES_MAX = (1 << 16) - 1
+ADD_BYTES_MAX = 128 * 1024 * 1024
+"""One add: with what else is in its group it must fit into one record of the journal."""
 
 AddDone = Callable[[int, int, BookkeeperError | None], None]
 """(first entry id, count, error): a run of entries is durable, or failed. Called in the loop, in
@@ -40,7 +46,8 @@ class BookiePort(Protocol):
         runs.
 
         `done` comes only after the journal's fdatasync (BK-02). A fenced ledger refuses unless
-        `recovery`.
+        `recovery`. Ids, keys and sizes that no ledger can have are refused with
+        IncorrectParameter, by this and by all methods.
         """
 
     async def read(
@@ -71,3 +78,38 @@ class BookiePort(Protocol):
 
     async def list_entries(self, ledger_id: int) -> list[int]:
         """Ids of the entries held, ascending."""
+
+
+def ids_fit(ledger_id: int, first_entry_id: int = 0, count: int = 0) -> bool:
+    """Whether files can hold a run of entries with these ids."""
+    return 0 <= ledger_id <= ID_MAX and 0 <= first_entry_id <= ID_MAX - count
+
+
+def check_ledger(ledger_id: int, master_key: bytes = b"") -> None:
+    """Raises IncorrectParameter."""
+    if not ids_fit(ledger_id):
+        raise IncorrectParameter(f"{ledger_id} can't be a ledger's id")
+    if len(master_key) > MASTER_KEY_BYTES_MAX:
+        raise IncorrectParameter(f"a master key of {len(master_key)} bytes is too long")
+
+
+def check_add(ledger_id: int, first_entry_id: int, count: int, size_bytes: int) -> None:
+    """Raises IncorrectParameter."""
+    if not ids_fit(ledger_id, first_entry_id, count):
+        raise IncorrectParameter(
+            f"ledger {ledger_id} can't have {count} entries from {first_entry_id} on"
+        )
+    if size_bytes > ADD_BYTES_MAX:
+        raise IncorrectParameter(f"an add of {size_bytes} bytes is too large")
+
+
+def check_read(ledger_id: int, entry_id: int) -> None:
+    """Raises IncorrectParameter."""
+    if not ids_fit(ledger_id, entry_id):
+        raise IncorrectParameter(f"no entry can be {ledger_id}:{entry_id}")
+
+
+def check_lac(lac: int) -> None:
+    """Raises IncorrectParameter."""
+    if not -1 <= lac <= ID_MAX:
+        raise IncorrectParameter(f"{lac} can't be a ledger's last confirmed entry")

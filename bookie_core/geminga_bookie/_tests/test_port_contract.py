@@ -18,7 +18,13 @@ from geminga_bookie._tests.support import (
     read_all,
     small_options,
 )
-from geminga_bookie.errors import LedgerFenced, NoSuchEntry, NoSuchLedger, UnauthorizedAccess
+from geminga_bookie.errors import (
+    IncorrectParameter,
+    LedgerFenced,
+    NoSuchEntry,
+    NoSuchLedger,
+    UnauthorizedAccess,
+)
 from geminga_bookie.inprocess import BookieOptions, open_bookie
 from geminga_bookie.port import BookiePort
 
@@ -179,3 +185,73 @@ class TestBookiePort:
         await add(bookie, 7, [0], size=5 * 1024 * 1024)
         found = await bookie.read(7, 0, entries_max=1, bytes_max=1)
         assert found == packets(7, [0], 5 * 1024 * 1024)
+
+
+_TOO_LARGE = 1 << 63
+
+
+class TestWhatNoLedgerCanHave:
+    """Ids and keys that the files have no room for are refused, and harm nobody else (BK-09)."""
+
+    @pytest.mark.parametrize(
+        ("ledger_id", "key", "first"),
+        [
+            (-1, KEY, 0),
+            (_TOO_LARGE, KEY, 0),
+            (7, KEY, -1),
+            (7, KEY, -5),
+            (7, KEY, _TOO_LARGE - 1),
+            (7, KEY, _TOO_LARGE),
+            (8, bytes(65_536), 0),
+        ],
+    )
+    async def test_adds(self, bookie: BookiePort, ledger_id: int, key: bytes, first: int) -> None:
+        await add(bookie, 7, range(5))
+        good, bad = Outcomes(), Outcomes()
+        bookie.add(7, KEY, 5, packets(7, [5]), good)
+        for recovery in (False, True):
+            bookie.add(ledger_id, key, first, packets(1, range(2)), bad, recovery=recovery)
+        bookie.add(7, KEY, 6, packets(7, [6]), good)
+        await bad.wait_for(4)
+        await good.wait_for(2)
+        assert good.errors == []
+        assert [type(error) for error in bad.errors] == [IncorrectParameter] * len(bad.errors)
+        assert len(bad.errors) >= 1
+        assert await read_all(bookie, 7, 0, 6) == packets(7, range(7))
+        with pytest.raises(NoSuchLedger):
+            await bookie.read_lac(8)
+
+    async def test_an_add_larger_than_a_record_of_the_journal(self, bookie: BookiePort) -> None:
+        await add(bookie, 7, range(5))
+        outcomes = Outcomes()
+        bookie.add(7, KEY, 5, [bytes(1 << 20)] * 257, outcomes)
+        await outcomes.wait_for(257)
+        assert [type(error) for error in outcomes.errors] == [IncorrectParameter]
+
+    @pytest.mark.parametrize("ledger_id", [-1, -(1 << 63), _TOO_LARGE])
+    async def test_ledger_ids(self, bookie: BookiePort, ledger_id: int) -> None:
+        with pytest.raises(IncorrectParameter):
+            await bookie.fence(ledger_id, KEY)
+        with pytest.raises(IncorrectParameter):
+            await bookie.write_lac(ledger_id, KEY, 1)
+        with pytest.raises(IncorrectParameter):
+            await bookie.read(ledger_id, 0, entries_max=1, bytes_max=1)
+        with pytest.raises(IncorrectParameter):
+            await bookie.read_lac(ledger_id)
+        with pytest.raises(IncorrectParameter):
+            await bookie.list_entries(ledger_id)
+
+    async def test_entry_ids_lacs_and_keys(self, bookie: BookiePort) -> None:
+        await add(bookie, 7, range(5))
+        for entry_id in (-1, _TOO_LARGE):
+            with pytest.raises(IncorrectParameter):
+                await bookie.read(7, entry_id, entries_max=1, bytes_max=1)
+        for lac in (-2, _TOO_LARGE):
+            with pytest.raises(IncorrectParameter):
+                await bookie.write_lac(7, KEY, lac)
+        with pytest.raises(IncorrectParameter):
+            await bookie.fence(8, bytes(65_536))
+        with pytest.raises(IncorrectParameter):
+            await bookie.write_lac(8, bytes(65_536), 1)
+        assert await bookie.fence(7, KEY) == 3
+        assert await bookie.fence(9, bytes(65_535)) == -1

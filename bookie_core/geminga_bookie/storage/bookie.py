@@ -17,7 +17,7 @@ from geminga_bookie.errors import (
 )
 from geminga_bookie.lac import LacWaiters, packet_lac
 from geminga_bookie.options import BookieOptions
-from geminga_bookie.port import AddDone
+from geminga_bookie.port import AddDone, check_add, check_lac, check_read
 from geminga_bookie.storage.checkpoint import Checkpointer
 from geminga_bookie.storage.gc import GarbageCollector
 from geminga_bookie.storage.health import Health
@@ -124,12 +124,13 @@ class InProcessBookie:
         """Into cache and journal; False if there is no room. A refused add counts as in."""
         error = self.health.error
         state = self._states.get(ledger_id)
-        if state is None or state.master_key != master_key:
-            try:
+        try:
+            check_add(ledger_id, first, len(packets), size)
+            if state is None or state.master_key != master_key:
                 state = self._table.open(ledger_id, master_key, fresh=first == 0 and not recovery)
-            except BookkeeperError as refusal:
-                self._refuse(ledger_id, first, packets, done, refusal)
-                return True
+        except BookkeeperError as refusal:
+            self._refuse(ledger_id, first, packets, done, refusal)
+            return True
         if state.fenced and not recovery:
             error = LedgerFenced(f"ledger {ledger_id}")
         if error is not None:
@@ -172,6 +173,7 @@ class InProcessBookie:
         if found is not None:
             self.reader.served(store, ledger_id, first_entry_id + len(found))
             return found
+        check_read(ledger_id, first_entry_id)
         state = self._table.known(ledger_id)
         try:
             return await self.reader.read(store, ledger_id, first_entry_id, entries_max, bytes_max)
@@ -212,6 +214,7 @@ class InProcessBookie:
 
     async def write_lac(self, ledger_id: int, master_key: bytes, lac: int) -> None:
         """See `BookiePort.write_lac`."""
+        check_lac(lac)
         state = self._table.open(ledger_id, master_key)
         if lac > state.explicit_lac:
             state.explicit_lac = lac

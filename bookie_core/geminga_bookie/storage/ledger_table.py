@@ -12,6 +12,7 @@ from geminga_bookie.errors import (
     UnknownLedgerState,
 )
 from geminga_bookie.lac import NO_LAC
+from geminga_bookie.port import check_ledger
 from geminga_bookie.storage.journal import Request
 from geminga_bookie.storage.journal_format import MASTER_KEY
 from geminga_bookie.storage.location_index import LedgerRecord
@@ -67,9 +68,10 @@ class LedgerTable:
         return self.stores[ledger_id % len(self.stores)]
 
     def find(self, ledger_id: int) -> LedgerState | None:
-        """A ledger that the bookie has heard of. Raises StorageFailed."""
+        """A ledger that the bookie has heard of. Raises StorageFailed, IncorrectParameter."""
         state = self.states.get(ledger_id)
         if state is None:
+            check_ledger(ledger_id)
             store = self.store_of(ledger_id)
             try:
                 record = store.index.ledger(ledger_id)
@@ -93,9 +95,9 @@ class LedgerTable:
         """Find or make a ledger; a new one's key goes to the journal ahead of its first entry.
 
         `fresh` says that its writer begins with it now, so that no lost journal can have held any
-        of it. Raises
-        UnauthorizedAccess.
+        of it. Raises UnauthorizedAccess, IncorrectParameter.
         """
+        check_ledger(ledger_id, master_key)
         state = self.find(ledger_id)
         if state is None:
             limbo = self._limbo and not fresh

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from geminga_bookie.errors import BookkeeperError, DataDirError, NoSuchEntry
 from geminga_bookie.options import BookieOptions
+from geminga_bookie.port import ids_fit
 from geminga_bookie.storage.data_dirs import COOKIE_NAME, index_directory
 from geminga_bookie.storage.disk import Disk, OsDisk
 from geminga_bookie.storage.journal_format import ENTRIES, JournalItem
@@ -49,7 +50,7 @@ class OfflineBookie:
             raise DataDirError(f"{path} can't be read: {error}") from error
 
     def _take(self, item: JournalItem) -> None:
-        if item.kind == ENTRIES:
+        if item.kind == ENTRIES and ids_fit(item.ledger_id, item.number, len(item.payload)):
             self._journaled.put(item.ledger_id, item.number, item.payload, 0)
 
     def ledgers(self) -> list[int]:

@@ -19,6 +19,7 @@ import trio
 from geminga_bookie.errors import BookkeeperError, DataDirError
 from geminga_bookie.lac import packet_lac
 from geminga_bookie.options import BookieOptions
+from geminga_bookie.port import ids_fit
 from geminga_bookie.storage.compaction import finish_compactions
 from geminga_bookie.storage.data_dirs import DataDirs, index_directory
 from geminga_bookie.storage.disk import Disk, replace_file
@@ -96,7 +97,7 @@ def open_storage(
         reports, limbo = [], False
         recovered = LedgerTable(stores, [_nothing])
         for directory in options.journal_dirs:
-            report = replay(disk, directory, lambda item: apply_item(recovered, item))
+            report = _replay(disk, directory, recovered)
             log_report(report)
             reports.append(report)
             limbo |= _is_in_limbo(disk, directory, report, options)
@@ -159,6 +160,29 @@ def open_index(disk: Disk, path: Path) -> LocationIndex:
         index.close()
         raise DataDirError(f"{path} is of another version")
     return index
+
+
+def _replay(disk: Disk, directory: Path, table: LedgerTable) -> ReplayReport:
+    """Bring a journal into the table. Passes over items that an older version took, although the
+    files of the ledger directories have no room for their ids: they could never be flushed."""
+    unfit = 0
+
+    def apply(item: JournalItem) -> None:
+        nonlocal unfit
+        entries = (item.number, len(item.payload)) if item.kind == ENTRIES else ()
+        if ids_fit(item.ledger_id, *entries):
+            apply_item(table, item)
+        else:
+            unfit += 1
+
+    report = replay(disk, directory, apply)
+    if unfit:
+        logger.error(
+            "%s: %d items of the journal have ids that no ledger can have, and are dropped",
+            directory,
+            unfit,
+        )
+    return report
 
 
 def apply_item(table: LedgerTable, item: JournalItem) -> None:
