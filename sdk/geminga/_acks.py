@@ -7,7 +7,7 @@ is, or, with batch-index acknowledgement, each group tells the broker which are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from geminga_protocol.ack_set import AckSet, from_bits, full, to_bits
@@ -115,7 +115,7 @@ class AckTracker:
         state = self._state(self._states, position, batch_size, ack_set)
         return self._note(position, state, (index,), self._states)
 
-    def add_delivered(self, delivery: Delivery, indexes: Iterable[int]) -> bool:
+    def add_delivered(self, delivery: Delivery, indexes: Sequence[int]) -> bool:
         """Some messages of a delivered batch. Returns whether there is something new to send."""
         position = delivery.ledger_id, delivery.entry_id
         if self._waits_whole(position):
@@ -143,12 +143,16 @@ class AckTracker:
         return state
 
     def _note(
-        self, position: Position, state: BatchAcks, indexes: Iterable[int], states: AckStates
+        self, position: Position, state: BatchAcks, indexes: Sequence[int], states: AckStates
     ) -> bool:
         flags = state.flags
-        for index in indexes:
-            flags[index] = 0
-        state.left = flags.count(1)
+        if len(indexes) == 1:
+            state.left -= flags[indexes[0]]
+            flags[indexes[0]] = 0
+        else:
+            for index in indexes:
+                flags[index] = 0
+            state.left = flags.count(1)
         if not state.left:
             if states.get(position) is state:
                 del states[position]

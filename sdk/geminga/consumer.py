@@ -211,6 +211,9 @@ class Consumer(Generic[V_co]):
     async def acknowledge(self, message: MessageOrId) -> None:
         """The message is done. Sent in groups; waits for the broker's receipt only if
         `ack_receipt_enabled`, and raises then what it says.
+
+        The broker hears of a batch when all its messages are done. If the connection is lost before
+        that, all of them come again, unless `batch_index_ack_enabled`.
         """
         if isinstance(message, Message):
             entry = message._entry

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geminga import _acks
-from geminga._acks import AckGroup, AckTracker
-from geminga_protocol.ack_set import from_bits, full, to_bits
+from geminga._acks import AckGroup, AckStates, AckTracker, BatchAcks
+from geminga_protocol.ack_set import AckSet, from_bits, full, to_bits
 
 SIZE = 4
 STEPS = st.lists(
@@ -18,6 +18,18 @@ STEPS = st.lists(
     ),
     max_size=30,
 )
+
+
+class Delivered:
+    """A delivered batch."""
+
+    def __init__(self, ledger_id: int = 1, entry_id: int = 1, ack_set: AckSet = ()) -> None:
+        self.ledger_id = ledger_id
+        self.entry_id = entry_id
+        self.message_count = SIZE
+        self.ack_set = ack_set
+        self.ack_state: BatchAcks | None = None
+        self.ack_states: AckStates | None = None
 
 
 class Broker:
@@ -44,10 +56,10 @@ def test_the_broker_learns_what_it_may_and_no_more(
     acked: set[tuple[int, int]] = set()
     for kind, entry, index in [*steps, ("take", 0, 0)]:
         if kind == "one":
-            tracker.add_in_batch(7, entry, index, SIZE)
+            tracker.add_in_batch((7, entry), index, SIZE)
             acked.add((entry, index))
         elif kind == "run":
-            tracker.add_run_in_batch((7, entry), range(index, SIZE), SIZE)
+            tracker.add_delivered(Delivered(7, entry), range(index, SIZE))
             acked |= {(entry, n) for n in range(index, SIZE)}
         elif kind == "whole":
             tracker.add(7, entry)
@@ -74,12 +86,13 @@ def test_the_broker_learns_what_it_may_and_no_more(
 
 def test_what_the_broker_knows_already_counts() -> None:
     tracker = AckTracker(batch_index_ack=False)
-    left = from_bits(0b1010)
-    assert not tracker.add_in_batch(1, 1, 1, SIZE, left)
-    assert tracker.left_of(1, 1, SIZE) == bytearray([0, 0, 0, 1])
-    assert tracker.add_in_batch(1, 1, 3, SIZE, left)
+    entry = Delivered(ack_set=from_bits(0b1010))
+    assert not tracker.add_delivered(entry, (1,))
+    assert tracker.deliver(Delivered()) == bytearray([0, 0, 0, 1])
+    assert tracker.add_delivered(entry, (3,))
     assert tracker.take() == [AckGroup(False, [(1, 1, ())])]
-    assert tracker.left_of(1, 1, SIZE) is None
+    assert tracker.deliver(Delivered()) is None
+    assert entry.ack_set == from_bits(0b1010)
 
 
 def test_cumulative_within_a_batch() -> None:
@@ -109,38 +122,89 @@ def test_groups_are_bounded_and_reset_forgets() -> None:
     tracker = AckTracker(batch_index_ack=True)
     for entry in range(25):
         tracker.add(1, entry)
-    tracker.add_in_batch(2, 0, 0, SIZE)
+    tracker.add_in_batch((2, 0), 0, SIZE)
     assert [len(group.ids) for group in tracker.take(10)] == [10, 10, 6]
     tracker.add_cumulative(3, 3)
     tracker.reset()
     assert len(tracker) == 0
-    assert tracker.left_of(2, 0, SIZE) is None
+    assert tracker.deliver(Delivered(2, 0)) is None
     assert full(SIZE) == (15,)
 
 
-@pytest.mark.parametrize("way", ["evicted", "whole", "cumulative", "reset"])
-def test_a_batch_that_is_not_asked_any_more_says_so(
-    way: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_deliveries_over_one_attachment_share_their_state() -> None:
+    tracker = AckTracker(batch_index_ack=False)
+    first, second = Delivered(), Delivered()
+    tracker.deliver(first)
+    assert not tracker.add_delivered(first, (0, 1))
+    assert tracker.deliver(second) == bytearray([0, 0, 1, 1])
+    assert not tracker.is_left(second, 0)
+    assert tracker.is_left(second, 2)
+    assert not tracker.add_delivered(second, (2,))
+    assert tracker.add_delivered(first, (3,))
+    assert tracker.take() == [AckGroup(False, [(1, 1, ())])]
+
+
+@pytest.mark.parametrize("seeks", [False, True])
+def test_another_attachment_begins_anew(seeks: bool) -> None:
+    tracker = AckTracker(batch_index_ack=False)
+    before, after = Delivered(), Delivered()
+    untouched = Delivered()
+    tracker.deliver(before)
+    tracker.deliver(untouched)
+    tracker.add_delivered(before, (0, 1, 2))
+    if seeks:
+        tracker.reset()
+    else:
+        tracker.detached()
+    assert tracker.deliver(after) is None
+    assert not tracker.add_delivered(after, (3,))
+    assert not tracker.add_delivered(untouched, (3,))
+    assert tracker.deliver(Delivered()) == bytearray([1, 1, 1, 0])
+    assert tracker.add_delivered(before, (3,))
+    assert tracker.take() == [AckGroup(False, [(1, 1, ())])]
+    # What the broker may not have heard of can be said again.
+    assert tracker.add_delivered(before, (3,))
+    assert not tracker.add_delivered(after, (0,))
+
+
+def test_indexes_of_two_deliveries_are_told_together() -> None:
+    tracker = AckTracker(batch_index_ack=True)
+    before, after = Delivered(), Delivered()
+    tracker.deliver(before)
+    tracker.add_delivered(before, (0,))
+    tracker.detached()
+    tracker.deliver(after)
+    tracker.add_delivered(after, (3,))
+    assert tracker.take() == [AckGroup(False, [(1, 1, from_bits(0b0110))])]
+
+
+@pytest.mark.parametrize("way", ["whole", "cumulative"])
+def test_a_batch_that_is_acknowledged_whole_has_nothing_left(way: str) -> None:
+    tracker = AckTracker(batch_index_ack=False)
+    entry = Delivered()
+    tracker.deliver(entry)
+    tracker.add_delivered(entry, (0,))
+    if way == "whole":
+        tracker.add(1, 1)
+    else:
+        tracker.add_cumulative(1, 1)
+    assert entry.ack_state is not None
+    assert entry.ack_state.left == 0
+    assert not tracker.is_left(entry, 3)
+
+
+def test_the_oldest_state_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_acks, "UNACKED_BATCHES_MAX", 1)
     tracker = AckTracker(batch_index_ack=False)
-    tracker.add_in_batch(1, 1, 0, 3)
-    state = tracker.state_of(1, 1)
-    assert state is not None
-    assert state.left == 2
-    if way == "evicted":
-        tracker.add_in_batch(1, 2, 0, 3)
-    elif way == "whole":
-        tracker.add(1, 1)
-    elif way == "cumulative":
-        tracker.add_cumulative(1, 1)
-    else:
-        tracker.reset()
-    assert state.left == 0
-    assert tracker.state_of(1, 1) is None
+    entry = Delivered()
+    tracker.deliver(entry)
+    tracker.add_delivered(entry, (0, 1, 2))
+    tracker.add_in_batch((1, 2), 0, 3)
+    assert tracker.deliver(Delivered()) is None
+    assert tracker.add_delivered(entry, (3,))
 
 
 def test_with_batch_indexes_every_message_is_news() -> None:
     tracker = AckTracker(batch_index_ack=True)
-    assert tracker.add_in_batch(1, 1, 0, 3)
-    assert tracker.state_of(1, 1) is None
+    assert tracker.add_in_batch((1, 1), 0, 3)
+    assert tracker.add_in_batch((1, 1), 1, 3)

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from geminga import _chunks
 from geminga._chunks import Chunks
 from geminga_protocol.chunking import Chunk
 
@@ -32,11 +33,29 @@ class Desk:
         return [entry for _, entry in found]
 
 
+def test_what_is_remembered_of_whole_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_chunks, "SEQUENCES_MAX", 4)
+    desk = Desk()
+    for uuid in ("a", "b", "c"):
+        for n in range(3):
+            desk.feed(uuid, n)
+    assert [desk.chunks.earlier((1, last)) for last in (2, 5, 8)] == [
+        (),
+        ((1, 3), (1, 4)),
+        ((1, 6), (1, 7)),
+    ]
+    # The connection is lost: what was handed out can still be acknowledged.
+    desk.chunks.clear()
+    assert desk.chunks.earlier((1, 5)) == ((1, 3), (1, 4))
+    desk.chunks.forget_up_to((1, 7))
+    assert desk.chunks.take_earlier((1, 5)) == ()
+    assert desk.chunks.take_earlier((1, 8)) == ((1, 6), (1, 7))
+
+
 def test_two_messages_mixed() -> None:
     desk = Desk()
     fed = [desk.feed(uuid, n) for n in range(3) for uuid in ("a", "b")]
     assert fed == [None, None, None, None, b"012", b"012"]
-    assert desk.chunks.first_of((1, 4)) == (1, 0)
     assert desk.chunks.earlier((1, 5)) == ((1, 1), (1, 3))
     assert desk.chunks.take_earlier((1, 4)) == ((1, 0), (1, 2))
     assert desk.chunks.take_earlier((1, 4)) == ()

@@ -269,8 +269,11 @@ async def test_seek(batching: bool, autojump_clock: MockClock) -> None:
 async def test_acknowledged_messages_of_a_batch_dont_come_again(autojump_clock: MockClock) -> None:
     async with consuming(10) as (broker, _, consumer):
         await consumer.acknowledge_many((await take(consumer, 10))[:4])
-        broker.cut()
+        consumer.redeliver_unacknowledged_messages()
         assert numbers(await take(consumer, 6)) == [4, 5, 6, 7, 8, 9]
+        # Over another connection it is another delivery: the cursor may have been moved back.
+        broker.cut()
+        assert numbers(await take(consumer, 10)) == list(range(10))
 
 
 async def test_damaged_entries_are_told_and_skipped(autojump_clock: MockClock) -> None:
