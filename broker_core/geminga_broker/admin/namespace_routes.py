@@ -8,8 +8,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from geminga_broker.admin import jackson
+from geminga_broker.admin.policy_values import namespace_policies
 from geminga_broker.admin.rest import (
     RestError,
+    bad_body,
     flag,
     namespace_of,
     no_content,
@@ -109,6 +112,14 @@ async def empty_namespace(service: BrokerService, namespace: str) -> None:
             await service.policies.store.delete(topic)
 
 
+async def _policies_given(request: Request) -> JsonObject:
+    given = await read_body(request, dict[str, object])
+    try:
+        return namespace_policies(given or {})
+    except jackson.Unbindable as error:
+        raise bad_body(str(error)) from None
+
+
 def routes(service: BrokerService) -> list[Route]:
     """All routes of the family."""
     namespaces = service.namespaces
@@ -126,8 +137,7 @@ def routes(service: BrokerService) -> list[Route]:
             raise RestError(404, "Namespace does not exist") from None
 
     async def create(request: Request) -> Response:
-        policies = await read_body(request, dict[str, object])
-        await create_namespace(service, namespace_of(request), policies or {})
+        await create_namespace(service, namespace_of(request), await _policies_given(request))
         return no_content()
 
     async def delete(request: Request) -> Response:

@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 from geminga_broker.admin.rest import (
     RestError,
+    bad_body,
     flag,
     namespace_of,
     no_content,
@@ -18,6 +19,7 @@ from geminga_broker.admin.rest import (
     read_union,
     route,
     topic_of,
+    without_nulls,
 )
 from geminga_broker.admin.topic_routes import require_writable_namespace, terminate
 from geminga_broker.resources import ResourceExists, ResourceMissing
@@ -35,9 +37,9 @@ class PartitionedTopicMetadata(msgspec.Struct):
 async def _wanted(request: Request) -> tuple[int, dict[str, str] | None]:
     body = await read_union(request, int, PartitionedTopicMetadata)
     if isinstance(body, PartitionedTopicMetadata):
-        return body.partitions, body.properties
+        return body.partitions, without_nulls(body.properties)
     if not isinstance(body, int):
-        raise RestError(400, "Number of partitions is missing")
+        raise bad_body("The request entity cannot be empty.")
     return body, None
 
 

@@ -50,6 +50,13 @@ class _Revocation(msgspec.Struct):
     role: str
 
 
+def _require_whole(wanted: Sequence[msgspec.Struct | None]) -> None:
+    """Raises RestError 400 for a grant that lacks something."""
+    for each in wanted:
+        if each is None or None in msgspec.structs.astuple(each):
+            raise RestError(400, "Each grant needs a topic, a role and, to be granted, actions")
+
+
 async def _policies(service: BrokerService, namespace: str) -> JsonObject:
     try:
         return await service.namespaces.policies(namespace)
@@ -72,8 +79,8 @@ async def _change(
 async def _actions(request: Request) -> list[str]:
     actions = await read_body(request, list[str])
     if actions is None:
-        raise bad_body("the body must be a list of actions")
-    return _checked(actions)
+        raise RestError(400, "Actions should not be null")
+    return _checked([action for action in actions if action])
 
 
 def _checked(actions: Sequence[str]) -> list[str]:
@@ -169,6 +176,7 @@ def _routes_of_many(service: BrokerService) -> list[Route]:
 
     async def grant(request: Request) -> Response:
         wanted = await read_body(request, list[_Grant]) or []
+        _require_whole(wanted)
         for each in wanted:
             _checked(each.actions)
         namespace = await _namespace_of_all(service, request, [each.topic for each in wanted])
@@ -183,6 +191,7 @@ def _routes_of_many(service: BrokerService) -> list[Route]:
 
     async def revoke(request: Request) -> Response:
         wanted = await read_body(request, list[_Revocation]) or []
+        _require_whole(wanted)
         namespace = await _namespace_of_all(service, request, [each.topic for each in wanted])
         names = [await _with_partitions(service, _topic(each.topic)) for each in wanted]
 

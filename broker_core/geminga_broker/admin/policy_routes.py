@@ -80,7 +80,7 @@ POLICIES = (
     Policy(
         "deduplicationSnapshotInterval",
         "deduplicationSnapshotIntervalSeconds",
-        int,
+        cast(type, int | None),
         not_negative("interval must be greater than or equal to 0"),
         optional=True,
         removable=False,
@@ -140,6 +140,7 @@ POLICIES = (
         "autoTopicCreationOverride",
         AutoTopicCreation,
         check_auto_topic_creation,
+        optional=True,
     ),
     Policy(
         "autoSubscriptionCreation",

@@ -11,8 +11,9 @@ from typing import Literal, cast
 import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 
+from geminga_broker.admin import jackson
 from geminga_broker.admin.rest import RestError
-from geminga_broker.backlog_quota import BacklogQuota, QuotaType
+from geminga_broker.backlog_quota import BacklogQuota, QuotaPolicy, QuotaType
 from geminga_broker.log.options import MIB
 from geminga_broker.resources import JsonObject
 
@@ -54,7 +55,7 @@ class DelayedDelivery(Struct, rename="camel"):
     is as fine as any `tickTime` asks for.
     """
 
-    tick_time: int = 1000
+    tick_time: int = 0
     active: bool = False
     max_delivery_delay_in_millis: int = 0
 
@@ -65,7 +66,7 @@ DeleteMode = Literal["delete_when_no_subscriptions", "delete_when_subscriptions_
 class InactiveTopicPolicies(Struct, rename="camel"):
     """When a topic that nobody uses is deleted."""
 
-    inactive_topic_delete_mode: DeleteMode = "delete_when_no_subscriptions"
+    inactive_topic_delete_mode: DeleteMode | None = None
     max_inactive_duration_seconds: int = 0
     delete_while_inactive: bool = False
 
@@ -80,7 +81,7 @@ class AutoTopicCreation(Struct, rename="camel"):
     """How unknown topics are made on first use; fields that are not given are not stored."""
 
     allow_auto_topic_creation: bool
-    topic_type: Literal["partitioned", "non-partitioned"] | UnsetType | None = UNSET
+    topic_type: str | UnsetType | None = UNSET
     default_num_partitions: int | UnsetType | None = UNSET
 
 
@@ -90,6 +91,7 @@ class AutoSubscriptionCreation(Struct, rename="camel"):
     allow_auto_subscription_creation: bool
 
 
+TOPIC_TYPES = ("partitioned", "non-partitioned")
 SubscriptionType = Literal["Exclusive", "Shared", "Failover", "Key_Shared"]
 
 
@@ -100,6 +102,55 @@ class QuotaBody(Struct, rename="camel"):
     limit_size: int | None = None
     limit_time: int = 0
     policy: object = None
+
+
+class BundlesData(Struct, rename="camel"):
+    """How many bundles a new namespace has."""
+
+    num_bundles: int | None = None
+    boundaries: list[str] | None = None
+
+
+_Rates = dict[str, DispatchRate]
+_NAMESPACE_KINDS: dict[str, object] = {
+    "bundles": BundlesData,
+    "replication_clusters": list[str],
+    "deduplicationEnabled": bool | None,
+    "deduplicationSnapshotIntervalSeconds": int | None,
+    "message_ttl_in_seconds": int | None,
+    "subscription_expiration_time_minutes": int | None,
+    "publishMaxMessageRate": dict[str, PublishRate],
+    "topicDispatchRate": _Rates,
+    "subscriptionDispatchRate": _Rates,
+    "clusterSubscribeRate": dict[str, SubscribeRate],
+    "max_producers_per_topic": int | None,
+    "max_consumers_per_topic": int | None,
+    "max_consumers_per_subscription": int | None,
+    "max_subscriptions_per_topic": int | None,
+    "max_unacked_messages_per_consumer": int | None,
+    "max_unacked_messages_per_subscription": int | None,
+    "max_topics_per_namespace": int | None,
+    "delayed_delivery_policies": DelayedDelivery,
+    "inactive_topic_policies": InactiveTopicPolicies,
+    "subscription_types_enabled": list[SubscriptionType],
+    "autoTopicCreationOverride": AutoTopicCreation,
+    "autoSubscriptionCreationOverride": AutoSubscriptionCreation,
+    "compaction_threshold": int | None,
+    "encryption_required": bool,
+    "retention_policies": RetentionPolicies,
+    "entryFilters": EntryFilters,
+}
+
+
+def namespace_policies(given: JsonObject) -> JsonObject:
+    """The policies that a namespace is made with, each of its type; those that are null are left
+    out. Raises jackson.Unbindable.
+    """
+    found = {
+        name: as_record(jackson.bind(value, _NAMESPACE_KINDS.get(name, object), name))
+        for name, value in given.items()
+    }
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def anything(value: object) -> None:
@@ -121,7 +172,10 @@ def check_auto_topic_creation(value: object) -> None:
     """Raises RestError 412 for a number of partitions that doesn't go with the type."""
     assert isinstance(value, AutoTopicCreation)
     count, text = value.default_num_partitions, None
-    if value.topic_type == "partitioned":
+    if value.topic_type is not UNSET and value.topic_type not in TOPIC_TYPES:
+        # Apache's words, which have the default where the text is null or not a type.
+        text = f"Unknown topic type [{'null' if value.topic_type is None else value.topic_type}]"
+    elif value.topic_type == "partitioned":
         if not isinstance(count, int):
             text = "[defaultNumPartitions] cannot be null when the type is partitioned."
         elif count <= 0:
@@ -136,12 +190,19 @@ def check_auto_topic_creation(value: object) -> None:
 def as_record(value: object) -> object:
     """What is stored of a value."""
     if isinstance(value, set | frozenset | list):
+        if None in value:
+            raise RestError(400, "The list has a value that is null or none of those allowed")
         return list(dict.fromkeys(cast("list[str]", value)))
-    return msgspec.to_builtins(value)
+    record: object = msgspec.to_builtins(value)
+    if isinstance(record, dict):
+        return {name: each for name, each in record.items() if each is not None}
+    return record
 
 
 def quota_of(body: QuotaBody | None, owner: str) -> BacklogQuota:
     """Raises RestError 400 for one without a policy."""
+    if body is not None and isinstance(body.policy, int) and 0 <= body.policy < len(QuotaPolicy):
+        body.policy = list(QuotaPolicy)[body.policy].value
     try:
         return BacklogQuota.from_json(msgspec.to_builtins(body) if body is not None else {})
     except ValueError:

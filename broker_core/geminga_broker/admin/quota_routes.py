@@ -174,7 +174,7 @@ def _retention_routes(level: Level, one: str) -> list[Route]:
         if retention is None:
             if level.word == "topic":
                 return no_content()
-            raise RestError(412, "RetentionPolicies is null")
+            return await forget(request)
         time, size = retention.retention_time_in_minutes, retention.retention_size_in_m_b
         if time < -1 or size < -1 or (time == 0) != (size == 0):
             raise RestError(400, INVALID_RETENTION)
@@ -184,6 +184,9 @@ def _retention_routes(level: Level, one: str) -> list[Route]:
 
     async def delete(request: Request) -> Response:
         await level.read(request)
+        return await forget(request)
+
+    async def forget(request: Request) -> Response:
         return await level.change(
             request, lambda old: {k: v for k, v in old.items() if k != level.retention}
         )

@@ -7,8 +7,6 @@ Apache does.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import reduce
-from operator import or_
 from typing import TypeVar, cast
 from urllib.parse import unquote
 
@@ -17,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from geminga_broker.admin import jackson
 from geminga_broker.errors import BrokerError
 from geminga_protocol.errors import LocalProtocolError
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
@@ -75,12 +74,14 @@ def no_content() -> Response:
 
 
 async def read_body(request: Request, kind: type[T]) -> T | None:
-    """The body as JSON of that type; None if there is none."""
+    """The body as that type, read as leniently as Apache's broker reads it (`jackson`); None if
+    there is none, or null for what can be null.
+    """
     return cast(T | None, await read_union(request, kind))
 
 
 async def read_union(request: Request, *kinds: type) -> object:
-    """The body as JSON of the first of these types that fits; None if there is none."""
+    """The body as the first of these types that fits; None as in `read_body`."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
@@ -88,10 +89,21 @@ async def read_union(request: Request, *kinds: type) -> object:
             raise RestError(413, f"Request body is larger than {BODY_BYTES_MAX} bytes")
     if not body.strip():
         return None
-    try:
-        return msgspec.json.decode(bytes(body), type=reduce(or_, kinds))
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise _BadBody(str(error)) from None
+    refusal = ""
+    for kind in kinds:
+        try:
+            return jackson.decode(bytes(body), kind)
+        except jackson.Unbindable as error:
+            refusal = refusal or str(error)
+    raise _BadBody(refusal)
+
+
+def without_nulls(properties: dict[str, str] | None) -> dict[str, str] | None:
+    """The same properties. Raises RestError 400 for one that is null."""
+    for name, value in (properties or {}).items():
+        if value is None:
+            raise RestError(400, f"Property {name[:80]} is null: leave it out")
+    return properties
 
 
 def bad_body(text: str) -> Exception:

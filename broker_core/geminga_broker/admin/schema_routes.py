@@ -17,6 +17,7 @@ from geminga_broker.admin.rest import (
     read_body,
     route,
     topic_of,
+    without_nulls,
 )
 from geminga_broker.resources import JsonObject
 from geminga_broker.schema.key_value import key_value_from_text, key_value_to_text
@@ -37,9 +38,9 @@ _BASE = "/admin/v2/schemas/{tenant}/{namespace}/{topic}"
 class PostSchemaPayload(Struct):
     """A schema as it is sent; that of a KEY_VALUE is `{"key": ..., "value": ...}`."""
 
-    type: str
-    schema: str
-    properties: dict[str, str] = {}
+    type: str = ""
+    schema: str | None = None
+    properties: dict[str, str] | None = None
 
 
 def routes(service: BrokerService) -> list[Route]:
@@ -145,6 +146,8 @@ async def _payload(request: Request) -> SchemaData:
     payload = await read_body(request, PostSchemaPayload)
     if payload is None:
         raise bad_body("The request entity cannot be empty.")
+    if payload.schema is None:
+        raise RestError(422, "schema: it is missing")
     try:
         kind = SchemaType[payload.type]
     except KeyError:
@@ -154,7 +157,7 @@ async def _payload(request: Request) -> SchemaData:
         data = key_value_from_text(payload.schema) if pair else payload.schema.encode()
     except InvalidSchemaData as error:
         raise RestError(422, f"schema: {error}") from None
-    return SchemaData(kind, data, payload.properties, _user(request))
+    return SchemaData(kind, data, without_nulls(payload.properties) or {}, _user(request))
 
 
 def _told(found: VersionedSchema | None) -> JsonObject:

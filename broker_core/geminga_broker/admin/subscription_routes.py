@@ -19,6 +19,7 @@ from geminga_broker.admin.rest import (
     read_union,
     route,
     topic_of,
+    without_nulls,
 )
 from geminga_broker.admin.topic_routes import require_topic
 from geminga_broker.service import BrokerService
@@ -35,8 +36,8 @@ class ResetCursorData(msgspec.Struct, rename="camel"):
     latest.
     """
 
-    ledger_id: int
-    entry_id: int
+    ledger_id: int = 0
+    entry_id: int = 0
     partition_index: int = -1
     batch_index: int = -1
     is_excluded: bool = False
@@ -70,10 +71,12 @@ def _require(topic: Topic, name: TopicName, subscription: str) -> None:
         raise RestError(404, f"Subscription {subscription} not found for topic {name}")
 
 
-async def _start_of(request: Request) -> Position:
+async def _start_of(request: Request, default: Position | None) -> Position:
     data = await read_union(request, ResetCursorData, str)
     if isinstance(data, ResetCursorData):
         return data.position()
+    if data is None and default is None:
+        raise RestError(400, "A message id is missing")
     if data is None or data == "latest":
         return LATEST
     if data == "earliest":
@@ -104,7 +107,7 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
 
     async def create(request: Request) -> Response:
         subscription = parameter(request, "subscription")
-        start = await _start_of(request)
+        start = await _start_of(request, LATEST)
         topics = [
             (name, await require_topic(service, name))
             for name in await _targets(service, topic_of(request, domain))
@@ -117,7 +120,7 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
         return no_content()
 
     async def reset_to_id(request: Request) -> Response:
-        start = await _start_of(request)
+        start = await _start_of(request, None)
         name = topic_of(request, domain)
         subscription = parameter(request, "subscription")
         topic = await require_topic(service, name)
@@ -151,7 +154,7 @@ def _property_routes(service: BrokerService, domain: str, path: str) -> list[Rou
         return ok(found)
 
     async def set_properties(request: Request) -> Response:
-        given = await read_body(request, dict[str, str]) or {}
+        given = without_nulls(await read_body(request, dict[str, str])) or {}
         subscription = parameter(request, "subscription")
         for name in await _targets(service, topic_of(request, domain)):
             topic = await require_topic(service, name)

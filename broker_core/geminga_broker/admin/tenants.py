@@ -41,6 +41,8 @@ async def _checked(service: BrokerService, request: Request) -> TenantInfo:
         raise RestError(412, "TenantInfo is null")
     if not info.allowed_clusters:
         raise RestError(412, "Clusters cannot be null")
+    if None in info.allowed_clusters or None in (info.admin_roles or ()):
+        raise RestError(400, "A role or cluster is null: leave it out")
     known: Sequence[str] = await service.namespaces.clusters.names()
     if any(not cluster.strip() for cluster in info.allowed_clusters):
         raise RestError(412, "Clusters can not be blank")

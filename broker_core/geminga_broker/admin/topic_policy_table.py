@@ -103,9 +103,7 @@ def _inactivity_told(effective: Effective) -> object:
 def _delayed_told(effective: Effective) -> object:
     active = effective.options.delayed_delivery
     delay_ms_max = effective.policies.delivery_delay_ms_max
-    return msgspec.to_builtins(
-        DelayedDelivery(active=active, max_delivery_delay_in_millis=delay_ms_max)
-    )
+    return msgspec.to_builtins(DelayedDelivery(1000, active, delay_ms_max))
 
 
 _DELAYED = {
@@ -129,8 +127,10 @@ def _limit(
     path: str, field: str, reason: str, applied: Told | None = None, absent: int = 200
 ) -> TopicPolicy:
     # As Apache: of the limits, a request without a body removes those of unacknowledged messages.
-    empty = "unset" if "Unacked" in path else "refuse"
-    return TopicPolicy(path, field, int, not_negative(reason), applied, empty, absent)
+    boxed = "Unacked" in path
+    kind = cast(type, int | None) if boxed else int
+    empty = "unset" if boxed else "refuse"
+    return TopicPolicy(path, field, kind, not_negative(reason), applied, empty, absent)
 
 
 def policies(service: BrokerService) -> tuple[TopicPolicy, ...]:
@@ -151,14 +151,14 @@ def policies(service: BrokerService) -> tuple[TopicPolicy, ...]:
         TopicPolicy(
             "deduplicationEnabled",
             "deduplicationEnabled",
-            bool,
+            cast(type, bool | None),
             applied=lambda e: e.policies.deduplication is not None,
             empty="unset",
         ),
         TopicPolicy(
             "deduplicationSnapshotInterval",
             "deduplicationSnapshotIntervalSeconds",
-            int,
+            cast(type, int | None),
             not_negative("interval must be 0 or more"),
             empty="unset",
         ),

@@ -17,6 +17,7 @@ from geminga_broker.admin.rest import (
     read_body,
     route,
     topic_of,
+    without_nulls,
 )
 from geminga_broker.service import BrokerService
 from geminga_broker.topic_api import Topic
@@ -88,7 +89,7 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
 
     async def create(request: Request) -> Response:
         name = topic_of(request, domain)
-        await read_body(request, dict[str, str])
+        without_nulls(await read_body(request, dict[str, str]))
         await require_writable_namespace(service, name)
         if await service.catalog.partitions(name) or await service.topic_exists(name):
             raise RestError(409, "This topic already exists")
