@@ -143,6 +143,8 @@ class ConsumerOptions(ConsumerCryptoOptions):
     (0: any number) chunks are kept; above it the oldest is given up, and acknowledged if
     `auto_ack_oldest_chunked_message_on_queue_full`. One that isn't whole after
     `expire_time_of_incomplete_chunked_message_s` (0: never) is given up and acknowledged.
+    Without `auto_create` a topic that isn't there is TopicNotFound: the consumer never makes it,
+    and ends with that error if the topic is deleted.
     """
 
     consumer_type: ConsumerType = ConsumerType.EXCLUSIVE
@@ -173,6 +175,7 @@ class ConsumerOptions(ConsumerCryptoOptions):
     dead_letter_policy: DeadLetterPolicy | None = None
     priority_level: int = 0
     durable: bool = True
+    auto_create: bool = True
     start_message_id_inclusive: bool = False
     key_shared_policy: KeySharedPolicy | None = None
     max_pending_chunked_messages: int = 10
@@ -228,6 +231,7 @@ _BOOLEANS = (
     "read_compacted",
     "replicate_subscription_state",
     "durable",
+    "auto_create",
     "start_message_id_inclusive",
     "auto_ack_oldest_chunked_message_on_queue_full",
 )
@@ -271,6 +275,7 @@ class ConsumerKeywords(ConsumerCryptoKeywords, total=False):
     dead_letter_policy: DeadLetterPolicy | None
     priority_level: int
     durable: bool
+    auto_create: bool
     start_message_id_inclusive: bool
     key_shared_policy: KeySharedPolicy | None
     max_pending_chunked_messages: int
@@ -285,13 +290,15 @@ class ReaderOptions(ConsumerCryptoOptions):
     """Options of `Client.create_reader`. With `read_compacted` only the latest message of each key
     comes, as far as the topic was compacted. A message in chunks is given up when more than
     `max_pending_chunked_messages` (0: any number) aren't whole yet, or when its chunks take longer
-    than `expire_time_of_incomplete_chunked_message_s` to come (0: for ever).
+    than `expire_time_of_incomplete_chunked_message_s` to come (0: for ever). Without `auto_create`
+    a topic that isn't there is TopicNotFound, as for `ConsumerOptions`.
     """
 
     reader_name: str | None = None
     subscription_name: str | None = None
     subscription_role_prefix: str = ""
     read_compacted: bool = False
+    auto_create: bool = True
     receiver_queue_size: int = 1000
     start_message_id_inclusive: bool = False
     max_pending_chunked_messages: int = 10
@@ -303,7 +310,7 @@ class ReaderOptions(ConsumerCryptoOptions):
         check.text_or_none(self, "reader_name", "subscription_name")
         if not isinstance(self.subscription_role_prefix, str):
             raise InvalidArgument("subscription_role_prefix must be a text")
-        check.booleans(self, "read_compacted", "start_message_id_inclusive")
+        check.booleans(self, "read_compacted", "auto_create", "start_message_id_inclusive")
         check.whole(self, "receiver_queue_size", least=1)
         check.whole(self, "max_pending_chunked_messages")
         check.not_negative(self, "expire_time_of_incomplete_chunked_message_s")
@@ -318,6 +325,7 @@ class ReaderOptions(ConsumerCryptoOptions):
             consumer_name=self.reader_name,
             receiver_queue_size=self.receiver_queue_size,
             durable=False,
+            auto_create=self.auto_create,
             read_compacted=self.read_compacted,
             start_message_id_inclusive=self.start_message_id_inclusive,
             max_pending_chunked_messages=self.max_pending_chunked_messages,
@@ -337,6 +345,7 @@ class ReaderKeywords(ConsumerCryptoKeywords, total=False):
     subscription_name: str | None
     subscription_role_prefix: str
     read_compacted: bool
+    auto_create: bool
     receiver_queue_size: int
     start_message_id_inclusive: bool
     max_pending_chunked_messages: int

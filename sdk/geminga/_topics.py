@@ -58,11 +58,18 @@ class Topics:
         except GemingaError as error:
             raise error.of_topic(str(topic)) from error.__cause__
 
-    async def expand(self, topics: Iterable[TopicName]) -> list[tuple[str, int]]:
-        """All partitions of the topics by full name and index, each once."""
+    async def expand(
+        self, topics: Iterable[TopicName], *, auto_create: bool = True
+    ) -> list[tuple[str, int]]:
+        """All partitions of the topics by full name and index, each once. Without `auto_create`
+        raises TopicNotFound instead of making a topic.
+        """
         found: dict[str, int] = {}
         for topic in topics:
-            found |= _parts(topic, await self.partitions_of(topic))
+            # A partition alone is known to be there, or not, when it is subscribed.
+            makes = auto_create or topic.is_partition
+            ask = self.partitions_of if makes else self.partitions_if_there
+            found |= _parts(topic, await ask(topic))
         return list(found.items())
 
     async def expand_if_there(self, topics: Iterable[TopicName]) -> list[tuple[str, int]]:

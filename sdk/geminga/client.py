@@ -173,7 +173,7 @@ class Client:
             made = replace(made, dead_letter_policy=policy)
             if policy.retry_letter_topic is not None:
                 names.append(parse_topic(policy.retry_letter_topic))
-        partitions = await self._topics.expand(names)
+        partitions = await self._topics.expand(names, auto_create=made.auto_create)
         growth = self._growth(names, partitions, made)
         return await self._consume(
             partitions, subscription_name, made, None, growth, message_listener
@@ -240,7 +240,7 @@ class Client:
             name = f"{prefix}reader-{self._core.chance.randbytes(5).hex()}"
         consumer_options = made.as_consumer()
         topics = [parse_topic(topic)]
-        partitions = await self._topics.expand(topics)
+        partitions = await self._topics.expand(topics, auto_create=made.auto_create)
         growth = self._growth(topics, partitions, consumer_options)
         consumer = await self._consume(partitions, name, consumer_options, start_message_id, growth)
         if start_message_id == LATEST_ID and made.start_message_id_inclusive:
@@ -327,7 +327,7 @@ class Client:
             total_max = options.receiver_queue_total_max
             queue_size = max(1, min(queue_size, total_max // max(1, len(partitions))))
         consumer_name = options.consumer_name or self._core.chance.randbytes(5).hex()
-        creates_topics = discovery is None or discovery.pattern is None
+        creates_topics = options.auto_create and (discovery is None or discovery.pattern is None)
         subscription = Subscription(
             name, options, consumer_name, queue_size, start_message_id, creates_topics
         )
