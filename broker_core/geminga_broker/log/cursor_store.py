@@ -18,22 +18,21 @@ from typing import NamedTuple
 
 import trio
 
-from geminga_bookie.client.api import LedgerClient, LedgerReader, LedgerWriter
+from geminga_bookie.client.api import LedgerClient, LedgerWriter
 from geminga_bookie.errors import BookkeeperError, NoSuchLedger
 from geminga_broker.log.api import LogFenced
 from geminga_broker.log.catalog import ROOT
+from geminga_broker.log.cursor_ledger import CONSEQUENCE, last_state
 from geminga_broker.log.options import LogOptions
 from geminga_broker.log.position_info import (
     NO_LEDGER,
     CursorSnapshot,
-    entries_of_state,
     read_cursor_info,
-    read_position_infos,
 )
+from geminga_broker.log.salvage import open_salvaged
 from geminga_protocol.ids import Position
 from geminga_protocol.managed_ledger import (
     decode_cursor_info,
-    decode_position_info,
     encode_cursor_info,
     encode_position_info,
 )
@@ -54,9 +53,6 @@ SIDE_LEDGERS = "#pulsar.internal.geminga.side-ledgers"
 """Name of the cursor property that lists them; Apache's broker keeps properties that begin so from
 its users.
 """
-
-_DECODED_IN_LOOP_BYTES_MAX = 128 * 1024
-"""Larger states are decoded in a thread: it takes some ten milliseconds for each megabyte."""
 
 
 class CursorKey(NamedTuple):
@@ -94,7 +90,7 @@ class CursorStore:
         """The last durable state; None if there is no such cursor. A ledger left open is recovered.
 
         A ledger that is gone or empty leaves what the node says: older, so acknowledgements may
-        repeat.
+        repeat. A damaged state lets the one before it count.
         """
         node = await self._store.get(self.key.path)
         if node is None:
@@ -108,41 +104,21 @@ class CursorStore:
         if info.cursorsLedgerId == NO_LEDGER:
             return read_cursor_info(info)
         try:
-            reader = await self._client.open(
-                info.cursorsLedgerId, self._options.durability.password, recover=True
+            reader = await open_salvaged(
+                self._client,
+                info.cursorsLedgerId,
+                self._options.durability.password,
+                f"cursor={self.key}: {CONSEQUENCE}",
             )
         except NoSuchLedger:
             _log.warning("cursor=%s: its ledger %d is gone", self.key, info.cursorsLedgerId)
             return read_cursor_info(info)
         try:
-            found = await self._last_state(reader)
+            found = await last_state(reader, self.key)
         finally:
             with trio.CancelScope(shield=True):
                 await reader.aclose()
         return read_cursor_info(info) if found is None else found
-
-    async def _last_state(self, reader: LedgerReader) -> CursorSnapshot | None:
-        """The last whole state in the cursor's ledger, None if there is none."""
-        last = reader.last_add_confirmed
-        if last < 0:
-            return None
-        [view] = await reader.read(last, last)
-        info = decode_position_info(view)
-        entries = entries_of_state(info)
-        if not entries:
-            _log.warning("cursor=%s: its last state is incomplete, the one before counts", self.key)
-            last -= info.part.index + 1
-            if last < 0:
-                return None
-            [view] = await reader.read(last, last)
-            entries = entries_of_state(decode_position_info(view))
-        views: list[memoryview] = []
-        first = last - entries + 1
-        while first + len(views) <= last:
-            views += await reader.read(first + len(views), last)
-        if sum(len(view) for view in views) <= _DECODED_IN_LOOP_BYTES_MAX:
-            return _decode_state(views)
-        return await trio.to_thread.run_sync(_decode_state, views)
 
     @property
     def has_room(self) -> bool:
@@ -308,10 +284,6 @@ def _append(
             finished(error)
 
     writer.append([(encode_position_info(info),) for info in infos], answered)
-
-
-def _decode_state(views: Sequence[memoryview]) -> CursorSnapshot:
-    return read_position_infos([decode_position_info(view) for view in views])
 
 
 async def cursor_names(store: MetadataStore, log_name: str) -> list[str]:

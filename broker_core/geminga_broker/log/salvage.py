@@ -17,16 +17,17 @@ DAMAGE = (DigestMismatch, NoSuchEntry, NoSuchLedger)
 """Errors of reading that stay, however often it is tried."""
 
 
-async def open_salvaged(client: LedgerClient, ledger_id: int, password: bytes) -> LedgerReader:
+async def open_salvaged(
+    client: LedgerClient, ledger_id: int, password: bytes, consequence: str
+) -> LedgerReader:
     """Open a ledger with recovery. If a damaged entry prevents the recovery: as far as it is
-    confirmed; it stays open, and the log says so.
+    confirmed; it stays open, and the log says so with the `consequence`.
 
     Raises BookkeeperError, MetadataError.
     """
     try:
         return await client.open(ledger_id, password, recover=True)
     except DigestMismatch as error:
-        _log.warning(
-            "ledger %d can't be recovered, its confirmed part is read: %s", ledger_id, error
-        )
+        text = "ledger %d can't be recovered, only its confirmed part is read, %s: %s"
+        _log.warning(text, ledger_id, consequence, error)
         return await client.open(ledger_id, password, recover=False)

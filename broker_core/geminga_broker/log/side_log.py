@@ -156,7 +156,9 @@ class SideLog:
         return writer if writer is not None and writer.ledger_id == ledger_id else None
 
     async def _salvage(self, ledger_id: int) -> LedgerReader:
-        return await open_salvaged(self._client, ledger_id, self._options.durability.password)
+        password = self._options.durability.password
+        text = f"cursor={self._names} reads more of the backlog again"
+        return await open_salvaged(self._client, ledger_id, password, text)
 
     def _read_failed(self, ledger_id: int, error: Exception) -> LogReadFailed:
         return LogReadFailed(f"{self._names}: ledger {ledger_id}: {error}")

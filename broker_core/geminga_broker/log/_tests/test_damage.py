@@ -1,0 +1,88 @@
+"""Damaged entries of the ledgers that hold cursors: the state before counts (BR-05)."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from trio.testing import MockClock
+
+from geminga_broker.log import cursor_ledger
+from geminga_broker.log._tests.world import NAME, World, drain, numbered, publish
+from geminga_broker.log.api import Ack
+from geminga_broker.log.options import CursorOptions, LogOptions
+from geminga_broker.log.position_info import PositionInfo
+from geminga_protocol.errors import RemoteProtocolError
+from geminga_protocol.ids import EARLIEST
+
+IN_LEDGER = LogOptions(cursors=CursorOptions(ranges_to_store_max=0))
+"""A cursor with holes leaves its state in its ledger when it is closed."""
+
+STATES = 6
+
+
+async def write(world: World, *, crash: bool) -> int:
+    """A cursor whose ledger has so many states, each with one acknowledgement more; its id."""
+    async with world.broker(IN_LEDGER, crash=crash) as broker:
+        log = await broker.open(NAME)
+        cursor = await log.open_cursor("s", initial=EARLIEST)
+        positions = await publish(log, numbered(20))
+        for n in range(STATES):
+            cursor.ack([Ack(positions[2 * n + 1])])
+            await cursor.persist()
+        store = cursor.writer._store
+        assert store is not None
+        ledger_id = store._ledger_id
+    assert len(world.bookie._ledgers[ledger_id].entries) >= STATES
+    return ledger_id
+
+
+@pytest.mark.parametrize("crash", [False, True])
+@pytest.mark.parametrize("damaged", [1, 2, STATES])
+async def test_a_damaged_state_lets_the_one_before_count(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, crash: bool, damaged: int
+) -> None:
+    world = World()
+    ledger_id = await write(world, crash=crash)
+    entries = sorted(world.bookie._ledgers[ledger_id].entries)
+    world.damage(ledger_id, *entries[-damaged:])
+    with caplog.at_level(logging.WARNING):
+        async with world.broker(IN_LEDGER, crash=True) as broker:
+            log = await broker.open(NAME)
+            cursor = log.cursors["s"]
+            left = max(0, STATES - damaged)
+            acked = {f"m{2 * n + 1}" for n in range(left)}
+            found = await drain(cursor)
+            assert found == [text for text in numbered(20) if text not in acked]
+            assert "acknowledged messages may come again" in caplog.text
+            cursor.ack_cumulative(log.last_position)
+            await cursor.persist()
+    caplog.clear()
+    async with world.broker(IN_LEDGER) as broker:
+        log = await broker.open(NAME)
+        assert log.cursors["s"].backlog_entries() == 0
+        assert not caplog.records
+
+
+async def test_bytes_that_are_no_state_count_as_damage(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole, with a checksum that fits, and yet not to be decoded."""
+    world = World()
+    ledger_id = await write(world, crash=False)
+    last = max(world.bookie._ledgers[ledger_id].entries)
+    decode = PositionInfo.FromString
+    views = 0
+
+    def once(view: memoryview) -> PositionInfo:
+        nonlocal views
+        views += 1
+        if views == 1:
+            raise RemoteProtocolError("no state")
+        return decode(bytes(view))
+
+    monkeypatch.setattr(cursor_ledger, "decode_position_info", once)
+    assert last >= STATES - 1
+    async with world.broker(IN_LEDGER) as broker:
+        log = await broker.open(NAME)
+        assert log.cursors["s"].state.holes == STATES - 1
