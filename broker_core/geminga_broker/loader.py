@@ -24,6 +24,7 @@ from geminga_broker.topic_policies import PolicyResolver
 from geminga_broker.topics import TopicCatalog
 from geminga_protocol.pb.pulsar_api_pb2 import CommandSubscribe, ServerError
 from geminga_protocol.topic_name import TopicName
+from geminga_runtime.background import run_guarded
 from geminga_runtime.settings import ConfigError
 from geminga_runtime.waiters import Promise
 
@@ -158,7 +159,8 @@ class TopicLoader:
             log.set_retention(effective.policies.retention)
         topic = PersistentTopic(name, log, self._environment, effective.options)
         await obey(topic, effective.policies, self._limits)
-        topic.on_fenced = partial(self._environment.nursery.start_soon, self._give_up, str(name))
+        start_soon = self._environment.nursery.start_soon
+        topic.on_fenced = partial(start_soon, run_guarded, self._give_up, str(name))
         return topic
 
     async def apply_policies(self, concerns: Callable[[TopicName], bool]) -> None:

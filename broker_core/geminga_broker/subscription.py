@@ -31,6 +31,7 @@ from geminga_broker.topic_api import (
 )
 from geminga_protocol.ids import EARLIEST, LATEST, Position
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
+from geminga_runtime.background import run_guarded
 
 _log = logging.getLogger(__name__)
 
@@ -272,7 +273,8 @@ class Subscription:
         finally:
             self._seeking -= 1
             if not self.cursor.durable and not self.consumers:
-                self._host.environment.nursery.start_soon(self._end_unless_used)
+                nursery = self._host.environment.nursery
+                nursery.start_soon(run_guarded, self._end_unless_used)
 
     async def _end_unless_used(self) -> None:
         await trio.sleep(READER_RETURN_S)

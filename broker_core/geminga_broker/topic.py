@@ -49,6 +49,7 @@ from geminga_broker.topic_base import TopicBase
 from geminga_protocol.ids import EARLIEST, LATEST, Position
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import TopicName
+from geminga_runtime.background import run_guarded
 
 _log = logging.getLogger(__name__)
 
@@ -82,7 +83,7 @@ class PersistentTopic(TopicBase):
         self._closed = False
         self._registry.epoch = stored_epoch(log.properties)
         self._registry.announce = lambda producer: environment.nursery.start_soon(
-            announce, self, producer
+            run_guarded, announce, self, producer
         )
         for cursor in log.cursors.values():
             if cursor.durable and cursor.name != CURSOR:
@@ -210,7 +211,7 @@ class PersistentTopic(TopicBase):
             del self.subscriptions[name]
             subscription.fence()
             if not self._closed:
-                self.environment.nursery.start_soon(self._delete_cursor, name)
+                self.environment.nursery.start_soon(run_guarded, self._delete_cursor, name)
 
     async def _delete_cursor(self, name: str) -> None:
         async with self._creating:

@@ -30,6 +30,7 @@ from geminga_broker.topic_api import TopicEnvironment
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.ids import EARLIEST, Position
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
+from geminga_runtime.background import run_guarded
 
 _log = logging.getLogger(__name__)
 
@@ -82,7 +83,7 @@ class TopicCompaction:
                 self._current = CompactedLedger(ledgers.client, ledgers.named)
                 self._horizon = cursor.mark_delete
             if not ledgers.is_clean:
-                host.environment.nursery.start_soon(self._collect, ledgers)
+                host.environment.nursery.start_soon(run_guarded, self._collect, ledgers)
 
     # ---- what readers get ----
 

@@ -264,6 +264,10 @@ class LogAppender:
             self._cause = f"no new ledger: {error or type(error).__name__}"
             _log.warning("log=%s: %s", parts.name, self._cause)
             self._give_up()
+        except Exception as error:
+            # A defect: nobody knows what is written. Whoever opens the log next recovers it.
+            _log.exception("log=%s: rolling over broke off", parts.name)
+            self.fence(f"rolling over broke off: {error!r}")
 
     def _give_up(self) -> None:
         """Refuse appends for a while; the next one after that tries again."""

@@ -208,11 +208,13 @@ class CursorWriter:
         store = self._store
         assert store is not None
         assert not self._writing
-        self._writing = True
         changes = self.changes
         if store.has_room:
-            store.append(self._infos(), lambda error: self._written(changes, error))
+            infos = self._infos()
+            self._writing = True
+            store.append(infos, lambda error: self._written(changes, error))
         else:
+            self._writing = True
             self._spawn(self._write_to_new_ledger)
 
     async def _write_to_new_ledger(self) -> None:

@@ -25,6 +25,7 @@ from geminga_broker.log.state import LogState
 from geminga_broker.log.topic_log import TopicLog
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.pb.managed_ledger_pb2 import ManagedLedgerInfo
+from geminga_runtime.background import run_guarded
 from geminga_runtime.metadata.api import MetadataError, MetadataStore
 from geminga_runtime.waiters import Promise
 
@@ -90,7 +91,8 @@ class ManagedLedgerFactory:
         LogClosed.
         """
         log = self._logs.get(name)
-        if log is not None and log.state not in (LogState.CLOSED, LogState.FENCED):
+        usable = log is not None and log.state not in (LogState.CLOSED, LogState.FENCED)
+        if log is not None and usable and not log.closing:
             return log
         promise = self._opening.get(name)
         if promise is None:
@@ -141,6 +143,12 @@ class ManagedLedgerFactory:
         except LogError as error:
             promise.reject(error)
         except (BookkeeperError, MetadataError, RemoteProtocolError, trio.TooSlowError) as error:
+            failure = LogReadFailed(f"{name} can't be opened: {type(error).__name__}: {error}")
+            failure.__cause__ = error
+            promise.reject(failure)
+        except Exception as error:
+            # A defect here must not take down the other logs.
+            _log.exception("log=%s can't be opened", name)
             failure = LogReadFailed(f"{name} can't be opened: {type(error).__name__}: {error}")
             failure.__cause__ = error
             promise.reject(failure)
@@ -203,16 +211,21 @@ class ManagedLedgerFactory:
     def _spawn(self, job: Callable[[], Awaitable[None]]) -> None:
         """Run it in the background; once the factory is left, nothing is any more."""
         if self._nursery is not None:
-            self._nursery.start_soon(job)
+            self._nursery.start_soon(run_guarded, job)
 
     async def _run_flushes(self) -> None:
         """Persist what was acknowledged (BR-05)."""
         while True:
             await trio.sleep(max(self.options.cursors.flush_interval_s, FLUSH_INTERVAL_MIN_S))
             for cursor in list(self._dirty):
-                cursor.writer.flush()
+                try:
+                    cursor.writer.flush()
+                except Exception:
+                    # Tried again after the next acknowledgement.
+                    _log.exception("a defect: cursor=%s is not persisted", cursor.name)
+                    self._dirty.pop(cursor, None)
                 if not cursor.writer.is_dirty:
-                    del self._dirty[cursor]
+                    self._dirty.pop(cursor, None)
 
     async def _run_roll_checks(self) -> None:
         """Idle topics roll over by the clock, without a write (BR-02)."""
@@ -222,11 +235,19 @@ class ManagedLedgerFactory:
                 if log.state is LogState.CLOSED:
                     del self._logs[name]
                 else:
-                    log.roll_if_due()
+                    _guarded(log.roll_if_due)
 
     async def _run_retention_checks(self) -> None:
         """Consumed ledgers grow too old by the clock, without an acknowledgement (BR-04)."""
         while True:
             await trio.sleep(self.options.retention_check_interval_s)
             for log in list(self._logs.values()):
-                log.trim_if_due()
+                _guarded(log.trim_if_due)
+
+
+def _guarded(step: Callable[[], None]) -> None:
+    """Logs a defect in one log's step: the others must have theirs."""
+    try:
+        step()
+    except Exception:
+        _log.exception("a defect: %s broke off", step.__qualname__)

@@ -39,6 +39,8 @@ class TopicLog:
         self, parts: LogParts, store: MetadataStore, dirty: DirtyCursors, index: int
     ) -> None:
         self.name = parts.name
+        self.closing = False
+        """Whether it is being closed, or was: it must not be used any more."""
         self._parts = parts
         self._chain = parts.chain
         self._reads = LogReads(parts)
@@ -240,19 +242,32 @@ class TopicLog:
             self._trimmer.schedule()
 
     async def close(self) -> None:
-        """See `ManagedLedger.close`. Failures are logged: whoever opens the log next recovers."""
+        """See `ManagedLedger.close`. Failures are logged: whoever opens the log next recovers.
+
+        Cancelled, it gives back memory and handles all the same, in the background if a change of
+        the chain is under way.
+        """
+        again, self.closing = self.closing, True
+        try:
+            async with self._parts.mutex:
+                await self._close()
+        finally:
+            if not again and self._parts.state is not LogState.CLOSED:
+                self._parts.spawn(self.close)
+
+    async def _close(self) -> None:
         parts = self._parts
-        async with parts.mutex:
-            if parts.state is LogState.CLOSED:
-                return
-            owned = parts.state is not LogState.FENCED
-            try:
-                await self._appender.finish(LogState.CLOSED)
-                if owned:
-                    await self._cursors.persist_to_nodes()
-            except (BookkeeperError, MetadataError, LogFenced, LogWriteFailed) as error:
-                _log.warning("log=%s is not closed in order: %s", self.name, error)
-            await self._release()
+        if parts.state is LogState.CLOSED:
+            return
+        owned = parts.state is not LogState.FENCED
+        try:
+            await self._appender.finish(LogState.CLOSED)
+            if owned:
+                await self._cursors.persist_to_nodes()
+        except (BookkeeperError, MetadataError, LogFenced, LogWriteFailed) as error:
+            _log.warning("log=%s is not closed in order: %s", self.name, error)
+        finally:
+            await self._release()  # noqa: ASYNC102
 
     async def delete(self) -> None:
         """See `ManagedLedger.delete`. Raises LogWriteFailed, LogFenced; can be called

@@ -130,6 +130,9 @@ class TopicSchemas:
                 await self.registry.storage.collect()
             except SchemaStorageFailed as error:
                 _log.warning("collecting ledgers of schemas: %s", error)
+            except Exception:
+                # A defect here must not take down the broker.
+                _log.exception("collecting ledgers of schemas broke off")
             await trio.sleep(COLLECT_INTERVAL_S)
 
 

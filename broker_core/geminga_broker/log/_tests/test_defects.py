@@ -1,0 +1,141 @@
+"""A defect in one log's background work: the broker and its other logs go on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import trio
+import trio.testing
+from trio.testing import MockClock
+
+from geminga_broker.log import cursor_writer
+from geminga_broker.log._tests.held import HeldBookie
+from geminga_broker.log._tests.world import NAME, Answers, World, drain, message, numbered, publish
+from geminga_broker.log.api import Ack, LogFenced, LogReadFailed
+from geminga_broker.log.catalog import LogCatalog
+from geminga_broker.log.options import LogOptions, Rollover
+from geminga_broker.log.topic_log import TopicLog
+from geminga_protocol.ids import EARLIEST
+
+SMALL = LogOptions(rollover=Rollover(entries_max=3, min_s=0))
+OTHER = "public/default/persistent/other"
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+async def broken(*_args: object, **_options: object) -> None:
+    await trio.lowlevel.checkpoint()
+    raise AssertionError("a defect")
+
+
+async def test_a_roll_that_breaks_off_gives_up_its_log_alone(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    autojump_clock: MockClock,
+) -> None:
+    async with world.broker(SMALL) as broker:
+        log, other = await broker.open(NAME), await broker.open(OTHER)
+        with monkeypatch.context() as patched:
+            patched.setattr(LogCatalog, "save", broken)
+            await publish(log, numbered(3))
+            await trio.testing.wait_all_tasks_blocked()
+            answers = Answers()
+            log.append([(message("lost"), 1)], answers)
+            await answers.wait(1)
+            await trio.sleep(1)
+        assert isinstance(answers.errors[0], LogFenced)
+        assert "a defect" in caplog.text
+        assert await publish(other, ["x"])
+        again = await broker.open(NAME)
+        assert again is not log
+        await publish(again, ["m3"])
+        assert await drain(again.open_reader("r", EARLIEST)) == numbered(4)
+
+
+async def test_trimming_rolling_and_flushing_that_break_off_harm_nobody_else(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    autojump_clock: MockClock,
+) -> None:
+    options = replace(SMALL, roll_check_interval_s=1, retention_check_interval_s=1)
+    async with world.broker(options) as broker:
+        log, other = await broker.open(NAME), await broker.open(OTHER)
+        cursor = await log.open_cursor("s", initial=EARLIEST)
+        with monkeypatch.context() as patched:
+            patched.setattr(TopicLog, "roll_if_due", _broken_of(log))
+            patched.setattr(TopicLog, "trim_if_due", _broken_of(log))
+            patched.setattr(cursor_writer, "position_infos", lambda *_: 1 / 0)
+            positions = await publish(log, numbered(2))
+            cursor.ack([Ack(positions[0])])
+            await trio.sleep(5)
+        assert caplog.text.count("ZeroDivisionError") <= 5
+        assert caplog.text.count("AssertionError: a defect") >= 4
+        await publish(other, numbered(2))
+        # What was not persisted is, once that works again.
+        cursor.ack([Ack(positions[1])])
+        await cursor.persist()
+    async with world.broker() as broker:
+        log = await broker.open(NAME)
+        assert log.cursors["s"].mark_delete == positions[1]
+
+
+def _broken_of(log: TopicLog) -> object:
+    def method(self: TopicLog) -> None:
+        if self is log:
+            raise AssertionError("a defect")
+
+    return method
+
+
+async def test_an_opening_that_breaks_off_is_told_to_who_waits_for_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    async with world.broker() as broker:
+        other = await broker.open(OTHER)
+        with monkeypatch.context() as patched:
+            patched.setattr(LogCatalog, "load", broken)
+            with pytest.raises(LogReadFailed, match="a defect"):
+                await broker.open(NAME)
+        await publish(other, ["x"])
+        await publish(await broker.open(NAME), ["y"])
+
+
+@pytest.mark.parametrize("rolling", [True, False])
+async def test_a_close_that_is_cut_off_gives_back_what_the_log_held(
+    rolling: bool, autojump_clock: MockClock
+) -> None:
+    bookie = HeldBookie()
+    world = World(bookie)
+    async with world.broker(SMALL) as broker:
+        log = await broker.open(NAME)
+        cursor = await log.open_cursor("s", initial=EARLIEST)
+        cursor.on_available(lambda: None)
+        positions = await publish(log, numbered(2))
+        assert await drain(log.open_reader("r", EARLIEST)) == numbered(2)
+        assert broker.cache.size_bytes
+        cursor.ack([Ack(positions[0])])
+        bookie.holding = True
+        log.append([(message("late"), 1)], Answers())
+        if rolling:
+            # The change to the next ledger waits for the bookie, too.
+            broker._spawn(partial(log.roll))
+            await trio.testing.wait_all_tasks_blocked()
+        with trio.move_on_after(30) as scope:
+            await log.close()
+        assert scope.cancelled_caught
+        if not rolling:
+            assert broker.cache.size_bytes == 0
+        bookie.release()
+        again = await broker.open(NAME)
+        assert again is not log
+        assert broker.cache.size_bytes == 0
+        assert list(broker._dirty) == []
+        assert len(broker.cache._logs) == 1
+        assert await drain(again.open_reader("r2", EARLIEST)) == [*numbered(2), "late"]
