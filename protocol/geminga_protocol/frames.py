@@ -17,7 +17,8 @@ A command type that this version doesn't know comes with its number as type, and
 from __future__ import annotations
 
 import struct
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import Any, NamedTuple, NoReturn, cast
 
 import msgspec
 from google.protobuf.message import DecodeError, Message
@@ -27,6 +28,7 @@ from geminga_protocol.messages import (
     has_bad_text,
     missing_fields,
     parser,
+    text_entries,
     text_fields,
     unknown_varint,
 )
@@ -62,6 +64,31 @@ _TEXTLESS = frozenset(
 """Types without any text: their bodies need no look for wrong UTF-8."""
 
 
+LARGE_COMMAND_BYTES = 64 * 1024
+"""Commands from this size on are looked at more closely."""
+
+
+class CommandLimits(NamedTuple):
+    """What a server bears of its clients' commands, so that none costs it long to be parsed.
+
+    A frame that comes in one feed is parsed whatever its size: feeds are small. A command of a
+    longer frame may have `bytes_by_kind`, `bytes_max` if its type isn't there; one above that is
+    never parsed. A command of 64 KiB or more may have `entries_max` texts in one of its lists.
+    """
+
+    bytes_max: int
+    bytes_by_kind: Mapping[int, int]
+    entries_max: int
+
+    def of(self, front: memoryview) -> int:
+        """By the first two bytes of the command, which in the usual encoding are its type."""
+        kind = front[1] if front[0] == _TYPE_TAG else 0
+        return self.bytes_by_kind.get(kind, self.bytes_max)
+
+
+_TYPE_TAG = 8
+
+
 class Frame(msgspec.Struct, gc=False, eq=False):
     """One frame. `payload` is all that follows the command (None if nothing does), a view of the
     received bytes.
@@ -93,16 +120,22 @@ class FrameReader:
     """Cuts a stream into frames, whatever chunks it comes in.
 
     Holds at most the received bytes of one unfinished frame, which is at most `max_message_size` +
-    10 KiB; nothing is ever allocated on the word of the peer.
+    10 KiB; nothing is ever allocated on the word of the peer. With `limits` commands are bounded
+    too.
     """
 
-    __slots__ = ("_chunks", "_failure", "_held", "_needed", "_size_max")
+    __slots__ = ("_chunks", "_failure", "_held", "_limits", "_needed", "_size_max")
 
-    def __init__(self, max_message_size: int = MAX_MESSAGE_SIZE_DEFAULT) -> None:
+    def __init__(
+        self,
+        max_message_size: int = MAX_MESSAGE_SIZE_DEFAULT,
+        limits: CommandLimits | None = None,
+    ) -> None:
         self._chunks: list[bytes | bytearray] = []
         self._held = 0
         self._needed = 0
         self._failure: str | None = None
+        self._limits = limits
         self._size_max = max_message_size + FRAME_PADDING_BYTES - 4
 
     @property
@@ -173,11 +206,14 @@ class FrameReader:
                 kind = data[start + 1] if command_size > 1 and data[start] == 8 else 0
                 if command.type == kind and kind in submessage:
                     body: Message = getattr(command, submessage[kind])
-                    if body.IsInitialized() and (kind in _TEXTLESS or not has_bad_text(body)):
+                    if body.IsInitialized() and (
+                        kind in _TEXTLESS
+                        or (command_size < LARGE_COMMAND_BYTES and not has_bad_text(body))
+                    ):
                         append(Frame(kind, command, payload))
                         start = stop
                         continue
-                append(_odd_frame(command, payload))
+                append(_odd_frame(command, payload, self._limits))
             except DecodeError as error:
                 append(_undecodable_frame(payload, error))
             start = stop
@@ -233,29 +269,43 @@ class FrameReader:
         (command_size,) = _LENGTH.unpack_from(data, start + 4)
         if command_size > total - 4:
             self._fail_lengths(total, command_size, frames)
+        if self._limits is not None and command_size >= LARGE_COMMAND_BYTES:
+            if have < 10:
+                self._needed = 10
+                return True
+            limit = self._limits.of(memoryview(data)[start + 8 : start + 10])
+            if command_size > limit:
+                text = f"command of {command_size} bytes is above the limit of {limit} bytes"
+                self._fail(text, frames)
         self._needed = total + 4
         return have < self._needed
 
-    def _fail_lengths(self, total: int, command_size: int, frames: list[Frame]) -> None:
+    def _fail_lengths(self, total: int, command_size: int, frames: list[Frame]) -> NoReturn:
         if total > self._size_max:
             limit = self._size_max + 4
-            self._failure = f"frame of {total + 4} bytes is above the limit of {limit} bytes"
-        else:
-            self._failure = f"frame lengths don't fit: total {total}, command {command_size}"
+            self._fail(f"frame of {total + 4} bytes is above the limit of {limit} bytes", frames)
+        self._fail(f"frame lengths don't fit: total {total}, command {command_size}", frames)
+
+    def _fail(self, text: str, frames: list[Frame]) -> NoReturn:
+        self._failure = text
         self._chunks.clear()
         self._held = 0
-        raise FramingError(self._failure, frames)
+        raise FramingError(text, frames)
 
 
-def _odd_frame(command: BaseCommand, payload: memoryview | None) -> Frame:
-    """A frame that decodes but isn't in the usual form: odd encoding, unknown type, or fields
-    missing.
+def _odd_frame(
+    command: BaseCommand, payload: memoryview | None, limits: CommandLimits | None
+) -> Frame:
+    """A frame that decodes but isn't in the usual form: odd encoding, unknown type, fields
+    missing, or large.
     """
     if command.HasField("type"):
         name = SUBMESSAGE[command.type]
         body: Message = getattr(command, name)
         if not body.IsInitialized():
             text = f"{name} lacks required fields: {missing_fields(body)}"
+        elif limits is not None and text_entries(body) > limits.entries_max:
+            text = f"{name} has a list of more than {limits.entries_max} entries"
         elif has_bad_text(body):
             text = f"{name} has text that is not UTF-8"
         else:

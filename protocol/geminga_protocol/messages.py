@@ -86,6 +86,17 @@ def has_bad_text(message: Message) -> bool:
     return False
 
 
+def text_entries(message: Message) -> int:
+    """How many entries the longest list of texts, or of messages with text in them, has."""
+    longest = 0
+    for field in text_fields(cast(Descriptor, message.DESCRIPTOR)):
+        if field.repeated:
+            longest = max(longest, len(getattr(message, field.name)))
+        elif field.nested is not None and message.HasField(field.name):
+            longest = max(longest, text_entries(getattr(message, field.name)))
+    return longest
+
+
 def text(value: str | bytes) -> str:
     """A text field of a message that wasn't checked, wrong UTF-8 replaced as Java does."""
     return value if isinstance(value, str) else value.decode("utf-8", "replace")
