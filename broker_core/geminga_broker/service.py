@@ -40,6 +40,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+REQUEST_BYTES_MAX = 256 << 20
+"""What commands of all connections that run at once may take; above it those who have many aren't
+read.
+"""
+
 _COUNTER = "/counters/producer-name"
 
 
@@ -77,6 +82,8 @@ class BrokerService:
             config, self.catalog, self.namespaces, logs, environment, self.policies
         )
         self.sessions: dict[Session, None] = {}
+        self.request_bytes = 0
+        """Of all commands that run now."""
         self.publish_buffer_full = False
         self._publish_bytes = 0
         self._publish_bytes_max = config.network.publish_buffer_mb_max << 20
@@ -254,6 +261,11 @@ class BrokerService:
             drained, self._drained = self._drained, []
             for callback in drained:
                 callback()
+
+    @property
+    def requests_full(self) -> bool:
+        """Whether the commands that run now take more memory than they may."""
+        return self.request_bytes > REQUEST_BYTES_MAX
 
     def on_publish_buffer_drained(self, callback: Callable[[], None]) -> None:
         """Call back once when the publish buffer is down to half; at once if it isn't full."""

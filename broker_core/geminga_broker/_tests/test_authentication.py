@@ -101,7 +101,7 @@ async def refused(broker: WireBroker, greeting: bytes) -> tuple[int, str]:
         hello(b"writer:pw", method="basic"),
         hello(b"", method="tls"),
         hello(tokens.create(bytes(32), "root").encode()),
-        hello(b"a" * (1 << 20)),
+        hello(b"a" * 50_000),
     ],
 )
 async def test_nobody_gets_in_without_a_good_token(greeting: bytes) -> None:
@@ -226,8 +226,7 @@ async def test_a_client_that_cannot_refresh_is_closed_at_expiry(wall: MockClock)
 
 
 def test_every_served_command_has_a_need() -> None:
-    handled = {kind for kind in ROUTES if kind != Type.SEND}
-    assert handled == set(COMMANDS) - {Type.SEND}
+    assert set(ROUTES) == set(COMMANDS) - {Type.SEND}
 
 
 def _topic_commands() -> dict[int, bytes]:

@@ -11,7 +11,7 @@ import trio.testing
 
 from geminga_broker.config import BrokerConfig
 from geminga_broker.consumer import Consumer
-from geminga_broker.dispatch.shared import REPLAY_READ_ENTRIES
+from geminga_broker.dispatch.replay import REPLAY_READ_ENTRIES
 from geminga_broker.log.api import Ack
 from geminga_broker.nonpersistent import NonPersistentTopic
 from geminga_broker.session.session import PENDING_ENTRY_BYTES, PENDING_PUBLISH_BYTES_MAX

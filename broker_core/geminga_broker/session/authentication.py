@@ -37,17 +37,20 @@ class Authentication:
         accept: Callable[[], None],
     ) -> None:
         self._session = session
-        self._command = command
+        # Not the command: it would stay as long as the connection.
+        self._original = command.original_principal or None
+        self._original_method = command.original_auth_method
+        self._original_data = command.original_auth_data
         self._accept = accept
         refresh_s = session.service.config.auth.refresh_check_s
         self._proof = Proof(self, authenticator, refresh_s, self._let_in)
         self.respond = self._proof.respond
 
-    def begin(self) -> None:
+    def begin(self, command: CommandConnect) -> None:
         """Check what CONNECT brought."""
         certificate = self._session.tls_peer_certificate
         peer = Peer(self._session.address, certificate.der if certificate else None)
-        self._proof.begin(self._command, peer)
+        self._proof.begin(command, peer)
 
     @property
     def nursery(self) -> trio.Nursery:
@@ -85,13 +88,13 @@ class Authentication:
         self._session.stop()
 
     async def _let_in(self, identity: Identity) -> Identity | None:
-        session, command = self._session, self._command
+        session, original = self._session, self._original
         authorizer = session.service.authorizer
         session.principal = identity.role
-        original = command.original_principal or None
-        if authorizer.settings.authenticate_original and (original or command.original_auth_data):
+        if authorizer.settings.authenticate_original and (original or self._original_data):
             # Also without credentials: only the anonymous role needs none.
-            method, data = command.original_auth_method, command.original_auth_data.encode()
+            method, data = self._original_method, self._original_data.encode()
+            self._original_data = ""
             identity = await self._proof.ask_another(method, data, Peer(session.address))
             original = identity.role
         if authorizer.enabled and not authorizer.original_is_valid(

@@ -10,6 +10,7 @@ from geminga_broker.authz.commands import COMMANDS, REFUSALS
 from geminga_broker.authz.grants import SubscriptionRefused
 from geminga_broker.authz.needs import Place, Scope
 from geminga_broker.errors import BrokerError
+from geminga_broker.resources import NAME
 from geminga_broker.session.registry import Opening
 from geminga_broker.session.session import Session
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, ServerError
@@ -58,9 +59,17 @@ def _place(scope: Scope, command: object) -> Place:
         subscription = getattr(command, "subscription", "")
         return place_of(TopicName.parse(on_topic.topic), subscription)
     if scope is Scope.NAMESPACE:
-        namespace = cast(_OnNamespace, command).namespace
-        return Place(namespace.partition("/")[0], namespace)
+        return _place_of_namespace(cast(_OnNamespace, command).namespace)
     return Place()
+
+
+def _place_of_namespace(namespace: str) -> Place:
+    """Raises BrokerError InvalidTopicName; Apache's broker closes the connection then."""
+    parts = namespace.split("/", 3)
+    if not (2 <= len(parts) <= 3 and all(NAME.fullmatch(part) for part in parts)):
+        text = f"Invalid namespace name {shown(namespace)}"
+        raise BrokerError(ServerError.InvalidTopicName, text)
+    return Place(parts[0], namespace)
 
 
 async def settle(session: Session, kind: int, command: object, opening: Opening) -> None:

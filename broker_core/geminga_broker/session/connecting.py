@@ -38,19 +38,20 @@ def handle_connect(session: Session, command: CommandConnect) -> None:
     session.server_version = SERVER_VERSION
     session.client_version = command.client_version
     session.protocol_version = min(command.protocol_version, connection.PROTOCOL_VERSION)
-    session.features = command.feature_flags
+    # A copy: a part of a message keeps all of it.
+    session.features.CopyFrom(command.feature_flags)
     authenticator = session.service.authenticator
     if authenticator is None or session.is_known:
-        _accept(session, command)
+        _accept(session, command.protocol_version)
         return
-    accept = partial(_accept, session, command)
+    accept = partial(_accept, session, command.protocol_version)
     session.authentication = Authentication(session, authenticator, command, accept)
-    session.authentication.begin()
+    session.authentication.begin(command)
 
 
-def _accept(session: Session, command: CommandConnect) -> None:
+def _accept(session: Session, client_version: int) -> None:
     session.connected = True
-    tell_size = command.protocol_version >= MAX_MESSAGE_SIZE_VERSION
+    tell_size = client_version >= MAX_MESSAGE_SIZE_VERSION
     size = session.service.config.network.max_message_size_bytes
     session.write(
         connection.connected(

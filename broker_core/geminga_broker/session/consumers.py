@@ -46,7 +46,8 @@ def subscribe(session: Session, command: CommandSubscribe) -> None:
     opening = session.consumers.begin(command.consumer_id)
     if opening is not None:
         refuse = partial(answers.error, command.request_id)
-        session.spawn(refuse, _open, session, command, opening)
+        size_bytes = command.ByteSize()
+        session.spawn(refuse, _open, session, command, opening, size_bytes=size_bytes)
     elif session.consumers.get(command.consumer_id) is not None:
         session.write(answers.success(command.request_id))
     else:

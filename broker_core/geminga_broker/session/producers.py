@@ -25,7 +25,8 @@ def open_producer(session: Session, command: CommandProducer) -> None:
     opening = session.producers.begin(command.producer_id)
     if opening is not None:
         refuse = partial(answers.error, command.request_id)
-        session.spawn(refuse, _open, session, command, opening)
+        size_bytes = command.ByteSize()
+        session.spawn(refuse, _open, session, command, opening, size_bytes=size_bytes)
         return
     known = session.producers.get(command.producer_id)
     if known is not None:

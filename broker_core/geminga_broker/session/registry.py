@@ -70,14 +70,17 @@ class Registry(Generic[T]):
         return opening
 
     def finish(self, key: int, opening: Opening, value: T) -> bool:
-        """The one of that id is open now; False when the client gave it up meanwhile."""
+        """The one of that id is open now; False when the client gave it up meanwhile. Whether it
+        may must have been settled before.
+        """
         if opening.is_dropped():
             return False
+        place = opening.place
+        assert place is not None, "nobody asked whether the client may open it"
         del self._opening[key]
         self._closed.pop(key, None)
         self.opened[key] = value
-        if opening.place is not None:
-            self._places[key] = opening.place
+        self._places[key] = place
         return True
 
     def places(self, tenant: str, namespace: str | None) -> list[tuple[int, Place]]:

@@ -8,11 +8,19 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from geminga_broker.session.limits import COMMAND_LIMITS, FIRST_FRAMES_BYTES_MAX
 from geminga_broker.session.publishing import publish_run
 from geminga_broker.session.session import Session, SessionClosed
 from geminga_broker.session.table import ROUTES
 from geminga_protocol.commands import answers
-from geminga_protocol.frames import BROKEN, SUBMESSAGE, Frame, FrameReader, FramingError
+from geminga_protocol.frames import (
+    BROKEN,
+    FRAME_PADDING_BYTES,
+    SUBMESSAGE,
+    Frame,
+    FrameReader,
+    FramingError,
+)
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, ServerError
 from geminga_runtime.errors import ConnectionLost
 
@@ -72,7 +80,9 @@ async def _keep_alive(session: Session) -> None:
 
 async def _read(session: Session) -> None:
     """The only reader. Returns when the client left or must go."""
-    reader = FrameReader(session.service.config.network.max_message_size_bytes)
+    message_size_max = session.service.config.network.max_message_size_bytes
+    first_max = min(FIRST_FRAMES_BYTES_MAX - FRAME_PADDING_BYTES, message_size_max)
+    reader = FrameReader(first_max, COMMAND_LIMITS)
     receive = session.stream.receive
     try:
         while data := await receive():
@@ -85,6 +95,8 @@ async def _read(session: Session) -> None:
                     raise SessionClosed("it speaks TLS on the port without") from error
                 raise SessionClosed(str(error)) from error
             serve_frames(session, frames)
+            if reader.max_message_size != message_size_max and session.connected:
+                reader.max_message_size = message_size_max
             if session.overloaded:
                 await session.wait_ready()
     except ConnectionLost as error:

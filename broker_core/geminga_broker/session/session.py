@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -43,6 +44,12 @@ PONGS_PER_INTERVAL = 3
 """A client that isn't read gets so many PONGs in a keep-alive interval: its PINGs can't be
 answered, and it would give the connection up.
 """
+
+REQUEST_BYTES_MAX = 4 << 20
+"""What these may take together before the socket isn't read until half of it ended."""
+
+REQUEST_BYTES_SHARE = 64 * 1024
+"""What a connection may have of them whatever the others have."""
 
 NO_REQUEST = (1 << 64) - 1
 """Request id -1 of commands that the broker starts."""
@@ -81,6 +88,7 @@ class Session:
         self.on_writable = stream.on_writable
         self.listing = trio.Lock()
         self._requests = 0
+        self._request_bytes = 0
         self._pending_publish_bytes = 0
         self._paused_until_s = 0.0
         self._resume: trio.Event | None = None
@@ -138,13 +146,27 @@ class Session:
 
     # ---- commands in tasks ----
 
-    def spawn(self, refuse: Refuse, run: Callable[..., Awaitable[None]], *args: Any) -> None:
-        """Run a command in a task; its failure is answered with what `refuse` makes of it."""
-        self._requests += 1
-        self.nursery.start_soon(run_request, self.write, self._ended, refuse, run, *args)
+    def spawn(
+        self,
+        refuse: Refuse,
+        run: Callable[..., Awaitable[None]],
+        *args: Any,
+        size_bytes: int = 0,
+    ) -> None:
+        """Run a command of that size in a task; its failure is answered with what `refuse` makes
+        of it.
+        """
+        self._count_request(1, size_bytes)
+        ended = partial(self._ended, size_bytes)
+        self.nursery.start_soon(run_request, self.write, ended, refuse, run, *args)
 
-    def _ended(self) -> None:
-        self._requests -= 1
+    def _count_request(self, requests: int, size_bytes: int) -> None:
+        self._requests += requests
+        self._request_bytes += size_bytes
+        self.service.request_bytes += size_bytes
+
+    def _ended(self, size_bytes: int) -> None:
+        self._count_request(-1, -size_bytes)
         if self._resume is not None:
             self.check_resume()
 
@@ -157,6 +179,8 @@ class Session:
             self._pending_publish_bytes > PENDING_PUBLISH_BYTES_MAX
             or not self.stream.writable
             or self._requests > REQUESTS_MAX
+            or self._request_bytes > REQUEST_BYTES_MAX
+            or (self._request_bytes > REQUEST_BYTES_SHARE and self.service.requests_full)
             or self.service.publish_buffer_full
             or self._paused_until_s > trio.current_time()
         )
@@ -190,6 +214,8 @@ class Session:
             self._resume is not None
             and self._pending_publish_bytes <= PENDING_PUBLISH_BYTES_MAX // 2
             and self._requests <= REQUESTS_MAX // 2
+            and self._request_bytes <= REQUEST_BYTES_MAX // 2
+            and (self._request_bytes <= REQUEST_BYTES_SHARE or not self.service.requests_full)
             and self.stream.writable
             and not self.service.publish_buffer_full
         ):
@@ -247,6 +273,7 @@ class Session:
     def release(self) -> None:
         """Close all that the connection holds; topics go on without it."""
         self.heard()
+        self._count_request(-self._requests, -self._request_bytes)
         for consumer in self.consumers:
             consumer.close()
         for producer in self.producers:

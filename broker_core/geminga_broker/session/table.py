@@ -1,12 +1,23 @@
-"""Which function handles which command (spec PR-05)."""
+"""Which function handles which command, behind its need and its bounds (spec PR-05, PR-16, PX-22).
+
+A handler is told how it takes its command: `Direct`, `InTask` or `Opening`. `build` puts before it
+what the table of needs says; a handler that would not ask for what its command needs can't be
+built.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
+
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.message import Message
 
 from geminga_broker.authz.commands import COMMANDS
+from geminga_broker.authz.needs import Need, Scope
+from geminga_broker.errors import BrokerError
 from geminga_broker.session import (
     connecting,
     consumers,
@@ -16,12 +27,15 @@ from geminga_broker.session import (
     txn_commands,
 )
 from geminga_broker.session.authorization import authorize
-from geminga_broker.session.session import Session
+from geminga_broker.session.limits import BOUNDED_ELSEWHERE, check, checks_of
+from geminga_broker.session.session import Session, SessionClosed
 from geminga_protocol.commands import answers, lookup, schemas
+from geminga_protocol.frames import SUBMESSAGE
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, ServerError
 
 Handler = Callable[[Session, Any], None]
-Refusal = Callable[[int, ServerError, str], bytes]
+Refusal = Callable[[Any, ServerError, str], bytes]
+"""The answer to a command that is refused."""
 
 
 class Route(NamedTuple):
@@ -31,64 +45,149 @@ class Route(NamedTuple):
     before_connect: bool = False
 
 
-def _spawned(kind: int, run: Callable[[Session, Any], Awaitable[None]], refusal: Refusal) -> Route:
-    """Run in a task if the client may; failures are told by `refusal` with the command's request
-    id.
+class UnguardedHandler(Exception):
+    """A command would be served without what it needs being asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Direct:
+    """Takes effect at once; for what everybody may, or what belongs to something open."""
+
+    run: Handler
+
+    def guarded(self, kind: int, need: Need) -> Handler:
+        """The handler itself. Raises UnguardedHandler."""
+        if need.scope not in (Scope.PUBLIC, Scope.HELD):
+            raise UnguardedHandler(f"{SUBMESSAGE[kind]} needs {need}")
+        return self.run
+
+    def refuse(self, command: Any, code: ServerError, text: str) -> bytes:
+        """ERROR, to a command with a request id. Raises SessionClosed for another."""
+        return _error(command, code, text)
+
+
+@dataclass(frozen=True, slots=True)
+class InTask:
+    """Runs in a task if the client may; failures are told by `refuse`."""
+
+    run: Callable[[Session, Any], Awaitable[None]]
+    refuse: Refusal
+
+    def guarded(self, kind: int, need: Need) -> Handler:
+        """What asks and then runs it."""
+
+        async def run_allowed(session: Session, command: Any) -> None:
+            await authorize(session, kind, command)
+            await self.run(session, command)
+
+        def start(session: Session, command: Any) -> None:
+            refuse = partial(self.refuse, command)
+            session.spawn(refuse, run_allowed, session, command, size_bytes=command.ByteSize())
+
+        return start
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """Opens a producer or consumer. It settles itself whether the client may, again after each
+    wait; `Registry.finish` takes nothing that wasn't.
     """
 
-    async def run_allowed(session: Session, command: Any) -> None:
-        await authorize(session, kind, command)
-        await run(session, command)
+    run: Handler
 
-    def start(session: Session, command: Any) -> None:
-        session.spawn(partial(refusal, command.request_id), run_allowed, session, command)
+    def guarded(self, kind: int, need: Need) -> Handler:
+        """The handler itself. Raises UnguardedHandler for a command that doesn't open anything."""
+        if kind not in (_C.PRODUCER, _C.SUBSCRIBE):
+            raise UnguardedHandler(f"{SUBMESSAGE[kind]} opens nothing")
+        return self.run
 
-    return Route(start)
+    def refuse(self, command: Any, code: ServerError, text: str) -> bytes:
+        """ERROR."""
+        return _error(command, code, text)
+
+
+Handling = Direct | InTask | Opening
+
+
+def build(
+    handled: Mapping[int, Handling], needs: Mapping[int, Need] = COMMANDS
+) -> dict[int, Route]:
+    """The routes. Raises UnguardedHandler, and LookupError for a field without a bound."""
+    routes = {}
+    for kind, handling in handled.items():
+        need = needs.get(kind)
+        if need is None:
+            raise UnguardedHandler(f"nobody says what {SUBMESSAGE[kind]} needs")
+        run = handling.guarded(kind, need)
+        if kind not in BOUNDED_ELSEWHERE:
+            run = _bounded(kind, handling, run)
+        routes[kind] = Route(run, before_connect=need.scope is Scope.PUBLIC)
+    return routes
+
+
+def _bounded(kind: int, handling: Handling, run: Handler) -> Handler:
+    body = BaseCommand.DESCRIPTOR.fields_by_name[SUBMESSAGE[kind]].message_type
+    assert body is not None
+    checks = checks_of(cast(Descriptor, body))
+    if not checks:
+        return run
+
+    def run_bounded(session: Session, command: Message) -> None:
+        try:
+            check(checks, command)
+        except BrokerError as error:
+            session.write(handling.refuse(command, error.code, error.message))
+        else:
+            run(session, command)
+
+    return run_bounded
+
+
+def _error(command: Any, code: ServerError, text: str) -> bytes:
+    if "request_id" not in command.DESCRIPTOR.fields_by_name:
+        raise SessionClosed(text)
+    return answers.error(command.request_id, code, text)
+
+
+def _by_id(refusal: Callable[[int, ServerError, str], bytes]) -> Refusal:
+    def refuse(command: Any, code: ServerError, text: str) -> bytes:
+        return refusal(command.request_id, code, text)
+
+    return refuse
 
 
 _C = BaseCommand.Type
+_in_task = partial(InTask, refuse=_by_id(answers.error))
 
-_HANDLED: dict[int, Route] = {
-    _C.CONNECT: Route(connecting.handle_connect, before_connect=True),
-    _C.AUTH_RESPONSE: Route(connecting.handle_auth_response, before_connect=True),
-    _C.PING: Route(connecting.handle_ping, before_connect=True),
-    _C.PONG: Route(connecting.handle_pong, before_connect=True),
-    _C.PARTITIONED_METADATA: _spawned(
-        _C.PARTITIONED_METADATA, lookups.partitioned_metadata, lookup.partitioned_metadata_error
+_HANDLED: dict[int, Handling] = {
+    _C.CONNECT: Direct(connecting.handle_connect),
+    _C.AUTH_RESPONSE: Direct(connecting.handle_auth_response),
+    _C.PING: Direct(connecting.handle_ping),
+    _C.PONG: Direct(connecting.handle_pong),
+    _C.PARTITIONED_METADATA: InTask(
+        lookups.partitioned_metadata, _by_id(lookup.partitioned_metadata_error)
     ),
-    _C.LOOKUP: _spawned(_C.LOOKUP, lookups.lookup_topic, lookup.lookup_error),
-    _C.GET_TOPICS_OF_NAMESPACE: _spawned(
-        _C.GET_TOPICS_OF_NAMESPACE, lookups.topics_of_namespace, answers.error
+    _C.LOOKUP: InTask(lookups.lookup_topic, _by_id(lookup.lookup_error)),
+    _C.GET_TOPICS_OF_NAMESPACE: _in_task(lookups.topics_of_namespace),
+    _C.WATCH_TOPIC_LIST: _in_task(lookups.watch_topic_list),
+    _C.WATCH_TOPIC_LIST_CLOSE: Direct(lookups.close_watcher),
+    _C.PRODUCER: Opening(producers.open_producer),
+    _C.CLOSE_PRODUCER: Direct(producers.close_producer),
+    _C.SUBSCRIBE: Opening(consumers.subscribe),
+    _C.FLOW: Direct(consumers.flow),
+    _C.ACK: Direct(consumers.ack),
+    _C.REDELIVER_UNACKNOWLEDGED_MESSAGES: Direct(consumers.redeliver),
+    _C.SEEK: _in_task(consumers.seek),
+    _C.UNSUBSCRIBE: _in_task(consumers.unsubscribe),
+    _C.CLOSE_CONSUMER: Direct(consumers.close_consumer),
+    _C.GET_LAST_MESSAGE_ID: _in_task(consumers.last_message_id),
+    _C.CONSUMER_STATS: Direct(consumers.consumer_stats),
+    _C.GET_SCHEMA: InTask(schema_commands.get_schema, _by_id(schemas.get_schema_error)),
+    _C.GET_OR_CREATE_SCHEMA: InTask(
+        schema_commands.get_or_create_schema, _by_id(schemas.get_or_create_schema_error)
     ),
-    _C.WATCH_TOPIC_LIST: _spawned(_C.WATCH_TOPIC_LIST, lookups.watch_topic_list, answers.error),
-    _C.WATCH_TOPIC_LIST_CLOSE: Route(lookups.close_watcher),
-    _C.PRODUCER: Route(producers.open_producer),
-    _C.CLOSE_PRODUCER: Route(producers.close_producer),
-    _C.SUBSCRIBE: Route(consumers.subscribe),
-    _C.FLOW: Route(consumers.flow),
-    _C.ACK: Route(consumers.ack),
-    _C.REDELIVER_UNACKNOWLEDGED_MESSAGES: Route(consumers.redeliver),
-    _C.SEEK: _spawned(_C.SEEK, consumers.seek, answers.error),
-    _C.UNSUBSCRIBE: _spawned(_C.UNSUBSCRIBE, consumers.unsubscribe, answers.error),
-    _C.CLOSE_CONSUMER: Route(consumers.close_consumer),
-    _C.GET_LAST_MESSAGE_ID: _spawned(
-        _C.GET_LAST_MESSAGE_ID, consumers.last_message_id, answers.error
-    ),
-    _C.CONSUMER_STATS: Route(consumers.consumer_stats),
-    _C.GET_SCHEMA: _spawned(_C.GET_SCHEMA, schema_commands.get_schema, schemas.get_schema_error),
-    _C.GET_OR_CREATE_SCHEMA: _spawned(
-        _C.GET_OR_CREATE_SCHEMA,
-        schema_commands.get_or_create_schema,
-        schemas.get_or_create_schema_error,
-    ),
-    _C.TC_CLIENT_CONNECT_REQUEST: Route(txn_commands.tc_client_connect),
-    _C.NEW_TXN: Route(txn_commands.new_txn),
-    _C.ADD_PARTITION_TO_TXN: Route(txn_commands.add_partition),
-    _C.ADD_SUBSCRIPTION_TO_TXN: Route(txn_commands.add_subscription),
-    _C.END_TXN: Route(txn_commands.end_txn),
-    _C.END_TXN_ON_PARTITION: Route(txn_commands.end_on_partition),
-    _C.END_TXN_ON_SUBSCRIPTION: Route(txn_commands.end_on_subscription),
+    **{kind: InTask(txn_commands.refuse, answer) for kind, answer in txn_commands.ANSWERS.items()},
 }
 
-ROUTES: dict[int, Route] = {kind: route for kind, route in _HANDLED.items() if kind in COMMANDS}
-"""What is served: only commands of which it is known who may send them."""
+ROUTES = build(_HANDLED)
+"""What is served, SEND besides (`publishing`)."""

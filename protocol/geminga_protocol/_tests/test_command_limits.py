@@ -41,7 +41,7 @@ def producer(schema: bytes, pairs: int = 0) -> bytes:
 
 @pytest.mark.parametrize("size", [1, 3, 50_000])
 def test_a_command_above_the_limit_is_not_parsed(size: int) -> None:
-    with pytest.raises(FramingError, match="command of .* bytes is above the limit of 100000"):
+    with pytest.raises(FramingError, match=r"command of .* bytes is above the limit of 100000"):
         in_parts(lookup(100_001), size)
     [taken] = in_parts(lookup(99_900), size)
     assert taken.command.lookupTopic.request_id == 7
@@ -69,7 +69,7 @@ def test_a_large_payload_is_no_large_command() -> None:
     assert taken.payload == bytes(500_000)
 
 
-@pytest.mark.parametrize("pairs, broken", [(1000, False), (1001, True)])
+@pytest.mark.parametrize(("pairs", "broken"), [(1000, False), (1001, True)])
 def test_long_lists_of_texts_are_not_looked_through(pairs: int, broken: bool) -> None:
     [taken] = in_parts(producer(b"x" * 100_000, pairs))
     assert (taken.type == BROKEN) is broken
