@@ -19,6 +19,8 @@ from geminga_runtime.waiters import Promise, Wakeup
 
 logger = logging.getLogger("geminga")
 
+WAITED_FOR_MAX_S = 2.0
+"""The longest pause between two attempts while messages wait to be sent."""
 LAST_WAIT_SHARE = 0.9
 """Of the time that is left to a first attempt, a wait takes no more."""
 TELLING_S = 1.0
@@ -31,6 +33,11 @@ class Target(Protocol):
     @property
     def topic(self) -> str:
         """Full name of its topic."""
+        ...
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether messages wait to be sent."""
         ...
 
     async def attach(self, connection: Connection) -> None:
@@ -57,6 +64,10 @@ class Attachment:
         self._finished = trio.Event()
         self._ready: Promise[None] = Promise()
         self._deadline_s = math.inf
+        self._pause: trio.CancelScope | None = None
+        self._paused_s = 0.0
+        self._was_reached = True
+        self._found = False
         self.connection: Connection | None = None
         """The one attached to, None while there is none."""
 
@@ -100,6 +111,12 @@ class Attachment:
         self._target.detached()
         self._lost.set()
 
+    def hurry(self) -> None:
+        """A message waits to be sent: end a pause that would be too long for it."""
+        if self._pause is not None:
+            latest_s = self._paused_s + WAITED_FOR_MAX_S
+            self._pause.deadline = min(self._pause.deadline, latest_s)
+
     def abandon(self) -> None:
         """Keep it attached no longer."""
         self._scope.cancel()
@@ -119,8 +136,9 @@ class Attachment:
                 while await self._attach_once(backoff):
                     await self._lost.wait()
                     logger.info("%s: connection lost, attaching again", self._target.topic)
+                    self._was_reached = True
                     if self._hint is None:
-                        await trio.sleep(backoff.next_s(trio.current_time()))
+                        await self._wait(backoff.next_s(trio.current_time()))
         except trio.Cancelled:
             # The client ends without having closed its producers and consumers.
             error = AlreadyClosed("the client is closed", topic=self._target.topic)
@@ -133,8 +151,11 @@ class Attachment:
     async def _attach_once(self, backoff: Backoff) -> bool:
         """Until it is attached; answers False if that is given up."""
         refusal: GemingaError | None = None
+        pool = self._core.pool
         while True:
             began_s = trio.current_time()
+            opened = pool.opened
+            self._found = False
             try:
                 await self._attach()
             except GemingaError as error:
@@ -154,24 +175,44 @@ class Attachment:
                     self._ready.reject(final)
                     return False
                 refusal = error
+                is_reached = self._found or pool.opened != opened
+                if is_reached and not self._was_reached:
+                    # The broker is back, though not for us yet: what follows is another trouble.
+                    backoff.reset()
+                self._was_reached = is_reached
                 delay_s = backoff.next_s(trio.current_time())
+                if self._target.has_pending:
+                    delay_s = min(delay_s, WAITED_FOR_MAX_S)
                 if not attached_before:
                     # The last tries come before the deadline, however long the waits have become.
                     delay_s = min(delay_s, left_s * LAST_WAIT_SHARE)
                 logger.warning(
                     "%s: %s; trying again in %.1f s", self._target.topic, error.args[0], delay_s
                 )
-                await trio.sleep(delay_s)
+                await self._wait(delay_s)
             else:
                 backoff.reset()
                 self._ready.resolve(None)
                 return True
+
+    async def _wait(self, delay_s: float) -> None:
+        """A pause, until `hurry` ends it; one because no broker could be reached ends too when the
+        client opens a connection.
+        """
+        self._paused_s = trio.current_time()
+        with trio.CancelScope(deadline=self._paused_s + delay_s) as self._pause:
+            if self._was_reached:
+                await trio.sleep_forever()
+            else:
+                await self._core.pool.wait_for_opening()
+        self._pause = None
 
     async def _attach(self) -> None:
         timeout_s = math.inf if self._ready.is_done() else self.timeout_s
         connection: Connection | None = None
         with trio.move_on_after(timeout_s):
             connection = await self._connection_to_broker()
+        self._found = connection is not None
         if connection is None:
             raise Timeout("no broker found within the operation timeout", topic=self._target.topic)
         self._lost_while_attaching = False

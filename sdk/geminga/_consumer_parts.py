@@ -10,11 +10,12 @@ from functools import partial
 import trio
 
 from geminga._arguments import place
+from geminga._consumer_context import ConsumerContext
 from geminga._consumer_interceptors import ConsumerInterceptors
 from geminga._consumer_statistics import ConsumerStatistics, log_interval, summed
 from geminga._core import Core
 from geminga._discovery import Discovery
-from geminga._partition_consumer import ConsumerContext, PartitionConsumer
+from geminga._partition_consumer import PartitionConsumer
 from geminga._together import ABANDON_TIMEOUT_S, together
 from geminga.errors import GemingaError, InvalidArgument, TopicNotFound
 from geminga_protocol.message_id import MessageId

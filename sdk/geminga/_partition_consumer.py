@@ -6,27 +6,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import trio
 
 from geminga._acknowledger import Acknowledger, AckTarget
 from geminga._attachment import Attachment
 from geminga._connection import Connection
+from geminga._consumer_context import ConsumerContext
 from geminga._consumer_interceptors import ConsumerInterceptors
 from geminga._consumer_statistics import ConsumerCounts, ConsumerStatistics
-from geminga._core import Core
 from geminga._crypto import Opener
 from geminga._dead_letters import DeadLetters
 from geminga._deliverable import deliverable
 from geminga._entry import Entry, UndecodableEntry, decode
 from geminga._events import Events
 from geminga._flow import Flow
-from geminga._inbox import Inbox, Permits
+from geminga._inbox import Permits
 from geminga._intercepted_acks import InterceptedAcknowledger
-from geminga._letterbox import Letterbox
 from geminga._start import Start
-from geminga._subscribe import Subscription
 from geminga.errors import AlreadyClosed, ConnectionFailed, GemingaError, Timeout
 from geminga_protocol.ack_set import cardinality
 from geminga_protocol.commands import consuming as commands
@@ -38,20 +35,6 @@ logger = logging.getLogger("geminga")
 NOTHING_RECEIVED = (-1, -1)
 REDELIVER_IDS_MAX = 1000
 """Ids in one REDELIVER_UNACKNOWLEDGED_MESSAGES."""
-
-
-@dataclass(frozen=True)
-class ConsumerContext:
-    """What the consumers of all partitions share. `notify(messages)` is called when messages were
-    added to the inbox, and with 0 when one of them is over, or a message must be asked for anew.
-    """
-
-    core: Core
-    subscription: Subscription
-    inbox: Inbox
-    notify: Callable[[int], None]
-    letterbox: Letterbox | None = None
-    interceptors: ConsumerInterceptors | None = None
 
 
 class PartitionConsumer:
@@ -335,6 +318,8 @@ class PartitionConsumer:
             self._attachment.abandon()
 
     # ---- as the attachment's target ----
+
+    has_pending = False
 
     async def attach(self, connection: Connection) -> None:
         """SUBSCRIBE, then acknowledgements that wait, then the permits."""

@@ -21,14 +21,12 @@ from geminga._outbox import Outbox, Placed, ReceiptVerdict
 from geminga._producer_command import producer_command
 from geminga._receipt import Outgoing, Receipt
 from geminga._retry import FAILS_PENDING, SendErrorAction, send_error_action
+from geminga._sending_room import SendingRoom
 from geminga._statistics import Counts, ProducerStatistics
 from geminga.errors import (
     AlreadyClosed,
     ConnectionFailed,
     GemingaError,
-    MemoryLimitExceeded,
-    MessageTooBig,
-    ProducerQueueFull,
     Timeout,
     from_broker,
 )
@@ -39,32 +37,25 @@ from geminga_protocol.pb.pulsar_api_pb2 import CommandSendError, CommandSendRece
 logger = logging.getLogger("geminga")
 
 
-class PartitionProducer:
+class PartitionProducer(SendingRoom):
     """Sends to one topic that is a partition, or has none."""
 
     def __init__(self, core: Core, topic: str, partition: int, options: ProducerOptions) -> None:
-        self.topic = topic
-        self._core = core
         self._partition = partition
-        self._options = options
         self._id = core.next_producer_id()
-        self._encoder = Encoder(self._id, topic, options, wall_clock_ms)
+        encoder = Encoder(self._id, topic, options, wall_clock_ms)
         kind = KeyedOutbox if options.batching_type is BatchingType.KEY_BASED else Outbox
-        self.outbox = kind(options, self._encoder, trio.current_time, self._on_settled)
+        outbox = kind(options, encoder, trio.current_time, self._on_settled)
+        super().__init__(core, topic, options, encoder, outbox)
         self.is_started = False
         self.counts = Counts()
         self._times_sends = core.intervals.length_s > 0
         self._delay_s = options.batching_max_publish_delay_s
         self._send_timeout_s = options.send_timeout_s or math.inf
-        self._pending_max = options.max_pending_messages
-        self._memory = core.memory
-        self._room = trio.lowlevel.ParkingLot()
-        self._is_waited_for = False
         self._alarm = Alarm(self._on_alarm)
         self._alarm_scope = trio.CancelScope()
         self._attachment = Attachment(core, self)
         self._connection: Connection | None = None
-        self.error: GemingaError | None = None
         self._epoch = 0
         self._topic_epoch: int | None = None
 
@@ -101,58 +92,6 @@ class PartitionProducer:
             await self._alarm.run()
 
     # ---- sending ----
-
-    def check_room(self, size_bytes: int) -> None:
-        """Raises ProducerQueueFull, MemoryLimitExceeded, or why nothing can be sent any more."""
-        self._check(size_bytes)
-        if self.outbox.pending_messages >= self._pending_max:
-            raise ProducerQueueFull(
-                f"{self._pending_max} messages wait for their receipts", topic=self.topic
-            )
-        if not self._core.memory.has_room:
-            raise MemoryLimitExceeded(
-                f"{self._core.memory.used_bytes} bytes of messages are pending", topic=self.topic
-            )
-
-    async def wait_for_room(self, size_bytes: int) -> None:
-        """Until a message may be added. Raises why nothing can be sent any more."""
-        memory = self._core.memory
-        try:
-            while True:
-                self._check(size_bytes)
-                if self.outbox.pending_messages >= self._pending_max:
-                    self._is_waited_for = True
-                    await self._room.park()
-                elif not memory.has_room:
-                    await memory.wait_for_room()
-                else:
-                    return
-        except BaseException:
-            # It may have been woken for a place that it doesn't take: the next one looks.
-            self._room.unpark()
-            raise
-
-    def has_room(self) -> bool:
-        """Whether a message may be added without waiting."""
-        memory = self._memory
-        return (
-            self.outbox.pending_messages < self._pending_max
-            and memory.used_bytes < memory.limit_bytes
-            and self.error is None
-        )
-
-    def _check(self, size_bytes: int) -> None:
-        self._core.check_fork(self.topic)
-        if self.error is not None:
-            error = self.error
-            raise type(error)(str(error), code=error.code, topic=self.topic)
-        limit = self._encoder.max_message_size_bytes
-        shrinks = self._options.compression_type or self._encoder.chunking
-        if size_bytes > limit and not shrinks:
-            raise MessageTooBig(
-                f"message of {size_bytes} bytes is above the broker's limit of {limit} bytes",
-                topic=self.topic,
-            )
 
     @trio.lowlevel.enable_ki_protection
     def add(self, data: bytes, extras: Extras | None, sequence_id: int | None) -> Receipt:
@@ -212,6 +151,7 @@ class PartitionProducer:
         for outgoing in unsent:
             outgoing.partition = partition
         if connection is None:
+            self._attachment.hurry()
             return
         if len(unsent) == 1 and self.outbox.in_flight == 1:
             # Nothing else is on its way: whoever waits for it waits for this alone.
@@ -310,6 +250,11 @@ class PartitionProducer:
         return self.counts.statistics(outbox.pending_messages, outbox.pending_bytes, connected)
 
     # ---- as the attachment's target ----
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether messages wait to be sent."""
+        return self.outbox.pending_messages > 0
 
     async def attach(self, connection: Connection) -> None:
         """PRODUCER; then everything pending goes again, in order."""

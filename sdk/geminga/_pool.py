@@ -67,6 +67,9 @@ class ConnectionPool:
         self._opening: dict[tuple[Endpoint, int], Promise[Connection]] = {}
         self._turn = 0
         self._closed = False
+        self.opened = 0
+        """How many connections could be opened so far."""
+        self._openings = trio.lowlevel.ParkingLot()
 
     @property
     def connections(self) -> list[Connection]:
@@ -107,13 +110,19 @@ class ConnectionPool:
                 connection.close("the client was closed")
             elif key[0].cluster == self._cluster:
                 self._connections[key] = connection
+                self.opened += 1
                 promise.resolve(connection)
+                self._openings.unpark_all()
             else:
                 connection.close("the client left this cluster")
                 promise.reject(ConnectionFailed(f"{connection.name}: left while connecting"))
         finally:
             self._opening.pop(key, None)
             promise.reject(AlreadyClosed("the client is closed"))
+
+    async def wait_for_opening(self) -> None:
+        """Until another connection is open."""
+        await self._openings.park()
 
     async def _connect(self, endpoint: Endpoint) -> Connection:
         deadline = trio.current_time() + self._options.connection_timeout_s

@@ -12,6 +12,7 @@ import trio
 from geminga._acknowledger import wait_for_receipts
 from geminga._arguments import delay, duration, positive_count, several
 from geminga._checks import texts
+from geminga._consumer_context import ConsumerContext
 from geminga._consumer_interceptors import ConsumerInterceptors
 from geminga._consumer_parts import ConsumerParts
 from geminga._consumer_statistics import ConsumerStatistics
@@ -20,7 +21,7 @@ from geminga._discovery import Discovery
 from geminga._entry import Entry
 from geminga._letterbox import Letterbox
 from geminga._listening import Listening
-from geminga._partition_consumer import ConsumerContext, PartitionConsumer
+from geminga._partition_consumer import PartitionConsumer
 from geminga._receiving import RECEIVES_BETWEEN_CHECKPOINTS, Receiving
 from geminga._subscribe import Subscription
 from geminga._trio_listening import listen
