@@ -75,7 +75,6 @@ class Producer:
 
     __slots__ = (
         "_broken",
-        "_closed",
         "_duplicates",
         "_finishing",
         "_pending",
@@ -85,6 +84,7 @@ class Producer:
         "_write",
         "_write_now",
         "access_mode",
+        "closed",
         "connected_since",
         "connection",
         "epoch",
@@ -116,14 +116,14 @@ class Producer:
         self._pending: deque[Sent] = deque()
         self._duplicates = 0  # how many of them are not to be stored
         self._broken = False
-        self._closed = False
+        self.closed = False
         self._warn_after_s = 0.0
         # Who is to be told when all is answered; empty unless the client closes.
         self._finishing: list[Callable[[], None]] = []
 
     def publish(self, items: Sequence[PublishItem]) -> None:
         """Append; receipts and SEND_ERRORs go to the connection, in order (BR-24)."""
-        if self._closed or self._finishing or not self.ready:
+        if self.closed or self._finishing or not self.ready:
             return
         if self._target.encryption_required:
             items = [item for item in items if self._is_encrypted(item)]
@@ -226,7 +226,7 @@ class Producer:
             return
         pop = pending.popleft
         run = [pop() for _ in range(count)]
-        if not self._closed:
+        if not self.closed:
             step = self._target.entry_step
             receipts = send_receipts(self.producer_id, run, *first, step)
             # With nothing behind it the client may wait for this alone.
@@ -262,7 +262,7 @@ class Producer:
         self.answer_duplicates()
 
     def _receipts(self, run: Sequence[Sent], first: Position, offset: int) -> None:
-        if run and not self._closed:
+        if run and not self.closed:
             ledger_id, entry_id = first
             step = self._target.entry_step
             receipts = send_receipts(self.producer_id, run, ledger_id, entry_id + offset, step)
@@ -296,7 +296,7 @@ class Producer:
             code = ServerError.TopicTerminatedError
         # A topic that is given up closes its producers, who then send again elsewhere: an answer
         # would only confuse them.
-        silent = self._closed or isinstance(error, LogFenced | LogClosed)
+        silent = self.closed or isinstance(error, LogFenced | LogClosed)
         known = self._target.deduplication
         if isinstance(error, LogWriteFailed):
             # What the client has sent meanwhile must not be stored before these, which it sends
@@ -341,15 +341,15 @@ class Producer:
         `closed` (Producer.close).
         """
         self._finishing.append(closed)
-        if self._closed or not self._pending:
+        if self.closed or not self._pending:
             self.close()
 
     def close(self) -> None:
         """Leave the topic now, without further answers: the connection is gone, or the broker
         closes it. Idempotent.
         """
-        if not self._closed:
-            self._closed = True
+        if not self.closed:
+            self.closed = True
             self._target.remove_producer(self)
         waiting, self._finishing = self._finishing, []
         for closed in waiting:
@@ -357,7 +357,7 @@ class Producer:
 
     def disconnect(self) -> None:
         """Close from the broker's side. Idempotent."""
-        if not self._closed:
+        if not self.closed:
             # Told first: a client that waits for its own close learns that not all was answered.
             self.connection.drop_producer(self.producer_id)
             self.close()

@@ -185,6 +185,8 @@ class TopicProducer(Protocol):
     """False while it waits for exclusive access."""
     topic_epoch: int | None
     """What PRODUCER_SUCCESS reports; None where there is none."""
+    closed: bool
+    """Whether it left the topic."""
 
     @property
     def last_sequence_id(self) -> int:

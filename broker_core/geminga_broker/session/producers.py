@@ -47,6 +47,10 @@ async def _open(session: Session, command: CommandProducer, opening: Opening) ->
     producer, schema_version = joined
     try:
         await settle(session, BaseCommand.Type.PRODUCER, command, opening)
+        if producer.closed:
+            # The topic was unloaded, or another took it: the client comes back.
+            text = "The producer was closed while it was being opened"
+            raise BrokerError(ServerError.ServiceNotReady, text)
     except BrokerError:
         session.producers.fail(command.producer_id, opening)
         producer.close()
@@ -98,8 +102,11 @@ async def _join_topic(
 def _became_ready(
     session: Session, request_id: int, schema_version: bytes, producer: TopicProducer
 ) -> None:
-    """Exclusive access is there now: the second PRODUCER_SUCCESS."""
-    _answer(session, request_id, producer, schema_version)
+    """Exclusive access is there now: the second PRODUCER_SUCCESS. If the first is still to come, it
+    tells that.
+    """
+    if session.producers.get(producer.producer_id) is producer:
+        _answer(session, request_id, producer, schema_version)
 
 
 def _answer(

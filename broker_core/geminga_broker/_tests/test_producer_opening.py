@@ -1,0 +1,79 @@
+"""What may happen to a producer between its entry into the topic and PRODUCER_SUCCESS (BR-20)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+from trio.testing import wait_all_tasks_blocked
+
+from geminga_broker.session import producers
+from geminga_broker.session.registry import Opening
+from geminga_protocol.commands import connection, producing
+from geminga_protocol.pb.pulsar_api_pb2 import ProducerAccessMode, ServerError
+from geminga_protocol.topic_name import TopicName
+
+from .wire import Type, message, open_broker
+
+TOPIC = "persistent://public/default/opening"
+
+
+class Between:
+    """Does something while the broker asks a last time whether the client may produce."""
+
+    def __init__(self, what: Callable[[], Awaitable[object]]) -> None:
+        self._what = what
+        self._calls = 0
+
+    async def __call__(self, session: object, kind: int, command: object, opening: Opening) -> None:
+        self._calls += 1
+        if self._calls == 3:
+            await self._what()
+
+
+@pytest.mark.parametrize("how", ["unload", "delete", "successor"])
+async def test_a_producer_that_was_closed_meanwhile_is_not_told_as_open(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_broker() as broker:
+        client = broker.client()
+        await client.connect()
+
+        async def close() -> None:
+            name = TopicName.parse(TOPIC)
+            if how == "unload":
+                await broker.service.unload_topic(name)
+            elif how == "delete":
+                await broker.service.delete_topic(name, force=True)
+            else:
+                broker.service.topics[TOPIC].disconnect_producers()
+
+        with monkeypatch.context() as patched:
+            patched.setattr(producers, "settle", Between(close))
+            answer = await client.ask(producing.producer(TOPIC, 1, 7), Type.ERROR)
+        assert answer.error.request_id == 7
+        assert answer.error.error == ServerError.ServiceNotReady
+        await client.open_producer(TOPIC)
+        await client.ask(message(1), Type.SEND_RECEIPT)
+
+
+async def test_a_turn_that_comes_before_the_first_answer_is_told_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with open_broker() as broker:
+        first, second = broker.client(), broker.client()
+        await first.connect()
+        await second.connect()
+        await first.open_producer(TOPIC)
+
+        async def turn() -> None:
+            await first.ask(producing.close_producer(1, 8), Type.SUCCESS)
+            await wait_all_tasks_blocked()
+
+        waiting = producing.producer(TOPIC, 1, 7, access_mode=ProducerAccessMode.WaitForExclusive)
+        with monkeypatch.context() as patched:
+            patched.setattr(producers, "settle", Between(turn))
+            answer = await second.ask(waiting, Type.PRODUCER_SUCCESS)
+        assert answer.producer_success.producer_ready
+        await second.ask(message(1), Type.SEND_RECEIPT)
+        await second.ask(connection.PING, Type.PONG)
