@@ -109,14 +109,12 @@ class TopicCatalog:
         """Answer to PARTITIONED_METADATA: makes a partitioned topic where the policy says so.
 
         `exists` tells that a plain topic of that name is there. Raises BrokerError TopicNotFound,
-        when the client forbids making it (PIP-344) or policy does. A partition is there if its
-        topic has so many.
+        when the client forbids making it (PIP-344) or policy does. A partition that was deleted
+        isn't there, however many its topic has.
         """
         if topic.is_partition:
             if not (create or exists):
-                count = await self.partitions(topic.partitioned_base)
-                if topic.partition_index >= count:
-                    raise BrokerError(ServerError.TopicNotFound, f"Topic {topic} not found")
+                raise BrokerError(ServerError.TopicNotFound, f"Topic {topic} not found")
             return 0
         count = await self.partitions(topic)
         if count or exists:

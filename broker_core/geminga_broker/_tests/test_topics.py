@@ -98,17 +98,16 @@ async def test_unknown_topics_are_made_by_policy() -> None:
     assert await topics.partitions(A) == 6
 
 
-async def test_partitions_are_there_with_their_topic() -> None:
-    """Where nothing is to be made; as Apache's broker answers."""
+async def test_a_partition_is_there_if_it_is_stored() -> None:
+    """Where nothing is to be made, a deleted one isn't, as Apache's broker answers."""
     _, _, topics = await catalog()
     await topics.create_partitioned(A, 2)
-    for n in range(2):
-        assert await topics.resolve_partitions(A.partition(n), create=False, exists=False) == 0
-    missing = A.partition(2)
-    assert await topics.resolve_partitions(missing, create=False, exists=True) == 0
-    with pytest.raises(BrokerError, match="partition-2 not found") as caught:
-        await topics.resolve_partitions(missing, create=False, exists=False)
-    assert caught.value.code == ServerError.TopicNotFound
+    for n in (1, 2):
+        assert await topics.resolve_partitions(A.partition(n), create=False, exists=True) == 0
+        with pytest.raises(BrokerError, match=f"partition-{n} not found") as caught:
+            await topics.resolve_partitions(A.partition(n), create=False, exists=False)
+        assert caught.value.code == ServerError.TopicNotFound
+        assert await topics.resolve_partitions(A.partition(n), create=True, exists=False) == 0
 
 
 @pytest.mark.parametrize("settings", [{"allow_auto_creation": False}, {}])

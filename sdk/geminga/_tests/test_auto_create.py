@@ -69,3 +69,23 @@ def test_a_deleted_topic_stays_deleted(
     assert topic not in admin(url, "GET", "")
     with pytest.raises(geminga.TopicNotFound):
         client.get_topic_partitions(topic, auto_create=False)
+
+
+def test_a_partition_that_was_deleted_stays_deleted(
+    client: geminga.blocking.Client, url: geminga.testing.BrokerUrl
+) -> None:
+    topic = fresh()
+    admin(url, "PUT", f"/{topic}/partitions", b"2")
+    gone = f"{topic}-partition-1"
+    admin(url, "DELETE", f"/{gone}")
+    for ask in (
+        lambda: client.create_reader(gone, geminga.LATEST, auto_create=False),
+        lambda: client.create_reader(topic, geminga.LATEST, auto_create=False),
+        lambda: client.get_topic_partitions(gone, auto_create=False),
+    ):
+        with pytest.raises(geminga.TopicNotFound):
+            ask()
+    assert gone not in admin(url, "GET", "")
+    assert len(client.get_topic_partitions(topic, auto_create=False)) == 2
+    client.create_reader(topic, geminga.LATEST).close()
+    assert gone in admin(url, "GET", "")
