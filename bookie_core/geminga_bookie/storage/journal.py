@@ -23,7 +23,9 @@ from geminga_bookie.options import JournalOptions
 from geminga_bookie.port import AddDone
 from geminga_bookie.storage.journal_files import JournalFiles, Segment
 from geminga_bookie.storage.journal_format import (
-    PAGE_BYTES,
+    ENTRIES,
+    ITEM_BYTES,
+    PREDECESSOR,
     RECORD_HEADER_BYTES,
     JournalPosition,
     encode_item,
@@ -39,7 +41,8 @@ not written: it
 only keeps its place in the order. Kind BARRIER is not written either, but its group is synced."""
 
 BARRIER = 0
-RUN_HEAD_BYTES = 64
+IDLE_MARK_S = 0.05
+"""After so long without a request the end of the file is marked."""
 
 Completion = tuple[AddDone, int, int, BookkeeperError | None]
 CallInLoop = Callable[[Callable[[list[Completion]], None], list[Completion]], None]
@@ -65,6 +68,7 @@ class Journal:
         options: JournalOptions,
         token: trio.lowlevel.TrioToken,
         on_failure: Callable[[BookkeeperError], None],
+        end: JournalPosition | None = None,
     ) -> None:
         self._files = files
         self._options = options
@@ -72,6 +76,9 @@ class Journal:
         self._on_failure = on_failure
         self._queue: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
         self._segment: Segment | None = None
+        self._end = end
+        """Behind the last record that is on disk, of any file: the next file names it."""
+        self._is_end_marked = True
         self._groups = self._entries = self._bytes = 0
         self._sync_s = 0.0
         self.position = JournalPosition(0, 0)
@@ -95,17 +102,8 @@ class Journal:
         self._files.close()
         segment, self._segment = self._segment, None
         if segment is not None:
-            self._end_segment(segment)
-
-    def _end_segment(self, segment: Segment) -> None:
-        """Zeros behind the last record, so that the next start does not take what an older use left
-        there for an unfinished one."""
-        try:
-            if segment.offset + PAGE_BYTES <= segment.capacity_bytes:
-                segment.file.write([bytes(PAGE_BYTES)], segment.offset)
-        except OSError as error:
-            logger.warning("the journal was not ended in order: %s", error)
-        segment.file.close()
+            segment.mark_end()
+            segment.file.close()
 
     def set_mark(self, mark: JournalPosition) -> None:
         """Everything up to the mark is in its place: drop older files. Raises OSError. Blocks."""
@@ -135,7 +133,7 @@ class Journal:
     def _gather(self) -> tuple[list[Request], bool]:
         """All that waits, up to the bounds of a group; sleeps while there is nothing."""
         take = self._queue.get
-        request = take()
+        request = self._first_request()
         group: list[Request] = []
         size = entries = 0
         deadline = time.monotonic() + self._options.group_wait_s
@@ -157,14 +155,24 @@ class Journal:
                 request = take()
         return group, True
 
+    def _first_request(self) -> Request | None:
+        if not self._is_end_marked:
+            try:
+                return self._queue.get(timeout=IDLE_MARK_S)
+            except queue.Empty:
+                self._is_end_marked = True
+                if self._segment is not None:
+                    self._segment.mark_end()
+        return self._queue.get()
+
     def _commit(self, group: list[Request]) -> BookkeeperError | None:
         try:
-            parts, barrier = self._encode(group)
-            if parts:
-                self._write(parts)
+            index, packets, barrier = self._encode(group)
+            if index:
+                self._write(index, packets)
             elif barrier and self._segment is None:
                 self._segment = self._files.take(0)
-            if barrier and not (parts and self._options.sync_data):
+            if barrier and not (index and self._options.sync_data):
                 self._sync()
         except Exception as error:  # whatever it is, those who wait must be told
             logger.error("journal write failed: %s", error, exc_info=not isinstance(error, OSError))
@@ -179,8 +187,9 @@ class Journal:
         self._groups += 1
         return None
 
-    def _encode(self, group: list[Request]) -> tuple[list[bytes], bool]:
-        parts: list[bytes] = []
+    def _encode(self, group: list[Request]) -> tuple[list[bytes], list[bytes], bool]:
+        index: list[bytes] = []
+        packets: list[bytes] = []
         barrier = False
         for kind, ledger_id, number, payload, _, _, failed in group:
             if failed is not None:
@@ -188,21 +197,29 @@ class Journal:
             if kind == BARRIER:
                 barrier = True
             else:
-                parts += encode_item(kind, ledger_id, number, payload)
-                self._entries += len(payload)
-        return parts, barrier
+                index.append(encode_item(kind, ledger_id, number, payload))
+                if kind == ENTRIES:
+                    packets += payload
+        self._entries += len(packets)
+        return index, packets, barrier
 
-    def _write(self, parts: list[bytes]) -> None:
-        needed = page_round(RECORD_HEADER_BYTES + sum(map(len, parts)))
+    def _write(self, index: list[bytes], packets: list[bytes]) -> None:
+        body_bytes = sum(map(len, packets))
+        needed = page_round(RECORD_HEADER_BYTES + ITEM_BYTES + sum(map(len, index)) + body_bytes)
         segment = self._segment
-        if segment is None or segment.offset + needed > segment.capacity_bytes:
+        if segment is None or not segment.room_for(needed):
             if segment is not None:
                 if not self._options.sync_data:
                     segment.file.sync()
                 segment.file.close()
                 self._segment = None
             segment = self._segment = self._files.take(needed)
-        buffers, size = encode_record(segment.journal_id, segment.sequence, parts)
+        if segment.sequence == 0 and self._end is not None:
+            index.insert(0, encode_item(PREDECESSOR, *self._end, ()))
+        buffers, size = encode_record(
+            segment.journal_id, segment.salt, segment.sequence, b"".join(index), packets, body_bytes
+        )
+        self._is_end_marked = False
         if self._options.sync_data:
             # All before it in the file was written so too.
             started = time.perf_counter()
@@ -212,6 +229,7 @@ class Journal:
             segment.file.write(buffers, segment.offset)
         segment.offset += size
         segment.sequence += 1
+        self._end = JournalPosition(segment.journal_id, segment.offset)
         self._bytes += size
 
     def _sync(self) -> None:

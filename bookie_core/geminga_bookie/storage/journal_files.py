@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import secrets
 import struct
 import threading
 import time
@@ -14,8 +16,15 @@ from geminga_bookie.storage.journal_format import (
     PAGE_BYTES,
     JournalPosition,
     crc32c,
-    file_header,
+    encode_end_mark,
     page_round,
+)
+from geminga_bookie.storage.journal_header import (
+    FILE_VERSION,
+    FileHeader,
+    encode_header,
+    first_offset,
+    sector_checksums,
 )
 
 logger = logging.getLogger(__name__)
@@ -62,14 +71,30 @@ def write_mark(disk: Disk, directory: Path, mark: JournalPosition) -> None:
 class Segment:
     """An open journal file with room for records."""
 
-    __slots__ = ("capacity_bytes", "file", "journal_id", "offset", "sequence")
+    __slots__ = ("capacity_bytes", "file", "journal_id", "offset", "salt", "sequence")
 
-    def __init__(self, journal_id: int, file: DiskFile, capacity_bytes: int) -> None:
-        self.journal_id = journal_id
+    def __init__(self, header: FileHeader, file: DiskFile) -> None:
+        self.journal_id = header.journal_id
+        self.salt = header.salt
         self.file = file
-        self.capacity_bytes = capacity_bytes
-        self.offset = PAGE_BYTES
+        self.capacity_bytes = header.capacity_bytes
+        self.offset = header.first_offset
         self.sequence = 0
+
+    def room_for(self, size_bytes: int) -> bool:
+        """Whether so much can be written behind the last record."""
+        return self.offset + size_bytes <= self.capacity_bytes
+
+    def mark_end(self) -> None:
+        """Say that all records so far are on disk. Not synced, and no error if it fails: without
+        the mark a damaged last record is harder to tell from an unfinished one."""
+        if not self.room_for(PAGE_BYTES):
+            return
+        mark = encode_end_mark(self.journal_id, self.salt, self.sequence)
+        try:
+            self.file.write([mark], self.offset)
+        except OSError as error:
+            logger.warning("journal %s: no end mark: %s", journal_name(self.journal_id), error)
 
 
 class JournalFiles:
@@ -87,6 +112,7 @@ class JournalFiles:
         self._disk = disk
         self._directory = directory
         self._options = options
+        self._draft = directory / _DRAFT_NAME
         self._next_id = next_id
         self._mark = mark
         self._lock = threading.Lock()
@@ -101,12 +127,12 @@ class JournalFiles:
             self._maker.join()
             self._maker = None
         segment, self._ready = self._ready, None
-        if segment is not None and segment.capacity_bytes < needed_bytes + PAGE_BYTES:
+        if segment is not None and not segment.room_for(needed_bytes):
             segment.file.close()
             segment = None
         if segment is None:
             size = max(self._options.first_segment_bytes, needed_bytes + PAGE_BYTES)
-            segment = self._make(page_round(size))
+            segment = self._make(page_round(size), needed_bytes)
         self._maker = threading.Thread(
             target=self._make_ready, name="bookie-journal-fill", daemon=True
         )
@@ -115,55 +141,98 @@ class JournalFiles:
 
     def _make_ready(self) -> None:
         try:
-            self._ready = self._make(self._options.segment_bytes, _FILL_PAUSE_S)
+            draft, size_bytes = self._draft, self._options.segment_bytes
+            if self._recycle(size_bytes, 0, self._options.backups_max):
+                self._ready = self._prepare(self._disk.open(draft), 0, _FILL_PAUSE_S)
+            else:
+                self._ready = self._make(size_bytes, 0, _FILL_PAUSE_S)
         except OSError as error:
             logger.warning("no journal file made ready in %s: %s", self._directory, error)
 
-    def _make(self, size_bytes: int, pause_s: float = 0.0) -> Segment:
-        journal_id = self._next_id
-        draft = self._directory / _DRAFT_NAME
-        recycled = self._recycle(draft, size_bytes)
-        file = self._disk.open(draft, create=not recycled)
+    def _make(self, size_bytes: int, needed_bytes: int, pause_s: float = 0.0) -> Segment:
+        """A new file; on a full disk an old one behind the mark, backup or not."""
         try:
-            offset = PAGE_BYTES if recycled else 0
-            size_bytes = file.size() if recycled else size_bytes
-            zeros = bytes(_FILL_BYTES)
-            while offset < size_bytes and not recycled:
-                chunk = min(_FILL_BYTES, size_bytes - offset)
-                file.write([zeros[:chunk]], offset)
-                offset += chunk
-                if self._closed:
-                    break
-                if pause_s:
-                    file.sync()
-                    time.sleep(pause_s)
-            file.write([file_header(journal_id)], 0)
+            file = self._disk.open(self._draft, create=True)
+            return self._prepare(file, size_bytes, pause_s)
+        except OSError as error:
+            if error.errno != errno.ENOSPC or not self._recycle(0, needed_bytes, 0):
+                raise
+            return self._prepare(self._disk.open(self._draft), 0, pause_s)
+
+    def _prepare(self, file: DiskFile, fill_bytes: int, pause_s: float) -> Segment:
+        """Make the draft a journal file: filled with zeros, or with what it holds, if `fill_bytes`
+        is 0."""
+        try:
+            earlier: list[int] = []
+            if fill_bytes:
+                size_bytes = self._fill(file, fill_bytes, pause_s)
+            else:
+                size_bytes = file.size() // PAGE_BYTES * PAGE_BYTES
+                earlier = self._read_earlier(file, size_bytes, pause_s)
+            header = FileHeader(
+                FILE_VERSION,
+                self._next_id,
+                secrets.randbits(64),
+                size_bytes,
+                first_offset(size_bytes, recycled=not fill_bytes),
+                earlier,
+            )
+            file.write([encode_header(header)], 0)
             file.sync()
-            self._disk.rename(draft, self._directory / journal_name(journal_id))
+            self._disk.rename(self._draft, self._directory / journal_name(header.journal_id))
             self._disk.sync_directory(self._directory)
         except OSError:
             file.close()
             # What is left of it would keep the room that others need on a full disk.
-            self._disk.remove(draft)
+            self._disk.remove(self._draft)
             raise
         # Only now: a number that no file has would look like a lost journal at the next start.
-        self._next_id = journal_id + 1
-        return Segment(journal_id, file, size_bytes)
+        self._next_id = header.journal_id + 1
+        return Segment(header, file)
 
-    def _recycle(self, draft: Path, size_bytes: int) -> bool:
-        """Turn the oldest file behind the mark and beyond the backups into a draft, if it is big
-        enough."""
+    def _fill(self, file: DiskFile, size_bytes: int, pause_s: float) -> int:
+        """Write zeros, so that a group commit changes no metadata of the file system; returns how
+        many."""
+        offset = 0
+        zeros = bytes(_FILL_BYTES)
+        while offset < size_bytes:
+            chunk = min(_FILL_BYTES, size_bytes - offset)
+            file.write([zeros[:chunk]], offset)
+            offset += chunk
+            if self._closed:
+                break
+            if pause_s:
+                file.sync()
+                time.sleep(pause_s)
+        return offset
+
+    def _read_earlier(self, file: DiskFile, size_bytes: int, pause_s: float) -> list[int]:
+        """Checksums of what an earlier use left, so that the next start can tell it from damage."""
+        earlier: list[int] = []
+        for offset in range(0, size_bytes, _FILL_BYTES):
+            chunk = min(_FILL_BYTES, size_bytes - offset)
+            earlier += sector_checksums(file.read(chunk, offset))
+            if pause_s and not self._closed:
+                time.sleep(pause_s)
+        return earlier
+
+    def _recycle(self, size_bytes: int, needed_bytes: int, backups: int) -> bool:
+        """Turn the oldest file behind the mark and beyond the backups into the draft; False if
+        there is none, or it is too small: then it is gone."""
         with self._lock:
             behind = self._behind_mark()
-            if len(behind) <= self._options.backups_max:
+            if len(behind) <= backups:
                 return False
-            path = self._directory / journal_name(behind[0])
-            self._disk.rename(path, draft)
-        file = self._disk.open(draft)
+            self._disk.rename(self._directory / journal_name(behind[0]), self._draft)
+        file = self._disk.open(self._draft)
         try:
-            return file.size() >= size_bytes
+            size = file.size()
         finally:
             file.close()
+        if size >= size_bytes and size - first_offset(size, recycled=True) >= needed_bytes:
+            return True
+        self._disk.remove(self._draft)
+        return False
 
     def _behind_mark(self) -> list[int]:
         ids = journal_ids(self._disk, self._directory)
@@ -176,7 +245,7 @@ class JournalFiles:
         with self._lock:
             self._mark = mark
             behind = self._behind_mark()
-            for journal_id in behind[: max(0, len(behind) - self._options.backups_max - 2)]:
+            for journal_id in behind[: max(0, len(behind) - self._options.backups_max - 1)]:
                 self._disk.remove(self._directory / journal_name(journal_id))
 
     def close(self) -> None:

@@ -1,9 +1,9 @@
-"""Bytes of the journal (docs/DATA_FILES.md): pages, records, items. Pure.
+"""Bytes of the journal's records (docs/DATA_FILES.md): pages, records, items. Pure.
 
 A record is one group commit. It starts on a page of its own, so that no acknowledged page is ever
-written again, and
-names its file and its number there, so that what an older use of a recycled file left behind is
-never taken for new.
+written again. It names its file and that file's salt, so that neither an older use of a recycled
+file nor a client's payload is taken for a record. The index (the items' heads) stands in front of
+the packets under a checksum of its own, so that a damaged record still names its entries.
 """
 
 from __future__ import annotations
@@ -19,27 +19,29 @@ from geminga_bookie.storage.disk import Buffer
 crc32c = fastcrc.crc32.iscsi
 
 PAGE_BYTES = 4096
-FILE_MAGIC = b"GEMJ"
-FILE_VERSION = 1
 RECORD_MAGIC = b"GREC"
 BODY_BYTES_MAX = 256 * 1024 * 1024
-"""No record is longer; a longer length is a lie."""
+"""No record's index or body is longer; a longer length is a lie."""
 
 JOIN_MEAN_BYTES_MAX = 8192
-"""Parts that are smaller on average are joined for one checksum over all; copying larger ones costs
-more."""
+"""Packets that are smaller on average are joined for one checksum over all; copying larger ones
+costs more."""
 
-_FILE_HEADER = struct.Struct("<4sIQI")
-_RECORD_HEADER = struct.Struct("<4sIIIQQ")
-_CHECKED = struct.Struct("<IIQQ")
-_ITEM = struct.Struct("<BxHIqq")
-ITEM_BYTES = _ITEM.size
+_RECORD_HEADER = struct.Struct("<4sIIIIIQQQ")
+_CHECKED = struct.Struct("<IIIIQQQ")
 RECORD_HEADER_BYTES = _RECORD_HEADER.size
+ITEM = struct.Struct("<BxHIqq")
+"""Head of an item: kind, length of the key, count of entries, ledger id, number."""
+ITEM_BYTES = ITEM.size
 
 ENTRIES = 1
 MASTER_KEY = 2
 FENCE = 3
 EXPLICIT_LAC = 4
+PREDECESSOR = 5
+IN_DOUBT = 6
+
+_RANGES_SHOWN_MAX = 20
 
 
 class JournalPosition(NamedTuple):
@@ -53,8 +55,8 @@ class JournalItem(NamedTuple):
     """One thing that a record says of a ledger.
 
     ENTRIES: `number` is the first entry's id, `payload` its packets. MASTER_KEY: the key is the one
-    payload.
-    FENCE has neither. EXPLICIT_LAC: `number` is the LAC.
+    payload. FENCE and IN_DOUBT have neither. EXPLICIT_LAC: `number` is the LAC. PREDECESSOR: the
+    file (as `ledger_id`) that was written before, and its end (as `number`).
     """
 
     kind: int
@@ -72,57 +74,61 @@ def page_round(size_bytes: int) -> int:
     return -(-size_bytes // PAGE_BYTES) * PAGE_BYTES
 
 
-def file_header(journal_id: int) -> bytes:
-    """The first page of a file."""
-    head = _FILE_HEADER.pack(FILE_MAGIC, FILE_VERSION, journal_id, 0)[:-4]
-    return (head + crc32c(head).to_bytes(4, "little")).ljust(PAGE_BYTES, b"\0")
-
-
-def parse_file_header(page: bytes) -> tuple[int, int]:
-    """Version and number of a journal file. Raises DamagedRecord."""
-    if len(page) < _FILE_HEADER.size:
-        raise DamagedRecord("the file is shorter than its header")
-    magic, version, journal_id, checksum = _FILE_HEADER.unpack_from(page)
-    if magic != FILE_MAGIC or crc32c(page[: _FILE_HEADER.size - 4]) != checksum:
-        raise DamagedRecord("the file has no valid header")
-    return version, journal_id
-
-
-def encode_item(kind: int, ledger_id: int, number: int, payload: Sequence[bytes]) -> list[bytes]:
-    """Parts of one item: its head, and what it carries."""
+def encode_item(kind: int, ledger_id: int, number: int, payload: Sequence[bytes]) -> bytes:
+    """An item's part of the index. The packets of ENTRIES belong into the body."""
     if kind == ENTRIES:
         count = len(payload)
-        head = _ITEM.pack(kind, 0, count, ledger_id, number)
-        return [head + struct.pack(f"<{count}I", *map(len, payload)), *payload]
+        head = ITEM.pack(kind, 0, count, ledger_id, number)
+        return head + struct.pack(f"<{count}I", *map(len, payload))
     if kind == MASTER_KEY:
-        return [_ITEM.pack(kind, len(payload[0]), 0, ledger_id, 0), payload[0]]
-    return [_ITEM.pack(kind, 0, 0, ledger_id, number)]
+        return ITEM.pack(kind, len(payload[0]), 0, ledger_id, 0) + payload[0]
+    return ITEM.pack(kind, 0, 0, ledger_id, number)
 
 
 def encode_record(
-    journal_id: int, sequence: int, parts: list[bytes]
+    journal_id: int, salt: int, sequence: int, index: bytes, packets: list[bytes], body_bytes: int
 ) -> tuple[Sequence[Buffer], int]:
-    """Buffers to write, padded to whole pages, and their size."""
-    size = sum(map(len, parts))
-    if size < JOIN_MEAN_BYTES_MAX * len(parts):
-        parts = [b"".join(parts)]
+    """Buffers to write, padded to whole pages, and their size. `body_bytes` is the sum of the
+    packets' lengths."""
+    if len(packets) > 1 and body_bytes < JOIN_MEAN_BYTES_MAX * len(packets):
+        packets = [b"".join(packets)]
     checksum = 0
-    for part in parts:
-        checksum = crc32c(part, checksum)
-    checked = _CHECKED.pack(size, checksum, journal_id, sequence)
-    header = RECORD_MAGIC + crc32c(checked).to_bytes(4, "little") + checked
-    total = page_round(RECORD_HEADER_BYTES + size)
-    padding = bytes(total - RECORD_HEADER_BYTES - size)
-    return [header, *parts, padding], total
+    for packet in packets:
+        checksum = crc32c(packet, checksum)
+    checked = _CHECKED.pack(
+        len(index), crc32c(index), body_bytes, checksum, journal_id, salt, sequence
+    )
+    head = RECORD_MAGIC + crc32c(checked).to_bytes(4, "little") + checked + index
+    size = len(head) + body_bytes
+    total = page_round(size)
+    return [head, *packets, bytes(total - size)], total
+
+
+def encode_end_mark(journal_id: int, salt: int, sequence: int) -> bytes:
+    """A page that says: all records of a smaller sequence number are on disk, no later one was
+    begun. The next record overwrites it."""
+    buffers, _ = encode_record(journal_id, salt, sequence, b"", [], 0)
+    return b"".join(buffers)
 
 
 class RecordHead(NamedTuple):
     """A record's header, its own checksum verified."""
 
+    index_bytes: int
+    index_checksum: int
     body_bytes: int
     body_checksum: int
     journal_id: int
+    salt: int
     sequence: int
+
+    @property
+    def total_bytes(self) -> int:
+        return page_round(RECORD_HEADER_BYTES + self.index_bytes + self.body_bytes)
+
+    @property
+    def is_end_mark(self) -> bool:
+        return not self.index_bytes
 
 
 def parse_record_head(data: bytes) -> RecordHead:
@@ -133,39 +139,78 @@ def parse_record_head(data: bytes) -> RecordHead:
     if crc32c(checked) != int.from_bytes(data[4:8], "little"):
         raise DamagedRecord("the record's header does not fit its checksum")
     head = RecordHead(*_CHECKED.unpack(checked))
-    if head.body_bytes > BODY_BYTES_MAX:
+    if max(head.index_bytes, head.body_bytes) > BODY_BYTES_MAX:
         raise DamagedRecord("the record is longer than any can be")
     return head
 
 
-def check_body(head: RecordHead, body: bytes) -> None:
-    """Raises DamagedRecord if the body is short or its checksum another one."""
-    if len(body) != head.body_bytes:
-        raise DamagedRecord("the record is cut short")
-    if crc32c(body) != head.body_checksum:
-        raise DamagedRecord("the record's bytes do not fit its checksum")
+def checked_part(data: bytes, size_bytes: int, checksum: int, name: str) -> bytes:
+    """The bytes of a record's index or body. Raises DamagedRecord if they are not what was
+    written."""
+    if len(data) != size_bytes:
+        raise DamagedRecord(f"the record's {name} is cut short")
+    if crc32c(data) != checksum:
+        raise DamagedRecord(f"the record's {name} does not fit its checksum")
+    return data
 
 
-def decode_items(body: bytes) -> Iterator[JournalItem]:
-    """Items of a body whose checksum was right. Raises DamagedRecord if it was written wrongly."""
-    offset, end = 0, len(body)
+class IndexItem(NamedTuple):
+    """An item without its packets: their lengths instead."""
+
+    kind: int
+    ledger_id: int
+    number: int
+    lengths: Sequence[int]
+    key: bytes
+
+
+def decode_index(index: bytes) -> Iterator[IndexItem]:
+    """Items of an index whose checksum was right. Raises DamagedRecord if it was written
+    wrongly."""
+    offset, end = 0, len(index)
     while offset < end:
         if end - offset < ITEM_BYTES:
             raise DamagedRecord("an item is cut short")
-        kind, key_bytes, count, ledger_id, number = _ITEM.unpack_from(body, offset)
+        kind, key_bytes, count, ledger_id, number = ITEM.unpack_from(index, offset)
         offset += ITEM_BYTES
-        payload: list[bytes] = []
+        if end - offset < max(4 * count, key_bytes):
+            raise DamagedRecord("an item is cut short")
+        lengths: Sequence[int] = ()
         if kind == ENTRIES:
-            if end - offset < 4 * count:
-                raise DamagedRecord("an item is cut short")
-            lengths = struct.unpack_from(f"<{count}I", body, offset)
-            offset += 4 * count
-            for length in lengths:
-                payload.append(body[offset : offset + length])
-                offset += length
-        elif kind == MASTER_KEY:
-            payload.append(body[offset : offset + key_bytes])
-            offset += key_bytes
-        if offset > end:
+            lengths = struct.unpack_from(f"<{count}I", index, offset)
+        key = index[offset : offset + key_bytes]
+        offset += 4 * count + key_bytes
+        yield IndexItem(kind, ledger_id, number, lengths, key)
+
+
+def decode_items(index: bytes, body: bytes) -> Iterator[JournalItem]:
+    """Items with their packets. Raises DamagedRecord if index and body don't fit each other."""
+    offset = 0
+    for kind, ledger_id, number, lengths, key in decode_index(index):
+        payload: list[bytes] = [key] if kind == MASTER_KEY else []
+        for length in lengths:
+            payload.append(body[offset : offset + length])
+            offset += length
+        if offset > len(body):
             raise DamagedRecord("an item is cut short")
         yield JournalItem(kind, ledger_id, number, payload)
+
+
+def describe(items: Sequence[IndexItem]) -> str:
+    """The ledgers and entries that a record holds, for a log line of bounded length."""
+    ranges: list[list[int]] = []
+    others = set()
+    for kind, ledger_id, number, lengths, _ in items:
+        if kind != ENTRIES:
+            if kind != PREDECESSOR:
+                others.add(ledger_id)
+            continue
+        if ranges and ranges[-1][0] == ledger_id and ranges[-1][2] + 1 == number:
+            ranges[-1][2] += len(lengths)
+        else:
+            ranges.append([ledger_id, number, number + len(lengths) - 1])
+    told = [f"ledger {ledger}: entries {first} to {last}" for ledger, first, last in ranges]
+    told += [f"ledger {ledger}: key, fence or LAC" for ledger in sorted(others)]
+    if len(told) > _RANGES_SHOWN_MAX:
+        told[_RANGES_SHOWN_MAX:] = [f"{len(told) - _RANGES_SHOWN_MAX} more"]
+    return "; ".join(told)

@@ -106,7 +106,7 @@ def open_storage(
         for directory, report in zip(options.journal_dirs, reports, strict=True):
             mark = read_mark(disk, directory) or _oldest(disk, directory, report)
             files = JournalFiles(disk, directory, options.journal, report.next_id, mark)
-            journals.append(Journal(files, options.journal, token, on_journal_failure))
+            journals.append(Journal(files, options.journal, token, on_journal_failure, report.end))
         table = LedgerTable(stores, [journal.submit for journal in journals], limbo=limbo)
         _take_over(table, recovered, limbo=limbo)
         for journal in journals:

@@ -1,0 +1,100 @@
+"""The header of a journal file (docs/DATA_FILES.md): number, salt, and what the file held before.
+Pure."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from geminga_bookie.storage.journal_format import PAGE_BYTES, DamagedRecord, crc32c, page_round
+
+FILE_MAGIC = b"GEMJ"
+FILE_VERSION = 2
+OLD_VERSION = 1
+SECTOR_BYTES = 512
+"""Of each page so many bytes are compared: what a disk writes whole, and where a record begins."""
+_ZERO_SECTOR = bytes(SECTOR_BYTES)
+_OLD = struct.Struct("<4sIQI")
+_HEADER = struct.Struct("<4sIQQQIII")
+_TABLE_ENTRY_BYTES = 4
+
+
+class FileHeader(NamedTuple):
+    """What a journal file says of itself."""
+
+    version: int
+    journal_id: int
+    salt: int
+    capacity_bytes: int
+    """Size of the file when it was made."""
+    first_offset: int
+    """Where records begin."""
+    earlier: Sequence[int] | None
+    """CRC32C of the first sector of every page as it was before this use; empty: zeros. None: not
+    known."""
+
+    def is_unwritten(self, sector: bytes, offset: int) -> bool:
+        """Whether the page at `offset`, which begins with `sector`, is as it was before this use,
+        or behind the file's end. False where that isn't known and there is something."""
+        if self.earlier and sector:
+            number = offset // PAGE_BYTES
+            return number < len(self.earlier) and crc32c(sector) == self.earlier[number]
+        return sector == _ZERO_SECTOR[: len(sector)]
+
+
+def first_offset(capacity_bytes: int, *, recycled: bool) -> int:
+    """Where records begin: behind the header's page, and behind its table in a file that was used
+    before."""
+    table_bytes = _TABLE_ENTRY_BYTES * (capacity_bytes // PAGE_BYTES) if recycled else 0
+    return PAGE_BYTES + page_round(table_bytes)
+
+
+def sector_checksums(data: bytes) -> list[int]:
+    """CRC32C of the first sector of each page."""
+    view = memoryview(data)
+    return [crc32c(view[place : place + SECTOR_BYTES]) for place in range(0, len(data), PAGE_BYTES)]
+
+
+def encode_header(header: FileHeader) -> bytes:
+    """Whole pages, up to the first record."""
+    earlier = header.earlier or ()
+    table = struct.pack(f"<{len(earlier)}I", *earlier)
+    head = _HEADER.pack(
+        FILE_MAGIC,
+        FILE_VERSION,
+        header.journal_id,
+        header.salt,
+        header.capacity_bytes,
+        len(table),
+        crc32c(table),
+        0,
+    )[:-4]
+    page = (head + crc32c(head).to_bytes(4, "little")).ljust(PAGE_BYTES, b"\0")
+    return (page + table).ljust(header.first_offset, b"\0")
+
+
+def parse_version(page: bytes) -> tuple[int, int]:
+    """Version and number, which stand at the same place in all versions. Raises DamagedRecord."""
+    if len(page) < _HEADER.size:
+        raise DamagedRecord("the file is shorter than its header")
+    magic, version, journal_id, _ = _OLD.unpack_from(page)
+    size = _OLD.size if version == OLD_VERSION else _HEADER.size
+    checksum = int.from_bytes(page[size - 4 : size], "little")
+    if magic != FILE_MAGIC or crc32c(page[: size - 4]) != checksum:
+        raise DamagedRecord("the file has no valid header")
+    return version, journal_id
+
+
+def parse_header(page: bytes, read: Callable[[int, int], bytes]) -> FileHeader:
+    """The header of version 2 whose first page was verified; `read` takes a size and an offset.
+
+    A damaged table only means that earlier content isn't known.
+    """
+    _, version, journal_id, salt, capacity, table_bytes, checksum, _ = _HEADER.unpack_from(page)
+    table = read(table_bytes, PAGE_BYTES)
+    earlier: Sequence[int] | None = None
+    if len(table) == table_bytes and crc32c(table) == checksum:
+        earlier = struct.unpack(f"<{table_bytes // _TABLE_ENTRY_BYTES}I", table)
+    first = PAGE_BYTES + page_round(table_bytes)
+    return FileHeader(version, journal_id, salt, capacity, first, earlier)
