@@ -15,7 +15,7 @@ from geminga._partition_producer import PartitionProducer
 from geminga._retry import FATAL
 from geminga._routing import Router
 from geminga._together import ABANDON_TIMEOUT_S, together
-from geminga.errors import GemingaError, InvalidArgument
+from geminga.errors import GemingaError, InvalidArgument, TopicNotFound
 from geminga.options import ProducerAccessMode, ProducerOptions, RoutedMessage
 from geminga_protocol.topic_name import TopicName
 
@@ -133,10 +133,21 @@ class Partitions:
         if key is not None:
             return parts[self._router.by_key(key)]
         part = parts[self._router.current]
-        if part.outbox.sealed_batches != self._sealed_seen:
-            self._router.rotate()
-            part = parts[self._router.current]
-            self._sealed_seen = part.outbox.sealed_batches
+        if part.outbox.sealed_batches == self._sealed_seen and part.error is None:
+            return part
+        return self._next_in_turn()
+
+    def _next_in_turn(self) -> PartitionProducer:
+        """The next partition that has not ended (deleted, terminated, fenced); one that has if all
+        have.
+        """
+        router = self._router
+        for _ in range(router.turns):
+            router.rotate()
+            part = self.parts[router.current]
+            if not isinstance(part.error, FATAL):
+                break
+        self._sealed_seen = part.outbox.sealed_batches
         return part
 
     async def _watch(self) -> None:
@@ -144,10 +155,30 @@ class Partitions:
             while True:
                 await trio.sleep(self._options.auto_update_partitions_interval_s)
                 try:
-                    count = await self._core.lookup.partitions_of(str(self._topic))
+                    # A topic that was deleted is not made again for that.
+                    count = await self._core.lookup.partitions_of(
+                        str(self._topic), auto_create=False
+                    )
+                    await self._revive(count)
                     await self._grow(count)
                 except GemingaError as error:
                     logger.warning("%s: looking for new partitions: %s", self._topic, error)
+
+    async def _revive(self, count: int) -> None:
+        """Take partitions in again that had been deleted and are there now."""
+        for index, part in enumerate(self.parts[:count]):
+            if not isinstance(part.error, TopicNotFound):
+                continue
+            fresh = self._make(index)
+            if not self.is_lazy:
+                try:
+                    await self._start_all([fresh])
+                except TopicNotFound as error:
+                    logger.debug("%s: %s", fresh.topic, error)
+                    continue
+            fresh.counts = part.counts
+            self.parts[index] = fresh
+            logger.info("%s: is there again", fresh.topic)
 
     async def _grow(self, count: int) -> None:
         """Take new partitions in once all of them can be sent to; keys move then."""

@@ -45,6 +45,11 @@ class Router:
         """The partition for messages without key."""
         return self._order[self._at]
 
+    @property
+    def turns(self) -> int:
+        """How many partitions take turns."""
+        return len(self._order)
+
     def rotate(self) -> None:
         """Move on to the next partition."""
         self._at = (self._at + 1) % len(self._order)

@@ -73,11 +73,13 @@ class Topics:
         return list(found.items())
 
     async def expand_if_there(self, topics: Iterable[TopicName]) -> list[tuple[str, int]]:
-        """The same of those topics that exist."""
+        """The same of those topics that exist; none is made."""
         found: dict[str, int] = {}
         for topic in topics:
+            # A partition alone is known to be there, or not, when it is subscribed.
+            ask = self.partitions_of if topic.is_partition else self.partitions_if_there
             try:
-                found |= _parts(topic, await self.partitions_if_there(topic))
+                found |= _parts(topic, await ask(topic))
             except TopicNotFound:
                 continue
         return list(found.items())

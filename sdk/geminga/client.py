@@ -190,7 +190,7 @@ class Client:
         if not options.auto_update_partitions or unpartitioned >= {name for name, _ in partitions}:
             return None
         interval_s = options.auto_update_partitions_interval_s
-        return Discovery(self._core, lambda: self._topics.expand(names), interval_s)
+        return Discovery(self._core, lambda: self._topics.expand_if_there(names), interval_s)
 
     async def _subscribe_pattern(
         self,

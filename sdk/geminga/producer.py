@@ -107,21 +107,26 @@ class Producer(Generic[S]):
         """Send a message and wait until the broker has stored it; answers its id.
 
         With a schema `data` is a value of it (None: a message that says that it is null). Waits
-        while `max_pending_messages` or the client's memory limit are used up. Cancelling it
-        doesn't take the message back. Raises InvalidArgument, MessageTooBig, Timeout (send
-        timeout), TopicTerminated, ProducerFenced, QuotaExceeded, AlreadyClosed and other
-        GemingaErrors.
+        while `max_pending_messages` or the client's memory limit are used up: cancelled then, the
+        message is not sent. Cancelled later, it is sent all the same. Raises InvalidArgument,
+        MessageTooBig, Timeout (send timeout), TopicTerminated, ProducerFenced, QuotaExceeded,
+        AlreadyClosed and other GemingaErrors.
         """
-        receipt = await self.send_soon(data, sequence_id=sequence_id, **described)
-        return await receipt.wait()
+        payload, extras = prepared(self._schema, data, sequence_id, described)
+        part = self._parts[0] if len(self._parts) == 1 else self._choose(payload, extras)
+        if not part.has_room():
+            await part.wait_for_room(len(payload))
+        # Taken in before the first checkpoint, so that what is cancelled then is sent.
+        return await part.add(payload, extras, sequence_id).wait()
 
     async def send_soon(
         self, data: S, *, sequence_id: int | None = None, **described: Unpack[MessageKeywords]
     ) -> Receipt:
         """Hand a message over for sending; wait only while there is no room for it.
 
-        It suspends when there is no room and after every 128 KiB or so, not at each call. Raises
-        what `send` does at the call; what happens to the message later stands in the receipt.
+        It suspends when there is no room and after every 128 KiB or so, not at each call; cancelled
+        then, the message is not sent. Raises what `send` does at the call; what happens to the
+        message later stands in the receipt.
         """
         payload: bytes
         if data.__class__ is bytes and self._takes_bytes:

@@ -63,10 +63,10 @@ class Producer(Generic[S]):
         """Send a message and wait until the broker has stored it; answers its id.
 
         With a schema `data` is a value of it (None: a message that says that it is null). Waits
-        while `max_pending_messages` or the client's memory limit are used up. Cancelling it
-        doesn't take the message back. Raises InvalidArgument, MessageTooBig, Timeout (send
-        timeout), TopicTerminated, ProducerFenced, QuotaExceeded, AlreadyClosed and other
-        GemingaErrors.
+        while `max_pending_messages` or the client's memory limit are used up: cancelled then, the
+        message is not sent. Cancelled later, it is sent all the same. Raises InvalidArgument,
+        MessageTooBig, Timeout (send timeout), TopicTerminated, ProducerFenced, QuotaExceeded,
+        AlreadyClosed and other GemingaErrors.
         """
         return self._sender.send(data, sequence_id, described)
 
