@@ -16,7 +16,7 @@ from enum import Enum
 from itertools import islice
 from typing import Protocol
 
-from geminga_broker.log.api import Cursor, CursorNotFound, Entry, ManagedLedger
+from geminga_broker.log.api import Cursor, CursorNotFound, Entry, EntryDamaged, ManagedLedger
 from geminga_broker.topic_api import PublishItem
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.ids import LATEST, Position
@@ -229,12 +229,27 @@ async def open_deduplication(
     cursor = await log.open_cursor(CURSOR, initial=LATEST)
     cursor.rewind()
     made = Deduplication(cursor, options, now_s)
-    replayed = 0
+    replayed = damaged = 0
+    wanted = _REPLAY_ENTRIES_MAX
     while cursor.available():
-        entries = await cursor.read(entries_max=_REPLAY_ENTRIES_MAX, bytes_max=_REPLAY_BYTES_MAX)
+        try:
+            entries = await cursor.read(entries_max=wanted, bytes_max=_REPLAY_BYTES_MAX)
+        except EntryDamaged as error:
+            if wanted > 1:
+                wanted = max(1, wanted // 32)
+                continue
+            if not damaged:
+                _log.warning("log=%s: damaged entries aren't replayed: %s", log.name, error)
+            damaged += 1
+            cursor.read_position = log.next_position(cursor.read_position)
+            continue
         for entry in entries:
             made.replay(entry, now_s)
         replayed += len(entries)
+        wanted = min(_REPLAY_ENTRIES_MAX, wanted * 2)
+    if damaged:
+        text = "log=%s: %d entries could not be replayed: what they hold may be stored once more"
+        _log.warning(text, log.name, damaged)
     cursor.on_available(None)
     if replayed:
         _log.info("log=%s: %d entries replayed for deduplication", log.name, replayed)

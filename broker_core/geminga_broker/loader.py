@@ -158,6 +158,7 @@ class TopicLoader:
             # Setting it trims, which merely loading a topic must not do.
             log.set_retention(effective.policies.retention)
         topic = PersistentTopic(name, log, self._environment, effective.options)
+        await topic.compaction.recover()
         await obey(topic, effective.policies, self._limits)
         start_soon = self._environment.nursery.start_soon
         topic.on_fenced = partial(start_soon, run_guarded, self._give_up, str(name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,13 +11,15 @@ from typing import TypeVar
 import trio
 
 from geminga_bookie.client.api import LedgerClient, LedgerReader
-from geminga_bookie.errors import BookkeeperError
+from geminga_bookie.errors import BookkeeperError, DigestMismatch, NoSuchEntry
 from geminga_broker.compaction.raw_entry import read_raw
 from geminga_broker.log.api import LogClosed, LogReadFailed
 from geminga_broker.log.entry import LogEntry
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.ids import EntryId, Position
 from geminga_runtime.metadata.api import MetadataError
+
+_log = logging.getLogger(__name__)
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -30,7 +33,7 @@ PLACES_MAX = 256
 
 class CompactedLedger:
     """Entries in the order of their positions in the log, which have gaps. It is opened when it
-    is first read.
+    is first read. Damaged entries are left out, and the log says so once for each.
     """
 
     def __init__(self, client: LedgerClient, ledger_id: int) -> None:
@@ -40,6 +43,8 @@ class CompactedLedger:
         self._opening = trio.Lock()
         self._positions: OrderedDict[int, Position] = OrderedDict()
         self._next: OrderedDict[Position, int] = OrderedDict()
+        self._damaged: OrderedDict[int, None] = OrderedDict()
+        """Damaged entries that are known."""
         self._users = 0
         self._closed = False
         self._idle = trio.Event()
@@ -53,20 +58,23 @@ class CompactedLedger:
         with self._use():
             reader = await self._open()
             first = await self._index_of(reader, position)
-            if first > reader.last_add_confirmed:
-                return []
-            last = min(reader.last_add_confirmed, first + entries_max - 1)
-            entries = await self._fetch(reader, first, last, bytes_max)
-            end = entries[-1].position
-            _remember(self._next, after(end), first + len(entries))
-            return entries
+            while first <= reader.last_add_confirmed:
+                last = min(reader.last_add_confirmed, first + entries_max - 1)
+                entries, first = await self._fetch(reader, first, last, bytes_max)
+                if entries:
+                    _remember(self._next, after(entries[-1].position), first)
+                    return entries
+            return []
 
     async def last(self) -> LogEntry | None:
         """The last entry, None if it is empty. Raises LogReadFailed, LogClosed."""
         with self._use():
             reader = await self._open()
-            last = reader.last_add_confirmed
-            return None if last < 0 else (await self._fetch(reader, last, last, 1))[0]
+            for last in range(reader.last_add_confirmed, -1, -1):
+                entries, _ = await self._fetch(reader, last, last, 1)
+                if entries:
+                    return entries[0]
+            return None
 
     async def find_by_time(self, timestamp_ms: int) -> Position | None:
         """The position of the first entry that was published then or later. Raises LogReadFailed,
@@ -77,14 +85,13 @@ class CompactedLedger:
             low, high = 0, reader.last_add_confirmed + 1
             while low < high:
                 middle = (low + high) // 2
-                [entry] = await self._fetch(reader, middle, middle, 1)
-                if 0 < entry.time_ms < timestamp_ms:
-                    low = middle + 1
+                found = await self._intact(reader, middle, high)
+                if found is not None and 0 < found[1].time_ms < timestamp_ms:
+                    low = found[0] + 1
                 else:
                     high = middle
-            if low > reader.last_add_confirmed:
-                return None
-            return (await self._fetch(reader, low, low, 1))[0].position
+            found = await self._intact(reader, low, reader.last_add_confirmed + 1)
+            return None if found is None else found[1].position
 
     async def size(self) -> tuple[int, int]:
         """Entries and bytes. Raises LogReadFailed, LogClosed."""
@@ -125,31 +132,64 @@ class CompactedLedger:
             return self._reader
 
     async def _index_of(self, reader: LedgerReader, position: Position) -> int:
-        """Entry id of the first entry at or after the position."""
+        """Entry id of the first entry at or after the position, or of a damaged one before it."""
         known = self._next.get(position)
         if known is not None:
             return known
         low, high = 0, reader.last_add_confirmed + 1
         while low < high:
             middle = (low + high) // 2
-            found = self._positions.get(middle)
-            if found is None:
-                found = (await self._fetch(reader, middle, middle, 1))[0].position
-                _remember(self._positions, middle, found)
-            if found < position:
-                low = middle + 1
+            at = self._positions.get(middle)
+            index = middle
+            if at is None:
+                found = await self._intact(reader, middle, high)
+                if found is None:
+                    high = middle
+                    continue
+                index, at = found[0], found[1].position
+                _remember(self._positions, index, at)
+            if at < position:
+                low = index + 1
             else:
                 high = middle
         return low
 
+    async def _intact(
+        self, reader: LedgerReader, first: int, stop: int
+    ) -> tuple[int, LogEntry] | None:
+        """The first entry from `first` on, before `stop`, that isn't damaged, with its id."""
+        for index in range(first, stop):
+            entries, _ = await self._fetch(reader, index, index, 1)
+            if entries:
+                return index, entries[0]
+        return None
+
     async def _fetch(
         self, reader: LedgerReader, first: int, last: int, bytes_max: int
-    ) -> list[LogEntry]:
+    ) -> tuple[list[LogEntry], int]:
+        """The intact ones of these entries, none only if all are damaged; and where to go on."""
         try:
             views = await reader.read(first, last, bytes_max=max(bytes_max, 1))
-            return [read_raw(view) for view in views]
-        except (BookkeeperError, MetadataError, RemoteProtocolError) as error:
+            return [read_raw(view) for view in views], first + len(views)
+        except (DigestMismatch, NoSuchEntry, RemoteProtocolError) as error:
+            if first == last:
+                self._note_damage(first, error)
+                return [], first + 1
+        except (BookkeeperError, MetadataError) as error:
             raise self._failed(error) from error
+        found: list[LogEntry] = []
+        index = first
+        while index <= last and bytes_max > 0:
+            entries, index = await self._fetch(reader, index, index, 1)
+            found += entries
+            bytes_max -= sum([entry.size for entry in entries])
+        return found, index
+
+    def _note_damage(self, index: int, error: Exception) -> None:
+        if index not in self._damaged:
+            text = "compacted ledger %d: entry %d is damaged, its messages are left out: %s"
+            _log.warning(text, self.ledger_id, index, error)
+        _remember(self._damaged, index, None)
 
     def _failed(self, error: Exception) -> LogReadFailed:
         kind = type(error).__name__

@@ -11,13 +11,19 @@ from __future__ import annotations
 
 import logging
 
-from geminga_bookie.client.api import DigestType, LedgerClient, LedgerOptions, LedgerWriter
+from geminga_bookie.client.api import (
+    DigestType,
+    LedgerClient,
+    LedgerOptions,
+    LedgerState,
+    LedgerWriter,
+)
 from geminga_bookie.errors import BookkeeperError, NoSuchLedger
 from geminga_broker.compaction.ledger import PASSWORD
-from geminga_broker.log.api import LogError, LogFenced, LogWriteFailed
+from geminga_broker.log.api import LogError, LogFenced, LogReadFailed, LogWriteFailed
 from geminga_broker.log.cursor import LogCursor
 from geminga_broker.log.options import LedgerDurability
-from geminga_protocol.ids import Position
+from geminga_protocol.ids import EntryId, LedgerId, Position
 from geminga_protocol.pb.pulsar_api_pb2 import MessageIdData
 from geminga_runtime.metadata.api import MetadataError
 
@@ -32,6 +38,7 @@ INTERNAL = "#pulsar.internal."
 _MAKING = INTERNAL + "geminga.makes-compacted-ledger"
 _COMPONENT = b"compacted-ledger"
 _TOPIC = "pulsar/compactedTopic"
+_UPTO = "pulsar/compactedTo"
 
 
 class CompactedLedgers:
@@ -58,6 +65,33 @@ class CompactedLedgers:
         return self._cursor.writer.side_ledgers == expected and not self._marked
 
     @property
+    def names_lost(self) -> bool:
+        """Whether there are ledgers, but not the one that the cursor names: its last state was
+        damaged, or a first run never ended.
+        """
+        listed = self._cursor.writer.side_ledgers
+        return bool(listed) and self.named not in listed
+
+    async def newest(self) -> tuple[int, Position] | None:
+        """The newest listed ledger that is whole, and up to where it was compacted. A ledger that
+        is not closed is one that a run never finished. Raises LogReadFailed.
+        """
+        found: tuple[int, Position] | None = None
+        for ledger_id in sorted(self._cursor.writer.side_ledgers):
+            try:
+                metadata = await self.client.metadata(ledger_id)
+            except NoSuchLedger:
+                continue
+            except (BookkeeperError, MetadataError) as error:
+                text = f"{self._topic}: compacted ledger {ledger_id}: {error}"
+                raise LogReadFailed(text) from error
+            upto = metadata.custom_metadata.get(_UPTO)
+            if upto is not None and metadata.state is LedgerState.CLOSED:
+                end = MessageIdData.FromString(upto)
+                found = ledger_id, Position(LedgerId(end.ledgerId), EntryId(end.entryId))
+        return found
+
+    @property
     def _marked(self) -> bool:
         return _MAKING in self._cursor.cursor_properties
 
@@ -78,7 +112,7 @@ class CompactedLedgers:
                 "application": b"pulsar",
                 "component": _COMPONENT,
                 _TOPIC: self._topic.encode(),
-                "pulsar/compactedTo": message_id.SerializeToString(),
+                _UPTO: message_id.SerializeToString(),
             },
         )
         await self._mark(making=True)

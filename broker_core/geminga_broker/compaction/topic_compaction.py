@@ -82,8 +82,30 @@ class TopicCompaction:
             if ledgers.named is not None:
                 self._current = CompactedLedger(ledgers.client, ledgers.named)
                 self._horizon = cursor.mark_delete
-            if not ledgers.is_clean:
+            if not (ledgers.is_clean or ledgers.names_lost):
                 host.environment.nursery.start_soon(run_guarded, self._collect, ledgers)
+
+    async def recover(self) -> None:
+        """If the cursor's state, read back, names no ledger that there is: take the newest one
+        that is whole. To be called before the topic is used. Raises LogError.
+        """
+        cursor = self._host.log.cursors.get(CURSOR)
+        if not (isinstance(cursor, LogCursor) and cursor.durable):
+            return
+        ledgers = self._ledgers(cursor)
+        if not ledgers.names_lost:
+            return
+        found = await ledgers.newest()
+        if found is not None:
+            ledger_id, upto = found
+            text = "topic=%s compacted ledger %d, up to %s, counts: its cursor's state was lost"
+            _log.warning(text, self._host.name, ledger_id, upto)
+            cursor.ack_cumulative(upto, properties={LEDGER_PROPERTY: ledger_id})
+            await cursor.persist()
+            await self._replace(CompactedLedger(ledgers.client, ledger_id), upto)
+        if not ledgers.is_clean:
+            nursery = self._host.environment.nursery
+            nursery.start_soon(run_guarded, self._collect, ledgers)
 
     # ---- what readers get ----
 

@@ -46,6 +46,10 @@ class LogReadFailed(LogError):
     """An entry that must be there can't be read now; the text gives the cause."""
 
 
+class EntryDamaged(LogReadFailed):
+    """An entry among those asked for is damaged or lost: trying again doesn't help."""
+
+
 class LogWriteFailed(LogError):
     """Storage refused or failed; nothing of the run is acknowledged. The text gives the cause."""
 

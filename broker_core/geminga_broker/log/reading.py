@@ -6,10 +6,11 @@ from collections import OrderedDict
 
 from geminga_bookie.client.api import LedgerReader
 from geminga_bookie.errors import BookkeeperError
-from geminga_broker.log.api import LogReadFailed
+from geminga_broker.log.api import EntryDamaged, LogReadFailed
 from geminga_broker.log.chain import Span
 from geminga_broker.log.entry import LogEntry
 from geminga_broker.log.parts import LogParts
+from geminga_broker.log.salvage import DAMAGE
 from geminga_protocol.ids import Position
 from geminga_runtime.metadata.api import MetadataError
 
@@ -54,7 +55,8 @@ class LogReads:
                 return await self._fetch(span, entry_id, last, bytes_max)
             except (BookkeeperError, MetadataError) as error:
                 if chain.get(ledger_id) is span:
-                    raise LogReadFailed(
+                    kind = EntryDamaged if isinstance(error, DAMAGE) else LogReadFailed
+                    raise kind(
                         f"{self._parts.name}: {ledger_id}:{entry_id}: "
                         f"{type(error).__name__}: {error}"
                     ) from error

@@ -5,6 +5,7 @@ Apache's `SchemaRegistryServiceImpl`).
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Sequence
 from typing import cast
 
@@ -17,7 +18,6 @@ from geminga_broker.schema.model import (
     IncompatibleSchema,
     NoSchemaToCheck,
     SchemaData,
-    SchemaStorageFailed,
     Strategy,
     VersionedSchema,
 )
@@ -27,6 +27,8 @@ from geminga_protocol.avro_schema import AvroSchemaError, parse_avro
 from geminga_protocol.pb.schema_storage_pb2 import SchemaInfo
 from geminga_protocol.schema_type import SchemaType
 from geminga_runtime.metadata.api import BadVersion
+
+_log = logging.getLogger(__name__)
 
 VERSIONS_MAX = 1000
 """Versions kept for one topic; above it a new schema is refused."""
@@ -133,7 +135,10 @@ class SchemaRegistry:
         versions: list[VersionedSchema] = []
         for entry in found:
             schema = _decode(schema_id, entry)
-            if schema.deleted:
+            if schema is None:
+                if not entry.hash:
+                    versions.clear()  # only an end has none
+            elif schema.deleted:
                 versions.clear()
             else:
                 versions.append(VersionedSchema(entry.number, schema))
@@ -199,12 +204,15 @@ def _stored_type(kind: SchemaType) -> SchemaInfo.SchemaType:
     return cast(SchemaInfo.SchemaType, max(int(kind), 0) + 1)
 
 
-def _decode(schema_id: str, entry: StoredEntry) -> SchemaData:
+def _decode(schema_id: str, entry: StoredEntry) -> SchemaData | None:
+    """None if it is damaged."""
+    if entry.data is None:
+        return None
     try:
         info = SchemaInfo.FromString(entry.data)
-    except DecodeError as error:
-        text = f"schema {schema_id}: version {entry.number}: {error}"
-        raise SchemaStorageFailed(text) from error
+        kind = SchemaType(info.type - 1)
+    except (DecodeError, ValueError) as error:
+        _log.warning("schema=%s: version %d is damaged: %s", schema_id, entry.number, error)
+        return None
     props = {pair.key: pair.value for pair in info.props}
-    kind = SchemaType(info.type - 1)
     return SchemaData(kind, info.schema, props, info.user, info.timestamp, info.deleted)

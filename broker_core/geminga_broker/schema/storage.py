@@ -19,6 +19,7 @@ from google.protobuf.message import DecodeError
 from geminga_bookie.client.api import LedgerClient, LedgerMetadata, LedgerOptions
 from geminga_bookie.errors import BookkeeperError, NoSuchLedger
 from geminga_broker.log.options import LedgerDurability, wall_clock_ms
+from geminga_broker.log.salvage import DAMAGE
 from geminga_broker.schema.model import SchemaStorageFailed
 from geminga_protocol.pb.schema_storage_pb2 import (
     IndexEntry,
@@ -46,13 +47,17 @@ _MARKS = "/geminga/schema-work"
 _PASSWORD = b""
 _COMPONENT = {"application": b"pulsar", "component": b"schema"}
 _SCHEMA_ID = "pulsar/schemaId"
+_DAMAGE = (*DAMAGE, DecodeError)
+"""Errors of reading a version that stay."""
 
 
 class StoredEntry(NamedTuple):
-    """A version's number, its content and the hash that it was registered under."""
+    """A version's number, its content (None if it is damaged or lost) and the hash that it was
+    registered under.
+    """
 
     number: int
-    data: bytes
+    data: bytes | None
     hash: bytes
 
 
@@ -90,17 +95,18 @@ class SchemaStorage:
             return Locator(SchemaLocator.FromString(node.value), node.stat.version)
 
     async def read_all(self, schema_id: str, locator: Locator | None) -> list[StoredEntry]:
-        """All versions in order, but those whose ledger is lost."""
+        """All versions in order."""
         if locator is None:
             return []
         found = []
         for entry in locator.value.index:
+            data = None
             try:
                 data = await self._read(schema_id, entry.position)
-            except NoSuchLedger:
-                _log.warning("schema=%s: version %d has lost its ledger", schema_id, entry.version)
-            else:
-                found.append(StoredEntry(entry.version, data, entry.hash))
+            except _DAMAGE as error:
+                text = "schema=%s: version %d is damaged or lost: %s"
+                _log.warning(text, schema_id, entry.version, error)
+            found.append(StoredEntry(entry.version, data, entry.hash))
         return found
 
     async def append(
@@ -194,12 +200,12 @@ class SchemaStorage:
         return number
 
     async def _read(self, schema_id: str, position: PositionInfo) -> bytes:
-        """The content at a place. Raises NoSuchLedger too."""
+        """The content at a place. Raises what `_DAMAGE` lists too."""
         key = position.ledgerId, position.entryId
         if (known := self._cache.get(key)) is not None:
             self._cache.move_to_end(key)
             return known
-        with _failures(schema_id, NoSuchLedger):
+        with _failures(schema_id, *_DAMAGE):
             reader = await self._ledgers.open(key[0], _PASSWORD, recover=True)
             try:
                 [view] = await reader.read(key[1], key[1])

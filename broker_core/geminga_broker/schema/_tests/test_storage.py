@@ -14,6 +14,7 @@ from geminga_broker.log.options import LedgerDurability
 from geminga_broker.schema.model import SchemaData, SchemaStorageFailed, Strategy
 from geminga_broker.schema.registry import SchemaRegistry
 from geminga_broker.schema.storage import SchemaStorage
+from geminga_protocol.bookkeeper.digest import Digest
 from geminga_protocol.pb.schema_storage_pb2 import (
     IndexEntry,
     PositionInfo,
@@ -165,6 +166,33 @@ async def test_a_lost_ledger_loses_its_version_only() -> None:
     new = json_schema("x", "y", "z")
     assert await again.register(ID, new, Strategy.FULL_TRANSITIVE) == 2
     assert [each.number for each in await world.registry().versions(ID)] == [1, 2]
+
+
+@pytest.mark.parametrize("undecodable", [False, True])
+async def test_a_damaged_version_is_left_out(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, undecodable: bool
+) -> None:
+    """The others are told, and new ones registered; a damaged end is still an end."""
+    world = World()
+    registry = world.registry()
+    await registry.register(ID, json_schema("a"), Strategy.FULL)
+    await registry.mark_deleted(ID, "")
+    await registry.register(ID, json_schema("x"), Strategy.FULL)
+    await registry.register(ID, json_schema("x", "y"), Strategy.FULL)
+    for number in (1, 3):
+        [packet] = world.bookie._ledgers[(await world.ledgers())[number]].entries.values()
+        damaged = packet[:-1] + bytes([packet[-1] ^ 1])
+        world.bookie._ledgers[(await world.ledgers())[number]].entries[0] = damaged
+    if undecodable:
+        monkeypatch.setattr(Digest, "payload", lambda _self, _ledger, _entry, _packet: b"\xff" * 9)
+        assert await world.registry().versions(ID) == []
+        monkeypatch.undo()
+    again = world.registry()
+    assert [each.number for each in await again.versions(ID)] == [2]
+    assert "version 3 is damaged" in caplog.text
+    new = json_schema("x", "y", "z")
+    assert await again.register(ID, new, Strategy.FULL_TRANSITIVE) == 4
+    assert [each.number for each in await world.registry().versions(ID)] == [2, 4]
 
 
 async def script(registry: SchemaRegistry, done: list[int]) -> None:
