@@ -81,6 +81,12 @@ class Token:
     """Unix time, None for a token that never expires."""
     claims: Claims
 
+    def good_until_s(self, rules: Rules) -> float | None:
+        """Unix time from which on it is refused by these rules, None for never. Asked for a fresh
+        token earlier, a client would show the same one again.
+        """
+        return None if self.expires_at_s is None else self.expires_at_s + rules.clock_skew_s
+
 
 def secret_key(data: bytes) -> VerifyingKey:
     """An HMAC key. Raises KeyRefused under 32 bytes."""

@@ -214,6 +214,26 @@ async def test_an_expired_client_is_closed_without_a_good_fresh_token(
         assert not broker.service.sessions
 
 
+async def test_an_expired_token_is_asked_for_once_when_the_clocks_may_differ(
+    wall: MockClock,
+) -> None:
+    """The same token is as good as before until the allowed skew has passed as well."""
+    async with secured(tokenAllowedClockSkewSeconds="600") as broker:
+        began_s = time.time()
+        client = broker.client()
+        same = token("writer", lasts_s=10)
+        await client.ask(hello(same, flags=REFRESHES), Type.CONNECTED)
+        challenges = 0
+        while (frame := await client.next()) is not None and challenges < 20:
+            if frame.type == Type.PING:
+                await client.send(connection.PONG)
+            elif frame.type == Type.AUTH_CHALLENGE:
+                challenges += 1
+                await client.send(connection.auth_response("c", "token", same))
+        assert challenges == 1
+        assert 600 <= time.time() - began_s < 620
+
+
 async def test_a_client_that_cannot_refresh_is_closed_at_expiry(wall: MockClock) -> None:
     async with secured() as broker:
         client = broker.client()

@@ -11,6 +11,7 @@ import trio
 from geminga_runtime.auth.api import AuthenticationFailed, Identity, Peer
 from geminga_runtime.auth.key_files import KeySourceError, read_key
 from geminga_runtime.auth.settings import AuthSettings
+from geminga_runtime.auth.turns import TooManyWaiting, Turns
 from geminga_runtime.settings import ConfigError
 
 METHOD = "basic"
@@ -19,6 +20,8 @@ CREDENTIAL_BYTES_MAX = 4096
 
 CHECKS_AT_ONCE_MAX = 2
 """Slow hashes (bcrypt) that are computed at the same time, each in a thread."""
+WAITING_PER_ADDRESS_MAX = 1000
+"""Passwords of one address that wait to be hashed; more are refused unread."""
 
 
 class BasicProvider:
@@ -45,6 +48,7 @@ class BasicProvider:
         """
         self._decoy = max(self._hashes.values(), key=self._cost, default=None)
         self._limiter = trio.CapacityLimiter(CHECKS_AT_ONCE_MAX)
+        self._turns = Turns(CHECKS_AT_ONCE_MAX, WAITING_PER_ADDRESS_MAX)
 
     @classmethod
     def from_settings(cls, settings: AuthSettings) -> BasicProvider:
@@ -56,11 +60,11 @@ class BasicProvider:
         except (KeySourceError, ValueError) as error:
             raise ConfigError(f"basicAuthConf: {error}") from None
 
-    def begin(self, peer: Peer) -> BasicProvider:
-        """The provider itself: one step, no state."""
-        return self
+    def begin(self, peer: Peer) -> _Attempt:
+        """One step."""
+        return _Attempt(self, peer.address)
 
-    async def step(self, data: bytes) -> Identity:
+    async def step(self, data: bytes, address: str = "") -> Identity:
         """Raises AuthenticationFailed, which does not say whether user or password is wrong."""
         if len(data) > CREDENTIAL_BYTES_MAX:
             raise AuthenticationFailed(f"credentials longer than {CREDENTIAL_BYTES_MAX} bytes")
@@ -74,9 +78,14 @@ class BasicProvider:
         if hmac.compare_digest(self._right.get(user, b""), digest):
             await trio.lowlevel.checkpoint()
             return Identity(user, METHOD)
-        right = await trio.to_thread.run_sync(
-            self._check, user, password, limiter=self._limiter, abandon_on_cancel=True
-        )
+        try:
+            # Unknown users are one user here: there are as many as somebody makes up.
+            async with self._turns.turn(address, user if user in self._hashes else ""):
+                right = await trio.to_thread.run_sync(
+                    self._check, user, password, limiter=self._limiter, abandon_on_cancel=True
+                )
+        except TooManyWaiting as error:
+            raise AuthenticationFailed(f"too many passwords: {error}", "too_many") from None
         if not right:
             raise AuthenticationFailed("unknown user or wrong password")
         self._right[user] = digest
@@ -99,6 +108,17 @@ class BasicProvider:
         scheme = self._context.identify(hashed)
         rounds = hashed[4:6] if scheme == "bcrypt" else b"0"
         return _BY_COST.index(scheme) if scheme in _BY_COST else len(_BY_COST), int(rounds)
+
+
+class _Attempt:
+    """One peer's password."""
+
+    def __init__(self, provider: BasicProvider, address: str) -> None:
+        self._provider = provider
+        self._address = address
+
+    async def step(self, data: bytes) -> Identity:
+        return await self._provider.step(data, self._address)
 
 
 _BY_COST = ("ldap_sha1", "des_crypt", "apr_md5_crypt", "bcrypt")

@@ -106,7 +106,7 @@ class OpenIdProvider:
             raise AuthenticationFailed(str(error), "expired_token") from None
         except tokens.TokenError as error:
             raise AuthenticationFailed(str(error), "invalid_token") from None
-        return Identity(token.role, METHOD, token.expires_at_s)
+        return Identity(token.role, METHOD, token.good_until_s(self._rules))
 
     async def _key(self, issuer: str, key_id: str | None) -> tokens.VerifyingKey:
         found = self._sets.get(issuer)

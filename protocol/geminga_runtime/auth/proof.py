@@ -163,6 +163,9 @@ class Proof:
             raise AuthenticationFailed(
                 f"role {self._identity.role!r} came back as {identity.role!r}"
             )
+        if identity.expires_at_s is not None and identity.expires_at_s <= time.time():
+            # Asked again at once, the peer would show it again and again.
+            raise AuthenticationFailed("the fresh proof has expired as well", "expired_token")
         self._state = _State.OPEN
         self._identity = identity
         self._renewed.set()

@@ -55,7 +55,7 @@ class TokenProvider:
             raise AuthenticationFailed(str(error), "expired_token") from None
         except tokens.TokenError as error:
             raise AuthenticationFailed(str(error), "invalid_token") from None
-        return Identity(token.role, METHOD, token.expires_at_s)
+        return Identity(token.role, METHOD, token.good_until_s(self._rules))
 
 
 def _verifying_key(settings: AuthSettings) -> tokens.VerifyingKey:

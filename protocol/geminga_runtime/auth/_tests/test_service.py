@@ -9,6 +9,8 @@ from types import ModuleType
 
 import msgspec
 import pytest
+import trio
+import trio.testing
 from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt.algorithms import RSAAlgorithm
 from passlib.hash import apr_md5_crypt, bcrypt, ldap_sha1
@@ -21,6 +23,7 @@ from geminga_runtime.auth.api import (
     Identity,
     Peer,
 )
+from geminga_runtime.auth import basic as basic_module
 from geminga_runtime.auth.basic import BasicProvider
 from geminga_runtime.auth.key_files import KeySourceError, read_key
 from geminga_runtime.auth.oidc import DISCOVERY, RETRY_S, OpenIdProvider
@@ -117,6 +120,64 @@ async def test_passwords(scheme: object) -> None:
     long = b"ann:" + b"x" * 5000
     for bad in (b"ann:other", b"bob:s3cret", b"ann", b":s3cret", b"", b"\xff:x", long, b"ann:\0"):
         assert await refused(service, "basic", bad) == "invalid_credentials"
+
+
+async def test_a_first_login_does_not_wait_behind_others_wrong_passwords() -> None:
+    scheme = bcrypt.using(rounds=7)
+    lines = [f"{name}:{scheme.hash(name)}\n" for name in ("ann", "bob", "eve")]
+    provider = BasicProvider("".join(lines).encode())
+    service = Authenticator([provider])
+    done: list[str] = []
+
+    async def log_in(name: str, password: str, address: str) -> None:
+        try:
+            await service.begin("basic", Peer(address)).step(f"{name}:{password}".encode())
+        except AuthenticationFailed:
+            done.append("wrong")
+        else:
+            done.append(name)
+
+    async with trio.open_nursery() as nursery:
+        for number in range(60):
+            nursery.start_soon(log_in, f"eve{number % 20}", "x", f"6.6.6.6:{number}")
+            nursery.start_soon(log_in, "eve", "x", f"6.6.6.6:{number}")
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(log_in, "ann", "ann", "1.2.3.4:5")
+        nursery.start_soon(log_in, "bob", "bob", "6.6.6.6:7")
+    assert done.index("ann") < 12
+    assert done.index("bob") < 20
+    assert done.count("wrong") == 120
+
+
+async def test_wrong_passwords_of_one_address_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(basic_module, "WAITING_PER_ADDRESS_MAX", 10)
+    provider = BasicProvider(f"ann:{bcrypt.using(rounds=4).hash('pw')}\n".encode())
+    service = Authenticator([provider])
+    reasons: list[str] = []
+
+    async def fail(number: int) -> None:
+        with pytest.raises(AuthenticationFailed) as caught:
+            await service.begin("basic", Peer(f"6.6.6.6:{number}")).step(b"ann:x")
+        reasons.append(caught.value.reason)
+
+    async with trio.open_nursery() as nursery:
+        for number in range(40):
+            nursery.start_soon(fail, number)
+    assert reasons.count("too_many") == 40 - 10 - basic_module.CHECKS_AT_ONCE_MAX
+    assert await service.begin("basic", PEER).step(b"ann:pw") == Identity("ann", "basic")
+
+
+async def test_a_cancelled_login_gives_its_turn_away() -> None:
+    provider = BasicProvider(f"ann:{bcrypt.using(rounds=4).hash('pw')}\n".encode())
+    service = Authenticator([provider])
+    for at_s in (0, 0.0005, 0.002):
+        with trio.move_on_after(at_s):
+            async with trio.open_nursery() as nursery:
+                for number in range(20):
+                    peer = Peer(f"6.6.6.6:{number}")
+                    nursery.start_soon(service.begin("basic", peer).step, b"ann:pw")
+    with trio.fail_after(10):
+        assert await service.begin("basic", PEER).step(b"ann:pw") == Identity("ann", "basic")
 
 
 def test_a_password_file_in_the_clear_is_refused() -> None:
