@@ -16,6 +16,7 @@ from jwt.algorithms import RSAAlgorithm
 from passlib.hash import apr_md5_crypt, bcrypt, ldap_sha1
 
 from geminga_protocol import tokens
+from geminga_runtime.auth import basic as basic_module
 from geminga_runtime.auth.api import (
     AuthenticationFailed,
     Challenge,
@@ -23,7 +24,6 @@ from geminga_runtime.auth.api import (
     Identity,
     Peer,
 )
-from geminga_runtime.auth import basic as basic_module
 from geminga_runtime.auth.basic import BasicProvider
 from geminga_runtime.auth.key_files import KeySourceError, read_key
 from geminga_runtime.auth.oidc import DISCOVERY, RETRY_S, OpenIdProvider
