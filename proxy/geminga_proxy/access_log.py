@@ -12,6 +12,9 @@ from google.protobuf.text_format import MessageToString
 
 from geminga_protocol.frames import BROKEN, SUBMESSAGE, Frame, FrameReader, FramingError
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand
+from geminga_proxy.addresses import Address
+from geminga_proxy.relay import Tunnel
+from geminga_runtime.logs import shown
 
 access = logging.getLogger("geminga_proxy.access")
 
@@ -43,6 +46,15 @@ class FrameLog:
             access.info("%s %s", self._name, described(frame, with_payload=self._with_payload))
         if self._is_broken:
             access.info("%s no frames any more", self._name)
+
+
+def logged_tunnel(name: str, target: Address | None, role: str | None, level: int) -> Tunnel:
+    """A tunnel of the client of that name; what passes is logged from level 1 on."""
+    if not level:
+        return Tunnel()
+    access.info("%s -> %s role=%s", name, target, shown(role or "nobody"))
+    up, down = FrameLog(f"{name} -> {target}", level), FrameLog(f"{name} <- {target}", level)
+    return Tunnel(up.see, down.see)
 
 
 def described(frame: Frame, *, with_payload: bool) -> str:

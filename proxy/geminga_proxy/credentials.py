@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -10,6 +11,9 @@ import msgspec
 
 from geminga_runtime.settings import ConfigError
 
+_log = logging.getLogger(__name__)
+
+_KEY = "brokerClientAuthenticationParameters"
 _PACKAGE = "org.apache.pulsar.client.impl.auth."
 PLUGINS = {
     "token": "token",
@@ -64,19 +68,7 @@ def own_credentials(plugin: str, parameters: str) -> OwnCredentials:
 
 def _token(parameters: str) -> Callable[[], bytes]:
     if parameters.startswith("file:"):
-        path = Path(parameters.removeprefix("file://").removeprefix("file:"))
-
-        def read() -> bytes:
-            return path.read_bytes().strip()
-
-        try:
-            found = read()
-        except OSError as error:
-            raise ConfigError(
-                f"brokerClientAuthenticationParameters: {path} can't be read: {error.strerror}"
-            ) from None
-        _check_token(found)
-        return read
+        return _TokenFile(Path(parameters.removeprefix("file://").removeprefix("file:"))).read
     text = parameters.removeprefix("token:").strip()
     if text.startswith("{"):
         text = _json(text).get("token", "")
@@ -86,13 +78,44 @@ def _token(parameters: str) -> Callable[[], bytes]:
     return text.encode
 
 
+class _TokenFile:
+    """Read each time, as it may be renewed. While it can't be read, or is being written, the token
+    that was read last counts: connections don't end for that.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Raises ConfigError."""
+        self._path = path
+        try:
+            self._last = path.read_bytes().strip()
+        except OSError as error:
+            raise ConfigError(f"{_KEY}: {path} can't be read: {error.strerror}") from None
+        _check_token(self._last)
+        self._is_broken = False
+
+    def read(self) -> bytes:
+        """The token of now, or the last good one."""
+        try:
+            found = self._path.read_bytes().strip()
+            why = None if _is_token(found) else "it holds no token"
+        except OSError as error:
+            found, why = b"", error.strerror or "it can't be read"
+        if why is None:
+            self._last, self._is_broken = found, False
+        elif not self._is_broken:
+            self._is_broken = True
+            _log.warning("%s: %s; the token that was read last is used", self._path, why)
+        return self._last
+
+
 def _check_token(token: bytes) -> None:
     """One that can't stand in a header is found at the start, not at the first request."""
-    if len(token.split()) != 1 or not token.isascii():
-        raise ConfigError(
-            "brokerClientAuthenticationParameters: a token has no white space within, and ASCII "
-            "letters only"
-        )
+    if not _is_token(token):
+        raise ConfigError(f"{_KEY}: a token has no white space within, and ASCII letters only")
+
+
+def _is_token(token: bytes) -> bool:
+    return len(token.split()) == 1 and token.isascii()
 
 
 def _basic(parameters: str) -> Callable[[], bytes]:

@@ -7,7 +7,7 @@ request ids need no mapping. All but the answers to LOOKUP go through as they ar
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 import trio
@@ -32,6 +32,8 @@ PENDING_MAX = 5000
 """Requests of one client that wait for a broker."""
 
 UNAVAILABLE = "No broker can be reached now"
+
+WaitWritable = Callable[[], Awaitable[None]]
 
 _C = BaseCommand.Type
 
@@ -71,9 +73,15 @@ class Link:
     """One client's connection to one broker, for requests."""
 
     def __init__(
-        self, brokers: Brokers, address: Address, greeted: Greeted, client: Client
+        self,
+        brokers: Brokers,
+        address: Address,
+        greeted: Greeted,
+        client: Client,
+        wait_writable: WaitWritable,
     ) -> None:
         self.address = address
+        self._wait_writable = wait_writable
         self._brokers = brokers
         self._greeted = greeted
         self._client = client
@@ -88,7 +96,8 @@ class Link:
 
     async def ask(self, request: bytes, request_id: int, timeout_s: float) -> Frame:
         """The broker's answer. Raises BrokerUnavailable."""
-        if self.lost or request_id in self._waiting or len(self._waiting) >= PENDING_MAX:
+        takes = not self.lost and self._greeted.stream.writable
+        if not takes or request_id in self._waiting or len(self._waiting) >= PENDING_MAX:
             raise BrokerUnavailable(f"{self.address} takes no request now")
         self._waiting[request_id] = answered = trio.Event()
         try:
@@ -114,6 +123,7 @@ class Link:
                 while data := await stream.receive():
                     for frame in reader.feed(data):
                         self._take(frame, nursery)
+                    await self._wait_writable()
                 nursery.cancel_scope.cancel()
         except* (ConnectionLost, FramingError) as group:
             _log.debug("%s: %s", self.address, group.exceptions[0])
@@ -146,8 +156,15 @@ class Lookups:
     """A client's requests. One for each client; `nursery` is the client's."""
 
     def __init__(
-        self, brokers: Brokers, client: Client, nursery: trio.Nursery, timeout_s: float
+        self,
+        brokers: Brokers,
+        client: Client,
+        nursery: trio.Nursery,
+        timeout_s: float,
+        wait_writable: WaitWritable,
     ) -> None:
+        """`wait_writable` returns when the client takes answers: until then no broker is read."""
+        self._wait_writable = wait_writable
         self._brokers = brokers
         self._client = client
         self._nursery = nursery
@@ -186,7 +203,8 @@ class Lookups:
             return link
 
     def _run(self, address: Address, greeted: Greeted) -> Link:
-        link = self._links[address] = Link(self._brokers, address, greeted, self._client)
+        link = Link(self._brokers, address, greeted, self._client, self._wait_writable)
+        self._links[address] = link
         self._nursery.start_soon(link.run)
         return link
 
@@ -202,7 +220,7 @@ class Lookups:
                 return encode(frame.command)
             answer = frame.command.lookupTopicResponse
             if answer.response == CommandLookupTopicResponse.Redirect:
-                link = await self._link_to(self._address(answer))
+                link = await self._link_to(self._trusted(link, self._address(answer)))
                 request.authoritative = answer.authoritative
                 continue
             if answer.response == CommandLookupTopicResponse.Connect:
@@ -213,6 +231,16 @@ class Lookups:
                 answer.proxy_through_service_url = True
             return encode(frame.command)
         raise BrokerUnavailable(f"more than {REDIRECTS_MAX} redirects")
+
+    def _trusted(self, link: Link, address: Address) -> Address:
+        """The address, if the proxy's credentials may go there. Raises BrokerUnavailable."""
+        if not self._brokers.targets.allows(address):
+            raise BrokerUnavailable(
+                f"{link.address} redirects to {address}, which is neither listed in "
+                "brokerServiceURL (or -TLS), discovered, nor allowed by "
+                "brokerProxyAllowedHostNames or -IPAddresses"
+            )
+        return address
 
     def _url(self, answer: CommandLookupTopicResponse) -> str:
         by_tls = self._brokers.tls is not None

@@ -6,6 +6,7 @@ from importlib.metadata import version
 
 from geminga_proxy.brokers import Brokers
 from geminga_proxy.config import ProxyConfig
+from geminga_proxy.held import HeldBytes
 from geminga_proxy.metrics import ProxyMetrics
 from geminga_proxy.relay import Tunnels
 from geminga_proxy.session import ProxySession
@@ -29,6 +30,7 @@ class ProxyService:
         self.connections = ConnectionCount(listen.connections_max, listen.connections_per_ip_max)
         self.metrics = ProxyMetrics(self.connections, listen.cluster_name)
         self.tunnels = Tunnels(config.brokers.read_timeout_ms / 1000)
+        self.held = HeldBytes()
         self.lookups = 0
         """Requests that wait for a broker now, of all clients."""
         self._sessions: dict[ProxySession, None] = {}
@@ -46,6 +48,7 @@ class ProxyService:
         try:
             await session.run()
         finally:
+            session.release()
             metrics.active_connections -= 1
             del self._sessions[session]
 

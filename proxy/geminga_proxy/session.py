@@ -5,7 +5,6 @@ PX-02, PX-04).
 from __future__ import annotations
 
 import logging
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,14 +19,17 @@ from geminga_protocol.pb.pulsar_api_pb2 import (
     FeatureFlags,
     ServerError,
 )
-from geminga_proxy.access_log import FrameLog, access
+from geminga_proxy.access_log import access, logged_tunnel
 from geminga_proxy.addresses import Address, BadAddress, parse_target
 from geminga_proxy.brokers import BrokerUnavailable, Client, Greeted
-from geminga_proxy.lookups import PASSED_ON, Lookups
+from geminga_proxy.held import REQUEST_BYTES_MAX, SMALL_BYTES, Unfinished
+from geminga_proxy.lookups import PASSED_ON, Kind, Lookups
 from geminga_proxy.relay import Tunnel, relay
+from geminga_proxy.renewal import Renewal, sleep_until
 from geminga_runtime.auth.api import Identity, Peer
 from geminga_runtime.auth.proof import Proof
 from geminga_runtime.errors import ConnectionLost
+from geminga_runtime.logs import shown
 from geminga_runtime.stream import FramedStream
 
 if TYPE_CHECKING:
@@ -84,6 +86,7 @@ class ProxySession:
         self._requests = 0
         self._room: trio.Event | None = None
         self._heard_s = 0.0
+        self._unfinished = Unfinished(service.held)
 
     # ---- what proofs ask of a connection ----
 
@@ -103,6 +106,10 @@ class ProxySession:
     def _say_failed(self) -> None:
         text = "Failed to authenticate"
         self.write(answers.error(NO_REQUEST, ServerError.AuthenticationError, text))
+
+    def release(self) -> None:
+        """The session is over: nothing is held for it any more."""
+        self._unfinished.becomes(0, 0.0)
 
     def drain(self) -> None:
         """The proxy stops: what was asked is still answered; a tunnel goes on."""
@@ -127,7 +134,7 @@ class ProxySession:
             except trio.TooSlowError:
                 _log.warning("address=%s not let in within %g s", name, HANDSHAKE_S)
             except (_Ended, FramingError) as error:
-                _log.warning("address=%s closed: %s", name, error)
+                _log.warning("address=%s closed: %s", name, shown(str(error)))
             except (_Left, ConnectionLost) as error:
                 _log.debug("address=%s %s", name, error)
             if self._broker is None:
@@ -156,6 +163,8 @@ class ProxySession:
             if self._hello is None and data.startswith(_TLS_HELLO):
                 raise _Ended("it speaks TLS on the port without")
             self._frames = self._reader.feed(data)
+            if not self._unfinished.becomes(self._reader.buffered, self._heard_s):
+                raise _Ended("too many large requests of all clients are under way")
         return self._frames.pop(0)
 
     async def _shake_hands(self) -> None:
@@ -172,10 +181,8 @@ class ProxySession:
         authenticator = self.service.authenticator
         if authenticator is not None:
             refresh_s = self.service.config.auth.refresh_check_s
-            certificate = self.stream.peer_certificate
-            peer = Peer(self.stream.name, certificate.der if certificate else None)
             self._proof = Proof(self, authenticator, refresh_s, self._accept)
-            self._proof.begin(hello, peer)
+            self._proof.begin(hello, self._peer)
             # A provider that asks for more is answered here, until it lets the client in.
             with self._asking:
                 await self._hear_answers(self._proof)
@@ -219,6 +226,11 @@ class ProxySession:
         self.write(answers.error(NO_REQUEST, ServerError.ServiceNotReady, text))
         return _Ended(f"it wants a tunnel: {why}")
 
+    @property
+    def _peer(self) -> Peer:
+        certificate = self.stream.peer_certificate
+        return Peer(self.stream.name, certificate.der if certificate else None)
+
     # ---- lookups ----
 
     async def _serve_lookups(self) -> None:
@@ -231,7 +243,7 @@ class ProxySession:
         timeout_s = self.service.config.brokers.read_timeout_ms / 1000
         brokers = self.service.brokers
         self._reader.max_message_size = self.service.config.listen.max_message_size_bytes
-        self._lookups = Lookups(brokers, self._client, self.nursery, timeout_s)
+        self._lookups = Lookups(brokers, self._client, self.nursery, timeout_s, self._wait_writable)
         if self._proof is not None:
             self._proof.on_renewed = self._client.renewed
         self.nursery.start_soon(self._keep_alive)
@@ -259,21 +271,35 @@ class ProxySession:
         kind = PASSED_ON[frame.type]
         metrics = self.service.metrics
         if self.service.lookups >= self.service.config.listen.lookups_max:
-            metrics.rejected[kind.counted_as] += 1
+            self._refuse_full(frame, kind)
+            return
+        held = frame.command.ByteSize()
+        held = 0 if held <= SMALL_BYTES else held
+        if held > REQUEST_BYTES_MAX and frame.type != _C.GET_OR_CREATE_SCHEMA:
             request_id = getattr(frame.command, kind.field).request_id
-            text = "Too many lookups run at once in the proxy"
-            self.write(kind.refuse(request_id, ServerError.ServiceNotReady, text))
+            text = f"The request is larger than {REQUEST_BYTES_MAX} bytes"
+            self.write(kind.refuse(request_id, ServerError.NotAllowedError, text))
+            return
+        if held and not self.service.held.take(held):
+            self._refuse_full(frame, kind)
             return
         metrics.lookups[kind.counted_as] += 1
         self.service.lookups += 1
         self._requests += 1
-        self.nursery.start_soon(self._answer, frame)
+        self.nursery.start_soon(self._answer, frame, held)
 
-    async def _answer(self, frame: Frame) -> None:
+    def _refuse_full(self, frame: Frame, kind: Kind) -> None:
+        self.service.metrics.rejected[kind.counted_as] += 1
+        request_id = getattr(frame.command, kind.field).request_id
+        text = "Too many lookups run at once in the proxy"
+        self.write(kind.refuse(request_id, ServerError.ServiceNotReady, text))
+
+    async def _answer(self, frame: Frame, held: int) -> None:
         assert self._lookups is not None
         try:
             self.write(await self._lookups.answer(frame))
         finally:
+            self.service.held.give(held)
             self.service.lookups -= 1
             self._requests -= 1
             self._look_for_room()
@@ -284,6 +310,12 @@ class ProxySession:
         if not self.stream.writable:
             self.stream.on_writable(self._look_for_room)
         await self._room.wait()
+
+    async def _wait_writable(self) -> None:
+        while not self.stream.writable:
+            drained = trio.Event()
+            self.stream.on_writable(drained.set)
+            await drained.wait()
 
     def _look_for_room(self) -> None:
         if self._room is not None:
@@ -298,6 +330,11 @@ class ProxySession:
             silent_s = trio.current_time() - self._heard_s
             if silent_s >= 2 * KEEP_ALIVE_S and not self._requests:
                 _log.info("address=%s silent for %g s, dropped", self.stream.name, silent_s)
+                self._serving.cancel()
+                return
+            since_s = self._unfinished.since_s
+            if since_s is not None and trio.current_time() - since_s >= KEEP_ALIVE_S:
+                _log.warning("address=%s closed: a request did not come in time", self.stream.name)
                 self._serving.cancel()
                 return
             self.write(connection.PING)
@@ -316,7 +353,8 @@ class ProxySession:
     async def _tunnel(self, broker: Greeted, target: Address | None) -> None:
         """From here on bytes only. What either side had sent already goes first."""
         name = self.stream.name
-        tunnel = self._logged(target)
+        role = self._identity.role if self._identity else None
+        tunnel = logged_tunnel(name, target, role, self.service.config.listen.log_level)
         rest = broker.reader.take_rest()
         self.write(encode(broker.connected.command), *map(_whole, broker.then), rest)
         if tunnel.down.see is not None:
@@ -326,10 +364,8 @@ class ProxySession:
         tunnels.add(tunnel)
         try:
             theirs, ours = await broker.stream.detach(), await self.stream.detach()
-            with trio.move_on_at(self._ends_at()) as life:
-                await relay(ours, theirs, metrics, tunnel)
-            if life.cancelled_caught:
-                _log.warning("address=%s closed: its proof expired", name)
+            self.nursery.start_soon(self._end_with_proof, tunnel)
+            await relay(ours, theirs, metrics, tunnel)
         except ConnectionLost as error:
             _log.debug("address=%s: %s", name, error)
         finally:
@@ -339,27 +375,23 @@ class ProxySession:
             if tunnel.up.see is not None:
                 access.info("%s -> %s ended", name, target)
 
-    def _logged(self, target: Address | None) -> Tunnel:
-        level = self.service.config.listen.log_level
-        if not level:
-            return Tunnel()
-        name, role = self.stream.name, self._identity.role if self._identity else None
-        access.info("%s -> %s role=%s", name, target, role)
-        up, down = FrameLog(f"{name} -> {target}", level), FrameLog(f"{name} <- {target}", level)
-        return Tunnel(up.see, down.see)
-
-    def _ends_at(self) -> float:
-        """When a tunnel must end because the client's proof does. Brokers that were given the
-        client's credentials ask for fresh ones themselves.
+    async def _end_with_proof(self, tunnel: Tunnel) -> None:
+        """End the tunnel when the client's proof is over. Brokers that were given the client's
+        credentials may have asked it for a fresh one.
         """
-        identity = self._identity
-        if (
-            identity is None
-            or identity.expires_at_s is None
-            or self.service.config.client.forward_credentials
-        ):
-            return float("inf")
-        return trio.current_time() + max(0.0, identity.expires_at_s - time.time())
+        identity, authenticator = self._identity, self.service.authenticator
+        if identity is None or identity.expires_at_s is None or authenticator is None:
+            return
+        assert self._hello is not None
+        if self.service.config.client.forward_credentials and self.supports_refresh:
+            refresh_s = self.service.config.auth.refresh_check_s
+            method = self._hello.auth_method_name
+            renewal = Renewal(authenticator, self._peer, method, identity, refresh_s)
+            await renewal.wait_expired(tunnel.up)
+        else:
+            await sleep_until(identity.expires_at_s)
+        _log.warning("address=%s closed: its proof expired", self.stream.name)
+        tunnel.scope.cancel()
 
 
 def _whole(frame: Frame) -> bytes:

@@ -75,6 +75,8 @@ class PlayedBroker:
     port: int = 0
     hellos: list[CommandConnect] = field(default_factory=list)
     redirect_to: int | None = None
+    names: int | None = None
+    """The broker that it names as a topic's, itself without this."""
     refuses: bool = False
     reads_proxy_header: bool = False
     sources: list[str] = field(default_factory=list)
@@ -104,7 +106,7 @@ class PlayedBroker:
         elif frame.type == C.LOOKUP:
             request_id = command.lookupTopic.request_id
             if self.redirect_to is None:
-                url = f"pulsar://127.0.0.1:{self.port}"
+                url = f"pulsar://127.0.0.1:{self.names or self.port}"
                 await wire.send(lookup.lookup_response(request_id, broker_url=url))
             else:
                 url = f"pulsar://127.0.0.1:{self.redirect_to}"

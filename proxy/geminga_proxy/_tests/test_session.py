@@ -19,6 +19,7 @@ from geminga_proxy._tests.played import (
     token,
     until,
 )
+from geminga_proxy.addresses import Address
 
 
 async def test_lookups_are_answered_by_a_broker_and_lead_back_to_the_proxy() -> None:
@@ -42,6 +43,8 @@ async def test_lookups_are_answered_by_a_broker_and_lead_back_to_the_proxy() -> 
 async def test_redirects_are_followed_by_the_proxy() -> None:
     async with brokers(2) as (first, second), proxied(first) as running:
         first.redirect_to = second.port
+        known = [Address("127.0.0.1", each.port) for each in (first, second)]
+        running.service.brokers.targets.know(known)
         wire = await client(running)
         await wire.ask(connection.connect("c"), C.CONNECTED)
         found = (await wire.ask(lookup.lookup(TOPIC, 5), C.LOOKUP_RESPONSE)).lookupTopicResponse
@@ -77,7 +80,7 @@ async def test_no_tunnel_leads_to_what_is_no_broker(target: str) -> None:
 
 async def test_a_broker_that_a_lookup_named_may_be_reached() -> None:
     async with brokers(2) as (first, second), proxied(first) as running:
-        first.redirect_to = second.port
+        first.names = second.port
         wire = await client(running)
         await wire.ask(connection.connect("c"), C.CONNECTED)
         await wire.ask(lookup.lookup(TOPIC, 5), C.LOOKUP_RESPONSE)
