@@ -98,6 +98,10 @@ class Frame(msgspec.Struct, gc=False, eq=False):
     command: BaseCommand
     payload: memoryview | None
     error: RemoteProtocolError | None = None
+    body: Message | None = None
+    """The field of the command that its type names; None if there is none. Fetching it from the
+    command anew would cost a tenth of a microsecond.
+    """
 
     def __repr__(self) -> str:
         name = SUBMESSAGE.get(self.type, str(self.type))
@@ -210,7 +214,7 @@ class FrameReader:
                         kind in _TEXTLESS
                         or (command_size < LARGE_COMMAND_BYTES and not has_bad_text(body))
                     ):
-                        append(Frame(kind, command, payload))
+                        append(Frame(kind, command, payload, None, body))
                         start = stop
                         continue
                 append(_odd_frame(command, payload, self._limits))
@@ -309,7 +313,7 @@ def _odd_frame(
         elif has_bad_text(body):
             text = f"{name} has text that is not UTF-8"
         else:
-            return Frame(command.type, command, payload)
+            return Frame(command.type, command, payload, None, body)
     else:
         number = unknown_varint(command, 1)
         if number:

@@ -151,8 +151,8 @@ def ack(session: Session, command: CommandAck) -> None:
     error = None
     if consumer is None:
         error = ServerError.ConsumerNotFound
-    elif command.txnid_most_bits or command.txnid_least_bits:
-        error = ServerError.TransactionCoordinatorNotFound
+    elif command.HasField("txnid_most_bits") and command.HasField("txnid_least_bits"):
+        error = ServerError.NotAllowedError  # as Apache's broker without a coordinator
     else:
         try:
             acks = [_ack_of(data) for data in command.message_id]

@@ -12,9 +12,11 @@ from geminga_broker.topic_api import PublishItem, TopicProducer
 from geminga_protocol.commands import producing
 from geminga_protocol.frames import Frame
 from geminga_protocol.payload import MAGIC_CRC32C
-from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, ServerError
+from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, CommandSend, ServerError
 
 _SEND = int(BaseCommand.Type.SEND)
+_NOT_ALLOWED = ServerError.NotAllowedError
+_NO_TRANSACTIONS = "Transactions are not enabled"
 _FRONT = struct.Struct(">HI")
 CHECKED_BYTES = _FRONT.size
 """Magic and checksum. No message is shorter, even without them: it has metadata."""
@@ -29,8 +31,8 @@ Run = tuple[TopicProducer | None, list[PublishItem]]
 def publish_run(session: Session, frames: Sequence[Frame], start: int) -> int:
     """Hand the SENDs from `start` on, until another command, to their producers, in one list each.
 
-    Answers where the run ends. An entry whose checksum is wrong is refused alone. Raises
-    SessionClosed for a producer that never was.
+    Answers where the run ends. An entry whose checksum is wrong, or that belongs to a transaction,
+    is refused alone. Raises SessionClosed for a producer that never was.
     """
     if not session.connected:
         raise SessionClosed("SEND before CONNECT")
@@ -43,7 +45,7 @@ def publish_run(session: Session, frames: Sequence[Frame], start: int) -> int:
         if frame.type != _SEND:
             break
         index += 1
-        send = frame.command.send
+        send: CommandSend = frame.body  # type: ignore[assignment]
         producer_id = send.producer_id
         if producer_id != last_id:
             last_id = producer_id
@@ -59,6 +61,9 @@ def publish_run(session: Session, frames: Sequence[Frame], start: int) -> int:
         magic, checksum = unpack_front(payload)
         if magic == MAGIC_CRC32C and crc32c(payload[CHECKED_BYTES:]) != checksum:
             _refuse(session, producer_id, send.sequence_id, "Checksum failed on the broker")
+            continue
+        if send.HasField("txnid_least_bits") and send.HasField("txnid_most_bits"):
+            _refuse(session, producer_id, send.sequence_id, _NO_TRANSACTIONS, _NOT_ALLOWED)
             continue
         messages = send.num_messages
         if not 0 < messages <= len(payload):
@@ -91,7 +96,13 @@ def _producer(session: Session, producer_id: int) -> TopicProducer | None:
     return producer
 
 
-def _refuse(session: Session, producer_id: int, sequence_id: int, text: str) -> None:
+def _refuse(
+    session: Session,
+    producer_id: int,
+    sequence_id: int,
+    text: str,
+    code: ServerError = ServerError.ChecksumError,
+) -> None:
     if session.producers.get(producer_id) is None:
         return  # closed by the broker, which the client may not know yet
-    session.write(producing.send_error(producer_id, sequence_id, ServerError.ChecksumError, text))
+    session.write(producing.send_error(producer_id, sequence_id, code, text))
