@@ -82,6 +82,9 @@ async def _open_on_disk(
             await check_metadata_cookie(
                 metadata, options.bookie_id, storage.directories.instance_id, is_new=is_new
             )
+        if live_ledgers is not None and storage.table.is_in_limbo:
+            async for ledger_id in live_ledgers():
+                storage.table.doubtful_to = max(storage.table.doubtful_to, ledger_id)
         health = Health(disk, [directory for _, directory in roles(options)], options.disk)
         bookie = InProcessBookie(options, storage, health)
         opened.append(bookie)

@@ -20,13 +20,14 @@ logger = logging.getLogger(__name__)
 BATCH_BLOCKS_MAX = 4096
 
 
-def rebuild_index(logs: EntryLogs, index: LocationIndex) -> int:
+def rebuild_index(logs: EntryLogs, index: LocationIndex, *, in_doubt: bool = False) -> int:
     """Write every whole block's place and every ledger's record; returns the number of blocks.
 
     Records of one ledger are merged, also with what the index still knows: what only ever grows
     (fence, LACs) keeps the most. Ledgers deleted before come back and are collected again. Only the
     last batch makes the index complete: after a kill in between, the next start does all of it
-    again. Raises DataDirError, OSError.
+    again. `in_doubt` puts all ledgers into limbo: only the lost index may have said so. Raises
+    DataDirError, OSError.
     """
     index.clear_locations()
     records = {record.ledger_id: record for record in index.ledgers()}
@@ -47,6 +48,9 @@ def rebuild_index(logs: EntryLogs, index: LocationIndex) -> int:
                 elif head.kind == KIND_LEDGER:
                     _merge(records, head, file.read(head.total_bytes, offset))
     index.write(batch)
+    if in_doubt:
+        for ledger_id, record in records.items():
+            records[ledger_id] = record._replace(limbo=True, fenced=True)
     index.write(records=records.values(), completes=True)
     logger.warning("%s: index rebuilt, %d blocks, %d ledgers", logs.directory, count, len(records))
     return count

@@ -14,7 +14,7 @@ from geminga_bookie.errors import (
 from geminga_bookie.lac import NO_LAC
 from geminga_bookie.port import check_ledger
 from geminga_bookie.storage.journal import Request
-from geminga_bookie.storage.journal_format import MASTER_KEY
+from geminga_bookie.storage.journal_format import IN_DOUBT, MASTER_KEY
 from geminga_bookie.storage.location_index import LedgerRecord
 from geminga_bookie.storage.store import LedgerStore
 
@@ -60,6 +60,8 @@ class LedgerTable:
         self.stores = stores
         self._submits = submits
         self._limbo = limbo
+        self.doubtful_to = -1
+        """In limbo: the highest id of a ledger that metadata knew when the bookie started."""
         self._dirty: list[LedgerState] = []
         self.states: dict[int, LedgerState] = {}
 
@@ -82,6 +84,11 @@ class LedgerTable:
             state = self._enter(record, store)
         return state
 
+    @property
+    def is_in_limbo(self) -> bool:
+        """Whether a damaged journal may have held ledgers that are not known here."""
+        return self._limbo
+
     def known(self, ledger_id: int) -> LedgerState:
         """Raises NoSuchLedger, or UnknownLedgerState where a damaged journal may have held it."""
         state = self.find(ledger_id)
@@ -95,25 +102,33 @@ class LedgerTable:
         """Find or make a ledger; a new one's key goes to the journal ahead of its first entry.
 
         `fresh` says that its writer begins with it now, so that no lost journal can have held any
-        of it. Raises UnauthorizedAccess, IncorrectParameter.
+        of it; one that metadata knew before the bookie started may still have been fenced there. A
+        ledger in limbo is fenced too. Raises UnauthorizedAccess, IncorrectParameter.
         """
         check_ledger(ledger_id, master_key)
         state = self.find(ledger_id)
         if state is None:
-            limbo = self._limbo and not fresh
+            limbo = self._limbo and not (fresh and ledger_id > self.doubtful_to)
             state = self._enter(
-                LedgerRecord(ledger_id, master_key, False, limbo, NO_LAC, NO_LAC),
+                LedgerRecord(ledger_id, master_key, limbo, limbo, NO_LAC, NO_LAC),
                 self.store_of(ledger_id),
             )
-            self.touch(state)
-            key = [master_key]
-            state.submit((MASTER_KEY, ledger_id, 0, key, len(master_key), None, None))
+            self._submit_key(state)
+            if limbo:
+                state.submit((IN_DOUBT, ledger_id, 0, (), 0, None, None))
         elif state.master_key != master_key:
             if state.master_key:
                 raise UnauthorizedAccess(f"wrong master key for ledger {ledger_id}")
+            # Its key was lost, with a damaged journal or index.
             state.master_key = master_key
-            self.touch(state)
+            self._submit_key(state)
         return state
+
+    def _submit_key(self, state: LedgerState) -> None:
+        self.touch(state)
+        key = [state.master_key]
+        size = len(state.master_key)
+        state.submit((MASTER_KEY, state.ledger_id, 0, key, size, None, None))
 
     def restored(self, ledger_id: int) -> LedgerState:
         """As `open`, for a replay: an unknown ledger takes the key that comes later."""

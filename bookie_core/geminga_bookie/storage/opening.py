@@ -29,12 +29,13 @@ from geminga_bookie.storage.journal_files import JournalFiles, journal_ids, read
 from geminga_bookie.storage.journal_format import (
     ENTRIES,
     FENCE,
+    IN_DOUBT,
     MASTER_KEY,
     JournalItem,
     JournalPosition,
 )
 from geminga_bookie.storage.ledger_table import LedgerTable
-from geminga_bookie.storage.location_index import LedgerRecord, LocationIndex
+from geminga_bookie.storage.location_index import LocationIndex
 from geminga_bookie.storage.recovery import ReplayReport, log_report, replay
 from geminga_bookie.storage.store import LedgerStore
 
@@ -94,21 +95,19 @@ def open_storage(
     try:
         for number, directory in enumerate(options.ledger_dirs):
             stores.append(_open_store(disk, directory, index_directory(options, number), options))
-        reports, limbo = [], False
+        reports = []
         recovered = LedgerTable(stores, [_nothing])
         for directory in options.journal_dirs:
             report = _replay(disk, directory, recovered)
             log_report(report)
             reports.append(report)
-            limbo |= _is_in_limbo(disk, directory, report, options)
-        if limbo:
-            _mark_limbo(stores)
+        limbo = _settle_doubts(disk, options, reports, recovered)
         for directory, report in zip(options.journal_dirs, reports, strict=True):
             mark = read_mark(disk, directory) or _oldest(disk, directory, report)
             files = JournalFiles(disk, directory, options.journal, report.next_id, mark)
             journals.append(Journal(files, options.journal, token, on_journal_failure, report.end))
         table = LedgerTable(stores, [journal.submit for journal in journals], limbo=limbo)
-        _take_over(table, recovered, limbo=limbo)
+        _take_over(table, recovered)
         for journal in journals:
             journal.start()
     except BaseException:
@@ -133,7 +132,7 @@ def _open_store(
         else:
             finish_compactions(store.logs, None)
             if store.logs.ids():
-                rebuild_index(store.logs, index)
+                rebuild_index(store.logs, index, in_doubt=_is_in_limbo(disk, options))
             else:
                 index.write(completes=True)
     except BaseException:
@@ -200,6 +199,8 @@ def apply_item(table: LedgerTable, item: JournalItem) -> None:
         state.master_key = item.payload[0]
     elif item.kind == FENCE:
         state.fenced = True
+    elif item.kind == IN_DOUBT:
+        state.limbo = state.fenced = True
     else:
         state.explicit_lac = max(state.explicit_lac, item.number)
     table.touch(state)
@@ -212,38 +213,65 @@ def _flush_all(table: LedgerTable) -> None:
         store.flushed()
 
 
-def _take_over(table: LedgerTable, recovered: LedgerTable, *, limbo: bool) -> None:
+def _take_over(table: LedgerTable, recovered: LedgerTable) -> None:
     """The recovered states, now with their journals."""
     for state in recovered.states.values():
         known = table.restored(state.ledger_id)
         known.master_key = state.master_key
-        known.fenced, known.limbo = state.fenced, state.limbo or limbo
+        known.fenced, known.limbo = state.fenced, state.limbo
         known.lac, known.explicit_lac = state.lac, state.explicit_lac
         table.touch(known)
 
 
-def _is_in_limbo(disk: Disk, directory: Path, report: ReplayReport, options: BookieOptions) -> bool:
-    """Whether acknowledged entries may be missing from now on, and there is somebody to ask."""
-    names = disk.names(directory)
-    damaged = bool(report.damages)
-    if UNSYNCED_NAME in names:
-        logger.error("%s: the bookie stopped without syncing its journal", directory)
-        damaged = True
-    if options.journal.sync_data:
-        disk.remove(directory / UNSYNCED_NAME)
-    else:
-        replace_file(disk, directory / UNSYNCED_NAME, b"")
-    if damaged and options.replicas_elsewhere:
-        replace_file(disk, directory / LIMBO_NAME, "\n".join(report.damages).encode())
-        return True
-    return LIMBO_NAME in names and options.replicas_elsewhere
+def _is_in_limbo(disk: Disk, options: BookieOptions) -> bool:
+    """Whether acknowledged entries may once have been lost, and there are other copies to ask."""
+    return options.replicas_elsewhere and any(
+        LIMBO_NAME in disk.names(directory) for directory in options.journal_dirs
+    )
 
 
-def _mark_limbo(stores: list[LedgerStore]) -> None:
-    for store in stores:
-        records: list[LedgerRecord] = [
-            record._replace(limbo=True) for record in store.index.ledgers() if not record.limbo
-        ]
+def _settle_doubts(
+    disk: Disk,
+    options: BookieOptions,
+    reports: Sequence[ReplayReport],
+    recovered: LedgerTable,
+) -> bool:
+    """Whether acknowledged entries may be missing and there are other copies to ask.
+
+    Each step is repeated after a kill before the next: the limbo files, the marks of the ledgers,
+    then the removal of what told that they are needed.
+    """
+    is_new_doubt = False
+    for directory, report in zip(options.journal_dirs, reports, strict=True):
+        names = disk.names(directory)
+        reasons = list(report.damages)
+        if UNSYNCED_NAME in names:
+            reasons.append("the bookie stopped without syncing its journal")
+            logger.error("%s: %s", directory, reasons[-1])
+        if reasons and options.replicas_elsewhere:
+            replace_file(disk, directory / LIMBO_NAME, "\n".join(reasons).encode())
+            is_new_doubt = True
+    if is_new_doubt:
+        _put_in_doubt(recovered)
+    for directory in options.journal_dirs:
+        if options.journal.sync_data:
+            disk.remove(directory / UNSYNCED_NAME)
+        else:
+            replace_file(disk, directory / UNSYNCED_NAME, b"")
+    return _is_in_limbo(disk, options)
+
+
+def _put_in_doubt(recovered: LedgerTable) -> None:
+    """Every ledger so far is in limbo, and fenced: a fence that was lost must hold, and nothing may
+    be added behind a gap. Apache's data integrity check does the same."""
+    for state in recovered.states.values():
+        state.limbo = state.fenced = True
+    for store in recovered.stores:
+        known = {record.ledger_id: record for record in store.index.ledgers()}
+        for state in recovered.states.values():
+            if state.store is store:
+                known[state.ledger_id] = state.record()
+        records = [record._replace(limbo=True, fenced=True) for record in known.values()]
         if records:
             store.index.write(records=records)
 
