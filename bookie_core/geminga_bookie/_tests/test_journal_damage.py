@@ -261,6 +261,44 @@ async def test_a_failed_write_is_never_called_damage(
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
+async def test_a_key_whose_record_failed_goes_with_the_next_group(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    async with open_bookie(small_options(tmp_path / "a"), disk=disk) as bookie:
+        await add(bookie, 1, [0])
+        disk.fault = lambda step, path: (
+            errno.EIO if step == "write" and path.parent.name == "journal" else 0
+        )
+        with pytest.raises(StorageFailed):
+            await add(bookie, 2, [0])
+        disk.heal()
+        with trio.fail_after(60):
+            while storage_of(bookie).health.error is not None:  # noqa: ASYNC110
+                await trio.sleep(0.01)
+        await add(bookie, 2, [0])
+        copy_files(tmp_path / "a", tmp_path / "b")
+    async with open_bookie(small_options(tmp_path / "b")) as bookie:
+        with pytest.raises(UnauthorizedAccess):
+            await add(bookie, 2, [1], key=OTHER_KEY)
+        await add(bookie, 2, [1])
+
+
+async def test_a_key_that_is_adopted_is_journaled(tmp_path: Path) -> None:
+    """The record that held the key is damaged: whoever opens the ledger first brings it again."""
+    async with open_bookie(small_options(tmp_path / "a")) as bookie:
+        for entry_id in range(3):
+            await add(bookie, 1, [entry_id])
+        copy_files(tmp_path / "a", tmp_path / "b")
+    path = used_journal(tmp_path / "b")
+    patch(path, path.read_bytes().index(b"GREC"), b"noise")
+    async with open_bookie(small_options(tmp_path / "b")) as bookie:
+        await storage_of(bookie).checkpointer.checkpoint()
+        await add(bookie, 1, [3])
+        copy_files(tmp_path / "b", tmp_path / "c")
+    async with open_bookie(small_options(tmp_path / "c")) as bookie:
+        with pytest.raises(UnauthorizedAccess):
+            await add(bookie, 1, [4], key=OTHER_KEY)
+
+
 async def test_a_full_disk_uses_old_journals_again(tmp_path: Path) -> None:
     disk = FaultyDisk()
     journal = JournalOptions(segment_bytes=65536, first_segment_bytes=65536, backups_max=5)

@@ -79,6 +79,8 @@ class Journal:
         self._end = end
         """Behind the last record that is on disk, of any file: the next file names it."""
         self._is_end_marked = True
+        self._unwritten: dict[tuple[int, int], bytes] = {}
+        """Items that nobody waits for, of groups that failed: they go with the next group."""
         self._groups = self._entries = self._bytes = 0
         self._sync_s = 0.0
         self.position = JournalPosition(0, 0)
@@ -180,6 +182,7 @@ class Journal:
                 # After a failed fdatasync nobody knows what is on disk: never write there again.
                 self._segment.file.close()
                 self._segment = None
+            self._keep_unwritten(group)
             full = isinstance(error, OSError) and error.errno == errno.ENOSPC
             return (BookieReadOnly if full else StorageFailed)(f"journal: {error}")
         if self._segment is not None:
@@ -188,7 +191,7 @@ class Journal:
         return None
 
     def _encode(self, group: list[Request]) -> tuple[list[bytes], list[bytes], bool]:
-        index: list[bytes] = []
+        index: list[bytes] = [*self._unwritten.values()]
         packets: list[bytes] = []
         barrier = False
         for kind, ledger_id, number, payload, _, _, failed in group:
@@ -202,6 +205,12 @@ class Journal:
                     packets += payload
         self._entries += len(packets)
         return index, packets, barrier
+
+    def _keep_unwritten(self, group: list[Request]) -> None:
+        """A ledger's key must come with its entries, if those of a later group are written."""
+        for kind, ledger_id, number, payload, _, done, _ in group:
+            if done is None:
+                self._unwritten[kind, ledger_id] = encode_item(kind, ledger_id, number, payload)
 
     def _write(self, index: list[bytes], packets: list[bytes]) -> None:
         body_bytes = sum(map(len, packets))
@@ -230,6 +239,7 @@ class Journal:
         segment.offset += size
         segment.sequence += 1
         self._end = JournalPosition(segment.journal_id, segment.offset)
+        self._unwritten.clear()
         self._bytes += size
 
     def _sync(self) -> None:
