@@ -30,8 +30,8 @@ class JournalOptions:
     group_entries_max: int = 8192
     group_wait_s: float = 0.0
     """How long a group may wait for company although the queue is empty; 0 writes at once."""
-    backups_max: int = 2
-    """Files behind the mark that are kept, and reused for new ones (`journalMaxBackups`)."""
+    backups_max: int = 5
+    """Files behind the mark that are kept (`journalMaxBackups`); older ones are used again."""
 
 
 @dataclass(frozen=True, slots=True)

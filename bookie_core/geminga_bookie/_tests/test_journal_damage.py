@@ -35,6 +35,8 @@ from geminga_bookie.errors import (
 from geminga_bookie.inprocess import InProcessBookie, open_bookie
 from geminga_bookie.options import BookieOptions, JournalOptions
 from geminga_bookie.port import BookiePort
+from geminga_bookie.storage.disk import OsDisk
+from geminga_bookie.storage.journal_files import journal_ids, read_mark
 
 PAGE_BYTES = 4096
 RECYCLING = JournalOptions(segment_bytes=64 * 1024, first_segment_bytes=64 * 1024, backups_max=1)
@@ -297,6 +299,26 @@ async def test_a_key_that_is_adopted_is_journaled(tmp_path: Path) -> None:
     async with open_bookie(small_options(tmp_path / "c")) as bookie:
         with pytest.raises(UnauthorizedAccess):
             await add(bookie, 1, [4], key=OTHER_KEY)
+
+
+def test_five_old_journals_are_kept() -> None:
+    assert JournalOptions().backups_max == 5
+
+
+async def test_so_many_old_journals_are_kept(tmp_path: Path) -> None:
+    """BookKeeper's `journalMaxBackups`: files wholly behind the mark."""
+    journal = JournalOptions(segment_bytes=65536, first_segment_bytes=65536, backups_max=5)
+    async with open_bookie(small_options(tmp_path, journal=journal)) as port:
+        bookie = storage_of(port)
+        for entry_id in range(60):
+            await add(port, 1, [entry_id], size=20_000)
+            await bookie.checkpointer.checkpoint()
+        mark = read_mark(OsDisk(), tmp_path / "journal")
+        assert mark is not None
+        ids = journal_ids(OsDisk(), tmp_path / "journal")
+        behind = [number for number in ids if number < mark.journal_id]
+        assert len(behind) in (5, 6), "five, and one to be used again"
+        assert mark.journal_id > 10
 
 
 async def test_a_full_disk_uses_old_journals_again(tmp_path: Path) -> None:
