@@ -25,6 +25,7 @@ from geminga_broker.schema.registry import SchemaRegistry
 from geminga_broker.schema.storage import SchemaStorage
 from geminga_broker.schema.topic_schemas import TopicSchemas
 from geminga_broker.session.authorization import doubt, recheck
+from geminga_broker.topic import PersistentTopic
 from geminga_broker.topic_api import Topic, TopicEnvironment
 from geminga_broker.topic_policies import MetadataTopicPolicies, PolicyResolver
 from geminga_broker.topics import TopicCatalog
@@ -195,10 +196,11 @@ class BrokerService:
 
     async def _delete_quietly(self, key: str) -> None:
         async def delete(topic: Topic) -> None:
-            if self._may_delete(topic):
-                await topic.delete(force=bool(topic.subscriptions))
-            else:
+            if not self._may_delete(topic):
                 raise BrokerError(ServerError.NotAllowedError, "in use again")
+            if isinstance(topic, PersistentTopic):
+                _warn_of_loss(topic)
+            await topic.delete(force=bool(topic.subscriptions))
 
         try:
             if await self.loader.leave(key, delete):
@@ -328,3 +330,16 @@ async def open_service(
             with trio.move_on_after(service.shutdown_s, shield=True):
                 await service.shutdown()
             nursery.cancel_scope.cancel()
+
+
+def _warn_of_loss(topic: PersistentTopic) -> None:
+    """Before an inactive topic is deleted that still holds messages."""
+    found = topic.log.statistics()
+    if found.entries:
+        _log.warning(
+            "topic=%s is inactive and is deleted with its %d entries (%d bytes): a subscription or "
+            "retention keeps a topic, brokerDeleteInactiveTopicsEnabled=false keeps all",
+            topic.name,
+            found.entries,
+            found.size_bytes,
+        )

@@ -203,6 +203,26 @@ async def test_topics_are_deleted_as_their_policies_say(
         assert (await service.policies.store.get(T) != {}) == stays
 
 
+@pytest.mark.parametrize("messages", [0, 3])
+async def test_deleting_an_inactive_topic_with_messages_is_a_warning(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture, messages: int
+) -> None:
+    config = replace(BrokerConfig(), topics=TopicConfig(delete_inactive_period_s=10))
+    async with Disk().broker(config) as service:
+        topic = await service.get_topic(T, create=True)
+        producer = await topic.add_producer(producer_request(FakeConnection()))
+        producer.publish([item(n) for n in range(messages)])
+        await trio.sleep(1)
+        producer.close()
+        await trio.sleep(30)
+        assert str(T) not in service.topics
+    told = [each for each in caplog.records if each.levelname == "WARNING"]
+    assert len(told) == bool(messages)
+    for each in told:
+        assert "with its 3 entries" in each.getMessage()
+        assert "brokerDeleteInactiveTopicsEnabled=false" in each.getMessage()
+
+
 async def test_limits_change_under_a_consumer(world: World) -> None:
     topic = world.topic(unacked_per_consumer_max=5)
     await topic.create_subscription("sub", EARLIEST)
