@@ -88,7 +88,7 @@ def letter_extras(
     """What describes a letter: keys and event time are the message's own (a key that was given as
     bytes goes on as such), the schema's version is that of the letter's topic.
     """
-    return Extras(
+    extras = Extras(
         properties,
         message.partition_key,
         message.ordering_key,
@@ -97,6 +97,9 @@ def letter_extras(
         key_is_base64=message.has_base64_key,
         schema_version=schema_version,
     )
+    # An interceptor may have given it a payload.
+    extras.is_null = message.is_null and not message.data
+    return extras
 
 
 def producer_name(topic: str, subscription: str, consumer: str, chance: str) -> str:

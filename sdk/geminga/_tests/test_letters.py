@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 import geminga
-from geminga import ConsumerType, DeadLetterPolicy, InitialPosition
+from geminga import ConsumerType, DeadLetterPolicy, InitialPosition, schema
 from geminga._encode import Extras
 from geminga._letters import complete, dead_letter_topic
 from geminga._tests.fake_broker import FakeBroker, fake_broker
@@ -267,3 +267,27 @@ async def test_producers_of_letters_have_javas_names(autojump_clock: MockClock) 
         assert re.fullmatch(rf"{source}-s-me-\w{{5}}-DLQ", letter.producer_name)
         (again, _) = await letters(client, "t-s-RETRY", 2)
         assert again.producer_name.startswith("fake-")
+
+
+@pytest.mark.parametrize("way", ["again", "dead"])
+async def test_letters_of_null_messages_are_null(way: str, autojump_clock: MockClock) -> None:
+    policy = DeadLetterPolicy(1, "dead", "again")
+    async with fake_broker() as broker, broker.client() as client:
+        producer = await client.create_producer("t", schema=schema.String())
+        consumer = await client.subscribe(
+            "t",
+            "s",
+            consumer_type=ConsumerType.SHARED,
+            dead_letter_policy=policy,
+            retry_enabled=True,
+            negative_ack_redelivery_delay_s=1,
+        )
+        await producer.send(None, partition_key="k")
+        if way == "again":
+            await consumer.reconsume_later(await consumer.receive(5), 1)
+        else:
+            for _ in range(2):
+                consumer.negative_acknowledge(await consumer.receive(5))
+            await trio.sleep(5)
+        (letter,) = await letters(client, way, 1)
+        assert (letter.is_null, letter.data, letter.partition_key) == (True, b"", "k")
