@@ -7,6 +7,8 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Container, Sequence
+from itertools import chain
+from operator import itemgetter
 
 from geminga._entry import Entry, Source
 from geminga.message import Message
@@ -94,6 +96,9 @@ class Inbox:
 
     def __init__(self) -> None:
         self._entries: deque[Entry] = deque()
+        self._parked: dict[Source, list[tuple[int, Entry]]] = {}
+        """All entries by their sources, each with its place, while sources are asked about one
+        after the other; none is in `_entries` then."""
         self.messages = 0
         """To be handed out."""
         self._bytes: int | None = None
@@ -104,6 +109,8 @@ class Inbox:
     def put(self, entry: Entry) -> None:
         """Add an entry with at least one message to deliver."""
         assert entry.indexes, "an entry without messages would never be taken"
+        if self._parked:
+            self._unpark()
         self._entries.append(entry)
         self.messages += len(entry.indexes)
         if self._bytes is not None:
@@ -113,6 +120,7 @@ class Inbox:
         """Whether that many messages wait, or that many bytes of payload."""
         if self.messages >= messages or size_bytes == math.inf:
             return self.messages >= messages
+        self._unpark()
         if self._bytes is None:
             self._bytes = sum(each.size_between(0, len(each.indexes)) for each in self._entries)
         if not self._entries:
@@ -120,6 +128,21 @@ class Inbox:
         # Only the first one can have been taken in part.
         head = self._entries[0]
         return self._bytes - head.size_between(0, head.at) >= size_bytes
+
+    def _park(self) -> dict[Source, list[tuple[int, Entry]]]:
+        """One walk for all sources: of a lost connection each partition asks and discards."""
+        if self._entries:
+            for place, entry in enumerate(self._entries):
+                self._parked.setdefault(entry.source, []).append((place, entry))
+            self._entries.clear()
+        return self._parked
+
+    def _unpark(self) -> deque[Entry]:
+        if self._parked:
+            parked, self._parked = self._parked, {}
+            placed = sorted(chain.from_iterable(parked.values()), key=itemgetter(0))
+            self._entries.extend(entry for _, entry in placed)
+        return self._entries
 
     def _leave(self, entry: Entry) -> None:
         if self._bytes is not None:
@@ -129,8 +152,11 @@ class Inbox:
         """The next message, None if there is none."""
         if not self.messages:
             return None
+        try:
+            entry = self._entries[0]
+        except IndexError:
+            entry = self._unpark()[0]
         self.messages -= 1
-        entry = self._entries[0]
         at = entry.at
         message = Message(entry, entry.indexes[at])
         entry.at = at = at + 1
@@ -146,6 +172,7 @@ class Inbox:
     def take_many(self, messages_max: int, bytes_max: float) -> list[Message]:
         """Up to that many messages and bytes, but one in any case if there is one."""
         taken: list[Message] = []
+        self._unpark()
         while self._entries and len(taken) < messages_max:
             entry = self._entries[0]
             indexes = entry.indexes
@@ -178,7 +205,7 @@ class Inbox:
         one in any case if there is one.
         """
         taken: list[ReceivedEntry] = []
-        entries = self._entries
+        entries = self._unpark()
         while entries:
             entry = entries[0]
             indexes = entry.indexes[entry.at :] if entry.at else entry.indexes
@@ -197,28 +224,25 @@ class Inbox:
 
     def holds(self, source: Source) -> bool:
         """Whether a message that came by that source waits."""
+        if self._parked:
+            return source in self._parked
         return any(entry.source is source for entry in self._entries)
 
     def begin_of(self, source: Source) -> tuple[int, int] | None:
         """Where the first of the messages that wait begins, of those by that source."""
-        entries = (entry for entry in self._entries if entry.source is source)
-        begins = (
-            entry.chunks[0] if entry.chunks else (entry.ledger_id, entry.entry_id)
-            for entry in entries
-        )
-        return min(begins, default=None)
+        own = self._park().get(source, ())
+        return min((begin_of(entry) for _, entry in own), default=None)
 
     def waiting_of(self, source: Source) -> tuple[int, int, int]:
         """Messages that came by that source and wait, and messages and bytes of them that were
         taken without the source being told yet.
         """
         waiting = taken = size_bytes = 0
-        for entry in self._entries:
-            if entry.source is source:
-                waiting += len(entry.indexes) - entry.at
-                taken += entry.at - entry.released
-                if entry.at > entry.released:
-                    size_bytes += entry.size_between(entry.released, entry.at)
+        for _, entry in self._park().get(source, ()):
+            waiting += len(entry.indexes) - entry.at
+            taken += entry.at - entry.released
+            if entry.at > entry.released:
+                size_bytes += entry.size_between(entry.released, entry.at)
         return waiting, taken, size_bytes
 
     def discard(
@@ -234,19 +258,23 @@ class Inbox:
         """
         if recalls and self.on_discard is not None:
             self.on_discard(source, positions)
-        kept: deque[Entry] = deque()
+        kept: list[tuple[int, Entry]] = []
         released = 0
-        for entry in self._entries:
-            if entry.source is source and (
-                positions is None or (entry.ledger_id, entry.entry_id) in positions
-            ):
+        for place, entry in self._park().pop(source, ()):
+            if positions is None or (entry.ledger_id, entry.entry_id) in positions:
                 self.messages -= len(entry.indexes) - entry.at
                 released += len(entry.indexes) - entry.released
                 self._leave(entry)
             else:
-                kept.append(entry)
-        self._entries = kept
+                kept.append((place, entry))
+        if kept:
+            self._parked[source] = kept
         return released
+
+
+def begin_of(entry: Entry) -> tuple[int, int]:
+    """Ledger and entry where a message of an entry begins: in chunks, the first one's."""
+    return entry.chunks[0] if entry.chunks else (entry.ledger_id, entry.entry_id)
 
 
 def _within(entry: Entry, indexes: Sequence[int], bytes_max: float) -> Sequence[int]:

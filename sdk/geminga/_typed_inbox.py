@@ -10,7 +10,7 @@ from typing import Any
 
 from geminga._core import Core
 from geminga._entry import Entry, Source
-from geminga._inbox import Inbox, InterceptedInbox
+from geminga._inbox import Inbox, InterceptedInbox, begin_of
 from geminga._schema_lookup import schema_of
 from geminga._value_reader import ValueReader
 from geminga.errors import GemingaError, SchemaUnavailable
@@ -122,6 +122,11 @@ class TypedInbox(Inbox):
     def holds(self, source: Source) -> bool:
         """As Inbox.holds."""
         return source in self._held or super().holds(source)
+
+    def begin_of(self, source: Source) -> tuple[int, int] | None:
+        """As Inbox.begin_of."""
+        begins = [super().begin_of(source), *map(begin_of, self._held.get(source, ()))]
+        return min((each for each in begins if each is not None), default=None)
 
     def waiting_of(self, source: Source) -> tuple[int, int, int]:
         """As Inbox.waiting_of."""

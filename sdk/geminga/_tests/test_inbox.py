@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -261,3 +262,53 @@ def test_seek_id_names_what_is_left() -> None:
     assert Start(None, True).seek_id(at).ack_set == (0b1110,)
     assert Start(None, False).seek_id(MessageId(1, 5, 2, 3, 4)).ack_set == ()
     assert Start(None, False).seek_id(MessageId(1, 5)).ack_set == ()
+
+
+def test_many_sources_are_discarded_in_one_walk() -> None:
+    sources = [Counter(10) for _ in range(3000)]
+    inbox = Inbox()
+    for n in range(20):
+        for source in sources:
+            inbox.put(entry_of(n, 2, source))
+    began_s = time.process_time()
+    for source in sources[:-1]:
+        assert inbox.begin_of(source) == (1, 0)
+        assert inbox.waiting_of(source) == (40, 0, 0)
+        assert inbox.discard(source) == 40
+    # A walk for each takes 6 s of CPU, one for all 0.1 s.
+    assert time.process_time() - began_s < 2
+    assert inbox.messages == 40
+    assert [message._entry.entry_id for message in inbox.take_many(100, math.inf)] == [
+        n for n in range(20) for _ in range(2)
+    ]
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 2)), max_size=60))
+def test_order_is_kept_when_some_are_thrown_away(steps: list[tuple[int, int]]) -> None:
+    sources = [Counter(100) for _ in range(3)]
+    inbox = Inbox()
+    model: list[tuple[int, int]] = []
+    for at, (what, number) in enumerate(steps):
+        source = sources[number]
+        own = [entry for entry, by in model if by == number]
+        if what < 4:
+            inbox.put(entry_of(at, 0, source))
+            model.append((at, number))
+        elif what == 4:
+            message = inbox.take()
+            assert (None if message is None else message._entry.entry_id) == (
+                model.pop(0)[0] if model else None
+            )
+        elif what == 5:
+            assert inbox.discard(source, {(1, entry) for entry in own[1:]}) == len(own[1:])
+            model = [each for each in model if each[0] not in own[1:]]
+        elif what == 6:
+            assert inbox.discard(source) == len(own)
+            model = [each for each in model if each[1] != number]
+        elif what == 7:
+            assert inbox.begin_of(source) == ((1, own[0]) if own else None)
+        elif what == 8:
+            assert inbox.waiting_of(source) == (len(own), 0, 0)
+        assert inbox.holds(source) == any(by == number for _, by in model)
+        assert inbox.messages == len(model)
+    assert [each._entry.entry_id for each in inbox.take_entries(math.inf)] == [e for e, _ in model]

@@ -324,6 +324,33 @@ async def test_nothing_that_waits_comes_twice(
             await consumer.receive(1)
 
 
+async def test_chunks_that_wait_for_their_schema_are_asked_for_again(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader was further than their first one when the connection was lost."""
+    async with fake_broker() as broker, broker.client() as client:
+        broker.max_message_size = 500
+        waiting = Waiting(monkeypatch)
+        chunking: dict[str, Any] = {"batching_enabled": False, "chunking_enabled": True}
+        typed = await client.create_producer("t", schema=schema.Avro(Order), **chunking)
+        raw = await client.create_producer("t")
+        await typed.send(Order(1, "x" * 1000))
+        await raw.send(b"between")
+        entries = broker.topic("t").entries
+        assert len(entries) > 3
+        entries.insert(1, entries.pop())
+        reader = await client.create_reader("t", geminga.EARLIEST, schema=schema.AutoConsume())
+        assert (await reader.read_next(5)).value == b"between"
+        await trio.sleep(1)
+        broker.cut()
+        await trio.sleep(1)
+        waiting.go_on.set()
+        assert (await reader.read_next(5)).value == {"id": 1, "name": "x" * 1000}
+        assert reader.incomplete_message_ids() == []
+        with pytest.raises(geminga.Timeout):
+            await reader.read_next(5)
+
+
 JSON = st.recursive(
     st.none()
     | st.sampled_from(["record", "array", "long", "R", "enum", "string", "", "type", "null"])
