@@ -299,9 +299,10 @@ class Connection:
             if sink is not None:
                 sink.on_send_error(command.send_error, error_name(command.send_error.error))
         elif kind == BaseCommand.WATCH_TOPIC_UPDATE:
-            watcher = self._watchers.get(command.watchTopicUpdate.watcher_id)
+            update = command.watchTopicUpdate
+            watcher = self._watchers.get(update.watcher_id)
             if watcher is not None:
-                watcher.on_topics_changed()
+                watcher.on_topics_changed(update.new_topics, update.deleted_topics)
         elif kind in _FOR_CONSUMER or kind in _CLOSES:
             self._on_notice(kind, command)
         else:

@@ -16,13 +16,15 @@ from geminga._consumer_statistics import ConsumerStatistics, log_interval, summe
 from geminga._core import Core
 from geminga._discovery import Discovery
 from geminga._partition_consumer import PartitionConsumer
-from geminga._together import ABANDON_TIMEOUT_S, together
+from geminga._together import ABANDON_TIMEOUT_S, gathered, together
 from geminga.errors import GemingaError, InvalidArgument, TopicNotFound
 from geminga_protocol.message_id import MessageId
 from geminga_protocol.topic_name import TopicName
 
 logger = logging.getLogger("geminga")
 
+STARTS_AT_ONCE = 16
+"""Topics and partitions found later that are subscribed at the same time."""
 Partition = tuple[str, int]
 Seek = MessageId | int
 
@@ -66,18 +68,23 @@ class ConsumerParts:
         share = max(1, total_max // max(1, len(known) + len(new)))
         later = subscription.for_later(min(subscription.queue_size, share))
         context = replace(self._context, subscription=later)
-        for at in new:
-            part = PartitionConsumer(context, *at)
-            if self._is_paused:
-                part.flow.pause()
-            try:
-                await part.start()
-            except GemingaError as error:
-                # It is tried again when topics are looked for the next time.
-                logger.warning("%s: %s", at[0], error)
-            else:
-                self.each.append(part)
+        await gathered(partial(self._join, context), new, STARTS_AT_ONCE)
+        order = {topic: n for n, (topic, _) in enumerate(found)}
+        # Those that were there before stay before those that came.
+        self.each.sort(key=lambda part: -1 if part.topic in known else order[part.topic])
         self._tell_of_growth(_counted(found), self._context.interceptors)
+
+    async def _join(self, context: ConsumerContext, at: Partition) -> None:
+        part = PartitionConsumer(context, *at)
+        if self._is_paused:
+            part.flow.pause()
+        try:
+            await part.start()
+        except GemingaError as error:
+            # It is tried again when topics are looked for the next time.
+            logger.warning("%s: %s", at[0], error)
+        else:
+            self.each.append(part)
 
     def _tell_of_growth(
         self, counts: dict[str, int], interceptors: ConsumerInterceptors | None
@@ -157,6 +164,9 @@ class ConsumerParts:
 
     async def has_message_available(self) -> bool:
         """Whether any has a message that was not received."""
+        if self._context.inbox.messages:
+            await trio.lowlevel.checkpoint()
+            return True
         for part in self.each:
             if await part.has_message_available():
                 return True

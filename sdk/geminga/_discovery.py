@@ -5,43 +5,61 @@ PatternMultiTopicsConsumerImpl and PartitionsChangedListener of the Java client)
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 import trio
 
 from geminga._connection import Connection
 from geminga._core import Core
+from geminga._pattern_topics import PatternTopics
 from geminga._topic_pattern import TopicPattern
+from geminga._topics import Topics
 from geminga.errors import GemingaError
 from geminga_protocol.commands import lookup as commands
+from geminga_protocol.topic_name import TopicName
 from geminga_runtime.backoff import Backoff
 from geminga_runtime.waiters import Wakeup
 
 logger = logging.getLogger("geminga")
 
 Partition = tuple[str, int]
-Find = Callable[[], Awaitable[list[Partition]]]
 Apply = Callable[[list[Partition]], Awaitable[None]]
+
+
+class NamedTopics:
+    """The partitions of topics that the program has named."""
+
+    pattern = None
+
+    def __init__(self, topics: Topics, names: list[TopicName]) -> None:
+        self._topics = topics
+        self._names = names
+
+    async def find(self, *, whole: bool) -> list[Partition]:
+        """All partitions of those that exist, by full name and index. Raises GemingaError."""
+        return await self._topics.expand_if_there(self._names)
 
 
 class Discovery:
     """Looks every `period_s`, and for a pattern whenever the broker says that its topics changed.
 
-    What the broker tells only wakes it: the whole list is asked for, so that no change is missed
-    when the connection was lost.
+    Each look after a time, and the first one over a connection, is at all topics, so that nothing
+    is missed; what the broker tells between leads to the changed topics only.
     """
 
-    def __init__(
-        self, core: Core, find: Find, period_s: float, pattern: TopicPattern | None = None
-    ) -> None:
-        self.pattern = pattern
+    def __init__(self, core: Core, topics: NamedTopics | PatternTopics, period_s: float) -> None:
         self._core = core
-        self._find = find
+        self._topics = topics
         self._period_s = period_s
         self._wakeup = Wakeup()
         self._watch_lost = Wakeup()
         self._scope = trio.CancelScope()
         self._finished: trio.Event | None = None
+
+    @property
+    def pattern(self) -> TopicPattern | None:
+        """The pattern whose topics it looks for, None if they are named."""
+        return self._topics.pattern
 
     def start(self, apply: Apply) -> None:
         """Begin; `apply` gets what was found each time."""
@@ -58,24 +76,25 @@ class Discovery:
         try:
             with self._scope:
                 async with trio.open_nursery() as nursery:
-                    if self.pattern is not None:
-                        nursery.start_soon(self._watch, self.pattern)
+                    if isinstance(self._topics, PatternTopics):
+                        nursery.start_soon(self._watch, self._topics)
                     await self._look(apply)
         finally:
             finished.set()
 
     async def _look(self, apply: Apply) -> None:
         while True:
-            with trio.move_on_after(self._period_s):
+            with trio.move_on_after(self._period_s) as timer:
                 await self._wakeup.wait()
             try:
-                await apply(await self._find())
+                await apply(await self._topics.find(whole=timer.cancelled_caught))
             except GemingaError as error:
                 logger.warning("looking for topics: %s", error)
 
     # ---- watching a pattern's topics ----
 
-    async def _watch(self, pattern: TopicPattern) -> None:
+    async def _watch(self, topics: PatternTopics) -> None:
+        pattern = topics.pattern
         options = self._core.options
         backoff = Backoff(options.initial_backoff_s, options.max_backoff_s, rng=self._core.chance)
         while True:
@@ -83,13 +102,14 @@ class Discovery:
                 connection = await self._core.lookup.service_connection()
                 if not connection.supports_topic_watchers:
                     return
-                await self._watch_on(connection, pattern)
+                await self._watch_on(connection, topics)
                 backoff.reset()
             except GemingaError as error:
                 logger.info("watching topics of %s: %s", pattern.namespace, error)
             await trio.sleep(backoff.next_s(trio.current_time()))
 
-    async def _watch_on(self, connection: Connection, pattern: TopicPattern) -> None:
+    async def _watch_on(self, connection: Connection, topics: PatternTopics) -> None:
+        pattern = topics.pattern
         watcher_id = self._core.next_consumer_id()
         self._watch_lost = Wakeup()
         connection.add_watcher(watcher_id, self)
@@ -99,6 +119,7 @@ class Discovery:
                 timeout_s=self._core.options.operation_timeout_s,
             )
             # What changed before the broker began to watch.
+            topics.changed_unseen()
             self._wakeup.set()
             await self._watch_lost.wait()
         finally:
@@ -106,8 +127,10 @@ class Discovery:
             request_id = connection.next_request_id()
             connection.write(commands.watch_topic_list_close(request_id, watcher_id))
 
-    def on_topics_changed(self) -> None:
+    def on_topics_changed(self, new: Iterable[str], gone: Iterable[str]) -> None:
         """The broker says so."""
+        if isinstance(self._topics, PatternTopics):
+            self._topics.changed(new, gone)
         self._wakeup.set()
 
     def on_watch_lost(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from geminga_protocol.pb.pulsar_api_pb2 import (
@@ -43,8 +44,8 @@ class ConsumerSink(Protocol):
 class TopicListSink(Protocol):
     """A watcher of topics, as its connection sees it."""
 
-    def on_topics_changed(self) -> None:
-        """WATCH_TOPIC_UPDATE."""
+    def on_topics_changed(self, new: Iterable[str], gone: Iterable[str]) -> None:
+        """WATCH_TOPIC_UPDATE: names that came, and names that are gone."""
 
     def on_watch_lost(self) -> None:
         """The connection is gone."""

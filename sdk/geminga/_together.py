@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
 
 import trio
 
 from geminga.errors import GemingaError
 
+A = TypeVar("A")
+R = TypeVar("R")
 ABANDON_TIMEOUT_S = 10.0
 """How long what was half begun may take to be undone, even when the program was cancelled."""
 
@@ -39,3 +42,26 @@ async def together(calls: Iterable[Callable[[], Awaitable[None]]]) -> None:
         raise KeyboardInterrupt from group
     if failures:
         raise failures[0]
+
+
+async def gathered(
+    call: Callable[[A], Awaitable[R]], arguments: Iterable[A], at_once: int
+) -> list[R]:
+    """What `call` returns for each argument, in their order; only so many calls run at once. After
+    the first GemingaError no other call begins, and it is raised.
+    """
+    given = list(arguments)
+    results: dict[int, R] = {}
+    waiting = iter(range(len(given)))
+
+    async def work() -> None:
+        for n in waiting:
+            try:
+                results[n] = await call(given[n])
+            except GemingaError:
+                for _ in waiting:
+                    pass
+                raise
+
+    await together([work] * min(at_once, len(given)))
+    return [results[n] for n in range(len(given))]

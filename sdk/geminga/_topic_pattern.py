@@ -7,7 +7,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from geminga.errors import InvalidArgument
+from geminga_protocol.errors import LocalProtocolError
 from geminga_protocol.topic_name import TopicName
+
+Listed = dict[TopicName, set[TopicName]]
+"""Topics by their names without partition, each with the names that a broker lists for it."""
 
 
 class TopicPattern(NamedTuple):
@@ -47,8 +51,27 @@ def topics_matching(
 
     A list that the broker has `filtered` is taken as it is: its regular expressions may differ.
     """
-    bases = {TopicName.parse(name).partitioned_base for name in names}
-    if not filtered:
-        compiled = re.compile(pattern.below_domain, flags)
-        bases = {base for base in bases if compiled.fullmatch(str(base).partition("://")[2])}
-    return sorted(bases, key=str)
+    return sorted(listed_matching(pattern, names, flags=flags, filtered=filtered), key=str)
+
+
+def listed_matching(
+    pattern: TopicPattern, names: Iterable[str], *, flags: int = 0, filtered: bool
+) -> Listed:
+    """The same topics with their names in the list: that of the topic, or those of partitions."""
+    listed: Listed = {}
+    for text in names:
+        name = parsed(text)
+        if name is not None:
+            listed.setdefault(name.partitioned_base, set()).add(name)
+    if filtered:
+        return listed
+    matches = re.compile(pattern.below_domain, flags).fullmatch
+    return {base: names for base, names in listed.items() if matches(str(base).partition("://")[2])}
+
+
+def parsed(name: str) -> TopicName | None:
+    """A name that a broker told, None if it is none."""
+    try:
+        return TopicName.parse(name)
+    except LocalProtocolError:
+        return None

@@ -9,12 +9,16 @@ import trio
 
 from geminga._core import Core
 from geminga._schema_lookup import schema_of
-from geminga._topic_pattern import TopicPattern, parse_pattern, topics_matching
+from geminga._together import gathered
+from geminga._topic_pattern import Listed, TopicPattern, listed_matching, parse_pattern
 from geminga.errors import GemingaError, InvalidArgument, InvalidTopicName, TopicNotFound
 from geminga.options import RegexSubscriptionMode
 from geminga.schema._info import SchemaInfo
 from geminga_protocol.errors import LocalProtocolError
 from geminga_protocol.topic_name import TopicName
+
+LOOKUPS_AT_ONCE = 16
+"""Topics whose partitions are asked for at the same time."""
 
 
 def parse_topic(topic: str) -> TopicName:
@@ -64,34 +68,39 @@ class Topics:
         """All partitions of the topics by full name and index, each once. Without `auto_create`
         raises TopicNotFound instead of making a topic.
         """
-        found: dict[str, int] = {}
-        for topic in topics:
+        ask = self.partitions_of if auto_create else self.partitions_if_there
+
+        async def parts_of(topic: TopicName) -> dict[str, int]:
             # A partition alone is known to be there, or not, when it is subscribed.
-            makes = auto_create or topic.is_partition
-            ask = self.partitions_of if makes else self.partitions_if_there
-            found |= _parts(topic, await ask(topic))
-        return list(found.items())
+            return _parts(topic, 0 if topic.is_partition else await ask(topic))
+
+        return _joined(await gathered(parts_of, topics, LOOKUPS_AT_ONCE))
 
     async def expand_if_there(self, topics: Iterable[TopicName]) -> list[tuple[str, int]]:
         """The same of those topics that exist; none is made."""
-        found: dict[str, int] = {}
-        for topic in topics:
-            # A partition alone is known to be there, or not, when it is subscribed.
-            ask = self.partitions_of if topic.is_partition else self.partitions_if_there
-            try:
-                found |= _parts(topic, await ask(topic))
-            except TopicNotFound:
-                continue
-        return list(found.items())
+        return _joined(await self.parts_if_there(topics))
 
-    async def matching(
+    async def parts_if_there(self, topics: Iterable[TopicName]) -> list[dict[str, int]]:
+        """The partitions of each topic; none of one that isn't there."""
+
+        async def parts_of(topic: TopicName) -> dict[str, int]:
+            try:
+                return _parts(
+                    topic, 0 if topic.is_partition else await self.partitions_if_there(topic)
+                )
+            except TopicNotFound:
+                return {}
+
+        return await gathered(parts_of, topics, LOOKUPS_AT_ONCE)
+
+    async def listed(
         self, pattern: TopicPattern, flags: int, mode: RegexSubscriptionMode
-    ) -> list[TopicName]:
-        """The topics that match as a whole, a partitioned one once, in the order of their names."""
+    ) -> Listed:
+        """The topics that match as a whole, with the names that the broker lists for each."""
         self._check_open()
         lookup = self._core.lookup
         names, filtered = await self._core.with_retries(lambda: lookup.topics_of(pattern, mode))
-        return topics_matching(pattern, names, flags=flags, filtered=filtered)
+        return listed_matching(pattern, names, flags=flags, filtered=filtered)
 
     async def names_matching(self, pattern: Pattern[str], mode: RegexSubscriptionMode) -> list[str]:
         """Their full names. Raises InvalidArgument."""
@@ -99,8 +108,7 @@ class Topics:
             raise InvalidArgument(f"pattern must be a compiled regular expression, not {pattern!r}")
         if not isinstance(mode, RegexSubscriptionMode):
             raise InvalidArgument(f"mode must be a RegexSubscriptionMode, not {mode!r}")
-        found = await self.matching(parse_pattern(pattern), pattern.flags, mode)
-        return [str(name) for name in found]
+        return sorted(map(str, await self.listed(parse_pattern(pattern), pattern.flags, mode)))
 
     async def schema_of(self, topic: TopicName, version: bytes | None) -> SchemaInfo | None:
         """A version of the topic's schema, the latest without one; None if it has none. Raises
@@ -116,6 +124,13 @@ class Topics:
             return await schema_of(self._core, str(asked), version)
         except GemingaError as error:
             raise error.of_topic(str(topic)) from error.__cause__
+
+
+def _joined(parts: Iterable[dict[str, int]]) -> list[tuple[str, int]]:
+    found: dict[str, int] = {}
+    for each in parts:
+        found |= each
+    return list(found.items())
 
 
 def _parts(topic: TopicName, count: int) -> dict[str, int]:

@@ -14,9 +14,10 @@ import trio
 from geminga._arguments import function, texts_of
 from geminga._background import Background, close_timeout_s
 from geminga._core import Closeable, Core
-from geminga._discovery import Discovery
+from geminga._discovery import Discovery, NamedTopics
 from geminga._letterbox import Letterbox
 from geminga._letters import complete
+from geminga._pattern_topics import PatternTopics
 from geminga._pool import Connector, connect_tcp
 from geminga._schema_lookup import with_topic_schema
 from geminga._service_url import Address, parse
@@ -190,7 +191,7 @@ class Client:
         if not options.auto_update_partitions or unpartitioned >= {name for name, _ in partitions}:
             return None
         interval_s = options.auto_update_partitions_interval_s
-        return Discovery(self._core, lambda: self._topics.expand_if_there(names), interval_s)
+        return Discovery(self._core, NamedTopics(self._topics, names), interval_s)
 
     async def _subscribe_pattern(
         self,
@@ -203,18 +204,11 @@ class Client:
             raise InvalidArgument("retry_enabled can't be had with a pattern")
         if not options.receiver_queue_size:
             raise InvalidArgument("receiver_queue_size must be above 0 with a pattern")
-        pattern = parse_pattern(compiled)
-        topics = self._topics
-
-        async def find() -> list[tuple[str, int]]:
-            mode = options.regex_subscription_mode
-            return await topics.expand_if_there(
-                await topics.matching(pattern, compiled.flags, mode)
-            )
-
-        period_s = options.pattern_auto_discovery_period_s
-        discovery = Discovery(self._core, find, period_s, pattern)
-        return await self._consume(await find(), name, options, None, discovery, listener)
+        mode = options.regex_subscription_mode
+        topics = PatternTopics(self._topics, parse_pattern(compiled), compiled.flags, mode)
+        discovery = Discovery(self._core, topics, options.pattern_auto_discovery_period_s)
+        partitions = await topics.find(whole=True)
+        return await self._consume(partitions, name, options, None, discovery, listener)
 
     async def create_reader(
         self,

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 import geminga
-from geminga import RegexSubscriptionMode
+from geminga import RegexSubscriptionMode, _pattern_topics
 from geminga._tests.fake_broker import FakeBroker, FakeSession, fake_broker
 from geminga._topic_pattern import parse_pattern, topics_matching
 from geminga_protocol.commands import answers, connection, consuming, lookup
@@ -71,9 +71,16 @@ class QuietSession(TopicSession):
 watchers: dict[int, TopicSession] = {}
 
 
-def tell_watchers() -> None:
+def tell_watchers(new: Sequence[str] = (), gone: Sequence[str] = ()) -> None:
     for watcher_id, session in watchers.items():
-        session.stream.write(lookup.watch_topic_update(watcher_id, ["any"], [], ""))
+        session.stream.write(lookup.watch_topic_update(watcher_id, new, gone, ""))
+
+
+def partition(broker: FakeBroker, name: str, count: int) -> None:
+    """Make a topic with partitions, or give it more."""
+    broker.partitions[f"{BASE}{name}"] = count
+    for n in range(count):
+        broker.topic(f"{name}-partition-{n}")
 
 
 def delete(broker: FakeBroker, name: str) -> None:
@@ -135,7 +142,7 @@ async def test_topics_appear(kind: type[TopicSession], autojump_clock: MockClock
         assert consumer.topics == [f"{BASE}many-1"]
         await trio.sleep(1)
         await send(client, "many-2", b"early")
-        tell_watchers()
+        tell_watchers([f"{BASE}many-2"])
         began_s = trio.current_time()
         message = await consumer.receive(70)
         waited_s = trio.current_time() - began_s
@@ -150,7 +157,7 @@ async def test_topics_vanish(autojump_clock: MockClock) -> None:
         await send(client, "many-1", b"last")
         last = await consumer.receive(1)
         delete(broker, f"{BASE}many-1")
-        tell_watchers()
+        tell_watchers(gone=[f"{BASE}many-1"])
         await trio.sleep(1)
         assert consumer.topics == [f"{BASE}many-2"]
         assert list(broker.topics) == [f"{BASE}many-2"]
@@ -179,7 +186,7 @@ async def test_nothing_matches_yet_and_watching_again(autojump_clock: MockClock)
         await trio.sleep(2)
         assert len(watchers) == 1
         await send(client, "many-1", b"m")
-        tell_watchers()
+        tell_watchers([f"{BASE}many-1"])
         assert (await consumer.receive(5)).data == b"m"
         await consumer.aclose()
         await trio.sleep(1)
@@ -211,3 +218,93 @@ async def test_wrong_arguments(autojump_clock: MockClock) -> None:
         with pytest.raises(geminga.InvalidArgument, match="regex_subscription_mode"):
             await client.subscribe(MANY, "s", regex_subscription_mode=1)
     assert RegexSubscriptionMode.ALL_TOPICS == 2
+
+
+class SlowSession(TopicSession):
+    """Answers what it is asked about partitions after a second."""
+
+    def on_partitionMetadata(self, body: Any, frame: Frame) -> None:
+        self.broker.nursery.start_soon(self.answer_late, body, frame)
+
+    async def answer_late(self, body: Any, frame: Frame) -> None:
+        await trio.sleep(1)
+        super().on_partitionMetadata(body, frame)
+
+
+async def test_only_what_changed_is_asked_for(autojump_clock: MockClock) -> None:
+    """Topics without partitions aren't even asked about; of others only those that changed."""
+    async with topics(*(f"many-{n}" for n in range(50)), kind=SlowSession) as (broker, client):
+        for n in range(50):
+            partition(broker, f"many-p{n}", 2)
+        began_s = trio.current_time()
+        consumer = await client.subscribe(MANY, "s")
+        assert len(consumer.topics) == 150
+        # 16 at once.
+        assert trio.current_time() - began_s < 5
+        await trio.sleep(2)
+        assert broker.seen.count("partitionMetadata") == 50
+        broker.seen.clear()
+        broker.topic("many-new")
+        tell_watchers([f"{BASE}many-new"])
+        await trio.sleep(2)
+        assert f"{BASE}many-new" in consumer.topics
+        assert not {"getTopicsOfNamespace", "partitionMetadata"} & set(broker.seen)
+        partition(broker, "many-p1", 3)
+        partition(broker, "many-p50", 1)
+        tell_watchers([f"{BASE}many-p1-partition-2", f"{BASE}many-p50-partition-0"])
+        await trio.sleep(2)
+        assert len(consumer.topics) == 153
+        assert broker.seen.count("partitionMetadata") == 2
+        for n in range(2):
+            delete(broker, f"{BASE}many-p2-partition-{n}")
+        del broker.partitions[f"{BASE}many-p2"]
+        tell_watchers(gone=[f"{BASE}many-p2-partition-{n}" for n in range(2)])
+        await trio.sleep(2)
+        assert len(consumer.topics) == 151
+        assert "getTopicsOfNamespace" not in broker.seen
+        # A look at all finds what nobody told of.
+        partition(broker, "many-p3", 4)
+        await trio.sleep(70)
+        assert len(consumer.topics) == 153
+
+
+async def test_other_domains_are_looked_for_whole(autojump_clock: MockClock) -> None:
+    """Watchers tell of persistent topics only."""
+    async with topics("many-1") as (broker, client):
+        mode = RegexSubscriptionMode.ALL_TOPICS
+        consumer = await client.subscribe(MANY, "s", regex_subscription_mode=mode)
+        await trio.sleep(1)
+        broker.seen.clear()
+        broker.topic("many-2")
+        tell_watchers([f"{BASE}many-2"])
+        await trio.sleep(1)
+        assert len(consumer.topics) == 2
+        assert broker.seen.count("getTopicsOfNamespace") == 1
+
+
+async def test_too_many_changes_are_one_look_at_all(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    monkeypatch.setattr(_pattern_topics, "CHANGES_MAX", 3)
+    async with topics("many-1") as (broker, client):
+        consumer = await client.subscribe(MANY, "s")
+        await trio.sleep(1)
+        broker.seen.clear()
+        names = [broker.topic(f"many-{n}").name for n in range(2, 7)]
+        tell_watchers(names)
+        await trio.sleep(1)
+        assert len(consumer.topics) == 6
+        assert broker.seen.count("getTopicsOfNamespace") == 1
+
+
+async def test_changes_outlive_a_failed_look(autojump_clock: MockClock) -> None:
+    async with topics("many-1") as (broker, client):
+        consumer = await client.subscribe(MANY, "s", pattern_auto_discovery_period_s=5)
+        await trio.sleep(1)
+        partition(broker, "many-2", 1)
+        broker.fail["partitionMetadata"] = [(ServerError.AuthorizationError, "not now")]
+        tell_watchers([f"{BASE}many-2-partition-0"])
+        await trio.sleep(1)
+        assert len(consumer.topics) == 1
+        await trio.sleep(5)
+        assert len(consumer.topics) == 2
