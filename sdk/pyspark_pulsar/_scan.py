@@ -155,14 +155,24 @@ class _Task:
         """Whether messages up to here were lost. Raises DataLoss."""
         wanted = self._wanted
         fails = self._options.fail_on_data_loss
+        waits_max_s = self._options.poll_timeout_s
         if self._options.read_compacted:
             # Compaction takes messages out wherever it likes.
             return
         if self._continuity is None:
             # A filter names ids as it likes.
             if self._narrowing is None:
-                check_start(self._open, wanted.topic, wanted.start, walk.first_found, fails=fails)
-            self._continuity = Continuity(self._open, wanted.topic, fails=fails)
+                check_start(
+                    self._open,
+                    wanted.topic,
+                    wanted.start,
+                    walk.first_found,
+                    fails=fails,
+                    waits_max_s=waits_max_s,
+                )
+            self._continuity = Continuity(
+                self._open, wanted.topic, fails=fails, waits_max_s=waits_max_s
+            )
         self._last = walk.last_found or self._last
         if self._last is not None:
             self._continuity.came_to(self._last.ledger_id)

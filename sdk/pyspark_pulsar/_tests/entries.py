@@ -94,7 +94,7 @@ class Entry:
 
 class Reader:
     """Gives entries from a place on, at most `at_once` at a time; those in `silent` are there, but
-    no message comes of them.
+    no message comes of them. Nothing comes for the first `late` times.
     """
 
     def __init__(
@@ -105,11 +105,13 @@ class Reader:
         silent: Sequence[Position] = (),
         at_once: int = 3,
         ends: bool = True,
+        late: int = 0,
     ) -> None:
         self._left = [e for e in entries if (e.ledger_id, e.entry_id) >= at[:2]]
         self._silent = [each for each in silent if each >= at.entry]
         self._at_once = at_once
         self._ends = ends
+        self._late = late
         self._received = Position(-1, -1)
         self.is_open = True
         self.waits: list[float] = []
@@ -117,6 +119,10 @@ class Reader:
     def read_entries(
         self, timeout_s: float | None = None, *, bytes_max: float = 0
     ) -> list[ReceivedEntry]:
+        if self._late:
+            self._late -= 1
+            self.waits.append(timeout_s or 0.0)
+            raise Timeout("nothing yet")
         found, self._left = self._left[: self._at_once], self._left[self._at_once :]
         if not found:
             self._received = max([self._received, *self._silent])

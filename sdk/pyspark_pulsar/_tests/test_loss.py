@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from geminga import MessageId
+from geminga import MessageId, Timeout
 from pyspark_pulsar._loss import LOOK_EVERY_S, Continuity, check_start
 from pyspark_pulsar._offsets import BEGIN, Position
 from pyspark_pulsar._tests.entries import TOPIC, Entry, Reader
@@ -14,14 +14,18 @@ from pyspark_pulsar.errors import DataLoss
 
 
 class Topic:
-    def __init__(self, *entries: Entry, silent: tuple[Position, ...] = ()) -> None:
+    def __init__(
+        self, *entries: Entry, silent: tuple[Position, ...] = (), ends: bool = True, late: int = 0
+    ) -> None:
         self._entries = entries
         self._silent = silent
+        self._ends = ends
+        self._late = late
         self.opened: list[Position] = []
 
     def __call__(self, at: Position) -> Reader:
         self.opened.append(at)
-        return Reader(self._entries, at, silent=self._silent)
+        return Reader(self._entries, at, silent=self._silent, ends=self._ends, late=self._late)
 
 
 def test_a_read_that_goes_on_in_its_ledger_lost_nothing() -> None:
@@ -39,6 +43,24 @@ def test_a_ledger_that_ended_is_no_loss() -> None:
 
 def test_a_caught_up_read_is_no_loss() -> None:
     check_start(Topic(Entry(5, 2)), TOPIC, Position(5, 3), None, fails=True)
+
+
+def test_silence_is_no_loss_while_the_broker_has_something() -> None:
+    """A ledger ends, or the topic moves to another broker: nothing comes for many seconds."""
+    topic = Topic(Entry(5, 2), Entry(8, 0), late=60)
+    check_start(topic, TOPIC, Position(5, 3), Position(8, 0), fails=True)
+    with pytest.raises(DataLoss, match="messages from 5:3"):
+        check_start(Topic(Entry(8, 0), late=60), TOPIC, Position(5, 3), Position(8, 0), fails=True)
+
+
+def test_silence_that_lasts_is_an_error_of_its_own() -> None:
+    with pytest.raises(Timeout, match="it isn't known whether messages are lost; pollTimeoutMs"):
+        check_start(Topic(ends=False), TOPIC, Position(5, 3), None, fails=False, waits_max_s=20.0)
+
+
+def test_chunks_whose_end_does_not_come_are_something() -> None:
+    topic = Topic(silent=(Position(5, 0), Position(5, 1)), ends=False)
+    check_start(topic, TOPIC, Position(5, 0), None, fails=True)
 
 
 def test_chunks_without_an_end_are_something() -> None:
