@@ -4,7 +4,7 @@ It is only a mark: nothing is received by it. On each topic it stands right befo
 that the query's checkpoint has, which therefore stays unacknowledged and with it its ledger: as
 long as that is there, nothing behind it was trimmed (`_loss.py`).
 
-No consumer stays attached. One that did would make a topic again that was deleted under the query.
+No consumer stays attached, and none makes a topic.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 
 import geminga
 import geminga.blocking
-from geminga import ConsumerBusy, GemingaError, InitialPosition, MessageId
+from geminga import ConsumerBusy, GemingaError, InitialPosition, MessageId, TopicNotFound
 from pyspark_pulsar._offsets import BEGIN, Position
 from pyspark_pulsar._ranges import for_each
 
@@ -42,11 +42,16 @@ class Anchor:
         Raises GemingaError: ConsumerBusy if somebody else uses it.
         """
         new = [topic for topic in topics if topic not in self._marks]
-        for_each(self._make, new)
-        self._marks.update(dict.fromkeys(new, BEGIN))
+        made = for_each(self._make, new)
+        self._marks.update({n: BEGIN for n, is_there in zip(new, made, strict=True) if is_there})
 
-    def _make(self, topic: str) -> None:
-        self._attached(topic).close()
+    def _make(self, topic: str) -> bool:
+        try:
+            self._attached(topic).close()
+        except TopicNotFound:
+            # Deleted a moment ago: who plans will see it.
+            return False
+        return True
 
     def forget(self, topic: str) -> None:
         """The topic is there no more."""
@@ -99,6 +104,7 @@ class Anchor:
                     # Nothing is asked for, so nothing is sent.
                     receiver_queue_size=0,
                     ack_receipt_enabled=True,
+                    auto_create=False,
                 )
             except ConsumerBusy as error:
                 if time.monotonic() > deadline_s:

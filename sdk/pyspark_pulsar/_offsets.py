@@ -74,6 +74,25 @@ BEGIN = Position(-1, -1)
 """Before every message; as a stream's offset: nothing was read yet."""
 
 
+@dataclass(frozen=True)
+class Mark:
+    """An entry of a topic, and when it was published (ms since 1970, by the producer's clock). As a
+    text "ledger:entry@ms".
+    """
+
+    entry: Position
+    published_ms: int
+
+    def __str__(self) -> str:
+        return f"{self.entry}@{self.published_ms}"
+
+    @classmethod
+    def parse(cls, text: str) -> Mark:
+        """The mark that a text tells. Raises ValueError."""
+        entry, _, published_ms = text.partition("@")
+        return cls(Position.parse(entry), int(published_ms))
+
+
 class TopicPartition(NamedTuple):
     """One topic that has messages: a partition, or a topic that isn't partitioned.
 

@@ -5,17 +5,18 @@ resolved for each partition, checked against what the topic holds (spec SP-01, S
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import geminga.blocking
+from geminga import TopicNotFound
 from pyspark_pulsar import _topics
 from pyspark_pulsar._names import full_name
 from pyspark_pulsar._offsets import BEGIN, Position, TopicPartition, TopicRange
 from pyspark_pulsar._options import AtTime, Bound, Edge, ReadOptions, Where
 from pyspark_pulsar._topics import Looks
-from pyspark_pulsar.errors import InvalidOption, OffsetOutOfRange
+from pyspark_pulsar.errors import InvalidOption, OffsetOutOfRange, TopicMissing
 
 logger = logging.getLogger("pyspark_pulsar")
 
@@ -78,7 +79,12 @@ def ranges_of(
     check_names(end, parts)
     for part in parts:
         _check_order(options.start, end, part)
-    found = for_each(lambda part: _range(client, options, end, part), parts)
+    lasts = for_each(lambda part: _last(client, options, part), parts)
+    present = [part.topic for part, last in zip(parts, lasts, strict=True) if last is not None]
+    check_present(parts, present)
+    found = for_each(
+        lambda item: _range(client, options, end, *item), list(zip(parts, lasts, strict=True))
+    )
     return [each for each in found if each is not None and not each.is_empty]
 
 
@@ -94,10 +100,50 @@ def _check_order(start: Bound, end: Bound, part: TopicPartition) -> None:
         raise InvalidOption(end.option, f"lies before {start.option} of {part.topic}")
 
 
+def check_present(parts: Sequence[TopicPartition], present: Collection[str]) -> None:
+    """Say of which topics partitions aren't there, though these were just found: brokers delete
+    those that are idle one by one, and the topic keeps its number of partitions. Raises
+    TopicMissing if none of a topic's is left.
+    """
+    missing: dict[str, list[TopicPartition]] = {}
+    for part in parts:
+        if part.topic not in present:
+            missing.setdefault(part.parent, []).append(part)
+    for parent, gone in missing.items():
+        every = [part for part in parts if part.parent == parent]
+        if gone[0].partition < 0:
+            raise TopicMissing(parent, "isn't there")
+        why = (
+            "deleted with their messages (as topics without a subscription are once they are idle:"
+            " brokerDeleteInactiveTopicsEnabled), or never used"
+        )
+        if len(gone) == len(every):
+            raise TopicMissing(parent, f"none of its {len(every)} partitions is there: {why}")
+        names = ", ".join(str(part.partition) for part in gone[:NAMES_SHOWN_MAX])
+        more = " and others" if len(gone) > NAMES_SHOWN_MAX else ""
+        logger.warning("topic %s: partitions %s%s aren't there: %s", parent, names, more, why)
+
+
+def _last(
+    client: geminga.blocking.Client, options: ReadOptions, part: TopicPartition
+) -> Position | None:
+    """The last entry, BEGIN without messages, None if the topic isn't there."""
+    try:
+        return _topics.last_position(client, part.topic, Looks.of(options)) or BEGIN
+    except TopicNotFound:
+        return None
+
+
 def _range(
-    client: geminga.blocking.Client, options: ReadOptions, end: Bound, part: TopicPartition
+    client: geminga.blocking.Client,
+    options: ReadOptions,
+    end: Bound,
+    part: TopicPartition,
+    newest: Position | None,
 ) -> TopicRange | None:
-    last = _topics.last_position(client, part.topic, Looks.of(options))
+    if newest is None:
+        return None
+    last = None if newest == BEGIN else newest
     stop = _stop(client, options, end, part, last)
     start = start_of(client, options, part, last)
     if last is None or start is None or stop is None:

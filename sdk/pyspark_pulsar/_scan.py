@@ -17,7 +17,7 @@ from geminga.schema import SchemaInfo
 from pyspark_pulsar._chunk_search import cut_messages
 from pyspark_pulsar._clients import client_for
 from pyspark_pulsar._columns import Piece
-from pyspark_pulsar._loss import Continuity, check_start
+from pyspark_pulsar._loss import Continuity, check_start, lost
 from pyspark_pulsar._names import partition_of
 from pyspark_pulsar._offsets import BEGIN, LedgerSpan, Position, TopicRange
 from pyspark_pulsar._open import open_reader
@@ -57,8 +57,12 @@ def scan(wanted: TopicRange, plan: ScanPlan) -> Iterator[pa.RecordBatch]:
         return
     task = _Task(wanted, plan)
     rows = Rows(plan.schema, plan.options, task.schema_of)
-    for piece in task.pieces():
-        yield from rows.add(piece)
+    try:
+        for piece in task.pieces():
+            yield from rows.add(piece)
+    except geminga.TopicNotFound:
+        # Readers make no topics.
+        lost(wanted.topic, "it was deleted", fails=plan.options.fail_on_data_loss)
     yield from rows.flush()
 
 

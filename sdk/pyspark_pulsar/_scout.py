@@ -5,9 +5,11 @@ SP-05). What comes is counted and let go.
 from __future__ import annotations
 
 from collections.abc import Generator
+from contextlib import suppress
 from dataclasses import replace
 
 import geminga.blocking
+from geminga import TopicNotFound
 from pyspark_pulsar._admission import Head
 from pyspark_pulsar._offsets import Position, TopicRange
 from pyspark_pulsar._open import open_reader
@@ -27,9 +29,16 @@ READ_BYTES_MAX = 256 * 1024
 def heads_of(
     client: geminga.blocking.Client, options: ReadOptions, wanted: TopicRange
 ) -> Generator[Head]:
-    """The entries of a range, one after the other as they are asked for. To be closed. Raises
-    GemingaError.
+    """The entries of a range, one after the other as they are asked for; none of a topic that is
+    gone, which the task will tell. To be closed. Raises GemingaError.
     """
+    with suppress(TopicNotFound):
+        yield from _heads_of(client, options, wanted)
+
+
+def _heads_of(
+    client: geminga.blocking.Client, options: ReadOptions, wanted: TopicRange
+) -> Generator[Head]:
     prefetch = Prefetch(min(QUEUE_MAX, options.receiver_queue_size), AHEAD_BYTES_MAX)
     at: Position | None = wanted.start
     while at is not None:

@@ -10,7 +10,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, closing
 
 from geminga import GemingaError
@@ -20,11 +20,12 @@ from pyspark_pulsar._batch import split_ranges
 from pyspark_pulsar._clients import client_for
 from pyspark_pulsar._loss import lost
 from pyspark_pulsar._offsets import BEGIN, Position, TopicPartition, TopicRange
-from pyspark_pulsar._open import last_entry
 from pyspark_pulsar._options import Edge, ReadOptions, TopicSelection
-from pyspark_pulsar._ranges import check_names, for_each, start_of, where_of
+from pyspark_pulsar._ranges import check_names, check_present, for_each, start_of, where_of
 from pyspark_pulsar._scout import heads_of
 from pyspark_pulsar._stream_offsets import Offsets, ranges
+from pyspark_pulsar._topic_ends import TopicEnds
+from pyspark_pulsar._topic_marks import Marks
 from pyspark_pulsar._topics import expand
 from pyspark_pulsar.errors import TopicMissing
 
@@ -48,6 +49,10 @@ class StreamPlanner:
         self._client = client_for(options.client)
         self._clock = clock
         self._pause = pause
+        self._topic_ends = TopicEnds(self._client, options)
+        self._marks = Marks(self._client, options, lambda: self._clock())
+        self._remade: set[str] = set()
+        """Topics that are others than those that were read, until a micro-batch has them anew."""
         self._anchor: Anchor | None = None
         self._made_up: str | None = None
         """The subscription's name, if the user gave none."""
@@ -76,10 +81,12 @@ class StreamPlanner:
         if self._initial is None:
             topics = self._discovered(strictly=True)
             check_names(self._options.start, list(topics.values()))
-            self._begin(None, topics)
-            lasts = self._last_of(topics)
+            present = self._topic_ends.present(topics)
+            check_present(list(topics.values()), present)
+            self._begin(None, present)
+            lasts = self._topic_ends.last(topics)
             starts = for_each(
-                lambda each: self._start_of(each, lasts[each.topic]), [*topics.values()]
+                lambda each: self._start_of(each, lasts.get(each.topic, BEGIN)), [*topics.values()]
             )
             positions = dict(zip(topics, starts, strict=True))
             self._initial = self._planned = Offsets(positions, self._made_up)
@@ -88,7 +95,7 @@ class StreamPlanner:
     def prepare_available_now(self) -> None:
         """From now on nothing new is seen: the query ends at what there is."""
         topics = self._discovered()
-        self._target = self._last_of(topics)
+        self._target = self._topic_ends.last(topics)
 
     def latest(self, start: Offsets | None, *, limited: bool) -> Offsets:
         """The end of the next micro-batch; `start` if there is nothing new."""
@@ -105,7 +112,15 @@ class StreamPlanner:
             self._planned_s = self._clock()
         elif not is_first and start.subscription == self._made_up:
             return start
-        self._planned = Offsets(found, self._made_up, start.positions if is_first else None)
+        anew = tuple(t for t in self._remade if t in found and found[t] != start.positions.get(t))
+        self._remade.difference_update(anew)
+        self._planned = Offsets(
+            found,
+            self._made_up,
+            start.positions if is_first else None,
+            self._marks.renewed(start.marks, found, anew),
+            anew,
+        )
         return self._planned
 
     def ranges(self, start: Offsets, end: Offsets) -> list[TopicRange]:
@@ -113,6 +128,7 @@ class StreamPlanner:
         if end.began is not None:
             start = Offsets(end.began, end.subscription)
         self._adopt(start)
+        self._look_at_marks(end)
         self._move(start)
         self._planned = end
         whole = [each for each in ranges(start, end) if not each.is_empty]
@@ -128,17 +144,17 @@ class StreamPlanner:
     def _adopt(self, offsets: Offsets) -> None:
         """A query that goes on from its checkpoint is met here first."""
         if self._planned is None:
-            self._begin(offsets.subscription, self._discovered())
+            self._begin(offsets.subscription, self._topic_ends.present(self._discovered()))
             self._move(offsets)
             self._planned = offsets
         elif offsets.subscription != self._made_up and offsets.subscription and self._anchor:
             # The initial offset was asked for again, and a new subscription made for it.
             unused = self._anchor
-            self._begin(offsets.subscription, self._topics)
+            self._begin(offsets.subscription, self._topic_ends.present(self._topics))
             if self._anchor.name != unused.name:
                 unused.drop()
 
-    def _begin(self, made_up: str | None, topics: Mapping[str, TopicPartition]) -> None:
+    def _begin(self, made_up: str | None, topics: Iterable[str]) -> None:
         """Have the subscription: of the name given, or the one made up earlier, or a new one."""
         options = self._options
         if not options.anchor:
@@ -195,11 +211,6 @@ class StreamPlanner:
         option = self._options.topics.option
         return [each for found in for_each(find, names) for each in found]
 
-    def _last_of(self, topics: Mapping[str, TopicPartition]) -> dict[str, Position]:
-        names = list(topics)
-        lasts = for_each(lambda name: last_entry(self._client, self._options, name), names)
-        return dict(zip(names, lasts, strict=True))
-
     def _start_of(self, topic: TopicPartition, last: Position) -> Position:
         """The offset after which a new query reads a topic that ends with `last`."""
         if where_of(self._options.start, topic) is Edge.EARLIEST:
@@ -231,15 +242,21 @@ class StreamPlanner:
         """
         topics = self._discovered()
         fails = self._options.fail_on_data_loss
-        for name in start.positions:
-            if name not in topics:
+        present = set(self._topic_ends.present(topics))
+        for name, read in start.positions.items():
+            # Of a partition that isn't there nothing is lost if nothing was there.
+            if name not in topics or (name not in present and read != BEGIN):
                 self._gone(name)
+        self._look_at_marks(start)
         if self._anchor is not None:
-            self._anchor.hold(topics)
-        newest = self._last_of(topics)
+            self._anchor.hold(present)
+        newest = self._topic_ends.last(topics)
+        for name in (present - newest.keys()) & start.positions.keys():
+            self._gone(name)
         if self._target is not None:
             newest = {n: min(at, self._target.get(n, BEGIN)) for n, at in newest.items()}
-        found: dict[str, Position] = {}
+        empty = [n for n, at in start.positions.items() if at == BEGIN and n in topics]
+        found = dict.fromkeys(empty, BEGIN)
         for name, last in newest.items():
             at = start.positions.get(name)
             if at is None:
@@ -247,11 +264,24 @@ class StreamPlanner:
                     found[name] = last
                 continue
             found[name] = at
-            if last.reach > at.reach:
+            if (name in self._remade and last != BEGIN) or last.reach > at.reach:
                 found[name] = last
             elif last.entry < at.entry and self._target is None:
                 found[name] = self._went_back(name, at, last, fails=fails)
         return found
+
+    def _look_at_marks(self, offsets: Offsets) -> None:
+        """Whether the topics are those that were read. Raises DataLoss."""
+        for topic in self._marks.remade(offsets.marks):
+            if self._anchor is not None:
+                self._anchor.forget(topic)
+            self._remade.add(topic)
+            lost(
+                topic,
+                f"it is another topic by the same name: {offsets.marks[topic].entry} isn't the "
+                "message that was read there",
+                fails=self._options.fail_on_data_loss,
+            )
 
     def _gone(self, topic: str) -> None:
         if self._anchor is not None:
@@ -287,7 +317,8 @@ class StreamPlanner:
         limit = Limit(
             options.max_messages_per_trigger or math.inf, options.max_bytes_per_trigger or math.inf
         )
-        wanted = [each for each in ranges(start, Offsets(ends)) if not each.is_empty]
+        anew = tuple(self._remade)
+        wanted = [each for each in ranges(start, Offsets(ends, anew=anew)) if not each.is_empty]
         if not wanted:
             return ends
         if self._is_too_little(wanted):

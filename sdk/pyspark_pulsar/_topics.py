@@ -151,6 +151,19 @@ def _published_ms(client: geminga.blocking.Client, topic: str, at: Position, loo
     return entries[0].publish_timestamp if entries else 0
 
 
+def entry_at(
+    client: geminga.blocking.Client, topic: str, at: Position, looks: Looks = PLAIN
+) -> geminga.ReceivedEntry | None:
+    """The entry at exactly that place, None if it isn't there or no message comes of it. Raises
+    Timeout, and whatever the client does.
+    """
+    with _reader(client, topic, at, looks) as reader:
+        entries = _next(reader, topic)
+    if entries and (entries[0].ledger_id, entries[0].entry_id) == at[:2]:
+        return entries[0]
+    return None
+
+
 def messages_per_entry(
     client: geminga.blocking.Client, topic: str, at: Position, looks: Looks = PLAIN
 ) -> float:
@@ -272,6 +285,7 @@ def _reader(
         start_id(at, read_compacted=looks.read_compacted),
         start_message_id_inclusive=True,
         receiver_queue_size=1,
+        auto_create=False,
         read_compacted=looks.read_compacted,
         subscription_role_prefix=looks.role_prefix,
         crypto_failure_action=geminga.ConsumerCryptoFailureAction.CONSUME,
@@ -291,6 +305,7 @@ def _at_end(
         topic,
         geminga.LATEST,
         receiver_queue_size=1,
+        auto_create=False,
         read_compacted=looks.read_compacted,
         subscription_role_prefix=looks.role_prefix,
         crypto_failure_action=geminga.ConsumerCryptoFailureAction.CONSUME,

@@ -52,6 +52,11 @@ class Broker:
     def ask(self, method: str, path: str, body: object = None) -> Any:
         return ask(self.url.web_url, method, f"persistent/public/default/{path}", body)
 
+    def cursors(self, topic: str) -> dict[str, Any]:
+        """The durable ones: a query's watchers have others."""
+        found = self.ask("GET", f"{topic}/internalStats")["cursors"]
+        return {name: each for name, each in found.items() if not name.startswith("spark-ends-")}
+
     def send(self, topic: str, *values: bytes, batch: int = 1) -> list[Position]:
         options = {"batching_max_messages": batch, "batching_max_publish_delay_s": 30.0}
         if batch == 1:

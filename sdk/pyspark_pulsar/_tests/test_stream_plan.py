@@ -14,6 +14,7 @@ from pyspark_pulsar._options import parse_read
 from pyspark_pulsar._stream_plan import AWAY_PAUSE_S, StreamPlanner
 from pyspark_pulsar._tests.broker import KEEPING
 from pyspark_pulsar._tests.streaming import Broker, Query, full, numbers, started
+from pyspark_pulsar._topic_ends import TopicEnds
 from pyspark_pulsar.errors import InvalidOption, TopicMissing
 
 
@@ -51,7 +52,7 @@ def test_the_subscription_is_found_again_and_holds_the_last_message(broker: Brok
     again = Query(broker.options(topic), query.at)
     broker.send(topic, b"x")
     again.batch()
-    cursors = broker.ask("GET", f"{topic}/internalStats")["cursors"]
+    cursors = broker.cursors(topic)
     ledger, entry, *_ = again.at[full(topic)].split(":")
     assert list(cursors) == [name]
     assert cursors[name]["markDeletePosition"] == f"{ledger}:{int(entry) - 1}"
@@ -62,12 +63,12 @@ def test_a_named_subscription_and_none_at_all(broker: Broker) -> None:
     broker.send(topic, b"0")
     query = Query(broker.options(topic, subscriptionName="mine"))
     assert list(query.at) == [full(topic)]
-    assert list(broker.ask("GET", f"{topic}/internalStats")["cursors"]) == ["mine"]
+    assert list(broker.cursors(topic)) == ["mine"]
     other = broker.topic("free")
     broker.send(other, b"0")
     free = Query(broker.options(other, anchor="false"))
     assert free.rest() == [b"0"]
-    assert broker.ask("GET", f"{other}/internalStats")["cursors"] == {}
+    assert broker.cursors(other) == {}
 
 
 def test_starting_places(broker: Broker) -> None:
@@ -109,7 +110,7 @@ def test_a_first_batch_that_was_not_committed_begins_where_it_began(
     assert second.read(second.at, end) == numbers(5, 9)
     second.at = end
     assert second.rest() == numbers(9, 12)
-    cursors = list(broker.ask("GET", f"{topic}/internalStats")["cursors"])
+    cursors = list(broker.cursors(topic))
     assert cursors == [name or end["subscription"]]
 
 
@@ -208,7 +209,7 @@ def test_a_broker_that_is_away_is_waited_for_a_while(
         raise geminga.ConnectionFailed("nobody is there")
 
     with monkeypatch.context() as patch:
-        patch.setattr("pyspark_pulsar._stream_plan.last_entry", nobody)
+        patch.setattr(TopicEnds, "last", nobody)
         assert query.latest() == query.at
         now_s += 9
         with pytest.raises(geminga.ConnectionFailed):
@@ -242,10 +243,10 @@ def test_available_now_does_not_end_while_the_broker_is_away(
     monkeypatch.setattr(query.planner, "_clock", lambda: now_s)
     monkeypatch.setattr(query.planner, "_pause", pause)
     with monkeypatch.context() as patch:
-        patch.setattr("pyspark_pulsar._stream_plan.last_entry", nobody)
+        patch.setattr(TopicEnds, "last", nobody)
         assert query.batch() == [b"3"]
         assert pauses == [AWAY_PAUSE_S] * 3
-        patch.setattr("pyspark_pulsar._stream_plan.last_entry", nobody)
+        patch.setattr(TopicEnds, "last", nobody)
         with pytest.raises(geminga.ConnectionFailed):
             query.latest()
     assert 8 < AWAY_PAUSE_S * (len(pauses) - 3) < 9
