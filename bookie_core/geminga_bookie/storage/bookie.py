@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -27,6 +28,9 @@ from geminga_bookie.storage.ledger_table import LedgerState
 from geminga_bookie.storage.opening import Storage
 from geminga_bookie.storage.reader import Reader
 from geminga_bookie.storage.throttle import Throttle
+from geminga_runtime.ballast import is_full
+
+logger = logging.getLogger(__name__)
 
 
 class BookieStatistics(NamedTuple):
@@ -55,6 +59,7 @@ class InProcessBookie:
         self._states = storage.table.states
         self._waiters = LacWaiters()
         self._failed = trio.Event()
+        self._flush_error = ""
         self.health = health
         self.throttle = Throttle(options.write_cache_bytes, options.throttle_max_s)
         self.checkpointer = Checkpointer(
@@ -131,7 +136,9 @@ class InProcessBookie:
         except BookkeeperError as refusal:
             self._refuse(ledger_id, first, packets, done, refusal)
             return True
-        if state.fenced and not recovery:
+        if recovery:
+            error = None  # without them a ledger can't be closed, and so not be read (BK-10)
+        elif state.fenced:
             error = LedgerFenced(f"ledger {ledger_id}")
         if error is not None:
             self._refuse(ledger_id, first, packets, done, error)
@@ -251,10 +258,15 @@ class InProcessBookie:
         return sorted(ids)
 
     def _flushed(self) -> None:
+        self._flush_error = ""
         self.health.set("flush", "")
 
     def _flush_failed(self, error: OSError) -> None:
-        self.health.set("flush", f"flush failed: {error}")
+        text = f"flush failed: {error}"
+        if text != self._flush_error and not is_full(error):
+            logger.error("%s; it is tried until it works", text)
+        self._flush_error = text
+        self.health.set("flush", text)
 
     def journal_failed(self, error: BookkeeperError) -> None:
         """A group was not written: no writes until one is."""
@@ -265,8 +277,9 @@ class InProcessBookie:
         """Look at the disks now and then; after a failed journal write, try whether it works
         again."""
         while True:
-            self.health.set("disk", await trio.to_thread.run_sync(self.health.full))
-            if self.health.failed:
+            full = await trio.to_thread.run_sync(self.health.full)
+            self.health.set("disk", full)
+            if self.health.failed and not full:
                 await self._try_journals()
             with trio.move_on_after(interval_s):
                 await self._failed.wait()
