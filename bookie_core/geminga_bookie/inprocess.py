@@ -85,7 +85,9 @@ async def _open_on_disk(
         if live_ledgers is not None and storage.table.is_in_limbo:
             async for ledger_id in live_ledgers():
                 storage.table.doubtful_to = max(storage.table.doubtful_to, ledger_id)
-        health = Health(disk, [directory for _, directory in roles(options)], options.disk)
+        directories = [directory for _, directory in roles(options)]
+        health = Health(disk, directories, storage.directories.ballasts, options.disk)
+        health.set("disk", await trio.to_thread.run_sync(health.full))
         bookie = InProcessBookie(options, storage, health)
         opened.append(bookie)
         if any(report.next_id > 1 for report in storage.reports):

@@ -61,6 +61,9 @@ class DiskOptions:
     usage_low: float = 0.95
     """It takes writes again when every disk is at or under this share."""
     check_interval_s: float = 10.0
+    ballast_bytes: int = 4 * 1024 * 1024
+    """Room that each directory keeps, so that the bookie can start again on a full disk; 0 keeps
+    none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -118,7 +119,8 @@ async def _serve(options: StandaloneOptions) -> None:
         running: Running = await nursery.start(run_standalone, options)
         freeze_after_start()
         data = "memory" if options.data_dir is None else str(options.data_dir)
-        click.echo(f"ready in {process_age_s():.2f} s: {' '.join(running.urls)} data={data}")
-        sys.stdout.flush()
+        with suppress(OSError):  # standard output may be a file on the same full disk
+            click.echo(f"ready in {process_age_s():.2f} s: {' '.join(running.urls)} data={data}")
+            sys.stdout.flush()
         with watch_loop():
             await trio.sleep_forever()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,26 @@ from compat_tests.processes import ServerProcess, start_geminga
 SETTINGS = {"managedLedgerDefaultMarkDeleteRateLimit": "2"}
 TOPIC = "persistent://public/default/faults"
 
+SMALL_DISK_BYTES = 256 << 20
+
 Starter = Callable[..., ServerProcess]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own with little room; skipped where mounting is not permitted."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    options = f"size={SMALL_DISK_BYTES}"
+    mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+    try:
+        done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        pytest.skip("mount is not installed; the storage's tests fill a simulated disk")
+    if done.returncode != 0:
+        pytest.skip("mounting is not permitted; the storage's tests fill a simulated disk")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 @pytest.fixture

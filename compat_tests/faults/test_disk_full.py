@@ -3,36 +3,16 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from compat_tests.faults.conftest import TOPIC, Starter
+from compat_tests.faults.conftest import SMALL_DISK_BYTES, TOPIC, Starter
 from compat_tests.wire.raw import ConnectionEnded, RawClient, read_all, send_frame
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand
 
-_DISK_BYTES = 256 << 20
 _BODY = b"x" * 60_000
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own with little room; skipped where mounting is not permitted."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    options = f"size={_DISK_BYTES}"
-    mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
-    try:
-        done = subprocess.run(mount, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        pytest.skip("mount is not installed; the storage's tests fill a simulated disk")
-    if done.returncode != 0:
-        pytest.skip("mounting is not permitted; the storage's tests fill a simulated disk")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 @pytest.mark.slow
@@ -72,7 +52,7 @@ def _publish_until_refused(
     """The journal has some room of its own; when it is used up an error must come."""
     with RawClient(address) as client:
         client.producer(TOPIC)
-        for number in range(2 * _DISK_BYTES // len(_BODY)):
+        for number in range(2 * SMALL_DISK_BYTES // len(_BODY)):
             body = b"full %d " % number + os.urandom(8) + _BODY
             client.send_bytes(send_frame(1, number, body))
             frame = client.next_frame()

@@ -101,7 +101,7 @@ def small_options(directory: Path, **changes: object) -> BookieOptions:
         "flush_interval_s": 3600.0,
         "journal": JournalOptions(segment_bytes=256 * 1024, first_segment_bytes=64 * 1024),
         "gc": GcOptions(gc_interval_s=3600.0),
-        "disk": DiskOptions(usage_max=1.0, usage_low=1.0, check_interval_s=3600.0),
+        "disk": DiskOptions(usage_max=1.0, usage_low=1.0, check_interval_s=3600.0, ballast_bytes=0),
     }
     return BookieOptions(**{**values, **changes})
 

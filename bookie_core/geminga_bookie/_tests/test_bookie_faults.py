@@ -42,7 +42,7 @@ def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def quick(directory: Path, **changes: object) -> BookieOptions:
-    disk = DiskOptions(usage_max=0.95, usage_low=0.90, check_interval_s=0.01)
+    disk = DiskOptions(usage_max=0.95, usage_low=0.90, check_interval_s=0.01, ballast_bytes=0)
     return small_options(directory, **{"disk": disk, **changes})
 
 

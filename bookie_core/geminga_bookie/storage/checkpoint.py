@@ -3,7 +3,6 @@ this order, always."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -13,10 +12,9 @@ from geminga_bookie.storage.journal_format import JournalPosition
 from geminga_bookie.storage.opening import Storage
 from geminga_bookie.storage.store import LedgerStore, Sealed
 
-logger = logging.getLogger(__name__)
-
 RETRY_S = 1.0
-"""How long after a failed flush the next attempt comes."""
+"""How long after a failed flush the next attempt comes; after each further one twice as long."""
+RETRY_TIMES_MAX = 8
 
 
 class Checkpointer:
@@ -64,6 +62,7 @@ class Checkpointer:
     async def run(self) -> None:
         """Flush whenever a half is full, and every `interval_s`; after a failure try again until it
         works."""
+        times = 1
         while True:
             if not self._sealed:
                 with trio.move_on_after(self._interval_s):
@@ -74,9 +73,11 @@ class Checkpointer:
             try:
                 await self.flush_sealed()
             except OSError as error:
-                logger.error("checkpoint failed: %s", error)
                 self._on_failure(error)
-                await trio.sleep(RETRY_S)
+                await trio.sleep(RETRY_S * times)
+                times = min(2 * times, RETRY_TIMES_MAX)
+            else:
+                times = 1
 
     async def flush_sealed(self) -> None:
         """Bring what is sealed to its place and move the marks. Raises OSError, after which it can

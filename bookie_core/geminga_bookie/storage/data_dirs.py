@@ -20,14 +20,16 @@ from typing import NamedTuple
 from geminga_bookie.errors import DataDirError
 from geminga_bookie.options import BookieOptions
 from geminga_bookie.storage.disk import Disk, read_file, replace_file
+from geminga_runtime.ballast import Ballast
 from geminga_runtime.metadata.api import MUST_NOT_EXIST, MetadataStore
 
 COOKIE_NAME = "VERSION"
 LOCK_NAME = "bookie.lock"
+BALLAST_NAME = "ballast"
 LAYOUT_VERSION = 1
 COOKIES_PATH = "/ledgers/cookies"
 _TITLE = "geminga-bookie"
-_HARMLESS_NAMES = frozenset({LOCK_NAME, "lost+found"})
+_HARMLESS_NAMES = frozenset({LOCK_NAME, BALLAST_NAME, "lost+found"})
 
 
 class Cookie(NamedTuple):
@@ -86,6 +88,14 @@ class DataDirs:
         if options.index_dirs and len(options.index_dirs) != len(options.ledger_dirs):
             raise DataDirError("there must be as many index directories as ledger directories")
         self._locks: list[int] = []
+        self.ballasts = [
+            Ballast(
+                directory / BALLAST_NAME,
+                options.disk.ballast_bytes,
+                lambda path: disk.usage(path).free_bytes,
+            )
+            for _, directory in roles(options)
+        ]
         self.instance_id = ""
         self.is_new = False
         try:
@@ -152,6 +162,11 @@ class DataDirs:
                 replace_file(disk, directory / COOKIE_NAME, cookie.encode())
             except OSError as error:
                 raise DataDirError(f"{directory} is not writable: {error.strerror}") from error
+
+    def release_ballast(self) -> bool:
+        """Make some room in every directory; False if there is nothing left to give."""
+        released = [ballast.release() for ballast in self.ballasts]
+        return any(released)
 
     def close(self) -> None:
         """Unlock. Idempotent."""

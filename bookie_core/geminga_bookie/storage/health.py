@@ -10,6 +10,7 @@ from pathlib import Path
 from geminga_bookie.errors import BookieReadOnly, BookkeeperError
 from geminga_bookie.options import DiskOptions
 from geminga_bookie.storage.disk import Disk, DiskUsage
+from geminga_runtime.ballast import Ballast
 
 logger = logging.getLogger(__name__)
 
@@ -30,8 +31,15 @@ class Health:
     """Reasons for being read-only. `error` is what an add is answered with, None while writes are
     taken."""
 
-    def __init__(self, disk: Disk, directories: Sequence[Path], options: DiskOptions) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        directories: Sequence[Path],
+        ballasts: Sequence[Ballast],
+        options: DiskOptions,
+    ) -> None:
         self._disk = disk
+        self._ballasts = ballasts
         self._directories = directories
         self._options = options
         self._reasons: dict[str, str] = {}
@@ -61,4 +69,8 @@ class Health:
             usages = [(path, self._disk.usage(path)) for path in self._directories]
         except OSError as error:
             return f"disk usage unknown: {error}"
-        return plan_full(usages, self._options, was_full="disk" in self._reasons)
+        reason = plan_full(usages, self._options, was_full="disk" in self._reasons)
+        if not reason and not all(ballast.restore() for ballast in self._ballasts):
+            # What a start has taken from it must not be filled with adds: the next needs it too.
+            reason = "no room for the ballast of its directories"
+        return reason

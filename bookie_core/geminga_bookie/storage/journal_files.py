@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import secrets
 import struct
 import threading
@@ -26,6 +27,7 @@ from geminga_bookie.storage.journal_header import (
     first_offset,
     sector_checksums,
 )
+from geminga_runtime.ballast import is_full
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +40,8 @@ _FILL_BYTES = 256 * 1024
 """Zeros are synced in pieces of this size: a large sync would hold up the journal's own."""
 _FILL_PAUSE_S = 0.001
 _DRAFT_NAME = "next.tmp"
+SPARE_BYTES = 4 * 1024 * 1024
+"""So much must be free beside a file that is made ready."""
 
 
 def journal_name(journal_id: int) -> str:
@@ -145,9 +149,11 @@ class JournalFiles:
             if self._recycle(size_bytes, 0, self._options.backups_max):
                 self._ready = self._prepare(self._disk.open(draft), 0, _FILL_PAUSE_S)
             else:
+                self._check_room(size_bytes)
                 self._ready = self._make(size_bytes, 0, _FILL_PAUSE_S)
         except OSError as error:
-            logger.warning("no journal file made ready in %s: %s", self._directory, error)
+            if not is_full(error):  # that is told of by who looks at the disks
+                logger.warning("no journal file made ready in %s: %s", self._directory, error)
 
     def _make(self, size_bytes: int, needed_bytes: int, pause_s: float = 0.0) -> Segment:
         """A new file; on a full disk an old one behind the mark, backup or not."""
@@ -215,6 +221,11 @@ class JournalFiles:
             if pause_s and not self._closed:
                 time.sleep(pause_s)
         return earlier
+
+    def _check_room(self, size_bytes: int) -> None:
+        """A file made ready may not fill the disk: others need room for what is more urgent."""
+        if self._disk.usage(self._directory).free_bytes < size_bytes + SPARE_BYTES:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._directory))
 
     def _recycle(self, size_bytes: int, needed_bytes: int, backups: int) -> bool:
         """Turn the oldest file behind the mark and beyond the backups into the draft; False if

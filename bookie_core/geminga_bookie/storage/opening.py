@@ -8,17 +8,19 @@ caches of the ledger directories again.
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import trio
 
 from geminga_bookie.errors import BookkeeperError, DataDirError
 from geminga_bookie.lac import packet_lac
-from geminga_bookie.options import BookieOptions
+from geminga_bookie.options import BookieOptions, JournalOptions
 from geminga_bookie.port import ids_fit
 from geminga_bookie.storage.compaction import finish_compactions
 from geminga_bookie.storage.data_dirs import DataDirs, index_directory
@@ -38,9 +40,13 @@ from geminga_bookie.storage.ledger_table import LedgerTable
 from geminga_bookie.storage.location_index import LocationIndex
 from geminga_bookie.storage.recovery import ReplayReport, log_report, replay
 from geminga_bookie.storage.store import LedgerStore
+from geminga_runtime.ballast import is_full
 
 logger = logging.getLogger(__name__)
 
+START_BYTES = 1024 * 1024
+"""Room for opening an index, and for a small journal file."""
+SMALL_SEGMENT_BYTES = 128 * 1024
 LIMBO_NAME = "limbo"
 """Stands in a journal directory from the day that acknowledged entries may have been lost
 (BK-02)."""
@@ -88,8 +94,30 @@ def open_storage(
     token: trio.lowlevel.TrioToken,
     on_journal_failure: Callable[[BookkeeperError], None],
 ) -> Storage:
-    """Open, recover, start the journals. Raises DataDirError, OSError."""
+    """Open, recover, start the journals. On a full disk it takes room from the directories'
+    ballast. Raises DataDirError, OSError."""
     directories = DataDirs(disk, options)
+    try:
+        for ballast in directories.ballasts:
+            ballast.make_room(START_BYTES)
+        while True:
+            try:
+                return _open_parts(disk, options, directories, token, on_journal_failure)
+            except OSError as error:
+                if not is_full(error) or not directories.release_ballast():
+                    raise
+    except BaseException:
+        directories.close()
+        raise
+
+
+def _open_parts(
+    disk: Disk,
+    options: BookieOptions,
+    directories: DataDirs,
+    token: trio.lowlevel.TrioToken,
+    on_journal_failure: Callable[[BookkeeperError], None],
+) -> Storage:
     stores: list[LedgerStore] = []
     journals: list[Journal] = []
     try:
@@ -104,8 +132,9 @@ def open_storage(
         limbo = _settle_doubts(disk, options, reports, recovered)
         for directory, report in zip(options.journal_dirs, reports, strict=True):
             mark = read_mark(disk, directory) or _oldest(disk, directory, report)
-            files = JournalFiles(disk, directory, options.journal, report.next_id, mark)
-            journals.append(Journal(files, options.journal, token, on_journal_failure, report.end))
+            settings = _journal_options(disk, directory, options.journal)
+            files = JournalFiles(disk, directory, settings, report.next_id, mark)
+            journals.append(Journal(files, settings, token, on_journal_failure, report.end))
         table = LedgerTable(stores, [journal.submit for journal in journals], limbo=limbo)
         _take_over(table, recovered)
         for journal in journals:
@@ -115,9 +144,16 @@ def open_storage(
             journal.stop()
         for store in stores:
             store.close()
-        directories.close()
         raise
     return Storage(disk, directories, stores, journals, table, options.journal_dirs, reports)
+
+
+def _journal_options(disk: Disk, directory: Path, options: JournalOptions) -> JournalOptions:
+    """With little room the first file is a small one: no adds come, and each start needs one."""
+    first_bytes = options.first_segment_bytes
+    if disk.usage(directory).free_bytes < 2 * first_bytes:
+        return replace(options, first_segment_bytes=min(first_bytes, SMALL_SEGMENT_BYTES))
+    return options
 
 
 def _open_store(
@@ -147,6 +183,8 @@ def open_index(disk: Disk, path: Path) -> LocationIndex:
     try:
         index = LocationIndex(path)
     except Exception as error:  # rocksdict raises bare Exceptions
+        if os.strerror(errno.ENOSPC) in str(error):
+            raise OSError(errno.ENOSPC, f"{path} can't be opened: {error}") from error
         if "Corruption" not in str(error):
             raise DataDirError(f"{path} can't be opened: {error}") from error
         aside = path.with_name(f"{path.name}.damaged")
@@ -165,14 +203,18 @@ def _replay(disk: Disk, directory: Path, table: LedgerTable) -> ReplayReport:
     """Bring a journal into the table. Passes over items that an older version took, although the
     files of the ledger directories have no room for their ids: they could never be flushed."""
     unfit = 0
+    full = False
 
     def apply(item: JournalItem) -> None:
-        nonlocal unfit
+        nonlocal unfit, full
         entries = (item.number, len(item.payload)) if item.kind == ENTRIES else ()
-        if ids_fit(item.ledger_id, *entries):
-            apply_item(table, item)
-        else:
+        if not ids_fit(item.ledger_id, *entries):
             unfit += 1
+            return
+        apply_item(table, item)
+        store = table.store_of(item.ledger_id)
+        if store.active.size_bytes >= store.half_bytes and not full:
+            full = not _flush_all(table)
 
     report = replay(disk, directory, apply)
     if unfit:
@@ -185,16 +227,13 @@ def _replay(disk: Disk, directory: Path, table: LedgerTable) -> ReplayReport:
 
 
 def apply_item(table: LedgerTable, item: JournalItem) -> None:
-    """Replay one item. A full write cache is flushed at once, without moving the mark: replay is
-    idempotent."""
+    """Replay one item."""
     state = table.restored(item.ledger_id)
     if item.kind == ENTRIES:
         store = state.store
         size = sum(map(len, item.payload))
         store.active.put(item.ledger_id, item.number, item.payload, size)
         state.lac = max(state.lac, packet_lac(item.payload[-1])) if item.payload else state.lac
-        if store.active.size_bytes >= store.half_bytes:
-            _flush_all(table)
     elif item.kind == MASTER_KEY:
         state.master_key = item.payload[0]
     elif item.kind == FENCE:
@@ -206,11 +245,27 @@ def apply_item(table: LedgerTable, item: JournalItem) -> None:
     table.touch(state)
 
 
-def _flush_all(table: LedgerTable) -> None:
+def _flush_all(table: LedgerTable) -> bool:
+    """Flush what was replayed, without moving the mark: replay is idempotent.
+
+    False on a full disk: what has no room stays in memory. It is no more than the adds that were
+    taken before, and those had to have room in the write cache.
+    """
     records = table.take_dirty()
+    whole = True
     for number, store in enumerate(table.stores):
-        store.flush(store.swap(records.get(number, [])))
+        sealed = store.swap(records.get(number, []))
+        try:
+            store.flush(sealed)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            store.active = sealed.cache
+            for record in sealed.records:
+                table.touch(table.states[record.ledger_id])
+            whole = False
         store.flushed()
+    return whole
 
 
 def _take_over(table: LedgerTable, recovered: LedgerTable) -> None:

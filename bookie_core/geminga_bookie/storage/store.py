@@ -7,7 +7,9 @@ the loop and do no I/O; the others block and are for threads.
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -28,6 +30,9 @@ from geminga_bookie.storage.read_cache import CachedBlock, ReadCache
 from geminga_bookie.storage.write_cache import CachedRun, WriteCache
 
 logger = logging.getLogger(__name__)
+
+SPARE_BYTES = 1024 * 1024
+"""So much must be free beside what a flush writes."""
 
 LOOKUPS_MAX = 3
 """How often a lookup is repeated when compaction moved the block meanwhile."""
@@ -54,6 +59,7 @@ class LedgerStore:
         self.half_bytes = max(1, options.write_cache_bytes // directories // 2)
         self.read_cache = ReadCache(options.read_cache_bytes // directories)
         self._log_bytes_max = options.entry_log_bytes_max
+        self._spare_bytes = SPARE_BYTES if options.disk.ballast_bytes else 0
         self._writer: EntryLogWriter | None = None
 
     def cached(
@@ -96,6 +102,7 @@ class LedgerStore:
         """
         if not sealed.cache and not sealed.records:
             return
+        self._check_room(sealed)
         try:
             locations = self._write_logs(sealed)
         except OSError:
@@ -104,6 +111,12 @@ class LedgerStore:
                 self._writer = None
             raise
         self.index.write(locations, sealed.records)
+
+    def _check_room(self, sealed: Sealed) -> None:
+        """A flush that fills the disk first takes the room that a fence or metadata need there."""
+        free_bytes = self.logs.disk.usage(self.logs.directory).free_bytes
+        if free_bytes < sealed.cache.size_bytes + self._spare_bytes:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.logs.directory))
 
     def _write_logs(self, sealed: Sealed) -> list[Location]:
         if self._writer is not None and self._writer.size_bytes >= self._log_bytes_max:

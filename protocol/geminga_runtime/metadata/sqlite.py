@@ -6,7 +6,7 @@ in the loop's own thread by a second connection, which costs less than a hand-ov
 which may be long, go to a thread.
 
 Two processes never share the file: a lock file beside it is held while the store is open for
-writing.
+writing. A third file is ballast, so that it can be opened on a full disk.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 
 import trio
 
+from geminga_runtime.ballast import Ballast
 from geminga_runtime.metadata.api import (
     ANY_VERSION,
     MetadataError,
@@ -32,7 +33,13 @@ from geminga_runtime.metadata.api import (
 )
 from geminga_runtime.metadata.memory import wall_clock_ms
 from geminga_runtime.metadata.paths import check_path
-from geminga_runtime.metadata.sqlite_file import FileLock, SqliteRows, open_reader, open_writer
+from geminga_runtime.metadata.sqlite_file import (
+    BALLAST_BYTES,
+    FileLock,
+    SqliteRows,
+    open_reader,
+    open_writer,
+)
 from geminga_runtime.metadata.sqlite_writer import SqliteWriter
 from geminga_runtime.metadata.tree import PERSISTENT, Put, Row, apply_delete, apply_put, check_put
 from geminga_runtime.metadata.watches import WatchHub
@@ -81,8 +88,9 @@ class SqliteMetadataStore:
         if read_only:
             return cls(None, None, (open_reader(file), open_reader(file)))
         lock = FileLock(file)
+        ballast = Ballast(file.with_name(f"{file.name}.ballast"), BALLAST_BYTES)
         try:
-            writer = SqliteWriter(open_writer(file), clock_ms)
+            writer = SqliteWriter(open_writer(file, ballast), ballast, clock_ms)
             readers = open_reader(file), open_reader(file)
         except BaseException:
             lock.release()

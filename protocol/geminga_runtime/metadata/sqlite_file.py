@@ -11,6 +11,7 @@ import os
 import sqlite3
 from pathlib import Path
 
+from geminga_runtime.ballast import MIB, Ballast
 from geminga_runtime.metadata.api import MetadataError
 from geminga_runtime.metadata.paths import split_path
 from geminga_runtime.metadata.tree import Row
@@ -20,6 +21,9 @@ APPLICATION_ID = 0x47454D49
 
 FORMAT_VERSION = 1
 READER_CACHE_KIB = 1024
+BALLAST_BYTES = 4 * MIB
+START_BYTES = MIB // 2
+"""Room for opening the file, and for the first writes."""
 BUSY_TIMEOUT_S = 5.0
 
 _SCHEMA = (
@@ -110,11 +114,28 @@ class SqliteRows:
         return [name for (name,) in found.fetchall()]
 
 
-def open_writer(path: Path) -> sqlite3.Connection:
+def open_writer(path: Path, ballast: Ballast) -> sqlite3.Connection:
     """The one writing connection: makes the table in a new file, drops what died with its session.
 
-    Raises StoreOpenError.
+    On a full disk it takes the room that it needs from the ballast. Raises StoreOpenError.
     """
+    ballast.make_room(START_BYTES)
+    while True:
+        try:
+            return _open_writer(path)
+        except StoreOpenError as error:
+            if not _may_want_room(error.__cause__) or not ballast.release():
+                raise
+
+
+def _may_want_room(error: BaseException | None) -> bool:
+    """Whether SQLite fails so when a file can't grow: its wal and shm files tell it as errors of
+    input and output."""
+    code = error.sqlite_errorcode if isinstance(error, sqlite3.Error) else sqlite3.SQLITE_OK
+    return code & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
+
+
+def _open_writer(path: Path) -> sqlite3.Connection:
     try:
         connection = _connect(f"{path.absolute().as_uri()}?mode=rwc")
     except sqlite3.Error as error:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 import trio
 
+from geminga_runtime.ballast import Ballast
 from geminga_runtime.metadata.api import (
     MetadataError,
     Notification,
@@ -25,6 +27,9 @@ Operation = Callable[[SqliteRows, int], tuple[T, list[Notification]]]
 
 WAITING_MAX = 4096
 """Requests in the thread's queue; more wait in their own tasks."""
+
+BALLAST_INTERVAL_S = 10.0
+"""How often a ballast that a start has used is looked after."""
 
 GROUP_MAX = 512
 """Requests a transaction: bounds how long the first of them waits for the last."""
@@ -44,8 +49,12 @@ class _Request:
 class SqliteWriter:
     """Owns the writing connection and its thread. All methods are for the loop's thread."""
 
-    def __init__(self, connection: sqlite3.Connection, clock_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, ballast: Ballast, clock_ms: Callable[[], int]
+    ) -> None:
         self._connection = connection
+        self._ballast = ballast
+        self._ballast_due_s: float | None = 0.0
         self._clock_ms = clock_ms
         self._rows = SqliteRows(connection)
         self._queue: SimpleQueue[_Request | None] = SimpleQueue()
@@ -99,6 +108,9 @@ class SqliteWriter:
             open_for_more = request is not None
             if group:
                 self._commit(group)
+            if self._ballast_due_s is not None and time.monotonic() >= self._ballast_due_s:
+                due_s = time.monotonic() + BALLAST_INTERVAL_S
+                self._ballast_due_s = None if self._ballast.restore() else due_s
         self._end()
 
     def _commit(self, group: list[_Request]) -> None:
