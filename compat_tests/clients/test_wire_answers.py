@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
 import trio
 
 from compat_tests.clients.conftest import Peer
 from geminga_broker._tests.wire import SubType, Type, WireClient, message
-from geminga_protocol.commands import consuming, lookup
+from geminga_protocol.commands import consuming, lookup, producing
 from geminga_protocol.ids import LATEST
 from geminga_protocol.message_id import MessageId
+from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 
 PATIENCE_S = 60
 
@@ -63,3 +66,53 @@ async def test_a_cumulative_ack_beyond_the_end_changes_nothing(peer: Peer) -> No
         request = consuming.ack(1, [last], cumulative=True, request_id=8)
         await client.ask(request, Type.ACK_RESPONSE)
         assert await trio.to_thread.run_sync(backlog) == 0
+
+
+async def test_the_last_message_id_of_an_empty_topic_is_minus_one(peer: Peer) -> None:
+    topic = peer.topic("empty")
+    path = topic.replace("://", "/")
+
+    async def last() -> tuple[int, int]:
+        await client.subscribe(topic)
+        kind = Type.GET_LAST_MESSAGE_ID_RESPONSE
+        found = await client.ask(consuming.get_last_message_id(1, 9), kind)
+        place = MessageId.from_wire(found.getLastMessageIdResponse.last_message_id)
+        return place.ledger_id, place.entry_id
+
+    async with connected(peer, topic) as client:
+        assert await last() == (-1, -1)
+        ids = await publish(client, topic, 3)
+        assert await last() == (ids[-1].ledger_id, ids[-1].entry_id)
+        # Everything consumed and trimmed: it is empty again.
+        await client.ask(
+            consuming.ack(1, ids[-1:], cumulative=True, request_id=7), Type.ACK_RESPONSE
+        )
+    await trio.to_thread.run_sync(peer.admin, "PUT", path + "/unload")
+    async with connected(peer, topic) as client:
+        await client.subscribe(topic)
+        await trio.to_thread.run_sync(peer.admin, "DELETE", path + "/truncate")
+        with trio.fail_after(PATIENCE_S):
+            while await last() != (-1, -1):
+                await trio.sleep(0.1)
+
+
+@pytest.mark.parametrize("limit", [10 * 1024, str(10 * 1024)])
+async def test_a_small_backlog_quota_holds_within_a_check(peer: Peer, limit: int | str) -> None:
+    namespace = f"public/quota-{uuid.uuid4().hex[:8]}"
+    topic = f"persistent://{namespace}/t"
+
+    def set_quota() -> None:
+        peer.admin("PUT", f"namespaces/{namespace}", {})
+        body = {"limit": limit, "policy": "producer_request_hold"}
+        peer.admin("POST", f"namespaces/{namespace}/backlogQuota", body)
+
+    await trio.to_thread.run_sync(set_quota)
+    async with connected(peer, topic) as client:
+        await client.subscribe(topic)
+        await client.open_producer(topic)
+        for number in range(10):
+            await client.ask(message(number, bytes(1024)), Type.SEND_RECEIPT)
+        with trio.fail_after(5):  # the check comes each second
+            await client.expect(Type.CLOSE_PRODUCER)
+        refused = (await client.ask(producing.producer(topic, 2, 9), Type.ERROR)).error
+        assert refused.error == ServerError.ProducerBlockedQuotaExceededError

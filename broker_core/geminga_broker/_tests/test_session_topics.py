@@ -44,6 +44,12 @@ async def test_publish_and_consume() -> None:
             consuming.get_last_message_id(1, 3), Type.GET_LAST_MESSAGE_ID_RESPONSE
         )
         assert answer.getLastMessageIdResponse.last_message_id.entryId == ids[1].entryId
+        await client.subscribe(TOPIC + "-empty", 2)
+        answer = await client.ask(
+            consuming.get_last_message_id(2, 4), Type.GET_LAST_MESSAGE_ID_RESPONSE
+        )
+        empty = MessageId.from_wire(answer.getLastMessageIdResponse.last_message_id)
+        assert (empty.ledger_id, empty.entry_id) == (-1, -1)
         answer = await client.ask(consuming.consumer_stats(4, 1), Type.CONSUMER_STATS_RESPONSE)
         assert answer.consumerStatsResponse.msgBacklog == 0
 

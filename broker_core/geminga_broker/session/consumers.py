@@ -242,13 +242,16 @@ def close_consumer(session: Session, command: CommandCloseConsumer) -> None:
 
 
 async def last_message_id(session: Session, command: CommandGetLastMessageId) -> None:
-    """The topic's last message and the subscription's mark-delete position."""
+    """The topic's last message, -1:-1 if it is empty, and the subscription's mark-delete
+    position.
+    """
     last = await _open_consumer(session, command.consumer_id).last_message()
     mark_delete = last.mark_delete
+    position = last.position if last.position.entry_id >= 0 else EARLIEST
     session.write(
         consuming.get_last_message_id_response(
             command.request_id,
-            MessageId(*last.position, last.partition, last.batch_index),
+            MessageId(*position, last.partition, last.batch_index),
             mark_delete=None if mark_delete is None else MessageId(*mark_delete),
         )
     )
