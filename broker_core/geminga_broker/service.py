@@ -34,6 +34,7 @@ from geminga_protocol.ids import LATEST
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.auth.service import load_authenticator
+from geminga_runtime.background import Turns, run_guarded
 from geminga_runtime.metadata.api import MetadataStore
 
 if TYPE_CHECKING:
@@ -176,9 +177,14 @@ class BrokerService:
             return
         while True:
             await trio.sleep(config.delete_inactive_period_s)
+            turns = Turns()
             for key, topic in list(self.topics.items()):
-                if self._may_delete(topic):
-                    await self._delete_quietly(key)
+                await run_guarded(self._delete_if_inactive, key, topic)
+                await turns.spend(1 + len(topic.subscriptions))
+
+    async def _delete_if_inactive(self, key: str, topic: Topic) -> None:
+        if self._may_delete(topic):
+            await self._delete_quietly(key)
 
     @staticmethod
     def _may_delete(topic: Topic) -> bool:

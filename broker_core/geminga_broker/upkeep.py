@@ -15,6 +15,7 @@ from geminga_broker.log.api import LogError
 from geminga_broker.obedience import expire_messages, expire_subscriptions
 from geminga_broker.topic import PersistentTopic
 from geminga_broker.topic_api import Topic
+from geminga_runtime.background import Turns
 
 _log = logging.getLogger(__name__)
 
@@ -43,9 +44,11 @@ class Upkeep:
     async def _every(self, period_s: float, step: Step) -> None:
         while True:
             await trio.sleep(period_s)
+            turns = Turns()
             for topic in list(self._topics.values()):
                 if isinstance(topic, PersistentTopic) and not topic.fenced:
                     await self._take(step, topic)
+                    await turns.spend(1 + len(topic.subscriptions))
 
     async def _take(self, step: Step, topic: PersistentTopic) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Work in the background that must not take down what it works for."""
+"""Work in the background that must neither take down nor hold up what it works for."""
 
 from __future__ import annotations
 
@@ -6,9 +6,34 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import ParamSpec
 
+import trio
+
 _log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
+
+
+TURN_UNITS = 16
+"""Units of work between two pauses; one is some tens of microseconds: a topic, a subscription."""
+
+PAUSE_S = 0.002
+"""About what a turn takes, so that a sweep has at most half of the loop."""
+
+
+class Turns:
+    """Splits a sweep over many topics into turns; other tasks run between them."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = TURN_UNITS
+
+    async def spend(self, units: int = 1) -> None:
+        """Count work that was done; sleep if the turn is used up. Only then a checkpoint."""
+        self._left -= units
+        if self._left <= 0:
+            self._left = TURN_UNITS
+            await trio.sleep(PAUSE_S)
 
 
 async def run_guarded(

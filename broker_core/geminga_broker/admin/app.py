@@ -61,7 +61,7 @@ def create_app(service: BrokerService) -> ASGIApp:
 
 def _plain_routes(service: BrokerService) -> list[Route]:
     async def metrics(_request: Request) -> Response:
-        text = scrape(service, version=broker_routes.PULSAR_VERSION)
+        text = await scrape(service, version=broker_routes.PULSAR_VERSION)
         return Response(text, headers={"content-type": METRICS_TYPE})
 
     async def to_metrics(_request: Request) -> Response:

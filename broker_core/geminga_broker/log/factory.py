@@ -25,7 +25,7 @@ from geminga_broker.log.state import LogState
 from geminga_broker.log.topic_log import TopicLog
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.pb.managed_ledger_pb2 import ManagedLedgerInfo
-from geminga_runtime.background import run_guarded
+from geminga_runtime.background import Turns, run_guarded
 from geminga_runtime.metadata.api import MetadataError, MetadataStore
 from geminga_runtime.waiters import Promise
 
@@ -217,7 +217,11 @@ class ManagedLedgerFactory:
         """Persist what was acknowledged (BR-05)."""
         while True:
             await trio.sleep(max(self.options.cursors.flush_interval_s, FLUSH_INTERVAL_MIN_S))
+            turns = Turns()
             for cursor in list(self._dirty):
+                await turns.spend()
+                if cursor not in self._dirty:
+                    continue  # its log was closed meanwhile
                 try:
                     cursor.writer.flush()
                 except Exception:
@@ -231,9 +235,12 @@ class ManagedLedgerFactory:
         """Idle topics roll over by the clock, without a write (BR-02)."""
         while True:
             await trio.sleep(self.options.roll_check_interval_s)
+            turns = Turns()
             for name, log in list(self._logs.items()):
+                await turns.spend()
                 if log.state is LogState.CLOSED:
-                    del self._logs[name]
+                    if self._logs.get(name) is log:
+                        del self._logs[name]
                 else:
                     _guarded(log.roll_if_due)
 
@@ -241,7 +248,9 @@ class ManagedLedgerFactory:
         """Consumed ledgers grow too old by the clock, without an acknowledgement (BR-04)."""
         while True:
             await trio.sleep(self.options.retention_check_interval_s)
+            turns = Turns()
             for log in list(self._logs.values()):
+                await turns.spend()
                 _guarded(log.trim_if_due)
 
 

@@ -23,6 +23,7 @@ from geminga_broker.stats import as_json
 from geminga_broker.topic import PersistentTopic
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.auth.service import Authenticator
+from geminga_runtime.background import Turns
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
 Json = Mapping[str, object]
 
 
-def scrape(service: BrokerService, *, version: str, consumer_level: bool = False) -> str:
-    """The text for `/metrics`. Costs nothing between scrapes."""
+async def scrape(service: BrokerService, *, version: str, consumer_level: bool = False) -> str:
+    """The text for `/metrics`. Costs nothing between scrapes. Made in turns, so that many topics
+    hold nobody up: what changes meanwhile is told as it is when its topic's turn comes.
+    """
     cluster = service.config.network.cluster_name
     text = Exposition()
     text.add(
@@ -41,8 +44,10 @@ def scrape(service: BrokerService, *, version: str, consumer_level: bool = False
     )
     totals: defaultdict[str, float] = defaultdict(float)
     namespaces: Counter[str] = Counter()
+    turns = Turns()
     for name, topic in sorted(service.topics.items()):
         stats = as_json(topic.stats())
+        await turns.spend(1 + len(topic.subscriptions))
         namespace = TopicName.parse(name).namespace
         namespaces[namespace] += 1
         _topic(text, [("cluster", cluster), ("namespace", namespace), ("topic", name)], stats,
