@@ -4,6 +4,7 @@ read back, and what is called unfinished or lost."""
 from __future__ import annotations
 
 import random
+import struct
 from itertools import product
 
 import pytest
@@ -23,6 +24,7 @@ from geminga_bookie.storage.journal_format import (
     ENTRIES,
     PAGE_BYTES,
     RECORD_HEADER_BYTES,
+    crc32c,
     encode_item,
     encode_record,
 )
@@ -199,7 +201,7 @@ def test_records_in_a_payload_are_a_payload() -> None:
         forged += b"".join(buffers)
     index = encode_item(ENTRIES, 7, 4, [forged])
     image = build(counts=[3, 1])
-    salt = int.from_bytes(image.data[16:24], "little")
+    salt = int.from_bytes(image.data[20:28], "little")
     end = image.end
     index += bytes(-(end + RECORD_HEADER_BYTES + len(index)) % 24)
     # Packets begin wherever the index ends: put them on a page's start.
@@ -231,6 +233,13 @@ def test_damage_over_several_records_is_one_hole(image: Image) -> None:
     assert ids == ids_of([0, 4, 5])
     assert len(report.damages) == 1
     assert "3 records" in report.damages[0]
+    assert report.gaps == ["ledger 7: entries 3 to 10"]
+
+
+def test_older_code_tells_the_version() -> None:
+    """It reads magic, version, number and their CRC32C, and refuses other versions."""
+    page = build().data[:PAGE_BYTES]
+    assert struct.unpack_from("<4sIQI", page) == (b"GEMJ", 2, 1, crc32c(page[:16]))
 
 
 def test_a_damaged_file_header_alone_loses_nothing(image: Image) -> None:

@@ -15,8 +15,9 @@ OLD_VERSION = 1
 SECTOR_BYTES = 512
 """Of each page so many bytes are compared: what a disk writes whole, and where a record begins."""
 _ZERO_SECTOR = bytes(SECTOR_BYTES)
-_OLD = struct.Struct("<4sIQI")
-_HEADER = struct.Struct("<4sIQQQIII")
+_START = struct.Struct("<4sIQI")
+_REST = struct.Struct("<QQII")
+_HEADER_BYTES = _START.size + _REST.size + 4
 _TABLE_ENTRY_BYTES = 4
 
 
@@ -60,38 +61,33 @@ def encode_header(header: FileHeader) -> bytes:
     """Whole pages, up to the first record."""
     earlier = header.earlier or ()
     table = struct.pack(f"<{len(earlier)}I", *earlier)
-    head = _HEADER.pack(
-        FILE_MAGIC,
-        FILE_VERSION,
-        header.journal_id,
-        header.salt,
-        header.capacity_bytes,
-        len(table),
-        crc32c(table),
-        0,
-    )[:-4]
+    head = _START.pack(FILE_MAGIC, FILE_VERSION, header.journal_id, 0)[:-4]
+    head += crc32c(head).to_bytes(4, "little")
+    head += _REST.pack(header.salt, header.capacity_bytes, len(table), crc32c(table))
     page = (head + crc32c(head).to_bytes(4, "little")).ljust(PAGE_BYTES, b"\0")
     return (page + table).ljust(header.first_offset, b"\0")
 
 
 def parse_version(page: bytes) -> tuple[int, int]:
     """Version and number, which stand at the same place in all versions. Raises DamagedRecord."""
-    if len(page) < _HEADER.size:
+    if len(page) < _HEADER_BYTES:
         raise DamagedRecord("the file is shorter than its header")
-    magic, version, journal_id, _ = _OLD.unpack_from(page)
-    size = _OLD.size if version == OLD_VERSION else _HEADER.size
-    checksum = int.from_bytes(page[size - 4 : size], "little")
-    if magic != FILE_MAGIC or crc32c(page[: size - 4]) != checksum:
+    magic, version, journal_id, checksum = _START.unpack_from(page)
+    if magic != FILE_MAGIC or crc32c(page[: _START.size - 4]) != checksum:
         raise DamagedRecord("the file has no valid header")
     return version, journal_id
 
 
 def parse_header(page: bytes, read: Callable[[int, int], bytes]) -> FileHeader:
-    """The header of version 2 whose first page was verified; `read` takes a size and an offset.
+    """The header of version 2 whose version was verified; `read` takes a size and an offset.
 
-    A damaged table only means that earlier content isn't known.
+    A damaged table only means that earlier content isn't known. Raises DamagedRecord.
     """
-    _, version, journal_id, salt, capacity, table_bytes, checksum, _ = _HEADER.unpack_from(page)
+    head = page[: _HEADER_BYTES - 4]
+    if crc32c(head) != int.from_bytes(page[_HEADER_BYTES - 4 : _HEADER_BYTES], "little"):
+        raise DamagedRecord("the file has no valid header")
+    _, version, journal_id, _ = _START.unpack_from(page)
+    salt, capacity, table_bytes, checksum = _REST.unpack_from(page, _START.size)
     table = read(table_bytes, PAGE_BYTES)
     earlier: Sequence[int] | None = None
     if len(table) == table_bytes and crc32c(table) == checksum:

@@ -47,9 +47,11 @@ def scan(
         return
     start = max(start, header.first_offset)
     findings.proven_end = start
+    if header.journal_id != journal_id:
+        return
     if header.version == OLD_VERSION:
         yield from journal_v1.scan(file, findings.path, journal_id, start, findings)
-    elif header.journal_id == journal_id:
+    else:
         yield from _Scan(file, header, findings).items(start)
 
 
@@ -57,18 +59,16 @@ def _header(file: DiskFile, journal_id: int, findings: FileFindings) -> FileHead
     page = file.read(PAGE_BYTES, 0)
     try:
         version, written_id = parse_version(page)
+        if version == FILE_VERSION:
+            return parse_header(page, file.read)
     except DamagedRecord as damage:
         return _header_by_records(file, journal_id, findings, damage)
-    if version == OLD_VERSION:
-        if written_id != journal_id:
-            return None
-        return FileHeader(version, journal_id, 0, 0, PAGE_BYTES, None)
-    if version != FILE_VERSION:
+    if version != OLD_VERSION:
         raise DataDirError(
             f"{findings.path} is of journal version {version}, "
             f"this bookie reads up to {FILE_VERSION}"
         )
-    return parse_header(page, file.read)
+    return FileHeader(version, written_id, 0, 0, PAGE_BYTES, None)
 
 
 def _header_by_records(

@@ -12,10 +12,13 @@ from pathlib import Path
 from geminga_bookie.storage.disk import Disk
 from geminga_bookie.storage.journal_files import journal_ids, journal_name, read_mark
 from geminga_bookie.storage.journal_findings import FileFindings
-from geminga_bookie.storage.journal_format import JournalItem, JournalPosition
+from geminga_bookie.storage.journal_format import ENTRIES, JournalItem, JournalPosition
 from geminga_bookie.storage.journal_scan import scan
 
 logger = logging.getLogger(__name__)
+
+_LINES_MAX = 50
+_GAPS_MAX = 1000
 
 
 @dataclass(slots=True)
@@ -34,6 +37,8 @@ class ReplayReport:
     records."""
     notes: list[str] = field(default_factory=list)
     """Damage that loses nothing."""
+    gaps: list[str] = field(default_factory=list)
+    """With damage: entries that are missing between those of one ledger that were read."""
 
 
 def replay(disk: Disk, directory: Path, apply: Callable[[JournalItem], None]) -> ReplayReport:
@@ -55,6 +60,7 @@ def replay(disk: Disk, directory: Path, apply: Callable[[JournalItem], None]) ->
                 f"{directory}: the journal {journal_name(mark.journal_id)} of the mark is missing"
             )
     files: list[FileFindings] = []
+    following: dict[int, int] = {}
     for journal_id in ids:
         start = mark.offset if mark is not None and mark.journal_id == journal_id else 0
         findings = FileFindings(journal_id, directory / journal_name(journal_id))
@@ -63,12 +69,23 @@ def replay(disk: Disk, directory: Path, apply: Callable[[JournalItem], None]) ->
             for item in scan(file, journal_id, start, findings):
                 apply(item)
                 report.items += 1
+                if item.kind == ENTRIES:
+                    _note_gap(report, following, item)
         finally:
             file.close()
         files.append(findings)
     _judge(report, files)
     report.damages += _missing_files(directory, files)
+    if not report.damages:
+        report.gaps = []
     return report
+
+
+def _note_gap(report: ReplayReport, following: dict[int, int], item: JournalItem) -> None:
+    expected = following.get(item.ledger_id, item.number)
+    if item.number > expected and len(report.gaps) < _GAPS_MAX:
+        report.gaps.append(f"ledger {item.ledger_id}: entries {expected} to {item.number - 1}")
+    following[item.ledger_id] = max(expected, item.number + len(item.payload))
 
 
 def _judge(report: ReplayReport, files: list[FileFindings]) -> None:
@@ -104,10 +121,14 @@ def _missing_files(directory: Path, files: list[FileFindings]) -> Iterator[str]:
 
 
 def log_report(report: ReplayReport) -> None:
-    """Say what a replay dropped."""
-    for text in report.notes:
-        logger.warning("journal: %s", text)
-    for text in report.torn_tails:
-        logger.warning("journal: an unfinished record was dropped: %s", text)
-    for text in report.damages:
-        logger.error("journal: acknowledged entries may be lost: %s", text)
+    """Say what a replay dropped, in a bounded number of lines."""
+    for lines, level, text in (
+        (report.notes, logging.WARNING, "journal: %s"),
+        (report.torn_tails, logging.WARNING, "journal: an unfinished record was dropped: %s"),
+        (report.damages, logging.ERROR, "journal: acknowledged entries may be lost: %s"),
+        (report.gaps, logging.ERROR, "journal: missing between entries that were read: %s"),
+    ):
+        for line in lines[:_LINES_MAX]:
+            logger.log(level, text, line)
+        if len(lines) > _LINES_MAX:
+            logger.log(level, text, f"{len(lines) - _LINES_MAX} more")
