@@ -23,6 +23,9 @@ from geminga_protocol.payload import parse_metadata
 
 _log = logging.getLogger(__name__)
 
+USE_SLACK = 0.1
+"""Share of the time after which a subscription expires by which its stored time of use may lag."""
+
 
 class BrokerLimits(NamedTuple):
     """Rate limits that all topics of a broker share."""
@@ -135,9 +138,11 @@ async def expire_messages(topic: PersistentTopic) -> None:
 
 
 async def expire_subscriptions(topic: PersistentTopic) -> None:
-    """Delete durable subscriptions that nobody has used for too long (BR-38). Raises BrokerError.
+    """Delete durable subscriptions that nobody has used for too long, restarts of the broker
+    included (BR-38). Raises BrokerError.
 
-    A restart counts as use: how long a subscription was idle is not stored.
+    So that a crash doesn't make a subscription look idle that was used, the time of the last use
+    is written down at least every `USE_SLACK` of the limit.
     """
     await trio.lowlevel.checkpoint()
     limit_s = topic.policies.subscription_expiration_s
@@ -145,11 +150,14 @@ async def expire_subscriptions(topic: PersistentTopic) -> None:
         return
     since_s = trio.current_time() - limit_s
     for name, subscription in list(topic.subscriptions.items()):
+        if not subscription.cursor.durable:
+            continue
         if (
-            subscription.cursor.durable
-            and not subscription.consumers
+            not subscription.consumers
             and not subscription.replicated
             and subscription.idle_since_s <= since_s
         ):
             _log.info("topic=%s subscription=%s was inactive, deleted", topic.name, name)
             await topic.delete_subscription(name)
+        elif subscription.remembers is not None:
+            subscription.remembers.write_use(limit_s * USE_SLACK)

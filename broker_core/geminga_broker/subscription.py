@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import trio
 
@@ -14,12 +14,14 @@ from geminga_broker.dispatch.key_shared import KeySharedDispatcher
 from geminga_broker.dispatch.pump import DispatchContext, Dispatcher, Pump
 from geminga_broker.dispatch.shared import SharedDispatcher
 from geminga_broker.dispatch.single_active import ActiveChoice, SingleActiveDispatcher
-from geminga_broker.entry_filters import FilterContext, FilterCounts
+from geminga_broker.entry_filters import FilterContext
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import Ack, Cursor, ManagedLedger
+from geminga_broker.log.cursor_use import CursorUse
 from geminga_broker.policies import TopicPolicies
 from geminga_broker.rates import Rates, now_ms
-from geminga_broker.stats import ConsumerStats, SubscriptionStats
+from geminga_broker.stats import SubscriptionStats
+from geminga_broker.subscription_stats import subscription_stats
 from geminga_broker.throttle import RateLimit
 from geminga_broker.topic_api import (
     KeySharedPolicy,
@@ -37,6 +39,18 @@ _log = logging.getLogger(__name__)
 
 READER_RETURN_S = 60.0
 """How long a subscription that isn't durable outlives a seek, for its reader to come back."""
+
+
+@runtime_checkable
+class KeepsUse(Protocol):
+    """A cursor that remembers over restarts when it was last used."""
+
+    @property
+    def use(self) -> CursorUse:
+        """When that was."""
+
+    def write_use(self, slack_s: float) -> None:
+        """Write it down soon, if what is written is older by so much."""
 
 
 class SubscriptionHost(Protocol):
@@ -81,7 +95,10 @@ class Subscription:
         self.rates_gone = Rates(trio.current_time())
         """Counters of consumers that left."""
         self.mark_delete_advanced_ms = 0
-        self.idle_since_s = trio.current_time()
+        self.remembers = cursor if isinstance(cursor, KeepsUse) else None
+        """The cursor, if it remembers over restarts when it was last used."""
+        idle_s = self.remembers.use.idle_s if self.remembers is not None else 0
+        self.idle_since_s = trio.current_time() - idle_s
         """When the last consumer left, by the loop's clock; of no meaning while there are some."""
         self._host = host
         self.pump = Pump(f"{host.name} {name}", host.environment)
@@ -151,6 +168,8 @@ class Subscription:
             raise BrokerError(ServerError.ConsumerBusy, text)
         consumer = Consumer(request, self, self._host.options)
         dispatcher.admit(consumer)
+        if self.remembers is not None:
+            self.remembers.use.begin()
         self._dispatcher = self.pump.dispatcher = dispatcher
         self.sub_type = request.sub_type
         request.on_subscribed(consumer)
@@ -195,6 +214,8 @@ class Subscription:
         self.rates_gone.add(consumer.rates.messages, consumer.rates.bytes)
         dispatcher.remove(consumer)
         self.idle_since_s = trio.current_time()
+        if self.remembers is not None and not dispatcher.consumers:
+            self.remembers.use.end()
         if not dispatcher.consumers and not self._seeking:
             self._host.subscription_emptied(self)
 
@@ -326,70 +347,10 @@ class Subscription:
         last = await self._host.last_message(read_compacted=compacted)
         return last._replace(mark_delete=self.cursor.mark_delete)
 
-    # ---- stats ----
-
     def stats(self) -> SubscriptionStats:
         """As in `/stats`."""
-        dispatcher = self._dispatcher
-        consumers = _consumer_stats(dispatcher)
-        backlog = self.cursor.backlog_entries()
-        delayed = dispatcher.delayed if dispatcher is not None else 0
-        filtered = dispatcher.filtered if dispatcher is not None else FilterCounts()
-        kind = self.sub_type
-        return SubscriptionStats(
-            filter_processed_msg_count=filtered.processed,
-            filter_accepted_msg_count=filtered.accepted,
-            filter_rejected_msg_count=filtered.rejected,
-            filter_rescheduled_msg_count=filtered.rescheduled,
-            msg_rate_out=sum(c.msg_rate_out for c in consumers),
-            msg_throughput_out=sum(c.msg_throughput_out for c in consumers),
-            bytes_out_counter=self.rates_gone.bytes + sum(c.bytes_out_counter for c in consumers),
-            msg_out_counter=self.rates_gone.messages + sum(c.msg_out_counter for c in consumers),
-            msg_rate_redeliver=sum(c.msg_rate_redeliver for c in consumers),
-            message_ack_rate=sum(c.message_ack_rate for c in consumers),
-            msg_backlog=backlog,
-            msg_backlog_no_delayed=max(0, backlog - delayed),
-            msg_delayed=delayed,
-            delayed_message_index_size_in_bytes=(
-                dispatcher.delayed_bytes if dispatcher is not None else 0
-            ),
-            blocked_subscription_on_unacked_msgs=dispatcher is not None and dispatcher.blocked,
-            unacked_messages=sum(c.unacked_messages for c in consumers),
-            msg_in_replay=0 if dispatcher is None else dispatcher.replaying,
-            type="None" if kind is None else SubType.Name(SubType.ValueType(kind)),
-            active_consumer_name=self.active.name if self.active is not None else None,
-            last_consumed_flow_timestamp=max(
-                (c.last_consumed_flow_timestamp for c in consumers), default=0
-            ),
-            last_consumed_timestamp=max((c.last_consumed_timestamp for c in consumers), default=0),
-            last_acked_timestamp=max((c.last_acked_timestamp for c in consumers), default=0),
-            last_mark_delete_advanced_timestamp=self.mark_delete_advanced_ms,
-            consumers=consumers,
-            non_contiguous_deleted_messages_ranges=self.cursor.statistics().holes,
-            is_durable=self.cursor.durable,
-            is_replicated=self.replicated,
-            durable=self.cursor.durable,
-            replicated=self.replicated,
-            allow_out_of_order_delivery=dispatcher is not None and dispatcher.out_of_order,
-            draining_hashes_count=sum(c.draining_hashes_count for c in consumers),
-            draining_hashes_cleared_total=sum(c.draining_hashes_cleared_total for c in consumers),
-            draining_hashes_unacked_messages=sum(
-                c.draining_hashes_unacked_messages for c in consumers
-            ),
-            key_shared_mode=dispatcher.key_shared_mode if dispatcher is not None else None,
-            subscription_properties=dict(self.properties),
-        )
+        return subscription_stats(self, self._dispatcher)
 
 
 def _suits(dispatcher: Dispatcher, sub_type: int, policy: KeySharedPolicy) -> bool:
     return dispatcher.sub_type == sub_type and dispatcher.matches(policy)
-
-
-def _consumer_stats(dispatcher: Dispatcher | None) -> list[ConsumerStats]:
-    """With what only the dispatcher knows."""
-    if dispatcher is None:
-        return []
-    found = [(consumer, consumer.stats()) for consumer in dispatcher.consumers]
-    if isinstance(dispatcher, KeySharedDispatcher):
-        dispatcher.describe(found)
-    return [stats for _, stats in found]

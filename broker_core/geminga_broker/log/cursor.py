@@ -11,6 +11,7 @@ from pyroaring import BitMap
 from geminga_broker.log.ack_state import AckState, run_end
 from geminga_broker.log.api import Ack, CursorStatistics
 from geminga_broker.log.cursor_store import CursorStore
+from geminga_broker.log.cursor_use import CursorUse
 from geminga_broker.log.cursor_writer import CursorWriter
 from geminga_broker.log.entry import LogEntry
 from geminga_broker.log.parts import LogParts
@@ -40,6 +41,7 @@ class LogCursor:
         store: CursorStore | None,
         state: AckState,
         properties: Mapping[str, int],
+        last_active_ms: int | None = None,
     ) -> None:
         self.name = name
         self.durable = store is not None
@@ -50,6 +52,7 @@ class LogCursor:
         self.read_position = state.first_unacked(state.mark_delete)
         self._access = access
         self._chain = access.parts.chain
+        self.use = CursorUse(access.parts.options.now_ms, last_active_ms)
         self.writer = CursorWriter(self, store, access.parts.options.cursors, access.parts.spawn)
         self._side_log: SideLog | None = None
         if store is not None:
@@ -244,6 +247,11 @@ class LogCursor:
     def side_log(self) -> SideLog | None:
         """Records beside the cursor; None if it is not durable."""
         return self._side_log
+
+    def write_use(self, slack_s: float) -> None:
+        """Write down when it was last used, soon, if what is written is older by so much."""
+        if self.use.is_stale(slack_s):
+            self._changed()
 
     async def set_cursor_properties(self, properties: Mapping[str, str]) -> None:
         """Replace the subscription's properties; durable on return."""

@@ -77,6 +77,8 @@ class CursorStore:
         self.cursor_properties: dict[str, str] = {}
         self.side_ledgers: tuple[int, ...] = ()
         """Ledgers of the cursor's `SideLog`."""
+        self.last_active_ms = options.now_ms()
+        """When the cursor was last used; written with the next change of its node."""
         self._client = client
         self._store = store
         self._options = options
@@ -118,7 +120,12 @@ class CursorStore:
         finally:
             with trio.CancelScope(shield=True):
                 await reader.aclose()
-        return read_cursor_info(info) if found is None else found
+        known = read_cursor_info(info)
+        if found is None:
+            return known
+        if found.last_active_ms is None or known.last_active_ms is None:
+            return found
+        return found._replace(last_active_ms=max(found.last_active_ms, known.last_active_ms))
 
     @property
     def has_room(self) -> bool:
@@ -235,7 +242,7 @@ class CursorStore:
             await self._delete_ledger(self._ledger_id)
 
     async def _put(self, info: ManagedCursorInfo) -> None:
-        info.lastActive = self._options.now_ms()
+        info.lastActive = self.last_active_ms
         for name, text in self.cursor_properties.items():
             if name != SIDE_LEDGERS:
                 info.cursorProperties.add(name=name, value=text)

@@ -18,6 +18,7 @@ from geminga_bookie.errors import BookkeeperError
 from geminga_broker.log.ack_state import AckState
 from geminga_broker.log.api import LogError, LogFenced, LogWriteFailed
 from geminga_broker.log.cursor_store import CursorStore
+from geminga_broker.log.cursor_use import CursorUse
 from geminga_broker.log.options import CursorOptions
 from geminga_broker.log.parts import Spawn
 from geminga_broker.log.position_info import closed_cursor_info, position_infos
@@ -39,6 +40,7 @@ class _Persisted(Protocol):
     name: str
     state: AckState
     properties: dict[str, int]
+    use: CursorUse
 
 
 class CursorWriter:
@@ -166,7 +168,16 @@ class CursorWriter:
         finally:
             self._settle()
 
+    def _take_use(self, store: CursorStore | None) -> int:
+        """When the cursor was last used, for what is written now."""
+        use = self._cursor.use
+        use.written_ms = use.last_ms
+        if store is not None:
+            store.last_active_ms = use.written_ms
+        return use.written_ms
+
     async def _write_properties(self, store: CursorStore) -> None:
+        self._take_use(store)
         if store.has_ledger:
             await store.write_properties(self._cursor.state.mark_delete)
         else:
@@ -176,14 +187,16 @@ class CursorWriter:
     async def _write_whole(self, store: CursorStore) -> None:
         cursor, options = self._cursor, self._options
         changes = self.changes
+        dirty = self.is_dirty or cursor.use.is_stale(0)
         info = closed_cursor_info(
             cursor.state, cursor.properties, options.batches_max, options.ranges_to_store_max
         )
         if info is None:
-            if self.is_dirty:
+            if dirty:
                 await self._write_to_ledger(store)
             await store.close_ledger()
-        elif self.is_dirty or not store.is_closed:
+        elif dirty or not store.is_closed:
+            self._take_use(store)
             await store.write_closed(info)
         self._persisted = max(self._persisted, changes)
 
@@ -234,6 +247,7 @@ class CursorWriter:
         started_s = time.perf_counter()
         cursor = self._cursor
         infos = position_infos(cursor.state, cursor.properties, self._options.batches_max)
+        infos[-1].lastActive = self._take_use(self._store)
         cost_s = time.perf_counter() - started_s
         self._next_write_s = trio.current_time() + cost_s / _SNAPSHOT_SHARE_MAX
         return infos

@@ -58,7 +58,9 @@ class LogCursors:
                 mark = min(mark, self._parts.last_position)
             state = AckState(self._chain, mark)
             state.restore(found.ranges, found.bitmaps, found.partial)
-            self.by_name[name] = LogCursor(name, self._access, store, state, found.properties)
+            self.by_name[name] = LogCursor(
+                name, self._access, store, state, found.properties, found.last_active_ms
+            )
 
     async def open(
         self,

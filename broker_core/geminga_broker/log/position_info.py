@@ -51,6 +51,8 @@ class CursorSnapshot(NamedTuple):
     bitmaps: list[tuple[int, BitMap]]
     partial: list[tuple[Position, tuple[int, ...]]]
     properties: dict[str, int]
+    last_active_ms: int | None
+    """When the cursor was last used; None: it isn't said."""
 
 
 def position_infos(
@@ -98,6 +100,8 @@ def read_position_infos(infos: Sequence[PositionInfo]) -> CursorSnapshot:
         merged.individualDeletedMessages.extend(info.individualDeletedMessages)
         merged.batchedEntryDeletionIndexInfo.extend(info.batchedEntryDeletionIndexInfo)
         merged.properties.extend(info.properties)
+    if last.HasField("lastActive"):
+        merged.lastActive = last.lastActive
     return _snapshot(Position(LedgerId(last.ledgerId), EntryId(last.entryId)), merged, bitmaps)
 
 
@@ -218,6 +222,7 @@ def _snapshot(
             for entry in info.batchedEntryDeletionIndexInfo
         ],
         {entry.name: entry.value for entry in info.properties},
+        info.lastActive if info.HasField("lastActive") else None,
     )
 
 

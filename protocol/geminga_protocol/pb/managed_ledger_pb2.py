@@ -24,15 +24,15 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(geminga_protocol/pb/managed_ledger.proto\x12\x0fgeminga.mledger\"&\n\x08KeyValue\x12\x0b\n\x03key\x18\x01 \x02(\t\x12\r\n\x05value\x18\x02 \x02(\t\"T\n\x15OffloadDriverMetadata\x12\x0c\n\x04name\x18\x01 \x02(\t\x12-\n\nproperties\x18\x02 \x03(\x0b\x32\x19.geminga.mledger.KeyValue\"\xe9\x01\n\x0eOffloadContext\x12\x0e\n\x06uidMsb\x18\x01 \x01(\x03\x12\x0e\n\x06uidLsb\x18\x02 \x01(\x03\x12\x10\n\x08\x63omplete\x18\x03 \x01(\x08\x12\x19\n\x11\x62ookkeeperDeleted\x18\x04 \x01(\x08\x12\x11\n\ttimestamp\x18\x05 \x01(\x03\x12>\n\x0e\x64riverMetadata\x18\x06 \x01(\x0b\x32&.geminga.mledger.OffloadDriverMetadata\x12\x37\n\x0eoffloadSegment\x18\x07 \x03(\x0b\x32\x1f.geminga.mledger.OffloadSegment\"\xcd\x01\n\x0eOffloadSegment\x12\x0e\n\x06uidMsb\x18\x01 \x01(\x03\x12\x0e\n\x06uidLsb\x18\x02 \x01(\x03\x12\x10\n\x08\x63omplete\x18\x03 \x01(\x08\x12\x19\n\x11\x61ssignedTimestamp\x18\x04 \x01(\x03\x12\x1a\n\x12offloadedTimestamp\x18\x05 \x01(\x03\x12\x12\n\nendEntryId\x18\x06 \x01(\x03\x12>\n\x0e\x64riverMetadata\x18\x07 \x01(\x0b\x32&.geminga.mledger.OffloadDriverMetadata\"\xd2\x02\n\x11ManagedLedgerInfo\x12\x41\n\nledgerInfo\x18\x01 \x03(\x0b\x32-.geminga.mledger.ManagedLedgerInfo.LedgerInfo\x12?\n\x12terminatedPosition\x18\x02 \x01(\x0b\x32#.geminga.mledger.NestedPositionInfo\x12-\n\nproperties\x18\x03 \x03(\x0b\x32\x19.geminga.mledger.KeyValue\x1a\x89\x01\n\nLedgerInfo\x12\x10\n\x08ledgerId\x18\x01 \x02(\x03\x12\x0f\n\x07\x65ntries\x18\x02 \x01(\x03\x12\x0c\n\x04size\x18\x03 \x01(\x03\x12\x11\n\ttimestamp\x18\x04 \x01(\x03\x12\x37\n\x0eoffloadContext\x18\x05 \x01(\x0b\x32\x1f.geminga.mledger.OffloadContext\"\xa5\x03\n\x0cPositionInfo\x12\x10\n\x08ledgerId\x18\x01 \x02(\x03\x12\x0f\n\x07\x65ntryId\x18\x02 \x02(\x03\x12@\n\x19individualDeletedMessages\x18\x03 \x03(\x0b\x32\x1d.geminga.mledger.MessageRange\x12\x31\n\nproperties\x18\x04 \x03(\x0b\x32\x1d.geminga.mledger.LongProperty\x12U\n\x1d\x62\x61tchedEntryDeletionIndexInfo\x18\x05 \x03(\x0b\x32..geminga.mledger.BatchedEntryDeletionIndexInfo\x12\x44\n\x1eindividualDeletedMessageRanges\x18\x06 \x03(\x0b\x32\x1c.geminga.mledger.LongListMap\x12)\n\x04part\x18\xe9\x07 \x01(\x0b\x32\x1a.geminga.mledger.StatePart\x12\x35\n\rledgerBitmaps\x18\xea\x07 \x03(\x0b\x32\x1d.geminga.mledger.LedgerBitmap\")\n\tStatePart\x12\r\n\x05index\x18\x01 \x02(\x05\x12\r\n\x05\x63ount\x18\x02 \x02(\x05\"1\n\x0cLedgerBitmap\x12\x10\n\x08ledgerId\x18\x01 \x02(\x03\x12\x0f\n\x07roaring\x18\x02 \x02(\x0c\"7\n\x12NestedPositionInfo\x12\x10\n\x08ledgerId\x18\x01 \x02(\x03\x12\x0f\n\x07\x65ntryId\x18\x02 \x02(\x03\"*\n\x0bLongListMap\x12\x0b\n\x03key\x18\x01 \x02(\x03\x12\x0e\n\x06values\x18\x02 \x03(\x03\"\x86\x01\n\x0cMessageRange\x12:\n\rlowerEndpoint\x18\x01 \x02(\x0b\x32#.geminga.mledger.NestedPositionInfo\x12:\n\rupperEndpoint\x18\x02 \x02(\x0b\x32#.geminga.mledger.NestedPositionInfo\"i\n\x1d\x42\x61tchedEntryDeletionIndexInfo\x12\x35\n\x08position\x18\x01 \x02(\x0b\x32#.geminga.mledger.NestedPositionInfo\x12\x11\n\tdeleteSet\x18\x02 \x03(\x03\"+\n\x0cLongProperty\x12\x0c\n\x04name\x18\x01 \x02(\t\x12\r\n\x05value\x18\x02 \x02(\x03\"-\n\x0eStringProperty\x12\x0c\n\x04name\x18\x01 \x02(\t\x12\r\n\x05value\x18\x02 \x02(\t\"\xfe\x02\n\x11ManagedCursorInfo\x12\x17\n\x0f\x63ursorsLedgerId\x18\x01 \x02(\x03\x12\x1a\n\x12markDeleteLedgerId\x18\x02 \x01(\x03\x12\x19\n\x11markDeleteEntryId\x18\x03 \x01(\x03\x12@\n\x19individualDeletedMessages\x18\x04 \x03(\x0b\x32\x1d.geminga.mledger.MessageRange\x12\x31\n\nproperties\x18\x05 \x03(\x0b\x32\x1d.geminga.mledger.LongProperty\x12\x12\n\nlastActive\x18\x06 \x01(\x03\x12U\n\x1d\x62\x61tchedEntryDeletionIndexInfo\x18\x07 \x03(\x0b\x32..geminga.mledger.BatchedEntryDeletionIndexInfo\x12\x39\n\x10\x63ursorProperties\x18\x08 \x03(\x0b\x32\x1f.geminga.mledger.StringProperty\"p\n\x19ManagedLedgerInfoMetadata\x12\x39\n\x0f\x63ompressionType\x18\x01 \x02(\x0e\x32 .geminga.mledger.CompressionType\x12\x18\n\x10uncompressedSize\x18\x02 \x02(\x05\"p\n\x19ManagedCursorInfoMetadata\x12\x39\n\x0f\x63ompressionType\x18\x01 \x02(\x0e\x32 .geminga.mledger.CompressionType\x12\x18\n\x10uncompressedSize\x18\x02 \x02(\x05*D\n\x0f\x43ompressionType\x12\x08\n\x04NONE\x10\x00\x12\x07\n\x03LZ4\x10\x01\x12\x08\n\x04ZLIB\x10\x02\x12\x08\n\x04ZSTD\x10\x03\x12\n\n\x06SNAPPY\x10\x04')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(geminga_protocol/pb/managed_ledger.proto\x12\x0fgeminga.mledger\"&\n\x08KeyValue\x12\x0b\n\x03key\x18\x01 \x02(\t\x12\r\n\x05value\x18\x02 \x02(\t\"T\n\x15OffloadDriverMetadata\x12\x0c\n\x04name\x18\x01 \x02(\t\x12-\n\nproperties\x18\x02 \x03(\x0b\x32\x19.geminga.mledger.KeyValue\"\xe9\x01\n\x0eOffloadContext\x12\x0e\n\x06uidMsb\x18\x01 \x01(\x03\x12\x0e\n\x06uidLsb\x18\x02 \x01(\x03\x12\x10\n\x08\x63omplete\x18\x03 \x01(\x08\x12\x19\n\x11\x62ookkeeperDeleted\x18\x04 \x01(\x08\x12\x11\n\ttimestamp\x18\x05 \x01(\x03\x12>\n\x0e\x64riverMetadata\x18\x06 \x01(\x0b\x32&.geminga.mledger.OffloadDriverMetadata\x12\x37\n\x0eoffloadSegment\x18\x07 \x03(\x0b\x32\x1f.geminga.mledger.OffloadSegment\"\xcd\x01\n\x0eOffloadSegment\x12\x0e\n\x06uidMsb\x18\x01 \x01(\x03\x12\x0e\n\x06uidLsb\x18\x02 \x01(\x03\x12\x10\n\x08\x63omplete\x18\x03 \x01(\x08\x12\x19\n\x11\x61ssignedTimestamp\x18\x04 \x01(\x03\x12\x1a\n\x12offloadedTimestamp\x18\x05 \x01(\x03\x12\x12\n\nendEntryId\x18\x06 \x01(\x03\x12>\n\x0e\x64riverMetadata\x18\x07 \x01(\x0b\x32&.geminga.mledger.OffloadDriverMetadata\"\xd2\x02\n\x11ManagedLedgerInfo\x12\x41\n\nledgerInfo\x18\x01 \x03(\x0b\x32-.geminga.mledger.ManagedLedgerInfo.LedgerInfo\x12?\n\x12terminatedPosition\x18\x02 \x01(\x0b\x32#.geminga.mledger.NestedPositionInfo\x12-\n\nproperties\x18\x03 \x03(\x0b\x32\x19.geminga.mledger.KeyValue\x1a\x89\x01\n\nLedgerInfo\x12\x10\n\x08ledgerId\x18\x01 \x02(\x03\x12\x0f\n\x07\x65ntries\x18\x02 \x01(\x03\x12\x0c\n\x04size\x18\x03 \x01(\x03\x12\x11\n\ttimestamp\x18\x04 \x01(\x03\x12\x37\n\x0eoffloadContext\x18\x05 \x01(\x0b\x32\x1f.geminga.mledger.OffloadContext\"\xba\x03\n\x0cPositionInfo\x12\x10\n\x08ledgerId\x18\x01 \x02(\x03\x12\x0f\n\x07\x65ntryId\x18\x02 \x02(\x03\x12@\n\x19individualDeletedMessages\x18\x03 \x03(\x0b\x32\x1d.geminga.mledger.MessageRange\x12\x31\n\nproperties\x18\x04 \x03(\x0b\x32\x1d.geminga.mledger.LongProperty\x12U\n\x1d\x62\x61tchedEntryDeletionIndexInfo\x18\x05 \x03(\x0b\x32..geminga.mledger.BatchedEntryDeletionIndexInfo\x12\x44\n\x1eindividualDeletedMessageRanges\x18\x06 \x03(\x0b\x32\x1c.geminga.mledger.LongListMap\x12)\n\x04part\x18\xe9\x07 \x01(\x0b\x32\x1a.geminga.mledger.StatePart\x12\x35\n\rledgerBitmaps\x18\xea\x07 \x03(\x0b\x32\x1d.geminga.mledger.LedgerBitmap\x12\x13\n\nlastActive\x18\xeb\x07 \x01(\x03\")\n\tStatePart\x12\r\n\x05index\x18\x01 \x02(\x05\x12\r\n\x05\x63ount\x18\x02 \x02(\x05\"1\n\x0cLedgerBitmap\x12\x10\n\x08ledgerId\x18\x01 \x02(\x03\x12\x0f\n\x07roaring\x18\x02 \x02(\x0c\"7\n\x12NestedPositionInfo\x12\x10\n\x08ledgerId\x18\x01 \x02(\x03\x12\x0f\n\x07\x65ntryId\x18\x02 \x02(\x03\"*\n\x0bLongListMap\x12\x0b\n\x03key\x18\x01 \x02(\x03\x12\x0e\n\x06values\x18\x02 \x03(\x03\"\x86\x01\n\x0cMessageRange\x12:\n\rlowerEndpoint\x18\x01 \x02(\x0b\x32#.geminga.mledger.NestedPositionInfo\x12:\n\rupperEndpoint\x18\x02 \x02(\x0b\x32#.geminga.mledger.NestedPositionInfo\"i\n\x1d\x42\x61tchedEntryDeletionIndexInfo\x12\x35\n\x08position\x18\x01 \x02(\x0b\x32#.geminga.mledger.NestedPositionInfo\x12\x11\n\tdeleteSet\x18\x02 \x03(\x03\"+\n\x0cLongProperty\x12\x0c\n\x04name\x18\x01 \x02(\t\x12\r\n\x05value\x18\x02 \x02(\x03\"-\n\x0eStringProperty\x12\x0c\n\x04name\x18\x01 \x02(\t\x12\r\n\x05value\x18\x02 \x02(\t\"\xfe\x02\n\x11ManagedCursorInfo\x12\x17\n\x0f\x63ursorsLedgerId\x18\x01 \x02(\x03\x12\x1a\n\x12markDeleteLedgerId\x18\x02 \x01(\x03\x12\x19\n\x11markDeleteEntryId\x18\x03 \x01(\x03\x12@\n\x19individualDeletedMessages\x18\x04 \x03(\x0b\x32\x1d.geminga.mledger.MessageRange\x12\x31\n\nproperties\x18\x05 \x03(\x0b\x32\x1d.geminga.mledger.LongProperty\x12\x12\n\nlastActive\x18\x06 \x01(\x03\x12U\n\x1d\x62\x61tchedEntryDeletionIndexInfo\x18\x07 \x03(\x0b\x32..geminga.mledger.BatchedEntryDeletionIndexInfo\x12\x39\n\x10\x63ursorProperties\x18\x08 \x03(\x0b\x32\x1f.geminga.mledger.StringProperty\"p\n\x19ManagedLedgerInfoMetadata\x12\x39\n\x0f\x63ompressionType\x18\x01 \x02(\x0e\x32 .geminga.mledger.CompressionType\x12\x18\n\x10uncompressedSize\x18\x02 \x02(\x05\"p\n\x19ManagedCursorInfoMetadata\x12\x39\n\x0f\x63ompressionType\x18\x01 \x02(\x0e\x32 .geminga.mledger.CompressionType\x12\x18\n\x10uncompressedSize\x18\x02 \x02(\x05*D\n\x0f\x43ompressionType\x12\x08\n\x04NONE\x10\x00\x12\x07\n\x03LZ4\x10\x01\x12\x08\n\x04ZLIB\x10\x02\x12\x08\n\x04ZSTD\x10\x03\x12\n\n\x06SNAPPY\x10\x04')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'geminga_protocol.pb.managed_ledger_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_COMPRESSIONTYPE']._serialized_start=2540
-  _globals['_COMPRESSIONTYPE']._serialized_end=2608
+  _globals['_COMPRESSIONTYPE']._serialized_start=2561
+  _globals['_COMPRESSIONTYPE']._serialized_end=2629
   _globals['_KEYVALUE']._serialized_start=61
   _globals['_KEYVALUE']._serialized_end=99
   _globals['_OFFLOADDRIVERMETADATA']._serialized_start=101
@@ -46,27 +46,27 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_MANAGEDLEDGERINFO_LEDGERINFO']._serialized_start=833
   _globals['_MANAGEDLEDGERINFO_LEDGERINFO']._serialized_end=970
   _globals['_POSITIONINFO']._serialized_start=973
-  _globals['_POSITIONINFO']._serialized_end=1394
-  _globals['_STATEPART']._serialized_start=1396
-  _globals['_STATEPART']._serialized_end=1437
-  _globals['_LEDGERBITMAP']._serialized_start=1439
-  _globals['_LEDGERBITMAP']._serialized_end=1488
-  _globals['_NESTEDPOSITIONINFO']._serialized_start=1490
-  _globals['_NESTEDPOSITIONINFO']._serialized_end=1545
-  _globals['_LONGLISTMAP']._serialized_start=1547
-  _globals['_LONGLISTMAP']._serialized_end=1589
-  _globals['_MESSAGERANGE']._serialized_start=1592
-  _globals['_MESSAGERANGE']._serialized_end=1726
-  _globals['_BATCHEDENTRYDELETIONINDEXINFO']._serialized_start=1728
-  _globals['_BATCHEDENTRYDELETIONINDEXINFO']._serialized_end=1833
-  _globals['_LONGPROPERTY']._serialized_start=1835
-  _globals['_LONGPROPERTY']._serialized_end=1878
-  _globals['_STRINGPROPERTY']._serialized_start=1880
-  _globals['_STRINGPROPERTY']._serialized_end=1925
-  _globals['_MANAGEDCURSORINFO']._serialized_start=1928
-  _globals['_MANAGEDCURSORINFO']._serialized_end=2310
-  _globals['_MANAGEDLEDGERINFOMETADATA']._serialized_start=2312
-  _globals['_MANAGEDLEDGERINFOMETADATA']._serialized_end=2424
-  _globals['_MANAGEDCURSORINFOMETADATA']._serialized_start=2426
-  _globals['_MANAGEDCURSORINFOMETADATA']._serialized_end=2538
+  _globals['_POSITIONINFO']._serialized_end=1415
+  _globals['_STATEPART']._serialized_start=1417
+  _globals['_STATEPART']._serialized_end=1458
+  _globals['_LEDGERBITMAP']._serialized_start=1460
+  _globals['_LEDGERBITMAP']._serialized_end=1509
+  _globals['_NESTEDPOSITIONINFO']._serialized_start=1511
+  _globals['_NESTEDPOSITIONINFO']._serialized_end=1566
+  _globals['_LONGLISTMAP']._serialized_start=1568
+  _globals['_LONGLISTMAP']._serialized_end=1610
+  _globals['_MESSAGERANGE']._serialized_start=1613
+  _globals['_MESSAGERANGE']._serialized_end=1747
+  _globals['_BATCHEDENTRYDELETIONINDEXINFO']._serialized_start=1749
+  _globals['_BATCHEDENTRYDELETIONINDEXINFO']._serialized_end=1854
+  _globals['_LONGPROPERTY']._serialized_start=1856
+  _globals['_LONGPROPERTY']._serialized_end=1899
+  _globals['_STRINGPROPERTY']._serialized_start=1901
+  _globals['_STRINGPROPERTY']._serialized_end=1946
+  _globals['_MANAGEDCURSORINFO']._serialized_start=1949
+  _globals['_MANAGEDCURSORINFO']._serialized_end=2331
+  _globals['_MANAGEDLEDGERINFOMETADATA']._serialized_start=2333
+  _globals['_MANAGEDLEDGERINFOMETADATA']._serialized_end=2445
+  _globals['_MANAGEDCURSORINFOMETADATA']._serialized_start=2447
+  _globals['_MANAGEDCURSORINFOMETADATA']._serialized_end=2559
 # @@protoc_insertion_point(module_scope)

@@ -96,7 +96,7 @@ class ManagedLedgerInfo(_message.Message):
     def __init__(self, ledgerInfo: _Optional[_Iterable[_Union[ManagedLedgerInfo.LedgerInfo, _Mapping]]] = ..., terminatedPosition: _Optional[_Union[NestedPositionInfo, _Mapping]] = ..., properties: _Optional[_Iterable[_Union[KeyValue, _Mapping]]] = ...) -> None: ...
 
 class PositionInfo(_message.Message):
-    __slots__ = ("ledgerId", "entryId", "individualDeletedMessages", "properties", "batchedEntryDeletionIndexInfo", "individualDeletedMessageRanges", "part", "ledgerBitmaps")
+    __slots__ = ("ledgerId", "entryId", "individualDeletedMessages", "properties", "batchedEntryDeletionIndexInfo", "individualDeletedMessageRanges", "part", "ledgerBitmaps", "lastActive")
     LEDGERID_FIELD_NUMBER: _ClassVar[int]
     ENTRYID_FIELD_NUMBER: _ClassVar[int]
     INDIVIDUALDELETEDMESSAGES_FIELD_NUMBER: _ClassVar[int]
@@ -105,6 +105,7 @@ class PositionInfo(_message.Message):
     INDIVIDUALDELETEDMESSAGERANGES_FIELD_NUMBER: _ClassVar[int]
     PART_FIELD_NUMBER: _ClassVar[int]
     LEDGERBITMAPS_FIELD_NUMBER: _ClassVar[int]
+    LASTACTIVE_FIELD_NUMBER: _ClassVar[int]
     ledgerId: int
     entryId: int
     individualDeletedMessages: _containers.RepeatedCompositeFieldContainer[MessageRange]
@@ -113,7 +114,8 @@ class PositionInfo(_message.Message):
     individualDeletedMessageRanges: _containers.RepeatedCompositeFieldContainer[LongListMap]
     part: StatePart
     ledgerBitmaps: _containers.RepeatedCompositeFieldContainer[LedgerBitmap]
-    def __init__(self, ledgerId: _Optional[int] = ..., entryId: _Optional[int] = ..., individualDeletedMessages: _Optional[_Iterable[_Union[MessageRange, _Mapping]]] = ..., properties: _Optional[_Iterable[_Union[LongProperty, _Mapping]]] = ..., batchedEntryDeletionIndexInfo: _Optional[_Iterable[_Union[BatchedEntryDeletionIndexInfo, _Mapping]]] = ..., individualDeletedMessageRanges: _Optional[_Iterable[_Union[LongListMap, _Mapping]]] = ..., part: _Optional[_Union[StatePart, _Mapping]] = ..., ledgerBitmaps: _Optional[_Iterable[_Union[LedgerBitmap, _Mapping]]] = ...) -> None: ...
+    lastActive: int
+    def __init__(self, ledgerId: _Optional[int] = ..., entryId: _Optional[int] = ..., individualDeletedMessages: _Optional[_Iterable[_Union[MessageRange, _Mapping]]] = ..., properties: _Optional[_Iterable[_Union[LongProperty, _Mapping]]] = ..., batchedEntryDeletionIndexInfo: _Optional[_Iterable[_Union[BatchedEntryDeletionIndexInfo, _Mapping]]] = ..., individualDeletedMessageRanges: _Optional[_Iterable[_Union[LongListMap, _Mapping]]] = ..., part: _Optional[_Union[StatePart, _Mapping]] = ..., ledgerBitmaps: _Optional[_Iterable[_Union[LedgerBitmap, _Mapping]]] = ..., lastActive: _Optional[int] = ...) -> None: ...
 
 class StatePart(_message.Message):
     __slots__ = ("index", "count")
