@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from enum import IntEnum
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -47,12 +48,22 @@ class Logs(Protocol):
         """The log of that name (`tenant/ns/persistent/topic`)."""
 
 
+class Creation(IntEnum):
+    """Whether a topic that isn't there is made; what a higher value allows, a lower one may not."""
+
+    NEVER = 0
+    AUTOMATIC = 1
+    """On first use, where the policy of automatic creation says so."""
+    BY_HAND = 2
+    """Somebody asked for just that."""
+
+
 class _Load(Promise[Topic]):
     """A load that is under way."""
 
     __slots__ = ("create",)
 
-    def __init__(self, create: bool) -> None:
+    def __init__(self, create: Creation) -> None:
         super().__init__()
         self.create = create
 
@@ -88,12 +99,14 @@ class TopicLoader:
         """Loads that are under way."""
         return len(self._loads)
 
-    async def get(self, name: TopicName, *, create: bool) -> Topic:
-        """The topic, loaded now if it isn't; `create` makes one that isn't there.
+    async def get(self, name: TopicName, *, create: bool, by_hand: bool = False) -> Topic:
+        """The topic, loaded now if it isn't; `create` makes one that isn't there, where topics are
+        made automatically, `by_hand` everywhere.
 
         Raises BrokerError: TopicNotFound, NotAllowedError, TooManyRequests, ServiceNotReady.
         """
         key = str(name)
+        wanted = Creation.BY_HAND if by_hand else Creation(create)
         while True:
             topic = self.topics.get(key)
             if topic is not None and key not in self._leaving:
@@ -106,8 +119,8 @@ class TopicLoader:
                 continue
             load = self._loads.get(key)
             if load is None:
-                load = self._start(name, create)
-            if load.create or not create:
+                load = self._start(name, wanted)
+            if load.create >= wanted:
                 return await load.wait()
             try:
                 return await load.wait()
@@ -115,7 +128,7 @@ class TopicLoader:
                 if error.code != ServerError.TopicNotFound:
                     raise
 
-    def _start(self, name: TopicName, create: bool) -> _Load:
+    def _start(self, name: TopicName, create: Creation) -> _Load:
         if len(self._loads) >= self._config.topics.loads_max:
             raise BrokerError(ServerError.TooManyRequests, "too many topics are being loaded")
         load = self._loads[str(name)] = _Load(create)
@@ -146,7 +159,7 @@ class TopicLoader:
     def _fail(self, key: str, error: Exception) -> None:
         self._loads.pop(key).reject(error)
 
-    async def _load(self, name: TopicName, create: bool) -> Topic:
+    async def _load(self, name: TopicName, create: Creation) -> Topic:
         await self._check(name, create)
         effective = await self.policies.resolve(name)
         if not name.is_persistent:
@@ -191,7 +204,7 @@ class TopicLoader:
         _log.warning("topic=%s was taken by another broker", key)
         await self.unload_all([key])
 
-    async def _check(self, name: TopicName, create: bool) -> None:
+    async def _check(self, name: TopicName, create: Creation) -> None:
         """Whether there is, or may be, such a topic."""
         topics = self._config.topics
         if not (topics.enable_persistent if name.is_persistent else topics.enable_non_persistent):
@@ -212,7 +225,8 @@ class TopicLoader:
             raise BrokerError(ServerError.TopicNotFound, f"Topic {name} does not exist")
         if not await self._namespaces.exists(name.namespace):
             raise BrokerError(ServerError.TopicNotFound, f"Namespace not found {name.namespace}")
-        if await self._catalog.auto_partitions(name) is None:
+        by_hand = create is Creation.BY_HAND
+        if not by_hand and await self._catalog.auto_partitions(name) is None:
             text = f"Topic {name} does not exist and auto creation is disabled"
             raise BrokerError(ServerError.TopicNotFound, text)
         limit = await self._namespaces.topics_max(name.namespace, topics.topics_per_namespace_max)

@@ -12,6 +12,7 @@ from geminga_broker.errors import BrokerError
 from geminga_broker.namespaces import Namespaces
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import TopicName
+from geminga_runtime.logs import shown
 
 
 class Addresses(NamedTuple):
@@ -23,6 +24,13 @@ class Addresses(NamedTuple):
     web_url_tls: str = ""
 
 
+class NoSuchListener(BrokerError):
+    """A client asks for an address of a listener that the broker doesn't have."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ServerError.ServiceNotReady, message)
+
+
 class Lookup:
     """Answers lookups, a bounded number at once."""
 
@@ -32,9 +40,9 @@ class Lookup:
         self._running = 0
         self.addresses = Addresses("", "")
 
-    async def locate(self, topic: TopicName) -> Addresses:
+    async def locate(self, topic: TopicName, listener: str = "") -> Addresses:
         """Addresses of the topic's owner. Raises BrokerError TooManyRequests, TopicNotFound (no
-        such namespace).
+        such namespace), NoSuchListener (there are none with names).
         """
         if not (self.addresses.broker_url or self.addresses.broker_url_tls):
             raise BrokerError(ServerError.ServiceNotReady, "the broker is starting")
@@ -47,6 +55,8 @@ class Lookup:
                 raise BrokerError(ServerError.TopicNotFound, text)
         finally:
             self._running -= 1
+        if listener:
+            raise NoSuchListener(f"the broker has no listener named {shown(listener)}")
         return self.addresses
 
     async def bundle_of(self, topic: TopicName) -> str:

@@ -10,6 +10,7 @@ from typing import Protocol
 import trio
 
 from geminga_broker.deduplication import Deduplication, Duplicate, Fate, Sent
+from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import (
     AppendDone,
     Buffer,
@@ -360,6 +361,12 @@ class Producer:
         if not self.closed:
             # Told first: a client that waits for its own close learns that not all was answered.
             self.connection.drop_producer(self.producer_id)
+            self.close()
+
+    def refuse(self, error: BrokerError) -> None:
+        """Close one that waited for exclusive access, and tell why it won't get it. Idempotent."""
+        if not self.closed:
+            self.request.on_refused(self, error)
             self.close()
 
     @property

@@ -101,8 +101,14 @@ class BrokerService:
         return self.loader.topics
 
     async def get_topic(self, name: TopicName, *, create: bool) -> Topic:
-        """See `TopicLoader.get`."""
+        """The topic; with `create` it may be made automatically. See `TopicLoader.get`."""
         return await self.loader.get(name, create=create)
+
+    async def create_topic(self, name: TopicName) -> Topic:
+        """The topic, made if it isn't there, whether or not topics are made automatically. See
+        `TopicLoader.get`.
+        """
+        return await self.loader.get(name, create=True, by_hand=True)
 
     async def topic_exists(self, name: TopicName) -> bool:
         """Whether a topic of exactly that name is there, partitioned ones left out."""

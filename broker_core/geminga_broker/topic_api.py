@@ -18,6 +18,7 @@ from geminga_broker.connection import ClientConnection
 from geminga_broker.dispatch.broker_limit import BrokerUnackedLimit
 from geminga_broker.dispatch.catch_up import CatchUp
 from geminga_broker.entry_filters import EntryFilter
+from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import Ack
 from geminga_broker.stats import ConsumerStats, InternalStats, TopicStats
 from geminga_protocol.ids import Position
@@ -101,7 +102,8 @@ class ProducerRequest:
     or were answered (negative), once per run, so that the session can stop reading. `throttle` is
     told for how many seconds nothing should be read, when a rate limit is reached. `on_ready` is
     called once if the producer had to wait for exclusive access; the session then sends the second
-    PRODUCER_SUCCESS. `schema_version` only shows in stats.
+    PRODUCER_SUCCESS. `on_refused` is called instead if it won't get it. `schema_version` only shows
+    in stats.
     """
 
     connection: ClientConnection
@@ -117,6 +119,7 @@ class ProducerRequest:
     publish_pending: Callable[[int, int], None] = lambda messages, size: None
     throttle: Callable[[float], None] = lambda pause_s: None
     on_ready: Callable[[TopicProducer], None] = lambda producer: None
+    on_refused: Callable[[TopicProducer, BrokerError], None] = lambda producer, error: None
 
 
 @dataclass(frozen=True, slots=True)

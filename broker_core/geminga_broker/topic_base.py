@@ -97,8 +97,9 @@ class TopicBase:
     def check_subscribe(self, request: SubscribeRequest, consumers: int, known: bool) -> None:
         """Raises BrokerError for what no subscription of this topic would take."""
         self.check_open()
-        if not request.subscription:
-            raise BrokerError(ServerError.NotAllowedError, "Empty subscription name")
+        if not request.subscription and self.persistent:
+            # Apache's code for it; its non-persistent topics take such a subscription.
+            raise BrokerError(ServerError.ProducerBusy, "Empty subscription name")
         self.check_subscription_name(request.subscription)
         if request.sub_type not in self.options.subscription_types:
             kind = SubType.Name(SubType.ValueType(request.sub_type))

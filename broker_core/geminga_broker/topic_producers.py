@@ -55,7 +55,10 @@ class ProducerRegistry:
             self._take_over(producer)
         elif mode == ProducerAccessMode.ExclusiveWithFencing:
             self._check_epoch(producer)
-            for other in [*self._waiting, *self.by_name.values()]:
+            while self._waiting:
+                fenced = BrokerError(ServerError.ProducerFenced, "Fenced out")
+                self._waiting.popleft().refuse(fenced)
+            for other in list(self.by_name.values()):
                 other.disconnect()
             self._take_over(producer)
         elif mode == ProducerAccessMode.WaitForExclusive:

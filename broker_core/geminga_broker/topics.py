@@ -112,6 +112,8 @@ class TopicCatalog:
         when the client forbids making it (PIP-344) or policy does. A partition that was deleted
         isn't there, however many its topic has.
         """
+        if not exists and not await self._namespaces.exists(topic.namespace):
+            raise BrokerError(ServerError.TopicNotFound, f"Namespace not found {topic.namespace}")
         if topic.is_partition:
             if not (create or exists):
                 raise BrokerError(ServerError.TopicNotFound, f"Topic {topic} not found")
@@ -119,8 +121,6 @@ class TopicCatalog:
         count = await self.partitions(topic)
         if count or exists:
             return count
-        if not await self._namespaces.exists(topic.namespace):
-            raise BrokerError(ServerError.TopicNotFound, f"Namespace not found {topic.namespace}")
         if not create:
             raise BrokerError(ServerError.TopicNotFound, f"Topic {topic} not found")
         wanted = await self.auto_partitions(topic)

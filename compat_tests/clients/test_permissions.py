@@ -216,6 +216,32 @@ def test_commands(site: Site, kind: int, role: str) -> None:
     assert allowed == expected
 
 
+_NOT_FOUND, _NOT_ALLOWED = ServerError.TopicNotFound, ServerError.AuthorizationError
+
+
+@pytest.mark.parametrize(
+    ("kind", "namespace", "role", "error"),
+    [
+        (BaseCommand.PARTITIONED_METADATA, "missing/n", "admin", _NOT_FOUND),
+        (BaseCommand.PARTITIONED_METADATA, "missing/n", "prod", _NOT_FOUND),
+        (BaseCommand.PARTITIONED_METADATA, "missing/n", "nobody", _NOT_FOUND),
+        (BaseCommand.PARTITIONED_METADATA, "t/missing", "admin", _NOT_FOUND),
+        (BaseCommand.PARTITIONED_METADATA, "t/missing", "nobody", _NOT_ALLOWED),
+        (BaseCommand.LOOKUP, "missing/n", "admin", _NOT_FOUND),
+        (BaseCommand.LOOKUP, "missing/n", "nobody", _NOT_ALLOWED),
+        (BaseCommand.LOOKUP, "t/missing", "nobody", _NOT_ALLOWED),
+    ],
+)
+def test_places_that_are_not_there(
+    site: Site, kind: int, namespace: str, role: str, error: int
+) -> None:
+    topic = f"persistent://{namespace}/x"
+    ask = lookup.lookup if kind == BaseCommand.LOOKUP else lookup.partitioned_metadata
+    with site.session(role) as client:
+        client.send_bytes(ask(topic, 7))
+        assert error_of(client.next_frame().command) == error
+
+
 @pytest.mark.parametrize(
     ("role", "original", "outcome"),
     [

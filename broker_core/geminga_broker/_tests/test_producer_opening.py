@@ -8,7 +8,9 @@ import pytest
 from trio.testing import wait_all_tasks_blocked
 
 from geminga_broker.session import producers
+from geminga_broker.session.authorization import settle
 from geminga_broker.session.registry import Opening
+from geminga_broker.session.session import Session
 from geminga_protocol.commands import connection, producing
 from geminga_protocol.pb.pulsar_api_pb2 import ProducerAccessMode, ServerError
 from geminga_protocol.topic_name import TopicName
@@ -25,7 +27,10 @@ class Between:
         self._what = what
         self._calls = 0
 
-    async def __call__(self, session: object, kind: int, command: object, opening: Opening) -> None:
+    async def __call__(
+        self, session: Session, kind: int, command: object, opening: Opening
+    ) -> None:
+        await settle(session, kind, command, opening)
         self._calls += 1
         if self._calls == 3:
             await self._what()

@@ -114,8 +114,10 @@ async def test_limits(world: World):
 
 async def test_refusals_of_subscribe(world: World):
     topic = world.topic(subscription_types=frozenset({SubType.Exclusive, SubType.Shared}))
+    with pytest.raises(BrokerError) as refused:
+        await consumer_of(topic, FakeConnection(), name="")
+    assert refused.value.code == ServerError.ProducerBusy
     for more in (
-        {"name": ""},
         {"sub_type": SubType.Failover},
         {"sub_type": SubType.Shared, "read_compacted": True},
     ):

@@ -78,11 +78,21 @@ async def test_fencing_throws_out_all(world: World) -> None:
     topic = world.topic()
     connections = [FakeConnection(str(n)) for n in range(3)]
     await add(topic, "a", connection=connections[0])
-    waiting = await add(topic, "w", Mode.WaitForExclusive, connection=connections[1])
+    told: list[tuple[str, int]] = []
+    waiting = await add(
+        topic,
+        "w",
+        Mode.WaitForExclusive,
+        connection=connections[1],
+        on_refused=lambda producer, error: told.append((producer.name, error.code)),
+    )
     assert not waiting.ready
     new = await add(topic, "n", Mode.ExclusiveWithFencing, connection=connections[2])
-    assert [c.dropped_producers for c in connections] == [[1], [1], []]
+    assert [c.dropped_producers for c in connections] == [[1], [], []]
+    assert told == [("w", ServerError.ProducerFenced)]
     assert topic.producers == {"n": new}
+    waiting.refuse(BrokerError(ServerError.ProducerFenced, "again"))
+    assert len(told) == 1
 
 
 async def test_waiting_producers_get_their_turn_in_order(world: World) -> None:

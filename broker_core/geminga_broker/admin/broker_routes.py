@@ -9,7 +9,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from geminga_broker.admin.rest import RestError, ok, parameter, route, topic_of
-from geminga_broker.lookup import Addresses
+from geminga_broker.lookup import Addresses, NoSuchListener
 from geminga_broker.service import BrokerService
 
 PULSAR_VERSION = "4.0.7"
@@ -77,7 +77,14 @@ def _lookup_routes(service: BrokerService) -> list[Route]:
         topic = topic_of(request, parameter(request, "domain"))
         if not await service.namespaces.exists(topic.namespace):
             raise RestError(404, "Namespace not found")
-        return ok(_lookup_data(service.lookup.addresses))
+        listener = request.query_params.get("listenerName", "")
+        try:
+            found = await service.lookup.locate(
+                topic, listener or request.headers.get("x-pulsar-listenername", "")
+            )
+        except NoSuchListener as error:
+            raise RestError(500, str(error)) from None  # Apache's status for it
+        return ok(_lookup_data(found))
 
     async def bundle(request: Request) -> Response:
         topic = topic_of(request, parameter(request, "domain"))

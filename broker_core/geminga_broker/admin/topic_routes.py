@@ -93,7 +93,7 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
         await require_writable_namespace(service, name)
         if await service.catalog.partitions(name) or await service.topic_exists(name):
             raise RestError(409, "This topic already exists")
-        await service.get_topic(name, create=True)
+        await service.create_topic(name)
         return no_content()
 
     async def delete(request: Request) -> Response:

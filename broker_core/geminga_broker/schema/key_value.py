@@ -5,13 +5,18 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from typing import NamedTuple
+
+import msgspec
 
 from geminga_broker.schema.model import AVRO_SHAPED, InvalidSchemaData, SchemaData
 from geminga_protocol.schema_type import SchemaType
 
 _LENGTH = struct.Struct(">i")
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|\s+')
+"""Texts, and white space between tokens."""
 
 
 class KeyValueSchemas(NamedTuple):
@@ -40,10 +45,10 @@ def key_value_from_text(text: str) -> bytes:
     empty text has none. Raises InvalidSchemaData.
     """
     try:
-        parts: object = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        parts = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidSchemaData(f"Invalid schema definition data for KEY_VALUE: {error}") from None
-    if not isinstance(parts, dict) or not {"key", "value"} <= parts.keys():
+    if not {"key", "value"} <= parts.keys():
         raise InvalidSchemaData("Invalid schema definition data for KEY_VALUE: no key and value")
     return join_key_value(_text_part(parts["key"]), _text_part(parts["value"]))
 
@@ -85,10 +90,23 @@ def _schema(schema: SchemaData, which: str, data: bytes) -> SchemaData:
     return SchemaData(kind, data, strings)
 
 
-def _text_part(part: object) -> bytes:
-    if part == "":
-        return b""
-    return json.dumps(part, separators=(",", ":"), ensure_ascii=False).encode()
+def _text_part(part: msgspec.Raw) -> bytes:
+    """A part as Apache's broker keeps it (Gson's `JsonElement.toString`): without the white space
+    between tokens, numbers with all their digits, texts without needless escapes.
+    """
+    text = bytes(part).decode()
+    return b"" if text == '""' else _TOKEN.sub(_kept, text).encode()
+
+
+def _kept(token: re.Match[str]) -> str:
+    text = token.group()
+    if not text.startswith('"'):
+        return ""
+    try:
+        told = json.dumps(json.loads(text), ensure_ascii=False)
+    except ValueError as error:
+        raise InvalidSchemaData(f"Invalid schema definition data for KEY_VALUE: {error}") from None
+    return told.replace("\u2028", r"\u2028").replace("\u2029", r"\u2029")
 
 
 def _told(part: SchemaData) -> object:

@@ -84,7 +84,7 @@ class TopicSchemas:
         """The version that a producer's schema has; empty if it has none. Raises
         IncompatibleSchema, InvalidSchemaData.
         """
-        if schema is not None and schema.type is not SchemaType.NONE:
+        if schema is not None:
             return await self.register(topic, schema)
         if (await self.policies(topic)).enforced and await self.get(topic) is not None:
             raise IncompatibleSchema(
@@ -100,7 +100,7 @@ class TopicSchemas:
 
         Raises IncompatibleSchema, InvalidSchemaData.
         """
-        if schema is None or schema.type in (SchemaType.NONE, SchemaType.AUTO_CONSUME):
+        if schema is None or schema.type is SchemaType.AUTO_CONSUME:
             return
         if await self.get(name) is None and not _in_use(topic):
             await self.register(name, schema)

@@ -20,6 +20,7 @@ from geminga_runtime.logs import shown
 _log = logging.getLogger(__name__)
 
 _PRODUCER, _SUBSCRIBE = BaseCommand.Type.PRODUCER, BaseCommand.Type.SUBSCRIBE
+_PARTITIONS = BaseCommand.Type.PARTITIONED_METADATA
 
 
 class _OnTopic(Protocol):
@@ -47,10 +48,20 @@ async def authorize(session: Session, kind: int, command: object) -> Place:
         what = BaseCommand.Type.Name(BaseCommand.Type.ValueType(kind))
         where = shown(place.topic or place.namespace)
         _log.warning("address=%s %s may not %s %s", session.address, session.caller, what, where)
+        await _require_tenant(session, kind, place)
         through = "Proxy " if session.service.authorizer.is_proxy(session.principal) else ""
         text = REFUSALS.get(kind, "Client is not authorized")
         raise BrokerError(ServerError.AuthorizationError, through + text)
     return place
+
+
+async def _require_tenant(session: Session, kind: int, place: Place) -> None:
+    """Apache's broker says that a tenant isn't there to whoever asks for a topic's partitions, and
+    to nobody else. Raises BrokerError TopicNotFound.
+    """
+    if kind == _PARTITIONS and not await session.service.namespaces.tenants.exists(place.tenant):
+        text = f"Tenant or namespace or topic does not exist: {shown(place.namespace)}"
+        raise BrokerError(ServerError.TopicNotFound, text)
 
 
 def _place(scope: Scope, command: object) -> Place:

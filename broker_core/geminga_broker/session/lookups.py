@@ -47,7 +47,8 @@ async def partitioned_metadata(session: Session, command: CommandPartitionedTopi
 
 async def lookup_topic(session: Session, command: CommandLookupTopic) -> None:
     """Which broker serves the topic."""
-    place = await session.service.lookup.locate(TopicName.parse(command.topic))
+    topic, listener = TopicName.parse(command.topic), command.advertised_listener_name
+    place = await session.service.lookup.locate(topic, listener)
     answer = lookup.lookup_response(
         command.request_id,
         broker_url=place.broker_url or None,

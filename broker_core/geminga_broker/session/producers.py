@@ -93,6 +93,7 @@ async def _join_topic(
         publish_pending=session.publish_pending,
         throttle=session.throttle,
         on_ready=partial(_became_ready, session, command.request_id, version),
+        on_refused=partial(_was_refused, session, command.request_id),
     )
     if opening.is_dropped():
         return None
@@ -107,6 +108,15 @@ def _became_ready(
     """
     if session.producers.get(producer.producer_id) is producer:
         _answer(session, request_id, producer, schema_version)
+
+
+def _was_refused(
+    session: Session, request_id: int, producer: TopicProducer, error: BrokerError
+) -> None:
+    """Exclusive access will never be there: the request that waits for it fails."""
+    if session.producers.get(producer.producer_id) is producer:
+        session.producers.forget(producer.producer_id)
+        session.write(answers.error(request_id, error.code, str(error)))
 
 
 def _answer(

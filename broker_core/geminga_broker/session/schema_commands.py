@@ -12,6 +12,7 @@ from geminga_protocol.pb.pulsar_api_pb2 import (
     Schema,
     ServerError,
 )
+from geminga_protocol.schema_type import SchemaType
 from geminga_protocol.topic_name import TopicName
 
 
@@ -38,5 +39,7 @@ async def get_or_create_schema(session: Session, command: CommandGetOrCreateSche
     topic = TopicName.parse(command.topic)
     await session.service.get_topic(topic, create=False)
     schema = schema_of(session, command.schema)
+    if schema is not None and schema.type is SchemaType.NONE:
+        schema = None  # as Apache's broker, which keeps such a schema if a producer brings it
     version = await session.service.schemas.admit_producer(topic, schema)
     session.write(schemas.get_or_create_schema_response(command.request_id, version))
