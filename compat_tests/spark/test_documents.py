@@ -53,7 +53,7 @@ def rows(text: str) -> list[list[str]]:
 
 
 @pytest.mark.timeout(240)  # some ten queries, and the first of a process is slow
-@pytest.mark.parametrize(("document", "count"), [(DOCUMENT, 9), (ROOT / "README.md", 1)])
+@pytest.mark.parametrize(("document", "count"), [(DOCUMENT, 10), (ROOT / "README.md", 1)])
 def test_examples(
     spark: SparkSession,
     pulsar: Pulsar,

@@ -18,6 +18,7 @@ from pyspark_pulsar._filters import Narrowing, within
 from pyspark_pulsar._offsets import ID_MAX, LedgerSpan, Position, TopicRange
 from pyspark_pulsar._options import ReadOptions
 from pyspark_pulsar._ranges import for_each, ranges_of
+from pyspark_pulsar._rest import check_admin
 from pyspark_pulsar._schemas import checked_options
 from pyspark_pulsar._spark_api import HAS_FILTERS
 from pyspark_pulsar._splits import entries_in, split, split_by_ids
@@ -52,6 +53,7 @@ class PulsarBatchReader(DataSourceReader):
         options, narrowing = self._options, self._narrowing
         client = client_for(options.client)
         parts = _topics.expand(client, options.topics)
+        check_admin(options.client, parts)
         self._options = options = checked_options(client, options, parts, self._schema)
         if narrowing is not None:
             parts = [each for each in parts if narrowing.allows(each.topic, each.partition)]

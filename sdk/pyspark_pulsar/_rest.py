@@ -6,19 +6,21 @@ import json
 import ssl
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from http.client import HTTPException, HTTPMessage
-from typing import IO
+from typing import IO, Any
 from urllib.parse import quote, urlsplit
 
 import trio
 
-from pyspark_pulsar._offsets import LedgerSpan
+from pyspark_pulsar._offsets import LedgerSpan, TopicPartition
 from pyspark_pulsar._options import ClientSettings
 from pyspark_pulsar.errors import InvalidOption, TopicMissing
 
 OPTION = "admin.url"
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
 """The longest answer that is read: a ledger takes about 150 bytes in it."""
+REDIRECT_TO_PLAIN = "redirect from TLS to plain"
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
@@ -26,18 +28,57 @@ def ledgers_by_rest(settings: ClientSettings, topic: str) -> list[LedgerSpan]:
     """All ledgers of a topic, by its `internalStats`. Raises InvalidOption, naming `admin.url`, if
     these can't be had, TopicMissing if there is no such topic.
     """
-    domain, _, rest = topic.partition("://")
-    tenant, namespace, local = rest.split("/", 2)
-    path = "/".join(quote(each, safe="") for each in (domain, tenant, namespace, local))
-    base = (settings.admin_url or "").rstrip("/")
-    answer = _get(settings, f"{base}/admin/v2/{path}/internalStats", topic)
+    code, answer = ask_rest(settings, f"{path_of(topic)}/internalStats", topic)
+    if code == 404:
+        raise TopicMissing(topic, f"the REST API of {OPTION} has no such topic")
+    if code != 200:
+        raise InvalidOption(OPTION, f"answers {code} for {topic}")
     try:
-        return _spans(json.loads(answer))
+        return _spans(answer)
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidOption(OPTION, f"the answer is no topic's internalStats: {error!r}") from None
 
 
-def _spans(stats: dict[str, object]) -> list[LedgerSpan]:
+def check_admin(settings: ClientSettings, parts: Sequence[TopicPartition]) -> None:
+    """Ask for one of the topics that are read, so that a wrong `admin.url` is known at once, not
+    when it is needed. Raises InvalidOption.
+    """
+    if settings.admin_url is None or not parts:
+        return
+    topic, number, _ = parts[0]
+    try:
+        ledgers_by_rest(settings, topic)
+    except TopicMissing:
+        # A partition may have been deleted.
+        if number < 0:
+            raise InvalidOption(
+                OPTION,
+                f"has no topic {topic}, which the brokers of service.url have: is it another "
+                "cluster's, or a wrong path?",
+            ) from None
+
+
+def path_of(topic: str) -> str:
+    """A topic's full name in paths of the API."""
+    domain, _, rest = topic.partition("://")
+    return "/".join(quote(each, safe="") for each in (domain, *rest.split("/", 2)))
+
+
+def ask_rest(settings: ClientSettings, path: str, topic: str) -> tuple[int, Any]:
+    """Status and JSON that `/admin/v2/{path}` of `admin.url` answers; None for what isn't JSON of a
+    status other than 200. Raises InvalidOption, naming `admin.url`, if it can't be asked.
+    """
+    base = (settings.admin_url or "").rstrip("/")
+    code, text = _get(settings, f"{base}/admin/v2/{path}", topic)
+    if code != 200:
+        return code, None
+    try:
+        return code, json.loads(text)
+    except ValueError as error:
+        raise InvalidOption(OPTION, f"answers {path} by no JSON: {error!r}") from None
+
+
+def _spans(stats: Any) -> list[LedgerSpan]:
     found = {}
     ledgers = stats["ledgers"]
     if not isinstance(ledgers, list):
@@ -51,7 +92,7 @@ def _spans(stats: dict[str, object]) -> list[LedgerSpan]:
     return [LedgerSpan(ledger, 0, count - 1) for ledger, count in sorted(found.items())]
 
 
-def _get(settings: ClientSettings, url: str, topic: str) -> bytes:
+def _get(settings: ClientSettings, url: str, topic: str) -> tuple[int, bytes]:
     auth = settings.authentication()
     handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({}), _Redirects()]
     if urlsplit(url).scheme == "https":
@@ -65,12 +106,14 @@ def _get(settings: ClientSettings, url: str, topic: str) -> bytes:
     try:
         with opener.open(request, timeout=settings.operation_timeout_s) as response:
             found: bytes = response.read(ANSWER_BYTES_MAX)
-            return found
+            return response.status, found
     except urllib.error.HTTPError as error:
         error.close()
-        if error.code == 404:
-            raise TopicMissing(topic, f"the REST API of {OPTION} has no such topic") from None
-        raise InvalidOption(OPTION, f"answers {error.code} {error.reason} for {topic}") from None
+        if error.reason == REDIRECT_TO_PLAIN:
+            raise InvalidOption(
+                OPTION, f"answers {error.code} {error.reason} for {topic}"
+            ) from None
+        return error.code, b""
     except (OSError, HTTPException, ValueError) as error:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         raise InvalidOption(OPTION, f"can't be asked for {topic}: {reason}") from None
@@ -90,7 +133,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
     ) -> urllib.request.Request | None:
         """The request that follows. Raises HTTPError."""
         if req.type == "https" and urlsplit(newurl).scheme != "https":
-            raise urllib.error.HTTPError(newurl, code, "redirect from TLS to plain", headers, fp)
+            raise urllib.error.HTTPError(newurl, code, REDIRECT_TO_PLAIN, headers, fp)
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 

@@ -99,6 +99,7 @@ def _plain(options: Mapping[str, str]) -> dict[str, str]:
 def _checked(options: ReadOptions, schema: StructType) -> ReadOptions:
     from pyspark_pulsar._clients import client_for
     from pyspark_pulsar._ranges import check_named
+    from pyspark_pulsar._rest import check_admin
     from pyspark_pulsar._schemas import checked_options
     from pyspark_pulsar._topics import expand
     from pyspark_pulsar.errors import TopicMissing
@@ -111,5 +112,6 @@ def _checked(options: ReadOptions, schema: StructType) -> ReadOptions:
             raise
         # A stream by a pattern may begin before its first topic.
         parts = []
+    check_admin(options.client, parts)
     check_named(options, parts)
     return checked_options(client, options, parts, schema)

@@ -21,6 +21,8 @@ from pyspark_pulsar._tests.broker import Broker, running_broker
 from pyspark_pulsar._tests.reads import Reading, degrees, publish_readings, read, source
 from pyspark_pulsar.errors import InvalidOption, SchemaMismatch, TopicMissing
 
+VALUE = StructType([StructField("value", BinaryType())])
+
 
 @dataclass
 class Other:
@@ -206,3 +208,24 @@ def test_faults_when_planned(broker: Broker, readings: str) -> None:
     nobody = {"service.url": "pulsar://127.0.0.1:1", "pulsar.client.operationTimeoutMs": "300"}
     with pytest.raises(geminga.ConnectionFailed):
         PulsarDataSource({**nobody, "topic": "t"}).schema()
+
+
+@pytest.mark.parametrize("reads", ["batch", "stream"])
+def test_a_wrong_address_of_the_rest_api_is_an_error(broker: Broker, reads: str) -> None:
+    """Also where it isn't needed: a topic of one ledger."""
+    topic = broker.topic()
+    broker.publish(topic, [b"x"])
+    for admin, told in (
+        ("http://127.0.0.1:1", "can't be asked"),
+        (f"{broker.web_url}/elsewhere", "is it another cluster's, or a wrong path"),
+    ):
+        given = {"service.url": broker.url, "topic": topic, "admin.url": admin}
+        source = PulsarDataSource(given)
+        with pytest.raises(InvalidOption, match=rf"option admin\.url: .*{told}"):
+            if reads == "stream":
+                source.streamReader(VALUE)
+            else:
+                source.reader(VALUE).partitions()
+    good = PulsarDataSource({**given, "admin.url": broker.web_url})
+    assert len(good.reader(VALUE).partitions()) == 1
+    good.streamReader(VALUE)

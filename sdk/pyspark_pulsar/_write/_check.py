@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from pyspark.sql.types import StructType
 
 import geminga
@@ -10,10 +12,28 @@ from pyspark_pulsar._clients import client_for
 from pyspark_pulsar._encode import Frame, are_halves, frame_of
 from pyspark_pulsar._options._write_options import SchemaChoice, WriteOptions
 from pyspark_pulsar._write._faults import explained
+from pyspark_pulsar._write._keeping import is_there, warn_if_unkept
 from pyspark_pulsar.errors import InvalidOption, TopicMissing
+
+logger = logging.getLogger("pyspark_pulsar")
+
+TOLD_MAX = 1000
+_told: set[str] = set()
+"""Warnings that this process has given: a stream is planned for each micro-batch."""
 
 
 def planned(schema: StructType, options: WriteOptions) -> Frame:
+    """As `_planned`; warns once of columns that look like Kafka's."""
+    frame = _planned(schema, options)
+    told = kafka_habit(frame, options.topic)
+    if told is not None and options.schema_choice is SchemaChoice.AUTO and told not in _told:
+        if len(_told) < TOLD_MAX:
+            _told.add(told)
+        logger.warning("%s", told)
+    return frame
+
+
+def _planned(schema: StructType, options: WriteOptions) -> Frame:
     """How the frame is written. Asks the broker only where the topic's own schema counts: where it
     is asked for, and for pairs. Columns `key` and `value` are a pair if the topic has pairs, else a
     record. Raises ConnectorError.
@@ -42,17 +62,49 @@ def _topic_schema(options: WriteOptions, topic: str) -> SchemaInfo | None:
         raise explained(topic, error) from error
 
 
+_KAFKA = {
+    "key": "__key",
+    "headers": "__properties (map<string,string>)",
+    "topic": "__topic",
+    "partition": "__partition",
+    "timestamp": "__eventTime",
+}
+"""Columns of Spark's Kafka sink and source, and what they are here."""
+_KAFKA_OTHERS = frozenset({"value", "offset", "timestamptype"})
+
+
+def kafka_habit(frame: Frame, topic: str | None) -> str | None:
+    """A warning if the frame's columns are those that Spark's Kafka sink takes, None if not: here
+    they are fields of a record, or a pair.
+    """
+    values = {name.lower(): name for name in frame.layout.values}
+    meant = [name for name in _KAFKA if name in values]
+    if frame.halves or "value" not in values or not {"key", "headers"} & values.keys():
+        return None
+    if values.keys() - _KAFKA.keys() - _KAFKA_OTHERS:
+        return None
+    instead = ", ".join(f"{values[name]} to {_KAFKA[name]}" for name in meant)
+    pair = "; or make it a topic of pairs by schemaType=keyvalue" if "key" in values else ""
+    return (
+        f"{topic or 'the topics of __topic'}: columns {', '.join(frame.layout.values)} become "
+        f"fields of one record; to write as with Kafka rename {instead}{pair}"
+    )
+
+
 def check_topic(frame: Frame, options: WriteOptions) -> None:
     """Be a producer of the topic for a moment: so the schema is registered, and what the broker
-    refuses is known before a task begins. Topics of a column are known to the tasks only. Raises
-    ConnectorError.
+    refuses is known before a task begins; warn if nothing keeps what is written. Topics of a column
+    are known to the tasks only. Raises ConnectorError.
     """
     topic = options.topic
     if topic is None:
         return
+    client = client_for(options.client)
     try:
-        client_for(options.client).create_producer(
+        was_there = is_there(client, topic)
+        client.create_producer(
             topic, schema=AlreadyEncoded(frame.info), **options.producer.keywords()
         ).close()
+        warn_if_unkept(client, options, is_new=not was_there)
     except geminga.GemingaError as error:
         raise explained(topic, error) from error

@@ -88,7 +88,8 @@ _RECORD = {"type": "record", "name": "I", "fields": [{"name": "x", "type": "int"
 _FIELDS: list[tuple[str, Any, str, str, Any, Any]] = [
     ("null", "null", "void", "", None, None),
     ("boolean", "boolean", "boolean", "", True, True),
-    ("int", "int", "int", "", -5, -5),
+    ("int", "int", "int",
+     "`tinyint` and `smallint` in a record are written so, and come back as int", -5, -5),
     ("long", "long", "bigint", "", 1 << 60, 1 << 60),
     ("float", "float", "float", "", 1.5, 1.5),
     ("double", "double", "double", "", 0.1, 0.1),
