@@ -228,6 +228,9 @@ class Acknowledger:
         """Send what waits; unattached, it goes on waiting."""
         connection = self._connection
         if connection is None:
+            if self._scope.cancel_called:
+                # Of a partition that is over, nothing can be sent any more.
+                self.acks.reset()
             return
         self._due_s = math.inf
         if not len(self.acks):

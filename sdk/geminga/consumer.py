@@ -19,6 +19,7 @@ from geminga._consumer_statistics import ConsumerStatistics
 from geminga._core import Core
 from geminga._discovery import Discovery
 from geminga._entry import Entry
+from geminga._inbox import Inbox
 from geminga._letterbox import Letterbox
 from geminga._listening import Listening
 from geminga._partition_consumer import PartitionConsumer
@@ -59,6 +60,7 @@ class Consumer(Generic[V_co]):
         self._interceptors = ConsumerInterceptors.of(options.interceptors)
         before_consume = self._interceptors.before_consume if self._interceptors else None
         self._inbox = make_inbox(core, options.schema, before_consume)
+        self._open_inbox: Inbox | None = self._inbox  # None once it closes
         self._since_checkpoint = 0
         self._letterbox = letterbox
         self._receipts = options.ack_receipt_enabled
@@ -214,13 +216,14 @@ class Consumer(Generic[V_co]):
         `ack_receipt_enabled`, and raises then what it says.
 
         The broker hears of a batch when all its messages are done. If the connection is lost before
-        that, all of them come again, unless `batch_index_ack_enabled`.
+        that, all of them come again, unless `batch_index_ack_enabled`. Raises AlreadyClosed
+        when the consumer is closed: the message comes again then.
         """
         if isinstance(message, Message):
             entry = message._entry
             source = entry.source
             # `_part_of` again, without a call: this stands on the hot path.
-            if isinstance(source, PartitionConsumer) and source.inbox is self._inbox:
+            if isinstance(source, PartitionConsumer) and source.inbox is self._open_inbox:
                 part = source
             else:
                 part = self._part_of(message)
@@ -285,7 +288,7 @@ class Consumer(Generic[V_co]):
         as `negative_ack_backoff` says. Its whole batch comes again, but for what is acknowledged.
         """
         count = message.redelivery_count if isinstance(message, Message) else 0
-        self._part_of(message).acknowledger.refuse(_id_of(message), count)
+        self._source_of(message).acknowledger.refuse(_id_of(message), count)
 
     async def reconsume_later(
         self,
@@ -317,6 +320,12 @@ class Consumer(Generic[V_co]):
             part.redeliver(None)
 
     def _part_of(self, message: MessageOrId) -> PartitionConsumer:
+        part = self._source_of(message)
+        if self._open_inbox is None:
+            raise AlreadyClosed("the consumer is closed: the message comes again", topic=part.topic)
+        return part
+
+    def _source_of(self, message: MessageOrId) -> PartitionConsumer:
         if isinstance(message, Message):
             source = message._entry.source
             if isinstance(source, PartitionConsumer) and source.inbox is self._inbox:
@@ -363,6 +372,7 @@ class Consumer(Generic[V_co]):
         if self._listening is not None:
             await self._listening.stop()
         self._core.open.pop(self, None)
+        self._open_inbox = None
         parts = self._parts
         parts.error = parts.error or AlreadyClosed("the consumer is closed")
         await parts.aclose()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Generic
 
@@ -13,7 +14,7 @@ from geminga._arguments import duration, positive_size
 from geminga._consumer_statistics import ConsumerStatistics
 from geminga._entry_reading import read_entries, received_ids, take_incomplete
 from geminga.consumer import Consumer
-from geminga.errors import Timeout
+from geminga.errors import AlreadyClosed, Timeout
 from geminga.message import Message, V_co
 from geminga.received_entry import ReceivedEntry
 from geminga_protocol.message_id import MessageId
@@ -51,9 +52,13 @@ class Reader(Generic[V_co]):
     async def read_next(self, timeout_s: float | None = None) -> Message[V_co]:
         """The next message. Raises Timeout after `timeout_s` seconds, and what `receive` does."""
         message = await self._consumer.receive(timeout_s)
-        # So that the broker's figures tell how far the reader is.
-        await self._consumer.acknowledge_cumulative(message)
+        await self._note(message)
         return message
+
+    async def _note(self, message: Message[V_co]) -> None:
+        """Let the broker's figures tell how far the reader is, unless it was closed meanwhile."""
+        with suppress(AlreadyClosed):
+            await self._consumer.acknowledge_cumulative(message)
 
     @trio.lowlevel.enable_ki_protection
     async def read_entries(
@@ -116,7 +121,7 @@ class Reader(Generic[V_co]):
     @trio.lowlevel.enable_ki_protection
     async def __anext__(self) -> Message[V_co]:
         message = await self._consumer.__anext__()
-        await self._consumer.acknowledge_cumulative(message)
+        await self._note(message)
         return message
 
     async def __aenter__(self) -> Reader[V_co]:

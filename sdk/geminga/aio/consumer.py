@@ -116,7 +116,8 @@ class Consumer(Generic[V_co]):
         `ack_receipt_enabled`, and raises then what it says.
 
         The broker hears of a batch when all its messages are done. If the connection is lost before
-        that, all of them come again, unless `batch_index_ack_enabled`.
+        that, all of them come again, unless `batch_index_ack_enabled`. Raises AlreadyClosed
+        when the consumer is closed: the message comes again then.
         """
         receiver = self._receiver
         if receiver.waits_for_receipts:
