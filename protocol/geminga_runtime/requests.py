@@ -9,7 +9,7 @@ import trio
 
 from geminga_protocol.ids import RequestId
 from geminga_runtime.errors import RequestTimeout, TooManyRequests
-from geminga_runtime.waiters import Promise
+from geminga_runtime.waiters import Promise, own_copy
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ class RequestTable(Generic[T]):
         """
         if self._failed is not None:
             await trio.lowlevel.checkpoint()
-            raise self._failed.with_traceback(None)
+            raise own_copy(self._failed)
         if len(self._pending) >= self._requests_max:
             await trio.lowlevel.checkpoint()
             raise TooManyRequests(f"{self._requests_max} requests wait for their answers already")

@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
+from types import FunctionType
 from typing import Generic, TypeVar
 
 import trio
 
 T = TypeVar("T")
+
+
+E = TypeVar("E", bound=BaseException)
+
+
+def own_copy(error: E) -> E:
+    """A new exception object of the same class that says the same, cause and notes included.
+
+    An error that several tasks get is raised by each as an object of its own. Traceback and context
+    are those of one raise: a shared object would collect the frames of all.
+    """
+    kind = type(error)
+    arguments = error.__reduce__()[1]
+    made: E = kind.__new__(kind, *arguments)
+    if not isinstance(kind.__init__, FunctionType):
+        # Python's own errors keep more than their arguments, and fill it in here.
+        kind.__init__(made, *arguments)
+    made.args = error.args
+    made.__dict__.update(error.__dict__)
+    made.__cause__ = error.__cause__
+    made.__suppress_context__ = error.__suppress_context__
+    return made
 
 
 class Wakeup:
@@ -89,7 +112,7 @@ class Promise(Generic[T]):
         return self._done
 
     async def wait(self) -> T:
-        """The value; raises the error it was rejected with. Always a checkpoint."""
+        """The value; raises a copy of the error it was rejected with. Always a checkpoint."""
         if self._done:
             await trio.lowlevel.checkpoint()
         else:
@@ -102,6 +125,5 @@ class Promise(Generic[T]):
 
             await trio.lowlevel.wait_task_rescheduled(abort)
         if self._error is not None:
-            # The same error may be raised in many tasks: without this its traceback would grow.
-            raise self._error.with_traceback(None)
+            raise own_copy(self._error)
         return self._value  # type: ignore[return-value]

@@ -33,6 +33,7 @@ from geminga.errors import (
 from geminga.options import BatchingType, ProducerOptions
 from geminga_protocol.commands import producing as commands
 from geminga_protocol.pb.pulsar_api_pb2 import CommandSendError, CommandSendReceipt
+from geminga_runtime.waiters import own_copy
 
 logger = logging.getLogger("geminga")
 
@@ -211,7 +212,7 @@ class PartitionProducer(SendingRoom):
             return
         await newest.wait()
         if newest.error is not None:
-            raise newest.error
+            raise own_copy(newest.error)
 
     async def aclose(self) -> None:
         """Flush, tell the broker, stop. Idempotent; what can't be sent fails with AlreadyClosed."""

@@ -12,6 +12,7 @@ from geminga._encode import Extras
 from geminga.errors import GemingaError
 from geminga_protocol.buffers import Buffer
 from geminga_protocol.message_id import MessageId, signed
+from geminga_runtime.waiters import own_copy
 
 logger = logging.getLogger("geminga")
 
@@ -144,7 +145,7 @@ class Receipt(msgspec.Struct, eq=False, gc=False):
         if not outgoing.is_settled:
             raise RuntimeError("the message is still pending: wait() first")
         if outgoing.error is not None:
-            raise outgoing.error.with_traceback(None)
+            raise own_copy(outgoing.error)
         ledger_id, entry_id = signed(outgoing.ledger_id), signed(outgoing.entry_id)
         partition = outgoing.partition
         if outgoing.count > 1:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from geminga.errors import GemingaError, SchemaError, SchemaUnavailable, UndecodableValue
 from geminga.schema._base import Reader, Schema
 from geminga.schema._info import SchemaInfo
+from geminga_runtime.waiters import own_copy
 
 if TYPE_CHECKING:
     from geminga.message import Message
@@ -51,7 +52,8 @@ class ValueReader:
             if not data and message.is_null:
                 return self._schema._of_null(message.partition_key_bytes)
             if self._read is None:
-                raise self._error or UndecodableValue("it can't be read")
+                assert self._error is not None, "without a reader there is a reason"
+                raise own_copy(self._error)
             key = message.partition_key_bytes if self._schema._wants_key else None
             return self._read(data, key)
         except SchemaError as error:

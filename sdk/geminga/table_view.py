@@ -17,6 +17,7 @@ from geminga.message import Message
 from geminga.reader import Reader
 from geminga.table_changes import R, TableChanges
 from geminga_protocol.message_id import MessageId
+from geminga_runtime.waiters import own_copy
 
 logger = logging.getLogger("geminga")
 
@@ -107,7 +108,9 @@ class TableView(Generic[R]):
 
     def _check(self) -> None:
         if self._is_over:
-            raise self._error or AlreadyClosed("the table view is closed")
+            if self._error is None:
+                raise AlreadyClosed("the table view is closed")
+            raise own_copy(self._error)
 
     async def _start(self) -> None:
         """Until everything that is in the topic is read."""

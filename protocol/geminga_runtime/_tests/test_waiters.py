@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from geminga_runtime.waiters import Promise, Wakeup
+from geminga_runtime.waiters import Promise, Wakeup, own_copy
 
 
 async def test_sets_between_waits_are_one() -> None:
@@ -97,3 +97,63 @@ async def test_promise_cancelled_waiter() -> None:
     assert scope.cancelled_caught
     promise.resolve(1)
     assert await promise.wait() == 1
+
+
+class Told(OSError):
+    """An error with more than its arguments."""
+
+    def __init__(self, text: str, number: int) -> None:
+        super().__init__(text)
+        self.number = number
+
+
+async def test_each_waiter_has_an_error_of_its_own(nursery: trio.Nursery) -> None:
+    promise: Promise[int] = Promise()
+    raised: list[BaseException] = []
+
+    async def wait(depth: int) -> None:
+        if depth:
+            await wait(depth - 1)
+        else:
+            await promise.wait()
+
+    async def fail(n: int) -> None:
+        try:
+            try:
+                raise KeyError(n)
+            except KeyError:
+                await wait(n)
+        except Told as error:
+            raised.append(error)
+
+    for n in range(3):
+        nursery.start_soon(fail, n)
+    await trio.testing.wait_all_tasks_blocked()
+    told = Told("gone", 7)
+    told.add_note("a note")
+    told.__cause__ = ValueError("why")
+    promise.reject(told)
+    await trio.testing.wait_all_tasks_blocked()
+    await fail(3)
+    assert len({id(each) for each in raised}) == 4
+    assert told.__traceback__ is None
+    for error in raised:
+        assert isinstance(error, Told)
+        assert (str(error), error.number, error.__notes__) == ("gone", 7, ["a note"])
+        assert error.__cause__ is told.__cause__
+    assert sorted(each.__context__.args[0] for each in raised if each.__context__) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        FileNotFoundError(2, "No such file", "x"),
+        UnicodeDecodeError("utf-8", b"x", 0, 1, "why"),
+        KeyError("k"),
+        ExceptionGroup("several", [ValueError("1")]),
+    ],
+)
+def test_copies_of_others_errors(error: Exception) -> None:
+    made = own_copy(error)
+    assert made is not error
+    assert (type(made), str(made), made.args) == (type(error), str(error), error.args)

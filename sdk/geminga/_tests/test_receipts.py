@@ -117,3 +117,35 @@ async def test_what_is_acknowledged_during_a_seek_is_answered(autojump_clock: Mo
                 nursery.start_soon(consumer.seek, geminga.EARLIEST)
                 await trio.lowlevel.checkpoint()
                 await consumer.acknowledge(messages[0])
+
+
+async def test_each_that_waits_raises_its_own_error(autojump_clock: MockClock) -> None:
+    """One batch failed: its messages share what happened, not the exception object."""
+    async with fake_broker() as broker, broker.client() as client:
+        broker.hold_receipts = True
+        producer = await client.create_producer("t", send_timeout_s=1)
+        raised: list[geminga.Timeout] = []
+
+        async def wait(n: int) -> None:
+            try:
+                try:
+                    raise KeyError(n)
+                except KeyError:
+                    await producer.send(b"x")
+            except geminga.Timeout as error:
+                raised.append(error)
+
+        async def flush() -> None:
+            with pytest.raises(geminga.Timeout) as caught:
+                await producer.flush()
+            raised.append(caught.value)
+
+        async with trio.open_nursery() as nursery:
+            for n in range(3):
+                nursery.start_soon(wait, n)
+            await trio.sleep(0.1)
+            nursery.start_soon(flush)
+        assert len({id(each) for each in raised}) == 4
+        contexts = [each.__context__ for each in raised if each.__context__ is not None]
+        assert sorted(each.args[0] for each in contexts) == [0, 1, 2]
+        assert all(each.topic == producer.topic for each in raised)
