@@ -48,7 +48,7 @@ def run_and_kill(directory: Path, log: Path, first: int, after_s: float) -> None
 
 
 @pytest.mark.slow
-async def test_kill_under_load(tmp_path: Path) -> None:
+async def test_kill_under_load(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     chance = random.Random(4)
     acknowledged: list[dict[int, None]] = [{} for _ in range(LEDGERS)]
     log = tmp_path / "acknowledged"
@@ -70,3 +70,4 @@ async def test_kill_under_load(tmp_path: Path) -> None:
                 mine = [entry for entry in ids if entry >= first]
                 found = await read_all(bookie, ledger_id, mine[0], mine[-1])
                 assert found == packets(ledger_id, mine, ENTRY_BYTES)
+    assert "may be lost" not in caplog.text
