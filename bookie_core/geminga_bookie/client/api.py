@@ -129,8 +129,8 @@ class LedgerClient(Protocol):
         """Open for reading. With `recover` an unclosed ledger is fenced, recovered and closed
         first (BK-23).
 
-        Raises NoSuchLedger, UnauthorizedAccess, UnknownLedgerState; DigestMismatch if a damaged
-        entry keeps the ledger from being recovered.
+        Raises NoSuchLedger, UnauthorizedAccess, UnknownLedgerState; DigestMismatch, NoSuchEntry if
+        an entry that is damaged or lost keeps the ledger from being recovered.
         """
 
     async def delete(self, ledger_id: int) -> None:

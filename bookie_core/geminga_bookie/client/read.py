@@ -84,7 +84,7 @@ class LedgerHandle:
             return
         try:
             [packet] = await self._packets(self._lac, 1, 1)
-        except DigestMismatch:
+        except (DigestMismatch, NoSuchEntry):
             return  # the entries before it can be read all the same
         self._length = packets.header(packet)[3]
 

@@ -42,8 +42,8 @@ async def recover(
     """Fence, recover and close the ledger; answers its closed metadata.
 
     Raises UnknownLedgerState when too few bookies answer to tell where the ledger ends: try again
-    later. Raises DigestMismatch when every copy of an entry that is needed for it is damaged:
-    trying again does not help.
+    later. Raises DigestMismatch or NoSuchEntry when every copy of an entry that is needed for it is
+    damaged or gone: trying again does not help.
     """
     while known.metadata.state is not LedgerState.CLOSED:
         try:
@@ -76,7 +76,7 @@ class _Recovery:
         if last >= 0:
             run = await self._quorum_run(last, 1)
             if not run:
-                raise UnknownLedgerState(f"{self._name}: confirmed entry {last} is not found")
+                raise NoSuchEntry(f"{self._name}: no bookie has confirmed entry {last} any more")
             length = packets.header(run[0])[3]
         while run := await self._quorum_run(last + 1, _RUN_ENTRIES):
             await self._write_again(last + 1, run)

@@ -20,14 +20,14 @@ DAMAGE = (DigestMismatch, NoSuchEntry, NoSuchLedger)
 async def open_salvaged(
     client: LedgerClient, ledger_id: int, password: bytes, consequence: str
 ) -> LedgerReader:
-    """Open a ledger with recovery. If a damaged entry prevents the recovery: as far as it is
-    confirmed; it stays open, and the log says so with the `consequence`.
+    """Open a ledger with recovery. If a damaged or lost entry prevents the recovery: as far as it
+    is confirmed; it stays open, and the log says so with the `consequence`.
 
     Raises BookkeeperError, MetadataError.
     """
     try:
         return await client.open(ledger_id, password, recover=True)
-    except DigestMismatch as error:
+    except (DigestMismatch, NoSuchEntry) as error:
         text = "ledger %d can't be recovered, only its confirmed part is read, %s: %s"
         _log.warning(text, ledger_id, consequence, error)
         return await client.open(ledger_id, password, recover=False)

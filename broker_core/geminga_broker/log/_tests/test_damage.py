@@ -86,3 +86,21 @@ async def test_bytes_that_are_no_state_count_as_damage(
     async with world.broker(IN_LEDGER) as broker:
         log = await broker.open(NAME)
         assert log.cursors["s"].state.holes == STATES - 1
+
+
+@pytest.mark.parametrize("crash", [False, True])
+@pytest.mark.parametrize("lost", [[-1], [-2], [-3, -2], [-2, -1]])
+async def test_a_state_that_no_bookie_has_any_more(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, crash: bool, lost: list[int]
+) -> None:
+    """The state before it counts, or the one behind it if that can be found."""
+    world = World()
+    ledger_id = await write(world, crash=crash)
+    entries = world.bookie._ledgers[ledger_id].entries
+    for entry_id in [sorted(entries)[n] for n in lost]:
+        del entries[entry_id]
+    async with world.broker(IN_LEDGER) as broker:
+        log = await broker.open(NAME)
+        holes = log.cursors["s"].state.holes
+        assert STATES - 3 <= holes <= STATES
+        assert -1 in lost or crash or holes == STATES
