@@ -46,6 +46,8 @@ BROKEN = 0
 """`Frame.type` of a frame whose command can't be understood; no command has this number."""
 
 _SMALL_CHUNK_BYTES_MAX = 4096
+_NAMED_BYTES_MAX = 4096
+"""Of a smaller command it is said which fields are missing."""
 _LENGTH = struct.Struct(">I")
 _LENGTHS = struct.Struct(">II")
 _parse = parser(BaseCommand)
@@ -210,14 +212,23 @@ class FrameReader:
                 kind = data[start + 1] if command_size > 1 and data[start] == 8 else 0
                 if command.type == kind and kind in submessage:
                     body: Message = getattr(command, submessage[kind])
-                    if body.IsInitialized() and (
-                        kind in _TEXTLESS
-                        or (command_size < LARGE_COMMAND_BYTES and not has_bad_text(body))
-                    ):
+                    if kind in _TEXTLESS:
+                        if not body.IsInitialized():
+                            append(_broken(command, payload, _lacking(kind, body, command_size)))
+                            start = stop
+                            continue
+                        fine = True
+                    else:
+                        fine = (
+                            command_size < LARGE_COMMAND_BYTES
+                            and body.IsInitialized()
+                            and not has_bad_text(body)
+                        )
+                    if fine:
                         append(Frame(kind, command, payload, None, body))
                         start = stop
                         continue
-                append(_odd_frame(command, payload, self._limits))
+                append(_odd_frame(command, command_size, payload, self._limits))
             except DecodeError as error:
                 append(_undecodable_frame(payload, error))
             start = stop
@@ -298,28 +309,43 @@ class FrameReader:
 
 
 def _odd_frame(
-    command: BaseCommand, payload: memoryview | None, limits: CommandLimits | None
+    command: BaseCommand, size: int, payload: memoryview | None, limits: CommandLimits | None
 ) -> Frame:
     """A frame that decodes but isn't in the usual form: odd encoding, unknown type, fields
     missing, or large.
     """
     if command.HasField("type"):
-        name = SUBMESSAGE[command.type]
-        body: Message = getattr(command, name)
-        if not body.IsInitialized():
-            text = f"{name} lacks required fields: {missing_fields(body)}"
-        elif limits is not None and text_entries(body) > limits.entries_max:
-            text = f"{name} has a list of more than {limits.entries_max} entries"
-        elif has_bad_text(body):
-            text = f"{name} has text that is not UTF-8"
-        else:
+        body: Message = getattr(command, SUBMESSAGE[command.type])
+        text = _fault(command.type, body, size, limits)
+        if text is None:
             return Frame(command.type, command, payload, None, body)
     else:
         number = unknown_varint(command, 1)
         if number:
             return Frame(number, command, payload)
         text = "command has no type"
+    return _broken(command, payload, text)
+
+
+def _broken(command: BaseCommand, payload: memoryview | None, text: str) -> Frame:
     return Frame(BROKEN, command, payload, RemoteProtocolError(text))
+
+
+def _lacking(kind: int, body: Message, size: int) -> str:
+    fields = missing_fields(body) if size < _NAMED_BYTES_MAX else "not named here"
+    return f"{SUBMESSAGE[kind]} lacks required fields: {fields}"
+
+
+def _fault(kind: int, body: Message, size: int, limits: CommandLimits | None) -> str | None:
+    """What is wrong with a command's body."""
+    name = SUBMESSAGE[kind]
+    if limits is not None and text_entries(body) > limits.entries_max:
+        return f"{name} has a list of more than {limits.entries_max} entries"
+    if not body.IsInitialized():
+        return _lacking(kind, body, size)
+    if has_bad_text(body):
+        return f"{name} has text that is not UTF-8"
+    return None
 
 
 def _undecodable_frame(payload: memoryview | None, cause: DecodeError) -> Frame:

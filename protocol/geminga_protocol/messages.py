@@ -33,9 +33,15 @@ def parser(kind: type[M]) -> Callable[[Buffer], M]:
     return cast(Callable[[Buffer], M], kind.FromString)
 
 
+_NAMED_MAX = 10
+
+
 def missing_fields(message: Message) -> str:
-    """Names of the required fields that are not set, for an error's text."""
-    return ", ".join(cast(_Checked, message).FindInitializationErrors())
+    """Names of the required fields that are not set, for an error's text; ten of many. It takes as
+    long as the message is large.
+    """
+    names = cast(_Checked, message).FindInitializationErrors()
+    return ", ".join(names[:_NAMED_MAX]) + (", ..." if len(names) > _NAMED_MAX else "")
 
 
 def unknown_varint(message: Message, number: int) -> int | None:
