@@ -7,14 +7,26 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from types import TracebackType
 
 SHOWN_CHARACTERS_MAX = 300
 """What a peer has said is not repeated any further in a log."""
+
+LINE_CHARACTERS_MAX = 4000
+"""No line is longer, whatever a message quotes."""
+
+TRACEBACK_CHARACTERS_MAX = 32_000
+"""With it the last lines of a traceback count, which say what happened."""
 
 _BREAKS = {code: f"\\x{code:02x}" for code in (*range(32), 127, 0x85)} | {
     0x2028: "\\u2028",
     0x2029: "\\u2029",
 }
+
+
+_ExceptionInfo = (
+    tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+)
 
 
 def shown(text: str) -> str:
@@ -24,16 +36,26 @@ def shown(text: str) -> str:
     return cut.translate(_BREAKS)
 
 
-class _LineFormatter(logging.Formatter):
+class LineFormatter(logging.Formatter):
     """`2026-01-31T10:20:30.123Z INFO geminga_broker.service text`, times in UTC.
 
     A message is one line whatever is in it, so that nobody can forge another; only a traceback
-    goes on below.
+    goes on below. Both are bounded.
     """
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         """The line."""
-        return super().formatMessage(record).translate(_BREAKS)
+        line = super().formatMessage(record)
+        rest = len(line) - LINE_CHARACTERS_MAX
+        if rest > 0:
+            line = f"{line[:LINE_CHARACTERS_MAX]}... ({rest} more)"
+        return line.translate(_BREAKS)
+
+    def formatException(self, ei: _ExceptionInfo) -> str:
+        """The traceback; of a long one its end."""
+        text = super().formatException(ei)
+        rest = len(text) - TRACEBACK_CHARACTERS_MAX
+        return text if rest <= 0 else f"({rest} more) ...{text[rest:]}"
 
     converter = staticmethod(time.gmtime)
     default_time_format = "%Y-%m-%dT%H:%M:%S"
@@ -43,7 +65,7 @@ class _LineFormatter(logging.Formatter):
 def set_up_logging(level: str) -> None:
     """Log to standard error; other libraries only from WARNING on."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_LineFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)

@@ -1,0 +1,41 @@
+"""Lines of the log are bounded (OP-08, PR-16)."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+from geminga_runtime.logs import LINE_CHARACTERS_MAX, TRACEBACK_CHARACTERS_MAX, LineFormatter
+
+LONG = "x\n" * (5 << 20)
+
+
+def line_of(*args: object, error: Exception | None = None) -> str:
+    formatter = LineFormatter("%(levelname)s %(message)s")
+    info = None
+    if error is not None:
+        try:
+            raise error
+        except Exception:
+            info = sys.exc_info()
+    record = logging.LogRecord("n", logging.WARNING, "p", 1, "what %s", args, info)
+    return formatter.format(record)
+
+
+def test_a_long_message_is_cut() -> None:
+    line = line_of(LONG)
+    assert len(line) <= 4 * LINE_CHARACTERS_MAX + 100
+    assert line.startswith("WARNING what x\\x0a")
+    assert line.endswith(" more)")
+    assert "\n" not in line
+
+
+def test_a_short_one_is_not() -> None:
+    assert line_of("a") == "WARNING what a"
+
+
+def test_a_long_traceback_keeps_its_end() -> None:
+    text = line_of("a", error=ValueError("x" * (5 << 20) + " the end"))
+    assert len(text) <= TRACEBACK_CHARACTERS_MAX + 1000
+    assert text.endswith("the end")
+    assert "Traceback" in line_of("a", error=ValueError("b"))
