@@ -84,6 +84,8 @@ class BrokerService:
             config, self.catalog, self.namespaces, logs, environment, self.policies
         )
         self.sessions: dict[Session, None] = {}
+        self.turn = trio.Lock()
+        """Held for a step of a command that takes long: one in a turn of the loop."""
         self.request_bytes = 0
         """Of all commands that run now."""
         self.publish_buffer_full = False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import json
 import logging
 
 import pytest
@@ -35,7 +37,7 @@ from geminga_protocol.frames import SUBMESSAGE
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, Schema, ServerError, TxnAction
 
 from .test_authentication import login, secured
-from .wire import Type, WireClient, open_broker, open_client
+from .wire import Type, WireClient, message, open_broker, open_client
 
 TOPIC = "persistent://public/default/limits"
 LONGEST = "persistent://public/default/" + "t" * (limits.TOPIC_BYTES_MAX - 28)
@@ -235,6 +237,16 @@ async def test_before_connect_frames_are_small(size: int) -> None:
         assert (await client.expect(Type.SEND_RECEIPT)).command.send_receipt.producer_id == 1
 
 
+async def test_the_first_frame_after_the_proof_may_be_large() -> None:
+    async with secured() as broker:
+        client = await login(broker, "root")
+        record = {"type": "record", "name": "r", "fields": [], "doc": "x" * 200_000}
+        data = json.dumps(record).encode()
+        schema = Schema(name="s", type=Schema.Type.Value("Avro"), schema_data=data)
+        request = producing.producer(TOPIC, 1, 7, schema=schema)
+        assert await code_of(client, request) is None
+
+
 async def test_commands_that_wait_are_bounded_by_bytes() -> None:
     async with open_broker() as broker:
         client, other = broker.client(), broker.client()
@@ -268,3 +280,15 @@ async def test_a_connection_that_ends_gives_back_what_its_commands_took() -> Non
         await trio.testing.wait_all_tasks_blocked()
         assert not broker.service.sessions
         assert broker.service.request_bytes == 0
+
+
+async def test_an_idle_client_s_last_message_is_not_kept() -> None:
+    async with open_broker() as broker:
+        client = broker.client()
+        await client.connect()
+        await client.open_producer("non-persistent://public/default/limits")
+        await client.send(message(0, bytes(3_000_000)))
+        await client.expect(Type.SEND_RECEIPT)
+        await trio.testing.wait_all_tasks_blocked()
+        views = [each for each in gc.get_objects() if isinstance(each, memoryview)]
+        assert max((each.nbytes for each in views), default=0) < 1_000_000

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from trio.testing import wait_all_tasks_blocked
 
+from geminga_broker.authz.needs import Place
 from geminga_broker.session import producers
 from geminga_broker.session.authorization import settle
 from geminga_broker.session.registry import Opening
@@ -32,6 +33,7 @@ class Between:
     ) -> None:
         await settle(session, kind, command, opening)
         self._calls += 1
+        opening.place = Place()
         if self._calls == 3:
             await self._what()
 

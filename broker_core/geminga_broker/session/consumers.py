@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 
+from geminga_broker.consumer import INDIVIDUAL_ACK
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import Ack
 from geminga_broker.session.authorization import settle
 from geminga_broker.session.registry import Opening
 from geminga_broker.session.schema_commands import schema_of
 from geminga_broker.session.session import Session
+from geminga_broker.session.turns import LONG_WORDS, STEP_IDS, LongWork, parts_of
 from geminga_broker.topic_api import KeySharedPolicy, SubscribeRequest, SubType, TopicConsumer
 from geminga_protocol import ack_set as ack_sets
 from geminga_protocol.commands import answers, consuming
@@ -146,21 +148,53 @@ def flow(session: Session, command: CommandFlow) -> None:
 
 
 def ack(session: Session, command: CommandAck) -> None:
-    """Acknowledge; the receipt, if asked for, goes out at once."""
+    """Acknowledge; the receipt, if asked for, goes out at once. Raises LongWork."""
     consumer = session.consumers.get(command.consumer_id)
     error = None
+    ids = command.message_id
     if consumer is None:
         error = ServerError.ConsumerNotFound
     elif command.HasField("txnid_most_bits") and command.HasField("txnid_least_bits"):
         error = ServerError.NotAllowedError  # as Apache's broker without a coordinator
+    elif len(ids) > STEP_IDS:
+        raise LongWork(_ack_in_turns(session, command))
     else:
         try:
-            acks = [_ack_of(data) for data in command.message_id]
-        except BrokerError as refusal:
-            _log.warning("%s: an acknowledgement is ignored: %s", session.address, refusal)
-            error = refusal.code
-        else:
-            consumer.ack(acks, cumulative=command.ack_type == _CUMULATIVE)
+            acks = [_ack_of(data, LONG_WORDS) for data in ids]
+        except _LongSet:
+            raise LongWork(_ack_in_turns(session, command)) from None
+        consumer.ack(acks, cumulative=command.ack_type == _CUMULATIVE)
+    _answer_ack(session, command, error)
+
+
+def _ack_in_turns(session: Session, command: CommandAck) -> Iterator[None]:
+    """The same for many ids or large ack sets. One set that is too long spoils all."""
+    cumulative = command.ack_type == _CUMULATIVE
+    longest = 0
+    for part in parts_of(command.message_id):
+        longest = max(longest, *(len(data.ack_set) for data in part))
+        yield
+    error = None
+    if longest > ack_sets.WORDS_MAX:
+        text = "%s: an acknowledgement is ignored: an ack set of %d words, more than %d"
+        _log.warning(text, session.address, longest, ack_sets.WORDS_MAX)
+        error = ServerError.NotAllowedError
+    else:
+        for part in parts_of(command.message_id):
+            consumer = session.consumers.get(command.consumer_id)
+            if consumer is None:
+                error = ServerError.ConsumerNotFound
+                break
+            # More than one at once are no cumulative acknowledgement, which the consumer says.
+            acks = [_ack_of(data, ack_sets.WORDS_MAX) for data in part]
+            consumer.ack(acks, cumulative=cumulative)
+            if cumulative:
+                break
+            yield
+    _answer_ack(session, command, error)
+
+
+def _answer_ack(session: Session, command: CommandAck, error: ServerError | None) -> None:
     if command.HasField("request_id"):
         session.write(
             consuming.ack_response(
@@ -172,28 +206,45 @@ def ack(session: Session, command: CommandAck) -> None:
         )
 
 
-def _ack_of(data: MessageIdData) -> Ack:
+class _LongSet(Exception):
+    """An ack set has more words than expected."""
+
+
+def _ack_of(data: MessageIdData, words_max: int) -> Ack:
     # Signed: what is before the first entry of a ledger has entry id -1. Clients acknowledge it
     # cumulatively when they are done with a part of that entry's batch.
     position = Position(LedgerId(signed(data.ledgerId)), EntryId(signed(data.entryId)))
     words = tuple(data.ack_set)
-    if words and len(words) > ack_sets.WORDS_MAX:
-        raise _too_long(words)
+    if words and len(words) > words_max:
+        raise _LongSet
     return Ack(position, words, data.batch_size or 1)
 
 
-def _too_long(words: Sequence[int]) -> BrokerError:
-    text = f"an ack set of {len(words)} words, more than {ack_sets.WORDS_MAX}"
-    return BrokerError(ServerError.NotAllowedError, text)
-
-
 def redeliver(session: Session, command: CommandRedeliverUnacknowledgedMessages) -> None:
-    """Send unacknowledged messages again: those named, or all."""
+    """Send unacknowledged messages again: those named, or all. Raises LongWork."""
     consumer = session.consumers.get(command.consumer_id)
-    if consumer is not None:
-        positions = [_position(data) for data in command.message_ids]
-        epoch = command.consumer_epoch if command.HasField("consumer_epoch") else None
-        consumer.redeliver(positions or None, epoch)
+    if consumer is None:
+        return
+    ids = command.message_ids
+    epoch = command.consumer_epoch if command.HasField("consumer_epoch") else None
+    if len(ids) <= STEP_IDS:
+        consumer.redeliver([_position(data) for data in ids] or None, epoch)
+    elif consumer.sub_type in INDIVIDUAL_ACK:
+        raise LongWork(_redeliver_in_turns(session, command, epoch))
+    else:
+        # Other types send all again, whichever are named.
+        consumer.redeliver([_position(ids[0])], epoch)
+
+
+def _redeliver_in_turns(
+    session: Session, command: CommandRedeliverUnacknowledgedMessages, epoch: int | None
+) -> Iterator[None]:
+    for part in parts_of(command.message_ids):
+        consumer = session.consumers.get(command.consumer_id)
+        if consumer is None:
+            return
+        consumer.redeliver([_position(data) for data in part], epoch)
+        yield
 
 
 def _open_consumer(session: Session, consumer_id: int) -> TopicConsumer:
@@ -208,8 +259,6 @@ async def seek(session: Session, command: CommandSeek) -> None:
     consumer = _open_consumer(session, command.consumer_id)
     if command.HasField("message_id"):
         words = tuple(command.message_id.ack_set)
-        if len(words) > ack_sets.WORDS_MAX:
-            raise _too_long(words)
         await consumer.seek(_position(command.message_id), words)
     elif command.HasField("message_publish_time"):
         await consumer.seek_time(command.message_publish_time)

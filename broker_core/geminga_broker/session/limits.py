@@ -34,8 +34,8 @@ COMMAND_BYTES_MAX = 64 * 1024
 
 SCHEMA_COMMAND_BYTES_MAX = SCHEMA_BYTES_MAX + 256 * 1024
 
-IDS_BYTES_MAX = 2 << 20
-"""Of a command with message ids: 100 000 and more. Clients send 1000 (Java, Go) or what a consumer
+IDS_BYTES_MAX = 1 << 20
+"""Of a command with message ids: some 80 000. Clients send 1000 (Java), or at most what a consumer
 holds unacknowledged (50 000 by default).
 """
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import trio
@@ -12,6 +12,7 @@ from geminga_broker.session.limits import COMMAND_LIMITS, FIRST_FRAMES_BYTES_MAX
 from geminga_broker.session.publishing import publish_run
 from geminga_broker.session.session import Session, SessionClosed
 from geminga_broker.session.table import ROUTES
+from geminga_broker.session.turns import LongWork, run_in_turns
 from geminga_protocol.commands import answers
 from geminga_protocol.frames import (
     BROKEN,
@@ -87,16 +88,20 @@ async def _read(session: Session) -> None:
     try:
         while data := await receive():
             session.heard()
+            if reader.max_message_size != message_size_max and session.connected:
+                reader.max_message_size = message_size_max
+            failure: FramingError | None = None
             try:
                 frames = reader.feed(data)
             except FramingError as error:
-                serve_frames(session, error.frames)
+                frames, failure = error.frames, error
+            if unfinished := serve_frames(session, frames):
+                await _finish(session, unfinished)
+            if failure is not None:
                 if not session.connected and data.startswith(_TLS_HELLO):
-                    raise SessionClosed("it speaks TLS on the port without") from error
-                raise SessionClosed(str(error)) from error
-            serve_frames(session, frames)
-            if reader.max_message_size != message_size_max and session.connected:
-                reader.max_message_size = message_size_max
+                    raise SessionClosed("it speaks TLS on the port without") from failure
+                raise SessionClosed(str(failure)) from failure
+            del data, frames, unfinished  # or an idle client's last messages stay
             if session.overloaded:
                 await session.wait_ready()
     except ConnectionLost as error:
@@ -105,26 +110,42 @@ async def _read(session: Session) -> None:
         _log.warning("address=%s closed: %s", session.address, error)
 
 
-def serve_frames(session: Session, frames: Sequence[Frame]) -> None:
-    """Handle frames in order; neighbouring SENDs go to their topics together.
+Unfinished = tuple[Iterator[None], Sequence[Frame]]
+"""Steps of a command that takes long, and the frames behind it."""
+
+
+async def _finish(session: Session, unfinished: Unfinished | None) -> None:
+    while unfinished is not None:
+        steps, frames = unfinished
+        await run_in_turns(session, steps)
+        unfinished = serve_frames(session, frames)
+
+
+def serve_frames(session: Session, frames: Sequence[Frame]) -> Unfinished | None:
+    """Handle frames in order; neighbouring SENDs go to their topics together. Returns what must be
+    finished before anything else is handled, usually None.
 
     Raises SessionClosed.
     """
     index, end = 0, len(frames)
-    while index < end:
-        frame = frames[index]
-        kind = frame.type
-        if kind == SEND:
-            index = publish_run(session, frames, index)
-            continue
-        index += 1
-        route = ROUTES.get(kind)
-        if route is None:
-            _odd(session, frame)
-        elif session.connected or route.before_connect:
-            route.run(session, getattr(frame.command, SUBMESSAGE[kind]))
-        else:
-            raise SessionClosed(f"{SUBMESSAGE[kind]} before CONNECT")
+    try:
+        while index < end:
+            frame = frames[index]
+            kind = frame.type
+            if kind == SEND:
+                index = publish_run(session, frames, index)
+                continue
+            index += 1
+            route = ROUTES.get(kind)
+            if route is None:
+                _odd(session, frame)
+            elif session.connected or route.before_connect:
+                route.run(session, getattr(frame.command, SUBMESSAGE[kind]))
+            else:
+                raise SessionClosed(f"{SUBMESSAGE[kind]} before CONNECT")
+    except LongWork as work:
+        return work.steps, frames[index:]
+    return None
 
 
 def _odd(session: Session, frame: Frame) -> None:

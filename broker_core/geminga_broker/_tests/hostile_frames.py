@@ -1,0 +1,127 @@
+"""Frames with one field as large as it can be, for every field of every command (PR-16)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, cast
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+from geminga_protocol.frames import FRAME_PADDING_BYTES, MAX_MESSAGE_SIZE_DEFAULT, SUBMESSAGE
+from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand
+
+LARGEST = MAX_MESSAGE_SIZE_DEFAULT + FRAME_PADDING_BYTES - 8
+"""Bytes of a command without payload."""
+
+Values = Mapping[str, object]
+"""What fields of these names have: text, or a number."""
+
+_TEXTS = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES)
+_FIXED64 = (FieldDescriptor.TYPE_DOUBLE,)
+_DEPTH_MAX = 3
+_TEXT_FILLINGS = (b"/", b"\xf0\x9f\x98\x80")
+_DATA_FILLINGS = (b"x", b"[", b'{"type":"record","fields":[')
+
+
+class Case(NamedTuple):
+    """A field of a command, or of a message in it, and what it is filled with."""
+
+    kind: int
+    fields: tuple[FieldDescriptor, ...]
+    filling: bytes
+    values: Values
+
+    @property
+    def path(self) -> str:
+        """For reading."""
+        names = ".".join(field.name for field in self.fields)
+        return f"{SUBMESSAGE[self.kind]}.{names}:{self.filling[:3].hex()}"
+
+    def frame(self, size: int) -> bytes:
+        """A frame whose command has about so many bytes and not more."""
+        overhead = len(self._command(0)) + 5 * (len(self.fields) + 1)
+        command = self._command(max(size - overhead, 0) // len(self.filling))
+        assert len(command) <= max(size, overhead)
+        return struct.pack(">II", len(command) + 4, len(command)) + command
+
+    def _command(self, count: int) -> bytes:
+        last = self.fields[-1]
+        filled = self.filling * count
+        inner = filled if last.is_repeated else _delimited(last.number, filled)
+        for field in reversed(self.fields):
+            message = cast(Descriptor, field.containing_type)
+            if field is not last:
+                inner = _delimited(field.number, inner)
+            inner = _others(message, field.name, self.values) + inner
+        return b"\x08" + _varint(self.kind) + _delimited(self.kind, inner)
+
+
+def cases(values: Values) -> Iterator[Case]:
+    """All texts, bytes and lists of all commands."""
+    for kind, name in SUBMESSAGE.items():
+        body = BaseCommand.DESCRIPTOR.fields_by_name[name].message_type
+        yield from _cases_in(kind, (), cast(Descriptor, body), values)
+
+
+def _cases_in(
+    kind: int, outer: tuple[FieldDescriptor, ...], message: Descriptor, values: Values
+) -> Iterator[Case]:
+    for field in message.fields:
+        fields = (*outer, field)
+        nested = cast("Descriptor | None", field.message_type)
+        if field.is_repeated:
+            for filling in _entries(field, values):
+                yield Case(kind, fields, filling, values)
+        elif nested is not None and len(fields) < _DEPTH_MAX:
+            yield from _cases_in(kind, fields, nested, values)
+        elif field.type == FieldDescriptor.TYPE_STRING:
+            yield from (Case(kind, fields, filling, values) for filling in _TEXT_FILLINGS)
+        elif field.type == FieldDescriptor.TYPE_BYTES:
+            yield from (Case(kind, fields, filling, values) for filling in _DATA_FILLINGS)
+
+
+def _entries(field: FieldDescriptor, values: Values) -> Iterator[bytes]:
+    """An entry of a list: one that lacks all, the smallest, and one with something in it."""
+    nested = cast("Descriptor | None", field.message_type)
+    if nested is None:
+        yield _value(field, {})
+        return
+    yield _delimited(field.number, b"")
+    yield _delimited(field.number, _others(nested, "", {}))
+    full = b"".join(_value(each, values) for each in nested.fields if each.message_type is None)
+    yield _delimited(field.number, full)
+
+
+def _others(message: Descriptor, without: str, values: Values) -> bytes:
+    """What a message needs besides one field, and what values are given for."""
+    return b"".join(
+        _value(field, values)
+        for field in message.fields
+        if field.name != without and (field.is_required or field.name in values)
+    )
+
+
+def _value(field: FieldDescriptor, values: Values) -> bytes:
+    given = values.get(field.name)
+    nested = cast("Descriptor | None", field.message_type)
+    if nested is not None:
+        return _delimited(field.number, _others(nested, "", values))
+    if field.type in _TEXTS:
+        return _delimited(field.number, given.encode() if isinstance(given, str) else b"")
+    if field.type in _FIXED64:
+        return _varint(field.number << 3 | 1) + bytes(8)
+    return _varint(field.number << 3) + _varint(given if isinstance(given, int) else 0)
+
+
+def _delimited(number: int, data: bytes) -> bytes:
+    return _varint(number << 3 | 2) + _varint(len(data)) + data
+
+
+def _varint(number: int) -> bytes:
+    found = bytearray()
+    while number > 127:
+        found.append(number & 127 | 128)
+        number >>= 7
+    found.append(number)
+    return bytes(found)

@@ -1,0 +1,105 @@
+"""Commands that take long are done in turns (PR-16)."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+import trio.testing
+
+from geminga_broker.session.turns import STEP_IDS
+from geminga_broker.topic_api import SubType
+from geminga_protocol import ack_set
+from geminga_protocol.commands import connection, consuming
+from geminga_protocol.message_id import MessageId
+from geminga_protocol.pb.pulsar_api_pb2 import ServerError
+
+from .wire import Type, message, open_broker
+
+TOPIC = "persistent://public/default/turns"
+
+
+class CountedTurns:
+    """Counts the turns of commands that take long."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+
+    async def __aenter__(self) -> None:
+        self.taken += 1
+        await trio.lowlevel.checkpoint()
+
+    async def __aexit__(self, *_: object) -> None:
+        await trio.lowlevel.checkpoint()
+
+
+async def test_long_acknowledgements_are_taken_in_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    many = 5 * STEP_IDS
+    async with open_broker() as broker:
+        client, other = broker.client(), broker.client()
+        await other.connect()
+        await client.connect()
+        await client.open_producer(TOPIC)
+        await client.subscribe(TOPIC, kind=SubType.Shared)
+        [subscription] = broker.service.topics[TOPIC].subscriptions.values()
+        for first in range(0, many, 1000):
+            await client.send(*(message(first + number) for number in range(1000)))
+            for _ in range(1000):
+                await client.expect(Type.SEND_RECEIPT)
+        await client.send(consuming.flow(1, many))
+        ids = []
+        for _ in range(many):
+            found = (await client.expect(Type.MESSAGE)).command.message.message_id
+            ids.append(MessageId(found.ledgerId, found.entryId))
+        turns = CountedTurns()
+        monkeypatch.setattr(broker.service, "turn", turns)
+        # Sent again, all of them; what stands behind it in the same read comes after it.
+        again = consuming.redeliver_unacknowledged(1, ids)
+        await client.send(again, consuming.flow(1, many))
+        for _ in range(many):
+            assert (await client.expect(Type.MESSAGE)).command.message.redelivery_count == 1
+        assert turns.taken >= many // STEP_IDS
+        turns.taken = 0
+        await client.send(consuming.ack(1, ids, request_id=7), connection.PING)
+        answer = (await client.expect(Type.ACK_RESPONSE)).command.ackResponse
+        assert not answer.HasField("error")
+        assert subscription.backlog_entries() == 0
+        await client.expect(Type.PONG)
+        assert turns.taken >= 2 * many // STEP_IDS
+
+
+async def test_a_consumer_that_is_closed_in_between_takes_no_more() -> None:
+    async with open_broker() as broker:
+        client = broker.client()
+        await client.connect()
+        await client.subscribe(TOPIC, kind=SubType.Shared)
+        [session] = broker.service.sessions
+        ids = [MessageId(0, number) for number in range(3 * STEP_IDS)]
+        async with broker.service.turn:
+            await client.send(consuming.ack(1, ids, request_id=7))
+            await trio.testing.wait_all_tasks_blocked()
+            assert not session.reading
+            consumer = session.consumers.get(1)
+            assert consumer is not None
+            consumer.disconnect()
+        await client.expect(Type.CLOSE_CONSUMER)
+        answer = (await client.expect(Type.ACK_RESPONSE)).command.ackResponse
+        assert answer.error == ServerError.ConsumerNotFound
+        await client.ask(connection.PING, Type.PONG)
+
+
+async def test_a_set_that_is_too_long_spoils_all_of_a_long_acknowledgement() -> None:
+    async with open_broker() as broker:
+        client = broker.client()
+        await client.connect()
+        await client.open_producer(TOPIC)
+        await client.subscribe(TOPIC, kind=SubType.Shared)
+        await client.ask(message(0), Type.SEND_RECEIPT)
+        [subscription] = broker.service.topics[TOPIC].subscriptions.values()
+        ids = [MessageId(0, number) for number in range(2 * STEP_IDS)]
+        longer = MessageId(0, 0, ack_set=(1,) * (ack_set.WORDS_MAX + 1))
+        await client.send(consuming.ack(1, [*ids, longer], request_id=7))
+        answer = (await client.expect(Type.ACK_RESPONSE)).command.ackResponse
+        assert answer.error == ServerError.NotAllowedError
+        assert subscription.backlog_entries() == 1

@@ -1,0 +1,58 @@
+"""Commands that take long, in turns: the loop is never held for more than a step (spec PR-16)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from geminga_broker.session.session import Session
+    from geminga_protocol.pb.pulsar_api_pb2 import MessageIdData
+
+STEP_IDS = 1000
+"""Message ids in a step, about 10 ms; Java's clients put no more into a command."""
+
+LONG_WORDS = 128
+"""Words of an ack set from which on it counts: those of usual batches are a few."""
+
+_WORDS_PER_ID = 64
+"""They take as long as a message id."""
+
+
+class LongWork(Exception):
+    """A handler found that its command takes long; `steps` do it, and nothing that came after it
+    is handled before they are done.
+    """
+
+    def __init__(self, steps: Iterator[None]) -> None:
+        super().__init__("in turns")
+        self.steps = steps
+
+
+async def run_in_turns(session: Session, steps: Iterator[None]) -> None:
+    """Do all steps, one in a turn of the loop, also if many connections have some to do."""
+    turn = session.service.turn
+    session.reading = False
+    more = True
+    while more:
+        async with turn:
+            more = next(steps, _END) is not _END
+    session.reading = True
+    session.heard()
+
+
+_END = object()
+
+
+def parts_of(ids: Iterable[MessageIdData]) -> Iterator[list[MessageIdData]]:
+    """The ids, so many at a time as a step may have."""
+    part: list[MessageIdData] = []
+    weight = 0
+    for data in ids:
+        part.append(data)
+        weight += 1 + len(data.ack_set) // _WORDS_PER_ID
+        if weight >= STEP_IDS:
+            yield part
+            part, weight = [], 0
+    if part:
+        yield part
