@@ -184,6 +184,7 @@ IMPORTS = {
     "TableListener": "geminga.table_view",
     "TracebackType": "types",
     "Unpack": "typing",
+    "InvalidArgument": "geminga.errors",
     "Generic": "typing",
     "Schema": "geminga.schema._base",
     "SchemaInfo": "geminga.schema._info",
@@ -240,6 +241,13 @@ def connect(
 async def _open(
     opening: AbstractAsyncContextManager[geminga.client.Client],
 ) -> AsyncGenerator[Client]:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise InvalidArgument(
+            "geminga.aio.connect is for programs that run in asyncio: use geminga.connect in Trio, "
+            "and geminga.blocking.connect without an event loop"
+        ) from None
     session = AsyncSession(opening)
     await session.open()
     try:
@@ -269,12 +277,14 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {package!r} has no attribute {{name!r}}")
     module = importlib.import_module(_OWN[name]) if name in _OWN else geminga
     value: object = getattr(module, name)
+    if name == "connect":
+        importlib.import_module("geminga._signatures").show_options(module)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted([*__all__, *(name for name in globals() if name[:2] == "__")])
 '''
 
 USAGE = """

@@ -200,8 +200,7 @@ def module_text(face: Face, name: str) -> str:
         lines.append(f"from {module} import {original} as {each}")
     if "geminga" in used:
         lines.append(f"import geminga.{CLASSES[name]}")
-    if "math" in used:
-        lines.append("import math")
+    lines += [f"import {each}" for each in ("asyncio", "math") if each in used]
     head = f'"""`{name}` of `geminga.{face.package}`. {NOTE}"""\n\n'
     return head + "from __future__ import annotations\n\n" + "\n".join(lines) + "\n\n\n" + text
 

@@ -273,6 +273,10 @@ _HOMES = {
     "geminga_protocol.message_id": ("EARLIEST", "LATEST", "MessageId"),
 }
 _RENAMED = {"EARLIEST": "EARLIEST_ID", "LATEST": "LATEST_ID"}
+_PUBLIC_MODULES = (
+    *("aio", "auth", "blocking", "encryption", "errors", "failover", "options", "schema"),
+    "testing",
+)
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 
 logging.getLogger("geminga").addHandler(logging.NullHandler())
@@ -286,9 +290,11 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'geminga' has no attribute {name!r}")
     module = importlib.import_module(_MODULES.get(name, "geminga.errors"))
     value: object = getattr(module, _RENAMED.get(name, name))
+    if name == "connect":
+        importlib.import_module("geminga._signatures").show_options(module)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted([*__all__, *_PUBLIC_MODULES, *(name for name in globals() if name[:2] == "__")])

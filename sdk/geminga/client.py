@@ -66,7 +66,12 @@ def connect(
 async def open_client(
     addresses: tuple[Address, ...], options: ClientOptions, connector: Connector
 ) -> AsyncGenerator[Client, None]:
-    """The same over any kind of network."""
+    """The same over any kind of network. Raises InvalidArgument where Trio doesn't run."""
+    if not trio.lowlevel.in_trio_run():
+        raise InvalidArgument(
+            "geminga.connect is for programs that run in Trio: use geminga.aio.connect in asyncio, "
+            "and geminga.blocking.connect without an event loop"
+        )
     body_error: BaseException | None = None
     try:
         async with trio.open_nursery() as nursery:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from re import Pattern
@@ -14,6 +15,7 @@ from geminga.aio.producer import Producer
 from geminga.aio.reader import Reader
 from geminga.aio.table_view import TableView
 from geminga.encryption import ConsumerCryptoKeywords
+from geminga.errors import InvalidArgument
 from geminga.message import Message, V_co
 from geminga.options import ClientKeywords, ConsumerKeywords, ProducerKeywords, ReaderKeywords
 from geminga.options import RegexSubscriptionMode as RegexSubscriptionMode
@@ -39,6 +41,13 @@ def connect(
 async def _open(
     opening: AbstractAsyncContextManager[geminga.client.Client],
 ) -> AsyncGenerator[Client]:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise InvalidArgument(
+            "geminga.aio.connect is for programs that run in asyncio: use geminga.connect in Trio, "
+            "and geminga.blocking.connect without an event loop"
+        ) from None
     session = AsyncSession(opening)
     await session.open()
     try:

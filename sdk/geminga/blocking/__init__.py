@@ -231,9 +231,11 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'geminga.blocking' has no attribute {name!r}")
     module = importlib.import_module(_OWN[name]) if name in _OWN else geminga
     value: object = getattr(module, name)
+    if name == "connect":
+        importlib.import_module("geminga._signatures").show_options(module)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted([*__all__, *(name for name in globals() if name[:2] == "__")])

@@ -1,0 +1,60 @@
+"""Options by name in the signatures that a running program sees.
+
+`**options: Unpack[ClientKeywords]` is read by type checkers and by editors that use one. What looks
+at live objects (`help`, `inspect.signature`, the completion of IPython and Jupyter) would show
+`**options` only: here it gets the names and defaults.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Iterator
+from types import FunctionType, ModuleType
+
+import geminga.options
+
+_UNPACK = "Unpack["
+
+
+def show_options(module: ModuleType) -> None:
+    """Give the functions and classes that a module of ours names their whole signatures."""
+    for value in list(vars(module).values()):
+        if getattr(value, "__module__", "").startswith("geminga."):
+            functions = vars(value).values() if isinstance(value, type) else (value,)
+            for function in functions:
+                if isinstance(function, FunctionType):
+                    _complete(function)
+
+
+def _complete(function: FunctionType) -> None:
+    annotations = map(str, function.__annotations__.values())
+    name = next((text for text in annotations if text.startswith(_UNPACK)), None)
+    if name is None or hasattr(function, "__signature__"):
+        return
+    name = name.removeprefix(_UNPACK).removesuffix("]")
+    signature = inspect.signature(function)
+    own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    named = _parameters(function.__globals__[name], name)
+    whole = signature.replace(parameters=[*own, *named])
+    function.__signature__ = whole  # type: ignore[attr-defined]
+
+
+def _parameters(keywords: type, name: str) -> Iterator[inspect.Parameter]:
+    options = getattr(geminga.options, name.replace("Keywords", "Options"), None)
+    defaults = {} if options is None else dict(_defaults(options))
+    for option, annotation in keywords.__annotations__.items():
+        yield inspect.Parameter(
+            option,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=defaults.get(option),
+            annotation=getattr(annotation, "__forward_arg__", annotation),
+        )
+
+
+def _defaults(options: type) -> Iterator[tuple[str, object]]:
+    for each in dataclasses.fields(options):
+        if each.default is not dataclasses.MISSING:
+            yield each.name, each.default
+        elif each.default_factory is not dataclasses.MISSING:
+            yield each.name, each.default_factory()
