@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -119,6 +121,26 @@ def test_workers_without_the_connector(tmp_path: Path) -> None:
     (told,) = [what for message, what in table.items() if message in found]
     assert "PYSPARK_PYTHON" in told
     assert any(message in registered for message in table)
+
+
+@pytest.mark.timeout(120)  # an engine of its own
+@pytest.mark.parametrize("first", ["connector", "spark"])
+def test_a_program_that_says_nothing_of_workers(tmp_path: Path, first: str) -> None:
+    """`venv/bin/python app.py`, where `python3` is another one: importing the connector helps."""
+    python = tmp_path / "python3"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    python.chmod(0o755)
+    environ = {name: value for name, value in os.environ.items() if "PYSPARK" not in name}
+    environ["PATH"] = f"{tmp_path}:{environ['PATH']}"
+    program = [sys.executable, "-m", "compat_tests.spark.plain_program", first, str(tmp_path)]
+    done = subprocess.run(
+        program, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=100, check=True
+    )
+    if first == "connector":
+        assert "option service.url: must be given" in done.stdout
+    else:
+        assert "DATA_SOURCE_NOT_FOUND" in done.stdout
+        assert "Spark was started before pyspark_pulsar was imported" in done.stderr
 
 
 def names_in(table: list[list[str]]) -> set[str]:

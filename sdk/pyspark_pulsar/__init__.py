@@ -2,13 +2,16 @@
 (spec SP).
 
 PySpark imports every top-level package named `pyspark_*` and registers its `DefaultSource`, so
-nothing is to be done but to install this. The import is light: Spark's workers do it for every
+nothing is to be done but to install this. A program that imports it before it starts Spark has
+workers of its own Python (`_workers.py`). The import is light: Spark's workers do it for every
 query, also for those that have nothing to do with Pulsar.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from pyspark_pulsar._workers import ensure_workers_python
 
 if TYPE_CHECKING:
     from pyspark_pulsar._source import PulsarDataSource as DefaultSource
@@ -46,6 +49,8 @@ __all__ = [
     "TopicMissing",
     "WriteFailed",
 ]
+
+ensure_workers_python()
 
 
 def __getattr__(name: str) -> object:
