@@ -250,7 +250,6 @@ async def open_deduplication(
     if damaged:
         text = "log=%s: %d entries could not be replayed: what they hold may be stored once more"
         _log.warning(text, log.name, damaged)
-    cursor.on_available(None)
     if replayed:
         _log.info("log=%s: %d entries replayed for deduplication", log.name, replayed)
     return made

@@ -109,7 +109,6 @@ class Subscription:
         self._compacted: CompactedCursor | None = None
         """Where consumers are that read compacted, once there was one."""
         self.obey()
-        cursor.on_available(self.pump.wake)
 
     @property
     def consumers(self) -> Sequence[Consumer]:
@@ -170,6 +169,7 @@ class Subscription:
         dispatcher.admit(consumer)
         if self.remembers is not None:
             self.remembers.use.begin()
+        self.cursor.on_available(self.pump.wake)
         self._dispatcher = self.pump.dispatcher = dispatcher
         self.sub_type = request.sub_type
         request.on_subscribed(consumer)
@@ -214,27 +214,34 @@ class Subscription:
         self.rates_gone.add(consumer.rates.messages, consumer.rates.bytes)
         dispatcher.remove(consumer)
         self.idle_since_s = trio.current_time()
-        if self.remembers is not None and not dispatcher.consumers:
+        if dispatcher.consumers:
+            return
+        self.cursor.on_available(None)  # the cache is kept for those with consumers only
+        if self.remembers is not None:
             self.remembers.use.end()
-        if not dispatcher.consumers and not self._seeking:
+        if not self._seeking:
             self._host.subscription_emptied(self)
 
     def disconnect_all(self) -> None:
         """Close all consumers from the broker's side."""
-        for consumer in list(self.consumers):
-            consumer.disconnect()
+        dispatcher = self._dispatcher
+        if dispatcher is not None:
+            dispatcher.emptying = True
+            try:
+                for consumer in list(dispatcher.consumers):
+                    consumer.disconnect()
+            finally:
+                dispatcher.emptying = False
 
     def fence(self) -> None:
         """Let nobody in any more, close all."""
         self._fenced = True
-        self.cursor.on_available(None)
         self.disconnect_all()
         self.pump.wake()
 
     def reopen(self) -> None:
         """It could not be deleted: let consumers in again."""
         self._fenced = False
-        self.cursor.on_available(self.pump.wake)
 
     # ---- what consumers ask ----
 

@@ -24,8 +24,6 @@ class CompactionSubscription(Subscription):
 
     def __init__(self, name: str, cursor: Cursor, host: SubscriptionHost) -> None:
         super().__init__(name, cursor, host)
-        # It never reads near the tail: the cache needs not be kept for it.
-        cursor.on_available(None)
         self.idle_since_s = math.inf
 
     @property
@@ -43,11 +41,6 @@ class CompactionSubscription(Subscription):
     def add(self, request: SubscribeRequest) -> Consumer:
         """Raises BrokerError NotAllowedError."""
         raise self._refusal()
-
-    def reopen(self) -> None:
-        """It could not be deleted."""
-        super().reopen()
-        self.cursor.on_available(None)
 
     async def seek(self, position: Position, ack_set: tuple[int, ...] = ()) -> None:
         """Raises BrokerError NotAllowedError."""

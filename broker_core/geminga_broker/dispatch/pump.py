@@ -60,6 +60,8 @@ class Dispatcher(ABC):
         self.kicked = True
         self._rewind = True
         self.consumers: list[Consumer] = []
+        self.emptying = False
+        """Whether all consumers are being closed: what they hold is queued for none of them."""
         self.lock = trio.Lock()
         self.carry: Sequence[Entry] = ()
         """Entries read that found nobody with permits. At most one read's."""

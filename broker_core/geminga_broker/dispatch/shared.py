@@ -119,15 +119,14 @@ class SharedDispatcher(Dispatcher):
         """What it held goes to the others; with nobody left all starts over at the next."""
         self.consumers.remove(consumer)
         parked = self._chunks.forget(consumer)
-        if self.consumers:
+        if self.consumers and not self.emptying:
             for position in parked:
                 self.put_back_count += 1
                 self.replay.add(position, NO_HASH)
             for position in consumer.pending:
                 self.put_back(consumer, position)
-            consumer.pending.clear()
-        else:
-            consumer.pending.clear()
+        consumer.pending.clear()
+        if not self.consumers:
             self.forget_in_flight()
             self.counts.clear()
             self.reset()

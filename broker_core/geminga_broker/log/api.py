@@ -163,8 +163,7 @@ class Cursor(Protocol):
     def on_available(self, wake: Callable[[], None] | None) -> None:
         """Call `wake` (synchronously, once per completed run) whenever new entries can be read.
 
-        A cursor is active, and the cache filled for it, from its first `read` or `wake` until
-        `wake` is None.
+        A cursor is active, and the cache filled for it, until `wake` is None, and a little longer.
         """
 
     async def read(self, *, entries_max: int, bytes_max: int) -> Sequence[Entry]:

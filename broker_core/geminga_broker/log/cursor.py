@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
+import trio
 from pyroaring import BitMap
 
 from geminga_broker.log.ack_state import AckState, run_end
@@ -19,6 +20,9 @@ from geminga_broker.log.reading import LogReads, limited
 from geminga_broker.log.side_log import SideLog
 from geminga_protocol.ids import EntryId, Position
 
+CACHE_GRACE_S = 10.0
+"""A consumer that leaves and comes back within this time finds the log's tail in the cache."""
+
 
 class LogAccess(NamedTuple):
     """What cursors need of their log."""
@@ -29,6 +33,8 @@ class LogAccess(NamedTuple):
     """Told when there is something to persist."""
     passed: Callable[[], None]
     """Told when mark-delete has passed the end of a ledger."""
+    active: dict[LogCursor, None]
+    """Those that are active, and some that were a moment ago."""
 
 
 class LogCursor:
@@ -46,7 +52,6 @@ class LogCursor:
         self.name = name
         self.durable = store is not None
         self.properties = dict(properties)
-        self.active = False
         self.fetched = (0, 0)
         self.state = state
         self.read_position = state.first_unacked(state.mark_delete)
@@ -59,6 +64,7 @@ class LogCursor:
             parts = access.parts
             self._side_log = SideLog(self.writer, parts.client, parts.options, (parts.name, name))
         self._wake: Callable[[], None] | None = None
+        self._kept_until_s = 0.0
         self._moves = 0
         self._waits_for = self.read_position[0]
         self._kept_from: Position | None = None
@@ -85,10 +91,20 @@ class LogCursor:
 
     def on_available(self, wake: Callable[[], None] | None) -> None:
         """See `Cursor.on_available`. A cursor is active, and the cache kept for it, while something
-        waits on it.
+        waits on it, and `CACHE_GRACE_S` longer.
         """
+        if wake is not None:
+            self._access.active[self] = None
+        elif self._wake is not None:
+            self._kept_until_s = trio.current_time() + CACHE_GRACE_S
         self._wake = wake
-        self.active = wake is not None
+
+    @property
+    def active(self) -> bool:
+        """Whether the cache is kept for it."""
+        return self._wake is not None or (
+            self._kept_until_s > 0 and trio.current_time() < self._kept_until_s
+        )
 
     def grown(self) -> None:
         """The log has new entries."""
@@ -97,7 +113,6 @@ class LogCursor:
 
     async def read(self, *, entries_max: int, bytes_max: int) -> list[LogEntry]:
         """See `Cursor.read`. Raises LogReadFailed."""
-        self.active = True
         state = self.state
         chain = self._chain
         while True:

@@ -42,7 +42,7 @@ class LogCursors:
         self._chain = parts.chain
         self._store = store
         self._dirty = dirty
-        self._access = LogAccess(parts, reads, self._changed, passed)
+        self._access = LogAccess(parts, reads, self._changed, passed, {})
         self._cache_floor_bytes = 0
 
     async def load(self) -> None:
@@ -102,6 +102,7 @@ class LogCursors:
         await cursor.writer.remove()
         if self.by_name.get(name) is cursor:
             del self.by_name[name]
+        self._access.active.pop(cursor, None)
         self._dirty.pop(cursor, None)
 
     async def persist_to_nodes(self) -> None:
@@ -152,28 +153,34 @@ class LogCursors:
         parts = self._parts
         cache = parts.cache
         last = parts.last_position
-        near = False
-        for cursor in self.by_name.values():
-            if cursor.active:
-                at = cursor.read_position
-                if (
-                    at > last
-                    or cache.get(at[0], at[1], at[1])
-                    or self._chain.entries_between(at, last) < parts.options.near_tail_entries
-                ):
-                    near = True
-                    break
-        if cache.size_bytes > self._cache_floor_bytes + CACHE_SLACK_BYTES:
-            self._evict_acknowledged()
+        near = in_use = False
+        for cursor in self._access.active:
+            if not cursor.active:
+                continue
+            in_use = True
+            at = cursor.read_position
+            if (
+                at > last
+                or cache.get(at[0], at[1], at[1])
+                or self._chain.entries_between(at, last) < parts.options.near_tail_entries
+            ):
+                near = True
+                break
+        unused = cache.size_bytes and not in_use
+        if unused or cache.size_bytes > self._cache_floor_bytes + CACHE_SLACK_BYTES:
+            self.evict_cache()
         return near
 
-    def _evict_acknowledged(self) -> None:
+    def evict_cache(self) -> None:
         """Drop what every active cursor has acknowledged; a restarted consumer still finds the
         rest.
         """
-        cache = self._parts.cache
-        marks = [cursor.mark_delete for cursor in self.by_name.values() if cursor.active]
-        cache.evict_upto(min(marks, default=self._parts.last_position))
+        cache, active = self._parts.cache, self._access.active
+        for cursor in [cursor for cursor in active if not cursor.active]:
+            del active[cursor]
+        if cache.size_bytes:
+            marks = [cursor.mark_delete for cursor in active]
+            cache.evict_upto(min(marks, default=self._parts.last_position))
         self._cache_floor_bytes = cache.size_bytes
 
     def _changed(self, cursor: LogCursor) -> None:

@@ -233,7 +233,8 @@ class TopicLog:
         self._trimmer.schedule()
 
     def roll_if_due(self) -> None:
-        """For the factory's timer: idle topics roll over too (BR-02)."""
+        """For the factory's timer: idle topics roll over too (BR-02), and need no cache."""
+        self._cursors.evict_cache()
         self._appender.roll_if_due()
 
     def trim_if_due(self) -> None:
