@@ -4,6 +4,7 @@ ProtocolError
   LocalProtocolError     we asked for something that can't be put on the wire
   RemoteProtocolError    the peer sent something that can't be understood; carries the ServerError
   to answer with
+    InvalidMessageId     (ValueError) bytes that are no message id
 
 Any other exception out of this package is a defect.
 """
@@ -38,3 +39,7 @@ class RemoteProtocolError(ProtocolError):
     ) -> None:
         super().__init__(message, code)
         self.fatal = fatal
+
+
+class InvalidMessageId(RemoteProtocolError, ValueError):
+    """Bytes that a program kept, or that a client sent, are no message id."""

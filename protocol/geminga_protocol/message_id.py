@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 from functools import total_ordering
+from typing import ClassVar
 
 from google.protobuf.message import DecodeError
 
 from geminga_protocol.ack_set import AckSet
 from geminga_protocol.encode import varint
-from geminga_protocol.errors import RemoteProtocolError
+from geminga_protocol.errors import InvalidMessageId
 from geminga_protocol.ids import Position
 from geminga_protocol.pb.pulsar_api_pb2 import MessageIdData
 
@@ -36,6 +37,11 @@ class MessageId:
         "ledger_id",
         "partition",
     )
+
+    earliest: ClassVar[MessageId]
+    """Before every message."""
+    latest: ClassVar[MessageId]
+    """After every message."""
 
     def __init__(
         self,
@@ -99,13 +105,13 @@ class MessageId:
 
     @classmethod
     def deserialize(cls, data: bytes) -> MessageId:
-        """The id in bytes of any official client. Raises RemoteProtocolError."""
+        """The id in bytes of any official client. Raises InvalidMessageId, a ValueError."""
         try:
             parsed = MessageIdData.FromString(data)
         except DecodeError as error:
-            raise RemoteProtocolError(f"message id can't be decoded: {error}") from error
+            raise InvalidMessageId(f"message id can't be decoded: {error}") from error
         if not parsed.IsInitialized():
-            raise RemoteProtocolError("message id lacks its ledger or entry")
+            raise InvalidMessageId("message id lacks its ledger or entry")
         return cls.from_wire(parsed)
 
     @classmethod
@@ -146,7 +152,10 @@ def signed(value: int) -> int:
 
 
 EARLIEST_ID = MessageId(-1, -1)
-"""Before every message (MessageId.earliest)."""
+"""Before every message."""
 
 LATEST_ID = MessageId((1 << 63) - 1, (1 << 63) - 1)
-"""After every message (MessageId.latest)."""
+"""After every message."""
+
+MessageId.earliest = EARLIEST_ID
+MessageId.latest = LATEST_ID

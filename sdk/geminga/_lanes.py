@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable
 
+from geminga.errors import CorruptMessage
 from geminga.message import Message
 from geminga.options import ConsumerType
 
@@ -24,8 +25,12 @@ def lanes_of(kind: ConsumerType) -> LaneOf:
 
 def _key_of(message: Message) -> Hashable | None:
     # What the broker orders by (ConsumerBase.peekMessageKey).
-    ordering_key = message.ordering_key
-    return message.partition_key_bytes if ordering_key is None else ordering_key
+    try:
+        ordering_key = message.ordering_key
+        return message.partition_key_bytes if ordering_key is None else ordering_key
+    except CorruptMessage:
+        # The listener meets the error when it asks for the key.
+        return None
 
 
 def _topic_of(message: Message) -> Hashable | None:

@@ -51,6 +51,8 @@ Each carries
   topic      full name of the topic, None where none is concerned
   retryable  whether the same call can succeed later without anything being changed
              (PulsarClientException.isRetriableError)
+
+Outside of it, `MessageId.deserialize` raises ValueError for bytes that are no id.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ import msgspec
 from geminga._crypto import context_of
 from geminga._entry import Entry
 from geminga.encryption import EncryptionContext
+from geminga.errors import CorruptMessage
+from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.keys import decode_key
 from geminga_protocol.message_id import MessageId
 from geminga_protocol.messages import text
@@ -30,6 +32,9 @@ else:
 class Message(msgspec.Struct, Generic[V_co], eq=False):
     """One message, as `receive` returns it. Its parts are read out of the entry when asked for.
     `V_co` is the type of its value.
+
+    Keys, properties, times and sequence ids of a message in a batch raise CorruptMessage if what
+    describes it can't be read.
     """
 
     _entry: Entry
@@ -95,13 +100,18 @@ class Message(msgspec.Struct, Generic[V_co], eq=False):
 
     @property
     def partition_key_bytes(self) -> bytes | None:
-        """The same as bytes, for keys that were given as bytes. Raises RemoteProtocolError."""
+        """The same as bytes, for keys that were given as bytes. Raises CorruptMessage if it isn't
+        the Base64 that it says it is.
+        """
         metadata = self._described()
         if not metadata.HasField("partition_key"):
             return None
-        if metadata.partition_key_b64_encoded:
+        if not metadata.partition_key_b64_encoded:
+            return text(metadata.partition_key).encode()
+        try:
             return decode_key(text(metadata.partition_key))
-        return text(metadata.partition_key).encode()
+        except RemoteProtocolError as error:
+            raise self._corrupt(error) from error
 
     @property
     def has_base64_key(self) -> bool:
@@ -137,7 +147,7 @@ class Message(msgspec.Struct, Generic[V_co], eq=False):
     @property
     def producer_name(self) -> str:
         """Name of the producer."""
-        return self._entry.metadata.producer_name
+        return text(self._entry.metadata.producer_name)
 
     @property
     def sequence_id(self) -> int:
@@ -177,8 +187,16 @@ class Message(msgspec.Struct, Generic[V_co], eq=False):
         return broker.broker_timestamp
 
     def _described(self) -> MessageMetadata | SingleMessageMetadata:
-        """What describes this very message: the entry's metadata, or its own within a batch."""
-        return self._entry.metadata_of(self._index)
+        """What describes this very message: the entry's metadata, or its own within a batch. Raises
+        CorruptMessage.
+        """
+        try:
+            return self._entry.metadata_of(self._index)
+        except RemoteProtocolError as error:
+            raise self._corrupt(error) from error
+
+    def _corrupt(self, error: RemoteProtocolError) -> CorruptMessage:
+        return CorruptMessage(f"message {self.message_id!r}: {error}", topic=self.topic_name)
 
 
 class ChangedMessage(Message[V_co], eq=False):

@@ -12,7 +12,7 @@ import trio
 from geminga._arguments import function
 from geminga._core import Core
 from geminga._together import ABANDON_TIMEOUT_S
-from geminga.errors import AlreadyClosed, GemingaError, SchemaError
+from geminga.errors import AlreadyClosed, CorruptMessage, GemingaError, SchemaError
 from geminga.message import Message
 from geminga.reader import Reader
 from geminga.table_changes import R, TableChanges
@@ -149,13 +149,13 @@ class TableView(Generic[R]):
         self._places[message_id.partition] = _place(message_id)
         if self._applied:
             self._applied.unpark_all()
-        key = message.partition_key
-        if key is None:
-            logger.debug("%r: left out, it has no key", message)
-            return
         try:
+            key = message.partition_key
+            if key is None:
+                logger.debug("%r: left out, it has no key", message)
+                return
             value = None if message.is_null or not message.data else message.value
-        except SchemaError as error:
+        except (SchemaError, CorruptMessage) as error:
             logger.warning("%r: left out: %s", message, error)
             return
         if value is None:

@@ -1,9 +1,16 @@
 from __future__ import annotations
 
-import pytest
+from collections.abc import Callable
 
+import pytest
+from trio.testing import MockClock
+
+import geminga
 from geminga import errors
-from geminga_protocol.pb.pulsar_api_pb2 import ServerError
+from geminga._entry import Entry
+from geminga._lanes import lanes_of
+from geminga._tests.fake_broker import fake_broker
+from geminga_protocol.pb.pulsar_api_pb2 import MessageMetadata, ServerError
 
 
 def test_every_code_of_the_protocol_has_its_error() -> None:
@@ -54,3 +61,56 @@ def test_the_documented_tree_is_the_real_one() -> None:
         if isinstance(value, type) and issubclass(value, errors.GemingaError)
     }
     assert real == set(told)
+
+
+@pytest.mark.parametrize("data", [b"", b"\x08\x01", b"\xff", b"no id"])
+def test_bytes_that_are_no_message_id(data: bytes) -> None:
+    with pytest.raises(ValueError, match="message id"):
+        geminga.MessageId.deserialize(data)
+
+
+def test_the_ends_of_a_topic() -> None:
+    assert geminga.MessageId.earliest is geminga.EARLIEST
+    assert geminga.MessageId.latest is geminga.LATEST
+    assert geminga.MessageId.earliest < geminga.MessageId(0, 0) < geminga.MessageId.latest
+
+
+def _unreadable() -> geminga.Message:
+    described = b"\x0a\xff\xff\xff"
+    entry = Entry(1, 2, -1, 0, (), MessageMetadata(), described + b"data", None, "topic")  # type: ignore[arg-type]
+    entry.bounds = [0, 4, 12]
+    entry.message_count = 2
+    return geminga.Message(entry, 0)
+
+
+def _wrong_key() -> geminga.Message:
+    metadata = MessageMetadata(partition_key="no base64!", partition_key_b64_encoded=True)
+    return geminga.Message(Entry(1, 2, -1, 0, (), metadata, b"", None, "topic"), -1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("make", [_unreadable, _wrong_key])
+def test_a_listener_gets_what_has_no_readable_key(make: Callable[[], geminga.Message]) -> None:
+    assert lanes_of(geminga.ConsumerType.KEY_SHARED)(make()) is None
+
+
+async def test_a_table_view_leaves_out_what_it_cannot_read(autojump_clock: MockClock) -> None:
+    async with fake_broker() as broker, broker.client() as client:
+        view = await client.create_table_view("t")
+        view._apply(_unreadable())
+        assert len(view) == 0
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        *((_unreadable, name) for name in ("properties", "partition_key", "is_null")),
+        *((_unreadable, name) for name in ("event_timestamp", "ordering_key", "sequence_id")),
+        *((make, "partition_key_bytes") for make in (_unreadable, _wrong_key)),
+    ],
+)
+def test_what_describes_a_message_cannot_be_read(
+    make: Callable[[], geminga.Message], name: str
+) -> None:
+    with pytest.raises(geminga.CorruptMessage, match="1:2") as caught:
+        getattr(make(), name)
+    assert caught.value.topic == "topic"
