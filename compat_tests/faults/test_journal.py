@@ -86,7 +86,21 @@ def test_earlier_messages_survive_a_damaged_tail(
         _check(folder, kept_min=kept, told=told, at=at)
 
 
-def _check(folder: Path, *, kept_min: int, told: bool, at: int) -> None:
+@pytest.mark.slow
+def test_noise_in_the_last_record_is_told_as_a_loss(written: Written, tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    shutil.copytree(written.folder, folder)
+    journal = folder / written.journal
+    data = bytearray(journal.read_bytes())
+    start = data.index(b"message %d " % (_MESSAGES - 1)) // _PAGE_BYTES * _PAGE_BYTES
+    data[start : start + 16384] = random.Random(1).randbytes(16384)
+    journal.write_bytes(data)
+    log = _check(folder, kept_min=_MESSAGES - 1, told=True, at=start)
+    assert "acknowledged entries may be lost" in log
+    assert "unfinished" not in log
+
+
+def _check(folder: Path, *, kept_min: int, told: bool, at: int) -> str:
     server = start_geminga(folder)
     try:
         bodies = [body for _, body in read_all(server.address, TOPIC)]
@@ -100,5 +114,6 @@ def _check(folder: Path, *, kept_min: int, told: bool, at: int) -> None:
             client.producer(TOPIC)
             client.publish(1000, b"and goes on")
         assert read_all(server.address, TOPIC)[-1][1] == b"and goes on"
+        return server.log_path.read_text()
     finally:
         server.kill()

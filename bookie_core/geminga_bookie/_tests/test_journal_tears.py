@@ -264,6 +264,11 @@ def test_a_file_without_a_readable_header_or_record_is_damage(image: Image) -> N
     assert (report.torn_tails, len(report.damages)) == ([], 1)
 
 
+def test_a_file_under_another_number_is_damage(image: Image) -> None:
+    ids, report = replayed({5: image.data})
+    assert (ids, len(report.damages)) == ([], 1)
+
+
 class TestSeveralFiles:
     def test_the_next_file_names_the_end(self, image: Image) -> None:
         second = build(2, counts=[], predecessor=None).data

@@ -48,6 +48,8 @@ def scan(
     start = max(start, header.first_offset)
     findings.proven_end = start
     if header.journal_id != journal_id:
+        text = f"{findings.path}: it is journal {header.journal_id}"
+        findings.doubts.append(Doubt(start, file.size(), text, damaged=True))
         return
     if header.version == OLD_VERSION:
         yield from journal_v1.scan(file, findings.path, journal_id, start, findings)

@@ -50,6 +50,7 @@ SMALL_SEGMENT_BYTES = 128 * 1024
 LIMBO_NAME = "limbo"
 """Stands in a journal directory from the day that acknowledged entries may have been lost
 (BK-02)."""
+_REASONS_MAX = 50
 UNSYNCED_NAME = "unsynced"
 """Stands in a journal directory while a bookie runs that does not sync its journal."""
 
@@ -304,7 +305,7 @@ def _settle_doubts(
             reasons.append("the bookie stopped without syncing its journal")
             logger.error("%s: %s", directory, reasons[-1])
         if reasons and options.replicas_elsewhere:
-            replace_file(disk, directory / LIMBO_NAME, "\n".join(reasons).encode())
+            replace_file(disk, directory / LIMBO_NAME, "\n".join(reasons[:_REASONS_MAX]).encode())
             is_new_doubt = True
     if is_new_doubt:
         _put_in_doubt(recovered)
