@@ -14,9 +14,8 @@ from geminga_bookie.memory import MemoryBookie
 from geminga_bookie.options import BookieOptions, LiveLedgers
 from geminga_bookie.port import BookiePort
 from geminga_bookie.storage.bookie import InProcessBookie
-from geminga_bookie.storage.data_dirs import check_metadata_cookie, roles
+from geminga_bookie.storage.data_dirs import check_metadata_cookie
 from geminga_bookie.storage.disk import Disk, OsDisk
-from geminga_bookie.storage.health import Health
 from geminga_bookie.storage.opening import Storage, open_storage
 from geminga_runtime.metadata.api import MetadataStore
 
@@ -63,9 +62,9 @@ async def _open_on_disk(
 ) -> AsyncIterator[InProcessBookie]:
     opened: list[InProcessBookie] = []
 
-    def journal_failed(error: BookkeeperError) -> None:
+    def journal_failed(number: int, error: BookkeeperError) -> None:
         if opened:
-            opened[0].journal_failed(error)
+            opened[0].journal_failed(number, error)
 
     token = trio.lowlevel.current_trio_token()
     try:
@@ -85,10 +84,7 @@ async def _open_on_disk(
         if live_ledgers is not None and storage.table.is_in_limbo:
             async for ledger_id in live_ledgers():
                 storage.table.doubtful_to = max(storage.table.doubtful_to, ledger_id)
-        directories = [directory for _, directory in roles(options)]
-        health = Health(disk, directories, storage.directories.ballasts, options.disk)
-        health.set("disk", await trio.to_thread.run_sync(health.full))
-        bookie = InProcessBookie(options, storage, health)
+        bookie = InProcessBookie(options, storage)
         opened.append(bookie)
         if any(report.next_id > 1 for report in storage.reports):
             # What was recovered goes to its place at once, so that a process that is killed over

@@ -47,24 +47,24 @@ class Ballast:
         size_bytes: int,
         free_bytes: Callable[[Path], int] = disk_free_bytes,
     ) -> None:
-        self._path = path
+        self.path = path
         self._size_bytes = size_bytes
         self._free_bytes = free_bytes
 
     def held_bytes(self) -> int:
         """What the file holds now."""
         try:
-            return self._path.stat().st_size
+            return self.path.stat().st_size
         except OSError:
             return 0
 
     def make_room(self, needed_bytes: int) -> None:
         """Cut off as much as makes `needed_bytes` free, or all."""
         try:
-            while self._free_bytes(self._path.parent) < needed_bytes and self.release():
+            while self._free_bytes(self.path.parent) < needed_bytes and self.release():
                 pass
         except OSError as error:
-            logger.warning("%s: %s", self._path, error)
+            logger.warning("%s: %s", self.path, error)
 
     def release(self, size_bytes: int = STEP_BYTES) -> bool:
         """Cut off so much; False if there is nothing left."""
@@ -72,9 +72,9 @@ class Ballast:
         if not held:
             return False
         try:
-            os.truncate(self._path, max(0, held - size_bytes))
+            os.truncate(self.path, max(0, held - size_bytes))
         except OSError as error:
-            logger.warning("%s can't be made smaller: %s", self._path, error)
+            logger.warning("%s can't be made smaller: %s", self.path, error)
             return False
         return True
 
@@ -85,9 +85,9 @@ class Ballast:
         if missing <= 0:
             return True
         try:
-            if self._free_bytes(self._path.parent) < missing + SPARE_BYTES:
+            if self._free_bytes(self.path.parent) < missing + SPARE_BYTES:
                 return False
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 os.posix_fallocate(descriptor, 0, self._size_bytes)
                 os.fsync(descriptor)
@@ -96,6 +96,6 @@ class Ballast:
         except OSError as error:
             if is_full(error):
                 return False
-            logger.warning("%s can't be made, there is no ballast: %s", self._path, error)
+            logger.warning("%s can't be made, there is no ballast: %s", self.path, error)
             self._size_bytes = 0
         return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import NamedTuple
 
 import trio
@@ -21,7 +21,7 @@ from geminga_bookie.options import BookieOptions
 from geminga_bookie.port import AddDone, check_add, check_lac, check_read
 from geminga_bookie.storage.checkpoint import Checkpointer
 from geminga_bookie.storage.gc import GarbageCollector
-from geminga_bookie.storage.health import Health
+from geminga_bookie.storage.health import JOURNAL, Part
 from geminga_bookie.storage.journal import BARRIER, JournalStatistics
 from geminga_bookie.storage.journal_format import ENTRIES, EXPLICIT_LAC, FENCE
 from geminga_bookie.storage.ledger_table import LedgerState
@@ -52,21 +52,21 @@ class InProcessBookie:
     `add` costs by run: a few dict look-ups, one list extension, one queue put.
     """
 
-    def __init__(self, options: BookieOptions, storage: Storage, health: Health) -> None:
+    def __init__(self, options: BookieOptions, storage: Storage) -> None:
         self._bookie_id = options.bookie_id
         self._storage = storage
         self._table = storage.table
         self._states = storage.table.states
         self._waiters = LacWaiters()
         self._failed = trio.Event()
-        self._flush_error = ""
-        self.health = health
+        self._journal_errors: dict[Part, str] = {}
+        self._flush_errors: dict[Part, str] = {}
+        self.health = storage.health
         self.throttle = Throttle(options.write_cache_bytes, options.throttle_max_s)
         self.checkpointer = Checkpointer(
             storage,
             options.flush_interval_s,
             self._flushed,
-            self._flush_failed,
             self.throttle.release,
         )
         self.gc = GarbageCollector(storage, self.checkpointer, options.gc, self._waiters.wake)
@@ -127,15 +127,17 @@ class InProcessBookie:
         recovery: bool,
     ) -> bool:
         """Into cache and journal; False if there is no room. A refused add counts as in."""
-        error = self.health.error
         state = self._states.get(ledger_id)
         try:
             check_add(ledger_id, first, len(packets), size)
             if state is None or state.master_key != master_key:
                 state = self._table.open(ledger_id, master_key, fresh=first == 0 and not recovery)
-        except BookkeeperError as refusal:
-            self._refuse(ledger_id, first, packets, done, refusal)
+        except BookkeeperError as wrong:
+            self._refuse(ledger_id, first, packets, done, wrong)
             return True
+        health = self.health
+        refusal = health.error or health.refusals.of(state.journal, state.store.number)
+        error = refusal
         if recovery:
             error = None  # without them a ledger can't be closed, and so not be read (BK-10)
         elif state.fenced:
@@ -144,8 +146,14 @@ class InProcessBookie:
             self._refuse(ledger_id, first, packets, done, error)
             return True
         store = state.store
-        if store.active.size_bytes >= store.half_bytes and not self.checkpointer.seal():
-            return False
+        if store.active.size_bytes >= store.half_bytes:
+            sealed = self.checkpointer.seal()
+            if not sealed or store.active.size_bytes >= store.half_bytes:
+                if refusal is None:
+                    return False
+                # Its flush waits for room: adds to the other directories must not wait behind.
+                self._refuse(ledger_id, first, packets, done, refusal)
+                return True
         store.active.put(ledger_id, first, packets, size)
         state.submit((ENTRIES, ledger_id, first, packets, size, done, None))
         if packets:
@@ -167,21 +175,24 @@ class InProcessBookie:
         error: BookkeeperError,
     ) -> None:
         """Through the journal's queue, so that the answer comes behind those of earlier adds."""
+        state = self._states.get(ledger_id)
         journals = self._storage.journals
-        submit = journals[ledger_id % len(journals)].submit
+        submit = state.submit if state is not None else journals[ledger_id % len(journals)].submit
         submit((ENTRIES, ledger_id, first, packets, 0, done, error))
 
     async def read(
         self, ledger_id: int, first_entry_id: int, *, entries_max: int, bytes_max: int
     ) -> list[bytes]:
         """See `BookiePort.read`. What is in a cache is answered without suspending."""
-        store = self._table.store_of(ledger_id)
+        state = self._states.get(ledger_id)
+        if state is None:
+            state = self._table.known(ledger_id)
+        store = state.store
         found = store.cached(ledger_id, first_entry_id, entries_max, bytes_max)
         if found is not None:
             self.reader.served(store, ledger_id, first_entry_id + len(found))
             return found
         check_read(ledger_id, first_entry_id)
-        state = self._table.known(ledger_id)
         try:
             return await self.reader.read(store, ledger_id, first_entry_id, entries_max, bytes_max)
         except NoSuchEntry:
@@ -241,8 +252,7 @@ class InProcessBookie:
 
     async def list_entries(self, ledger_id: int) -> list[int]:
         """See `BookiePort.list_entries`."""
-        self._table.known(ledger_id)
-        store = self._table.store_of(ledger_id)
+        store = self._table.known(ledger_id).store
         ids = set(store.active.entry_ids(ledger_id))
         if store.sealed is not None:
             ids.update(store.sealed.cache.entry_ids(ledger_id))
@@ -257,20 +267,18 @@ class InProcessBookie:
             raise StorageFailed(f"ledger {ledger_id}: {error}") from error
         return sorted(ids)
 
-    def _flushed(self) -> None:
-        self._flush_error = ""
-        self.health.set("flush", "")
+    def _flushed(self, failures: Mapping[Part, OSError]) -> None:
+        texts = {part: f"flush failed: {error}" for part, error in failures.items()}
+        for part, error in failures.items():
+            if texts[part] != self._flush_errors.get(part) and not is_full(error):
+                logger.error("%s; it is tried until it works", texts[part])
+        self._flush_errors = texts
+        self.health.set("flush", texts)
 
-    def _flush_failed(self, error: OSError) -> None:
-        text = f"flush failed: {error}"
-        if text != self._flush_error and not is_full(error):
-            logger.error("%s; it is tried until it works", text)
-        self._flush_error = text
-        self.health.set("flush", text)
-
-    def journal_failed(self, error: BookkeeperError) -> None:
-        """A group was not written: no writes until one is."""
-        self.health.set("journal", str(error))
+    def journal_failed(self, number: int, error: BookkeeperError) -> None:
+        """A group was not written: no writes by this journal until one is."""
+        self._journal_errors[Part(JOURNAL, number)] = str(error)
+        self.health.set("journal", self._journal_errors)
         self._failed.set()
 
     async def run_health(self, interval_s: float, retry_s: float) -> None:
@@ -279,8 +287,7 @@ class InProcessBookie:
         while True:
             full = await trio.to_thread.run_sync(self.health.full)
             self.health.set("disk", full)
-            if self.health.failed and not full:
-                await self._try_journals()
+            await self._try_journals(full)
             with trio.move_on_after(interval_s):
                 await self._failed.wait()
             self._failed = trio.Event()
@@ -288,17 +295,18 @@ class InProcessBookie:
                 await trio.sleep(retry_s)
                 self._failed.set()
 
-    async def _try_journals(self) -> None:
-        passed = 0
+    async def _try_journals(self, full: Container[Part]) -> None:
+        """Have each journal that failed, and has room, write again."""
+        for part in [part for part in self._journal_errors if part not in full]:
 
-        def done(_first: int, _count: int, error: BookkeeperError | None) -> None:
-            nonlocal passed
-            passed += error is None
-            if passed == len(self._storage.journals):
-                self.health.set("journal", "")
+            def done(
+                _first: int, _count: int, error: BookkeeperError | None, part: Part = part
+            ) -> None:
+                if error is None:
+                    self._journal_errors.pop(part, None)
+                    self.health.set("journal", self._journal_errors)
 
-        for journal in self._storage.journals:
-            journal.submit((BARRIER, -1, -1, (), 0, done, None))
+            self._storage.journals[part.number].submit((BARRIER, -1, -1, (), 0, done, None))
         await trio.lowlevel.checkpoint()
 
     def statistics(self) -> BookieStatistics:

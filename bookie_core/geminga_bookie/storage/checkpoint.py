@@ -3,11 +3,12 @@ this order, always."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 import trio
 
+from geminga_bookie.storage.health import JOURNAL, LEDGERS, Part
 from geminga_bookie.storage.journal_format import JournalPosition
 from geminga_bookie.storage.opening import Storage
 from geminga_bookie.storage.store import LedgerStore, Sealed
@@ -16,93 +17,113 @@ RETRY_S = 1.0
 """How long after a failed flush the next attempt comes; after each further one twice as long."""
 RETRY_TIMES_MAX = 8
 
+Failures = dict[Part, OSError]
+
 
 class Checkpointer:
     """One task. `seal` is for the loop: it swaps the halves at once, so that the add that filled
-    one goes on."""
+    one goes on.
+
+    A directory that can't be flushed keeps its sealed half, and the others go on. Until it can, the
+    marks stay where they are.
+    """
 
     def __init__(
         self,
         storage: Storage,
         interval_s: float,
-        on_flushed: Callable[[], None],
-        on_failure: Callable[[OSError], None],
+        on_flushed: Callable[[Mapping[Part, OSError]], None],
         on_unlocked: Callable[[], None],
     ) -> None:
         self._storage = storage
         self._interval_s = interval_s
         self._on_flushed = on_flushed
-        self._on_failure = on_failure
         self._on_unlocked = on_unlocked
-        self._sealed: list[tuple[LedgerStore, Sealed]] = []
-        self._positions: list[JournalPosition] = []
+        self._sealed: dict[LedgerStore, Sealed] = {}
+        self._positions: list[JournalPosition] | None = None
+        self._is_due = False
         self._wake = trio.Event()
         self._done = trio.Event()
         self._lock = trio.Lock()
         self.checkpoints = 0
 
     def seal(self) -> bool:
-        """Swap all halves and have them flushed; False if the last ones are not in their place yet.
+        """Swap the halves and have them flushed; False if the last ones wait for that.
 
-        The marks will be the journals' positions of now: what is behind them was in the caches
-        before.
+        The marks will be the journals' positions of now, if all halves are swapped: what is behind
+        them was in the caches before.
         """
-        if self._sealed or self._lock.locked():
-            return False
         storage = self._storage
-        self._positions = [journal.position for journal in storage.journals]
-        records = storage.table.take_dirty()
-        self._sealed = [
-            (store, store.swap(records.get(number, [])))
-            for number, store in enumerate(storage.stores)
-        ]
+        free = [store for store in storage.stores if store not in self._sealed]
+        if self._is_due or self._lock.locked() or not free:
+            return False
+        whole = not self._sealed
+        self._positions = [journal.position for journal in storage.journals] if whole else None
+        records = storage.table.take_dirty(free)
+        for store in free:
+            self._sealed[store] = store.swap(records.get(store, []))
+        self._is_due = True
         self._wake.set()
         return True
 
     async def run(self) -> None:
         """Flush whenever a half is full, and every `interval_s`; after a failure try again until it
         works."""
-        times = 1
+        times = 0
         while True:
-            if not self._sealed:
+            if not self._is_due and not times:
                 with trio.move_on_after(self._interval_s):
                     await self._wake.wait()
-            if not self._sealed and not self.seal():
+            if not self._is_due and not self.seal() and not self._sealed:
                 await trio.sleep(RETRY_S)
                 continue
-            try:
-                await self.flush_sealed()
-            except OSError as error:
-                self._on_failure(error)
-                await trio.sleep(RETRY_S * times)
-                times = min(2 * times, RETRY_TIMES_MAX)
-            else:
-                times = 1
+            if not await self._flush_sealed():
+                times = 0
+                continue
+            times = min(max(1, 2 * times), RETRY_TIMES_MAX)
+            with trio.move_on_after(RETRY_S * times):
+                await self._wake.wait()
 
-    async def flush_sealed(self) -> None:
-        """Bring what is sealed to its place and move the marks. Raises OSError, after which it can
-        be repeated."""
+    async def _flush_sealed(self) -> Failures:
+        """Bring what is sealed to its place and move the marks; returns what failed, which can be
+        repeated."""
         self._wake = trio.Event()
         async with self._lock:
-            await trio.to_thread.run_sync(self._flush)
-            for store, _ in self._sealed:
-                store.flushed()
-            self._sealed = []
-            self.checkpoints += 1
-            self._tell_done()
+            failures = await trio.to_thread.run_sync(self._flush)
+            for store in list(self._sealed):
+                if Part(LEDGERS, store.number) not in failures:
+                    store.flushed()
+                    del self._sealed[store]
+            self._is_due = False
+            if not failures:
+                self.checkpoints += 1
+                self._tell_done()
         self._storage.table.trim()
-        self._on_flushed()
+        self._on_flushed(failures)
         self._on_unlocked()
+        return failures
 
     def _tell_done(self) -> None:
         self._done.set()
         self._done = trio.Event()
 
-    def _flush(self) -> None:
-        for store, sealed in self._sealed:
-            store.flush(sealed)
-        for journal, position in zip(self._storage.journals, self._positions, strict=True):
-            journal.set_mark(position)
+    def _flush(self) -> Failures:
+        failures: Failures = {}
+        for store, sealed in self._sealed.items():
+            try:
+                store.flush(sealed)
+            except OSError as error:
+                failures[Part(LEDGERS, store.number)] = error
+        if failures or self._positions is None:
+            return failures
+        for number, (journal, position) in enumerate(
+            zip(self._storage.journals, self._positions, strict=True)
+        ):
+            try:
+                journal.set_mark(position)
+            except OSError as error:
+                failures[Part(JOURNAL, number)] = error
+        return failures
 
     @asynccontextmanager
     async def paused(self) -> AsyncIterator[None]:
@@ -120,13 +141,17 @@ class Checkpointer:
     async def checkpoint(self) -> None:
         """All that was added before is in entry logs and index when this returns. For while `run`
         runs."""
-        while not self.seal():
+        while self._sealed or not self.seal():
             await self._done.wait()
         await self._done.wait()
 
     async def finish(self) -> None:
         """The last checkpoint, after the journals have stopped. Raises OSError."""
         if self._sealed:
-            await self.flush_sealed()
+            self._raise(await self._flush_sealed())
         self.seal()
-        await self.flush_sealed()
+        self._raise(await self._flush_sealed())
+
+    def _raise(self, failures: Failures) -> None:
+        for error in failures.values():
+            raise error

@@ -101,14 +101,18 @@ class GarbageCollector:
         """
         old_logs = [(store, store.logs.finished_ids()) for store in self._storage.stores]
         stored = await trio.to_thread.run_sync(self._stored, old_logs)
-        held = set(self._storage.table.states)
-        held |= set(await trio.to_thread.run_sync(self._held))
+        states = list(self._storage.table.states.values())
+        held = await trio.to_thread.run_sync(self._held)
+        for state in states:
+            held.setdefault(state.ledger_id, state.store)
         known: set[int] = set()
         async for ledger_id in live_ledgers():
             if ledger_id in held or ledger_id in stored:
                 known.add(ledger_id)
-        deleted = held - known
-        failure = await self._forget(sorted(deleted)) if deleted else None
+        deleted = held.keys() - known
+        failure = None
+        if deleted:
+            failure = await self._forget({ledger_id: held[ledger_id] for ledger_id in deleted})
         removed = compacted = 0
         for store, log_ids in old_logs:
             counts = await trio.to_thread.run_sync(
@@ -120,24 +124,25 @@ class GarbageCollector:
             raise failure
         return GcReport(sorted(deleted), removed, compacted)
 
-    async def _forget(self, ledger_ids: list[int]) -> OSError | None:
+    async def _forget(self, garbage: dict[int, LedgerStore]) -> OSError | None:
         """Drop deleted ledgers from memory and index; returns why the index still has them."""
         async with self._checkpointer.paused():
-            for ledger_id in ledger_ids:
-                store = self._storage.table.store_of(ledger_id)
+            for ledger_id, store in garbage.items():
                 self._storage.table.forget(ledger_id)
                 store.forget(ledger_id)
                 self._on_deleted(ledger_id)
             try:
-                await trio.to_thread.run_sync(self._delete, ledger_ids)
+                await trio.to_thread.run_sync(self._delete, garbage)
             except OSError as error:
                 return error
         return None
 
-    def _held(self) -> list[int]:
-        return [
-            record.ledger_id for store in self._storage.stores for record in store.index.ledgers()
-        ]
+    def _held(self) -> dict[int, LedgerStore]:
+        return {
+            record.ledger_id: store
+            for store in self._storage.stores
+            for record in store.index.ledgers()
+        }
 
     def _stored(self, logs: list[tuple[LedgerStore, list[int]]]) -> set[int]:
         """Ledgers that the logs hold anything of, whatever the index says."""
@@ -160,12 +165,11 @@ class GarbageCollector:
             self._maps[store, log_id] = known
         return known
 
-    def _delete(self, ledger_ids: list[int]) -> None:
-        by_store: dict[LedgerStore, list[int]] = {}
-        for ledger_id in ledger_ids:
-            by_store.setdefault(self._storage.table.store_of(ledger_id), []).append(ledger_id)
-        for store, ids in by_store.items():
-            store.index.delete_ledgers(ids)
+    def _delete(self, garbage: dict[int, LedgerStore]) -> None:
+        for store in self._storage.stores:
+            ids = [ledger_id for ledger_id, holder in garbage.items() if holder is store]
+            if ids:
+                store.index.delete_ledgers(ids)
 
     def _collect_logs(
         self,

@@ -1,18 +1,42 @@
-"""Whether the bookie takes writes (spec BK-10): disk usage thresholds and failed writes. Pure but
-for `full`."""
+"""Which directories take writes (spec BK-10): disk usage thresholds and failed writes. Pure but for
+`full`.
+
+One full directory of several stops nothing: what is new goes to the others. The bookie is read-only
+when no ledger directory or no journal directory is left.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from geminga_bookie.errors import BookieReadOnly, BookkeeperError
-from geminga_bookie.options import DiskOptions
+from geminga_bookie.options import BookieOptions, DiskOptions
+from geminga_bookie.storage.data_dirs import BALLAST_NAME
 from geminga_bookie.storage.disk import Disk, DiskUsage
 from geminga_runtime.ballast import Ballast
 
 logger = logging.getLogger(__name__)
+
+JOURNAL = "journal"
+LEDGERS = "ledgers"
+
+
+class Part(NamedTuple):
+    """A journal, or a ledger directory with its index."""
+
+    kind: str
+    number: int
+
+
+def parts(options: BookieOptions) -> Iterator[tuple[Part, list[Path]]]:
+    """All parts of a bookie, each with the directories that it needs."""
+    for number, directory in enumerate(options.journal_dirs):
+        yield Part(JOURNAL, number), [directory]
+    for number, directory in enumerate(options.ledger_dirs):
+        yield Part(LEDGERS, number), [directory, *options.index_dirs[number : number + 1]]
 
 
 def plan_full(
@@ -27,50 +51,97 @@ def plan_full(
     return ""
 
 
-class Health:
-    """Reasons for being read-only. `error` is what an add is answered with, None while writes are
-    taken."""
+class Refusals:
+    """Parts that take no new entries, by number, each with what an add is answered."""
 
-    def __init__(
-        self,
-        disk: Disk,
-        directories: Sequence[Path],
-        ballasts: Sequence[Ballast],
-        options: DiskOptions,
-    ) -> None:
+    def __init__(self) -> None:
+        self.journals: Mapping[int, BookkeeperError] = {}
+        self.stores: Mapping[int, BookkeeperError] = {}
+
+    def of(self, journal: int, store: int) -> BookkeeperError | None:
+        """For a ledger of that journal and that ledger directory."""
+        return self.journals.get(journal) or self.stores.get(store)
+
+
+class Health:
+    """Reasons for being read-only, by part. `error` is what every ordinary add is answered with,
+    None while writes are taken; `refusals` is what those to some parts are answered with."""
+
+    def __init__(self, disk: Disk, options: BookieOptions, ballasts: Sequence[Ballast]) -> None:
         self._disk = disk
-        self._ballasts = ballasts
-        self._directories = directories
-        self._options = options
-        self._reasons: dict[str, str] = {}
+        self._options = options.disk
+        self._parts = dict(parts(options))
+        self._ballasts = {ballast.path: ballast for ballast in ballasts}
+        self._reasons: dict[str, dict[Part, str]] = {}
+        self._said: dict[Part, str] = {}
+        self.refusals = Refusals()
         self.error: BookkeeperError | None = None
 
     @property
     def failed(self) -> bool:
         """Whether a write failed, and has not succeeded since."""
-        return "journal" in self._reasons or "flush" in self._reasons
+        return bool(self._reasons.get("journal") or self._reasons.get("flush"))
 
-    def set(self, source: str, reason: str) -> None:
-        """A reason for being read-only, by source; an empty one takes it back."""
+    def set(self, source: str, reasons: Mapping[Part, str]) -> None:
+        """The parts that a source has reasons against; what it said before is taken back."""
+        self._reasons[source] = {part: reason for part, reason in reasons.items() if reason}
+        found: dict[Part, str] = {}
+        for part in self._parts:
+            texts = [known[part] for known in self._reasons.values() if part in known]
+            if texts:
+                found[part] = "; ".join(texts)
+        self.refusals.journals = _errors(found, JOURNAL)
+        self.refusals.stores = _errors(found, LEDGERS)
         was = self.error is not None
-        if reason:
-            self._reasons[source] = reason
-        else:
-            self._reasons.pop(source, None)
-        text = "; ".join(self._reasons.values())
+        text = self._read_only(found)
         self.error = BookieReadOnly(text) if text else None
         if was != (self.error is not None):
             logger.warning("bookie is %s", f"read-only: {text}" if text else "writable again")
+        elif self.error is None:
+            self._tell(found)
+        self._said = found
 
-    def full(self) -> str:
-        """Why there is no room for writes, empty if there is. Blocks for a moment: for a thread, so
-        it changes nothing."""
+    def _read_only(self, found: Mapping[Part, str]) -> str:
+        for kind in (JOURNAL, LEDGERS):
+            if all(part in found for part in self._parts if part.kind == kind):
+                return "; ".join(dict.fromkeys(found.values()))
+        return ""
+
+    def _tell(self, found: Mapping[Part, str]) -> None:
+        for part in self._parts:
+            where = self._parts[part][0]
+            if part in found and part not in self._said:
+                logger.warning("%s takes no writes, others do: %s", where, found[part])
+            elif part in self._said and part not in found:
+                logger.warning("%s takes writes again", where)
+
+    def full(self) -> dict[Part, str]:
+        """Which parts have no room for writes, and why. Blocks for a moment: for a thread, so it
+        changes nothing."""
+        was = self._reasons.get("disk", {})
+        return {
+            part: reason
+            for part, directories in self._parts.items()
+            if (reason := self._why_full(directories, was_full=part in was))
+        }
+
+    def _why_full(self, directories: Sequence[Path], *, was_full: bool) -> str:
         try:
-            usages = [(path, self._disk.usage(path)) for path in self._directories]
+            usages = [(path, self._disk.usage(path)) for path in directories]
         except OSError as error:
             return f"disk usage unknown: {error}"
-        reason = plan_full(usages, self._options, was_full="disk" in self._reasons)
-        if not reason and not all(ballast.restore() for ballast in self._ballasts):
-            # What a start has taken from it must not be filled with adds: the next needs it too.
-            reason = "no room for the ballast of its directories"
-        return reason
+        reason = plan_full(usages, self._options, was_full=was_full)
+        if reason:
+            return reason
+        for directory in directories:
+            ballast = self._ballasts.get(directory / BALLAST_NAME)
+            if ballast is not None and not ballast.restore():
+                # What a start has taken from it must not be filled with adds: the next needs it.
+                return f"{directory} has no room for its ballast"
+        return ""
+
+
+def _errors(found: Mapping[Part, str], kind: str) -> dict[int, BookkeeperError]:
+    return {
+        part.number: BookieReadOnly(reason) for part, reason in found.items() if part.kind == kind
+    }

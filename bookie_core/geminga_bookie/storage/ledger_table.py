@@ -3,7 +3,8 @@ only."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
+from itertools import chain
 
 from geminga_bookie.errors import (
     NoSuchLedger,
@@ -13,6 +14,7 @@ from geminga_bookie.errors import (
 )
 from geminga_bookie.lac import NO_LAC
 from geminga_bookie.port import check_ledger
+from geminga_bookie.storage.health import Refusals
 from geminga_bookie.storage.journal import Request
 from geminga_bookie.storage.journal_format import IN_DOUBT, MASTER_KEY
 from geminga_bookie.storage.location_index import LedgerRecord
@@ -28,15 +30,18 @@ class LedgerState:
     """One ledger in memory."""
 
     __slots__ = (
-        "dirty", "explicit_lac", "fenced", "lac", "ledger_id", "limbo", "master_key", "store",
-        "submit",
+        "dirty", "explicit_lac", "fenced", "journal", "lac", "ledger_id", "limbo", "master_key",
+        "store", "submit",
     )  # fmt: skip
 
-    def __init__(self, record: LedgerRecord, store: LedgerStore, submit: Submit) -> None:
+    def __init__(
+        self, record: LedgerRecord, store: LedgerStore, journal: int, submit: Submit
+    ) -> None:
         self.ledger_id, self.master_key, self.fenced, self.limbo, self.lac, self.explicit_lac = (
             record
         )
         self.store = store
+        self.journal = journal
         self.submit = submit
         self.dirty = False
 
@@ -52,12 +57,22 @@ class LedgerState:
 
 
 class LedgerTable:
-    """Ledgers by id, loaded from the index when they are first asked for."""
+    """Ledgers by id, loaded from the index when they are first asked for.
+
+    A ledger's id names its directory and its journal; one that comes while that takes no writes
+    goes to another. So a ledger is looked for in all directories, in the one of its id first.
+    """
 
     def __init__(
-        self, stores: Sequence[LedgerStore], submits: Sequence[Submit], *, limbo: bool = False
+        self,
+        stores: Sequence[LedgerStore],
+        submits: Sequence[Submit],
+        *,
+        limbo: bool = False,
+        refusals: Refusals | None = None,
     ) -> None:
         self.stores = stores
+        self._refusals = refusals or Refusals()
         self._submits = submits
         self._limbo = limbo
         self.doubtful_to = -1
@@ -66,22 +81,38 @@ class LedgerTable:
         self.states: dict[int, LedgerState] = {}
 
     def store_of(self, ledger_id: int) -> LedgerStore:
-        """The directory that holds a ledger."""
-        return self.stores[ledger_id % len(self.stores)]
+        """The directory that holds a ledger. Raises OSError."""
+        state = self.states.get(ledger_id)
+        if state is not None:
+            return state.store
+        found = self._search(ledger_id)
+        return self._place(ledger_id) if found is None else found[1]
+
+    def _search(self, ledger_id: int) -> tuple[LedgerRecord, LedgerStore] | None:
+        stores = self.stores
+        home = ledger_id % len(stores)
+        for store in (*stores[home:], *stores[:home]):
+            record = store.index.ledger(ledger_id)
+            if record is not None:
+                return record, store
+        return None
+
+    def _place(self, ledger_id: int) -> LedgerStore:
+        """Where a ledger that is held nowhere goes."""
+        return self.stores[_writable(ledger_id, len(self.stores), self._refusals.stores)]
 
     def find(self, ledger_id: int) -> LedgerState | None:
         """A ledger that the bookie has heard of. Raises StorageFailed, IncorrectParameter."""
         state = self.states.get(ledger_id)
         if state is None:
             check_ledger(ledger_id)
-            store = self.store_of(ledger_id)
             try:
-                record = store.index.ledger(ledger_id)
+                found = self._search(ledger_id)
             except OSError as error:
                 raise StorageFailed(f"ledger {ledger_id}: {error}") from error
-            if record is None:
+            if found is None:
                 return None
-            state = self._enter(record, store)
+            state = self._enter(*found)
         return state
 
     @property
@@ -111,7 +142,7 @@ class LedgerTable:
             limbo = self._limbo and not (fresh and ledger_id > self.doubtful_to)
             state = self._enter(
                 LedgerRecord(ledger_id, master_key, limbo, limbo, NO_LAC, NO_LAC),
-                self.store_of(ledger_id),
+                self._place(ledger_id),
             )
             self._submit_key(state)
             if limbo:
@@ -130,17 +161,20 @@ class LedgerTable:
         size = len(state.master_key)
         state.submit((MASTER_KEY, state.ledger_id, 0, key, size, None, None))
 
-    def restored(self, ledger_id: int) -> LedgerState:
-        """As `open`, for a replay: an unknown ledger takes the key that comes later."""
+    def restored(self, ledger_id: int, store: LedgerStore | None = None) -> LedgerState:
+        """As `open`, for a replay: an unknown ledger takes the key that comes later, and goes to
+        `store` if that is given."""
         state = self.find(ledger_id)
         if state is None:
             record = LedgerRecord(ledger_id, b"", False, self._limbo, NO_LAC, NO_LAC)
-            state = self._enter(record, self.store_of(ledger_id))
+            state = self._enter(record, store or self._place(ledger_id))
         return state
 
     def _enter(self, record: LedgerRecord, store: LedgerStore) -> LedgerState:
-        submit = self._submits[record.ledger_id % len(self._submits)]
-        state = self.states[record.ledger_id] = LedgerState(record, store, submit)
+        ledger_id = record.ledger_id
+        journal = _writable(ledger_id, len(self._submits), self._refusals.journals)
+        state = LedgerState(record, store, journal, self._submits[journal])
+        self.states[ledger_id] = state
         return state
 
     def touch(self, state: LedgerState) -> None:
@@ -149,15 +183,19 @@ class LedgerTable:
             state.dirty = True
             self._dirty.append(state)
 
-    def take_dirty(self) -> dict[int, list[LedgerRecord]]:
-        """Records to flush, by number of the store."""
-        taken: dict[int, list[LedgerRecord]] = {}
+    def take_dirty(self, stores: Sequence[LedgerStore]) -> dict[LedgerStore, list[LedgerRecord]]:
+        """Records to flush, of ledgers in these directories."""
+        taken: dict[LedgerStore, list[LedgerRecord]] = {}
+        left: list[LedgerState] = []
         for state in self._dirty:
+            if self.states.get(state.ledger_id) is not state:
+                continue
+            if state.store not in stores:
+                left.append(state)
+                continue
             state.dirty = False
-            if self.states.get(state.ledger_id) is state:
-                number = state.ledger_id % len(self.stores)
-                taken.setdefault(number, []).append(state.record())
-        self._dirty = []
+            taken.setdefault(state.store, []).append(state.record())
+        self._dirty = left
         return taken
 
     def forget(self, ledger_id: int) -> None:
@@ -172,7 +210,18 @@ class LedgerTable:
         idle = (
             state.ledger_id
             for state in self.states.values()
-            if not state.dirty and state.ledger_id not in state.store.active
+            if not state.dirty
+            and state.store.sealed is None
+            and state.ledger_id not in state.store.active
         )
         for ledger_id in [ledger_id for ledger_id, _ in zip(idle, range(surplus), strict=False)]:
             del self.states[ledger_id]
+
+
+def _writable(ledger_id: int, count: int, refusing: Container[int]) -> int:
+    """The one that the id names, or the next that takes writes."""
+    home: int = ledger_id % count
+    for number in chain(range(home, count), range(home)):
+        if number not in refusing:
+            return number
+    return home

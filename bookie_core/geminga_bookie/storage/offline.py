@@ -77,7 +77,12 @@ class OfflineBookie:
                     yield entry_id, error
 
     def _store(self, ledger_id: int) -> LedgerStore:
-        return self._stores[ledger_id % len(self._stores)]
+        """Where the ledger is; the directory of its id if it is nowhere."""
+        home = ledger_id % len(self._stores)
+        for store in (*self._stores[home:], *self._stores[:home]):
+            if store.index.ledger(ledger_id) is not None:
+                return store
+        return self._stores[home]
 
     def _read(self, ledger_id: int, entry_id: int) -> bytes:
         found = self._journaled.get(ledger_id, entry_id, 1, 1)

@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import trio
@@ -25,6 +26,7 @@ from geminga_bookie.port import ids_fit
 from geminga_bookie.storage.compaction import finish_compactions
 from geminga_bookie.storage.data_dirs import DataDirs, index_directory
 from geminga_bookie.storage.disk import Disk, replace_file
+from geminga_bookie.storage.health import Health
 from geminga_bookie.storage.index_rebuild import rebuild_index
 from geminga_bookie.storage.journal import Journal
 from geminga_bookie.storage.journal_files import JournalFiles, journal_ids, read_mark
@@ -64,6 +66,7 @@ class Storage:
     stores: list[LedgerStore]
     journals: list[Journal]
     table: LedgerTable
+    health: Health
     journal_dirs: Sequence[Path]
     reports: list[ReplayReport] = field(default_factory=list)
 
@@ -93,7 +96,7 @@ def open_storage(
     disk: Disk,
     options: BookieOptions,
     token: trio.lowlevel.TrioToken,
-    on_journal_failure: Callable[[BookkeeperError], None],
+    on_journal_failure: Callable[[int, BookkeeperError], None],
 ) -> Storage:
     """Open, recover, start the journals. On a full disk it takes room from the directories'
     ballast. Raises DataDirError, OSError."""
@@ -101,9 +104,11 @@ def open_storage(
     try:
         for ballast in directories.ballasts:
             ballast.make_room(START_BYTES)
+        health = Health(disk, options, directories.ballasts)
+        health.set("disk", health.full())
         while True:
             try:
-                return _open_parts(disk, options, directories, token, on_journal_failure)
+                return _open_parts(disk, options, directories, health, token, on_journal_failure)
             except OSError as error:
                 if not is_full(error) or not directories.release_ballast():
                     raise
@@ -116,27 +121,32 @@ def _open_parts(
     disk: Disk,
     options: BookieOptions,
     directories: DataDirs,
+    health: Health,
     token: trio.lowlevel.TrioToken,
-    on_journal_failure: Callable[[BookkeeperError], None],
+    on_journal_failure: Callable[[int, BookkeeperError], None],
 ) -> Storage:
     stores: list[LedgerStore] = []
     journals: list[Journal] = []
     try:
         for number, directory in enumerate(options.ledger_dirs):
-            stores.append(_open_store(disk, directory, index_directory(options, number), options))
+            stores.append(_open_store(disk, number, directory, options))
         reports = []
-        recovered = LedgerTable(stores, [_nothing])
+        recovered = LedgerTable(stores, [_nothing], refusals=health.refusals)
         for directory in options.journal_dirs:
             report = _replay(disk, directory, recovered)
             log_report(report)
             reports.append(report)
         limbo = _settle_doubts(disk, options, reports, recovered)
-        for directory, report in zip(options.journal_dirs, reports, strict=True):
+        for number, (directory, report) in enumerate(
+            zip(options.journal_dirs, reports, strict=True)
+        ):
             mark = read_mark(disk, directory) or _oldest(disk, directory, report)
             settings = _journal_options(disk, directory, options.journal)
             files = JournalFiles(disk, directory, settings, report.next_id, mark)
-            journals.append(Journal(files, settings, token, on_journal_failure, report.end))
-        table = LedgerTable(stores, [journal.submit for journal in journals], limbo=limbo)
+            on_failure = partial(on_journal_failure, number)
+            journals.append(Journal(files, settings, token, on_failure, report.end))
+        submits = [journal.submit for journal in journals]
+        table = LedgerTable(stores, submits, limbo=limbo, refusals=health.refusals)
         _take_over(table, recovered)
         for journal in journals:
             journal.start()
@@ -146,7 +156,9 @@ def _open_parts(
         for store in stores:
             store.close()
         raise
-    return Storage(disk, directories, stores, journals, table, options.journal_dirs, reports)
+    return Storage(
+        disk, directories, stores, journals, table, health, options.journal_dirs, reports
+    )
 
 
 def _journal_options(disk: Disk, directory: Path, options: JournalOptions) -> JournalOptions:
@@ -157,12 +169,11 @@ def _journal_options(disk: Disk, directory: Path, options: JournalOptions) -> Jo
     return options
 
 
-def _open_store(
-    disk: Disk, directory: Path, index_path: Path, options: BookieOptions
-) -> LedgerStore:
+def _open_store(disk: Disk, number: int, directory: Path, options: BookieOptions) -> LedgerStore:
+    index_path = index_directory(options, number)
     disk.make_directory(index_path.parent)
     index = open_index(disk, index_path)
-    store = LedgerStore(disk, directory, index, options)
+    store = LedgerStore(disk, directory, index, options, number)
     try:
         if index.is_complete():
             finish_compactions(store.logs, index)
@@ -252,10 +263,10 @@ def _flush_all(table: LedgerTable) -> bool:
     False on a full disk: what has no room stays in memory. It is no more than the adds that were
     taken before, and those had to have room in the write cache.
     """
-    records = table.take_dirty()
+    records = table.take_dirty(table.stores)
     whole = True
-    for number, store in enumerate(table.stores):
-        sealed = store.swap(records.get(number, []))
+    for store in table.stores:
+        sealed = store.swap(records.get(store, []))
         try:
             store.flush(sealed)
         except OSError as error:
@@ -272,7 +283,7 @@ def _flush_all(table: LedgerTable) -> bool:
 def _take_over(table: LedgerTable, recovered: LedgerTable) -> None:
     """The recovered states, now with their journals."""
     for state in recovered.states.values():
-        known = table.restored(state.ledger_id)
+        known = table.restored(state.ledger_id, state.store)
         known.master_key = state.master_key
         known.fenced, known.limbo = state.fenced, state.limbo
         known.lac, known.explicit_lac = state.lac, state.explicit_lac

@@ -49,8 +49,15 @@ class LedgerStore:
     """Storage of the ledgers of one directory."""
 
     def __init__(
-        self, disk: Disk, directory: Path, index: LocationIndex, options: BookieOptions
+        self,
+        disk: Disk,
+        directory: Path,
+        index: LocationIndex,
+        options: BookieOptions,
+        number: int = 0,
     ) -> None:
+        self.number = number
+        """Of the directory, among those of the bookie."""
         self.logs = EntryLogs(disk, directory)
         self.index = index
         self.active = WriteCache()
