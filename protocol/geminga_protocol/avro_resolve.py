@@ -21,9 +21,52 @@ _PROMOTIONS = {
 _NUMBERS = ("long", "float", "double")
 _INT_MAX = 1 << 31
 
+STEPS_BASE = 10_000
+STEPS_PER_PART = 30
+"""Comparisons for each field and type of two schemas, above which they count as not to be read with
+one another: few are made for schemas that aren't made for it, but they could go on for ever.
+"""
+
 
 class _BadDefault(Exception):
     """A default that would be needed doesn't fit its type."""
+
+
+class _TooComplex(Exception):
+    """The two schemas need too many comparisons."""
+
+
+class _Steps:
+    """Counts them."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self, *schemas: AvroType) -> None:
+        parts = sum(map(_parts_of, schemas))
+        self._left = STEPS_BASE + STEPS_PER_PART * parts
+
+    def take(self, count: int = 1) -> None:
+        """Raises _TooComplex."""
+        self._left -= count
+        if self._left < 0:
+            raise _TooComplex
+
+
+def _parts_of(schema: AvroType) -> int:
+    """How many fields and types it has."""
+    seen: set[int] = set()
+    todo = [schema]
+    count = 0
+    while todo:
+        each = todo.pop()
+        count += 1
+        if id(each) not in seen:
+            seen.add(id(each))
+            todo += each.branches
+            todo += [field.type for field in each.fields.values()]
+            if each.items is not None:
+                todo.append(each.items)
+    return count
 
 
 @dataclass(eq=False, slots=True)
@@ -36,12 +79,10 @@ class _Plan:
 
 def can_read(writer: AvroSchema, reader: AvroSchema) -> bool:
     """Whether everything written with `writer` can be read with `reader`."""
-    resolver = _Resolver(reader.root)
+    resolver = _Resolver(writer.root, reader.root)
     try:
         plan = resolver.resolve(writer.root, reader.root)
-    except _BadDefault:
-        return False
-    except RecursionError:
+    except (_BadDefault, _TooComplex, RecursionError):
         return False
     return not _has_error(plan)
 
@@ -62,14 +103,17 @@ def _has_error(plan: _Plan) -> bool:
 class _Resolver:
     """One pass over a pair of schemas. The writer's names are told by the reader's aliases."""
 
-    def __init__(self, reader: AvroType) -> None:
+    def __init__(self, writer: AvroType, reader: AvroType) -> None:
         self._names: dict[str, str] = {}
         self._fields: dict[str, dict[str, str]] = {}
         self._plans: dict[tuple[int, int], _Plan] = {}
+        self._named_branches: dict[int, dict[tuple[str, str], AvroType]] = {}
+        self._steps = _Steps(writer, reader)
         self._collect(reader, set())
 
     def resolve(self, w: AvroType, r: AvroType) -> _Plan:
-        """The plan for reading `w` as `r`. Raises _BadDefault."""
+        """The plan for reading `w` as `r`. Raises _BadDefault, _TooComplex."""
+        self._steps.take()
         if w.kind == "union":
             same = self._equivalent(w, r, {})
             pairs = zip(w.branches, r.branches if same else [r] * len(w.branches), strict=True)
@@ -97,6 +141,7 @@ class _Resolver:
         if (known := self._plans.get(key)) is not None:
             return known
         plan = self._plans[key] = _Plan()
+        self._steps.take(len(w.fields) + len(r.fields))
         written = self._written_fields(w)
         for name, kind in written.items():
             if name in r.fields:
@@ -107,19 +152,25 @@ class _Resolver:
             if each.default is NOTHING:
                 self._plans[key] = plan = _Plan(error=True)
                 return plan
-            _check_default(each.default, each.type)
+            _check_default(each.default, each.type, self._steps)
         return plan
 
     def _branch(self, w: AvroType, union: AvroType) -> AvroType | None:
         """The reader's branch that a type is read as: the same one, then one that looks the same,
         then a wider number.
         """
+        named = self._named_branches.get(id(union))
+        if named is None:
+            named = {(each.kind, each.name): each for each in reversed(union.branches)}
+            self._named_branches[id(union)] = named
+        same = named.get((w.kind, self._full(w) if w.name else ""))
+        if same is not None:
+            return same
         structure: AvroType | None = None
+        self._steps.take(len(union.branches))
         for each in union.branches:
             if each.kind != w.kind:
                 continue
-            if not w.name or self._full(w) == each.name:
-                return each
             better = structure is None or self._short(w) == each.short_name
             if better and w.kind == "record" and not self._mismatches(w, each):
                 structure = each
@@ -134,6 +185,7 @@ class _Resolver:
 
     def _equivalent(self, w: AvroType, r: AvroType, seen: dict[tuple[int, int], bool]) -> bool:
         """Whether two types differ in nothing that is stored."""
+        self._steps.take(1 + len(w.fields))
         if w.kind != r.kind or (w.name and self._short(w) != r.short_name):
             return False
         if w.items is not None and r.items is not None:
@@ -178,25 +230,26 @@ class _Resolver:
         return {renamed.get(name, name): each.type for name, each in w.fields.items()}
 
 
-def _check_default(value: object, kind: AvroType) -> None:
-    """Raises _BadDefault for one that Java can't encode."""
+def _check_default(value: object, kind: AvroType, steps: _Steps) -> None:
+    """Raises _BadDefault for one that Java can't encode, _TooComplex."""
+    steps.take(1 + len(kind.symbols) // 16)
     if kind.kind == "union":
         if not kind.branches:
             raise _BadDefault
-        _check_default(value, kind.branches[0])
+        _check_default(value, kind.branches[0], steps)
     elif kind.kind == "record":
         for each in kind.fields.values():
             given = value.get(each.name, each.default) if isinstance(value, dict) else NOTHING
             if given is NOTHING:
                 raise _BadDefault
-            _check_default(given, each.type)
+            _check_default(given, each.type, steps)
     elif kind.items is not None:
-        _check_items(value, kind)
+        _check_items(value, kind, steps)
     elif not _fits(value, kind):
         raise _BadDefault
 
 
-def _check_items(value: object, kind: AvroType) -> None:
+def _check_items(value: object, kind: AvroType, steps: _Steps) -> None:
     assert kind.items is not None
     if isinstance(value, dict) and kind.kind == "map":
         values = list(value.values())
@@ -205,7 +258,7 @@ def _check_items(value: object, kind: AvroType) -> None:
     else:
         raise _BadDefault
     for each in values:
-        _check_default(each, kind.items)
+        _check_default(each, kind.items, steps)
 
 
 def _fits(value: object, kind: AvroType) -> bool:

@@ -14,6 +14,8 @@ DEPTH_MAX = 100
 """Deepest nesting of a schema; above it parsing refuses rather than overflows."""
 PARSED_MAX = 1024
 """Parsed schemas kept."""
+KEPT_CHARS_MAX = 16 * 1024
+"""Longer texts are parsed each time: a parsed schema takes many times its text."""
 
 _RESERVED = {
     "record": {"type", "name", "namespace", "doc", "fields", "aliases"},
@@ -85,15 +87,26 @@ class AvroSchema:
     source: object
 
 
-@lru_cache(PARSED_MAX)
 def parse_avro(text: str) -> AvroSchema:
     """The schema of a JSON text. Raises AvroSchemaError."""
+    return _kept(text) if len(text) <= KEPT_CHARS_MAX else _parse(text)
+
+
+@lru_cache(PARSED_MAX)
+def _kept(text: str) -> AvroSchema:
+    return _parse(text)
+
+
+def _parse(text: str) -> AvroSchema:
     try:
         source: object = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise AvroSchemaError(f"no JSON: {error}") from None
-    root = _Parser().type_of(source, "", 0)
-    return AvroSchema(root, _canonical(root, set()), source)
+    try:
+        root = _Parser().type_of(source, "", 0)
+        return AvroSchema(root, _canonical(root, set()), source)
+    except RecursionError:  # by what stands in it besides types
+        raise AvroSchemaError("nested too deep") from None
 
 
 def pretty(source: object, indent: str = "") -> str:

@@ -24,22 +24,45 @@ _NO_MESSAGE = (
 )
 
 
+_UNREADABLE = (
+    msgspec.MsgspecError,
+    binascii.Error,
+    DecodeError,
+    KeyError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+
+
 class _Definition(msgspec.Struct, rename="camel"):
     file_descriptor_set: str
     root_message_type_name: str
     root_file_descriptor_name: str
 
 
-@lru_cache(_READ_MAX)
+_KEPT_BYTES_MAX = 64 * 1024
+"""Larger definitions are read each time."""
+
+
 def root_message(data: bytes) -> str:
     """Full name of the message that the definition is about. Raises InvalidSchemaData."""
+    return _kept(data) if len(data) <= _KEPT_BYTES_MAX else _read(data)
+
+
+@lru_cache(_READ_MAX)
+def _kept(data: bytes) -> str:
+    return _read(data)
+
+
+def _read(data: bytes) -> str:
     try:
         definition = msgspec.json.decode(data, type=_Definition)
         raw = base64.b64decode(definition.file_descriptor_set, validate=True)
         files = {each.name: each for each in FileDescriptorSet.FromString(raw).file}
         pool = DescriptorPool()
         _add(pool, files, definition.root_file_descriptor_name, set())
-    except (msgspec.MsgspecError, binascii.Error, DecodeError, KeyError, TypeError, ValueError):
+    except _UNREADABLE:
         raise InvalidSchemaData(_FAILED) from None
     try:
         found = pool.FindMessageTypeByName(definition.root_message_type_name)

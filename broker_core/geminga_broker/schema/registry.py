@@ -7,8 +7,10 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable, Sequence
-from typing import cast
+from functools import partial
+from typing import TypeVar, cast
 
+import trio
 from google.protobuf.message import DecodeError
 
 from geminga_broker.log.options import wall_clock_ms
@@ -30,8 +32,16 @@ from geminga_runtime.metadata.api import BadVersion
 
 _log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 VERSIONS_MAX = 1000
 """Versions kept for one topic; above it a new schema is refused."""
+
+VERSIONS_BYTES_MAX = 16 << 20
+"""Of the definitions of one topic's versions together: all are read to compare with them."""
+
+INLINE_BYTES_MAX = 16 * 1024
+"""Larger definitions are compared in a thread: a schema of a megabyte takes a second."""
 
 _CONSUMER_READS_LATEST = frozenset(
     (Strategy.BACKWARD, Strategy.FORWARD, Strategy.FORWARD_TRANSITIVE, Strategy.FULL)
@@ -47,6 +57,7 @@ class SchemaRegistry:
     def __init__(self, storage: SchemaStorage, now_ms: Callable[[], int] = wall_clock_ms) -> None:
         self.storage = storage
         self._now_ms = now_ms
+        self._threads = trio.CapacityLimiter(1)
 
     async def latest(self, schema_id: str) -> VersionedSchema | None:
         """The latest version; None if there is none or it was deleted."""
@@ -67,13 +78,16 @@ class SchemaRegistry:
 
         Raises IncompatibleSchema, InvalidSchemaData.
         """
-        validate(schema)
+        await self._compute(schema, (), partial(validate, schema))
         while True:
             locator, versions = await self._load(schema_id)
-            known = find(versions, schema)
+            known = await self._compute(schema, versions, partial(find, versions, schema))
             if known is not None:
                 return known
-            _check(versions, schema, strategy)
+            await self._compute(schema, versions, partial(_check, versions, schema, strategy))
+            if _bytes_of(schema, versions) > VERSIONS_BYTES_MAX:
+                text = f"{schema_id}: more than {VERSIONS_BYTES_MAX} bytes of schemas"
+                raise IncompatibleSchema(text)
             if locator is not None and len(locator.value.index) >= VERSIONS_MAX:
                 raise IncompatibleSchema(f"{schema_id} has {VERSIONS_MAX} schema versions already")
             try:
@@ -83,8 +97,9 @@ class SchemaRegistry:
 
     async def find(self, schema_id: str, schema: SchemaData) -> int | None:
         """The number under which exactly this schema is known. Raises InvalidSchemaData."""
-        validate(schema)
-        return find(await self.versions(schema_id), schema)
+        await self._compute(schema, (), partial(validate, schema))
+        versions = await self.versions(schema_id)
+        return await self._compute(schema, versions, partial(find, versions, schema))
 
     async def number_of(self, schema_id: str, schema: SchemaData) -> int | None:
         """The number of the schema with the same definition to the byte."""
@@ -95,8 +110,9 @@ class SchemaRegistry:
 
     async def check(self, schema_id: str, schema: SchemaData, strategy: Strategy) -> None:
         """Whether the schema could be registered. Raises IncompatibleSchema, InvalidSchemaData."""
-        validate(schema)
-        _check(await self.versions(schema_id), schema, strategy)
+        await self._compute(schema, (), partial(validate, schema))
+        versions = await self.versions(schema_id)
+        await self._compute(schema, versions, partial(_check, versions, schema, strategy))
 
     async def check_consumer(self, schema_id: str, schema: SchemaData, strategy: Strategy) -> None:
         """Whether a consumer may use the schema for what is in the topic.
@@ -109,9 +125,18 @@ class SchemaRegistry:
         if not versions:
             raise NoSchemaToCheck
         if strategy in _CONSUMER_READS_LATEST:
-            check_latest(versions[-1].schema, schema, Strategy.BACKWARD)
+            compare = partial(check_latest, versions[-1].schema, schema, Strategy.BACKWARD)
         else:
-            check_all([each.schema for each in versions], schema, strategy)
+            compare = partial(check_all, [each.schema for each in versions], schema, strategy)
+        await self._compute(schema, versions, compare)
+
+    async def _compute(
+        self, schema: SchemaData, versions: Sequence[VersionedSchema], work: Callable[[], T]
+    ) -> T:
+        """What `work` returns or raises; beside the loop if these schemas are large."""
+        if _bytes_of(schema, versions) <= INLINE_BYTES_MAX:
+            return work()
+        return await trio.to_thread.run_sync(work, limiter=self._threads, abandon_on_cancel=True)
 
     async def mark_deleted(self, schema_id: str, user: str) -> int:
         """Put an end after the versions so far: they are not told any more, and a new one need not
@@ -158,6 +183,10 @@ class SchemaRegistry:
         for key, value in schema.props.items():
             info.props.add(key=key, value=value)
         return await self.storage.append(schema_id, locator, info.SerializeToString(), digest)
+
+
+def _bytes_of(schema: SchemaData, versions: Sequence[VersionedSchema]) -> int:
+    return len(schema.data) + sum(len(each.schema.data) for each in versions)
 
 
 def find(versions: Sequence[VersionedSchema], schema: SchemaData) -> int | None:

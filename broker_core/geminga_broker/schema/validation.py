@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from geminga_broker.limits import SCHEMA_BYTES_MAX
 from geminga_broker.schema.key_value import split_key_value
 from geminga_broker.schema.model import AVRO_SHAPED, InvalidSchemaData, SchemaData
 from geminga_broker.schema.native import root_message
@@ -15,8 +16,6 @@ _NOT_CHECKED = (SchemaType.NONE, SchemaType.BYTES)
 _JSON_SCHEMA_TYPES = frozenset(
     ("any", "array", "boolean", "integer", "null", "number", "object", "string")
 )
-DATA_BYTES_MAX = 4 << 20
-"""Longest definition that is taken: an entry must hold it."""
 KEY_VALUE_DEPTH_MAX = 8
 """Pairs may be made of pairs so deep."""
 
@@ -24,8 +23,8 @@ KEY_VALUE_DEPTH_MAX = 8
 def validate(schema: SchemaData, depth: int = 0) -> None:
     """Raises InvalidSchemaData with Apache's text."""
     kind = schema.type
-    if len(schema.data) > DATA_BYTES_MAX:
-        raise InvalidSchemaData(f"Schema is larger than {DATA_BYTES_MAX} bytes")
+    if len(schema.data) > SCHEMA_BYTES_MAX:
+        raise InvalidSchemaData(f"Schema is larger than {SCHEMA_BYTES_MAX} bytes")
     if kind in _CLIENT_SIDE:
         raise InvalidSchemaData(f"Schema {kind.name} is a client-side schema type")
     if kind in _NOT_CHECKED:

@@ -17,12 +17,17 @@ from geminga_runtime.metadata.api import MetadataError
 
 _log = logging.getLogger(__name__)
 
+TEXT_CHARACTERS_MAX = 16 * 1024
+"""Of an answer's text: some quote schemas."""
+
 Refuse = Callable[[ServerError, str], bytes]
 
 
 def refusal_of(error: Exception) -> tuple[ServerError, str]:
     """Code and text for the client; internal errors are told without their details."""
     text = str(error) or type(error).__name__
+    if len(text) > TEXT_CHARACTERS_MAX:
+        text = text[:TEXT_CHARACTERS_MAX] + "..."
     if isinstance(error, BrokerError | ProtocolError):
         return error.code, text
     if isinstance(error, MetadataError):
