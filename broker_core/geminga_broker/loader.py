@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+LOADS_WAITING_MAX = 50_000
+"""Topics that may wait for their turn to be loaded; each takes some kilobytes."""
+
 LEAVE_S = 30.0
 """How long closing or deleting a topic may take."""
 
@@ -92,11 +95,12 @@ class TopicLoader:
         self._retention = Retention(log.retention_minutes * 60, log.retention_mb * MIB)
         self._limits = broker_limits(config.policies)
         self._loads: dict[str, _Load] = {}
+        self._turns = trio.Semaphore(config.topics.loads_max)
         self._leaving: dict[str, Promise[None]] = {}
 
     @property
     def loading(self) -> int:
-        """Loads that are under way."""
+        """Loads that are under way, or wait for their turn."""
         return len(self._loads)
 
     async def get(self, name: TopicName, *, create: bool, by_hand: bool = False) -> Topic:
@@ -129,7 +133,7 @@ class TopicLoader:
                     raise
 
     def _start(self, name: TopicName, create: Creation) -> _Load:
-        if len(self._loads) >= self._config.topics.loads_max:
+        if len(self._loads) >= self._config.topics.loads_max + LOADS_WAITING_MAX:
             raise BrokerError(ServerError.TooManyRequests, "too many topics are being loaded")
         load = self._loads[str(name)] = _Load(create)
         self._environment.nursery.start_soon(self._run, name, load)
@@ -139,7 +143,8 @@ class TopicLoader:
         key = str(name)
         try:
             with trio.fail_after(self._config.topics.load_timeout_s):
-                topic = await self._load(name, load.create)
+                async with self._turns:
+                    topic = await self._load(name, load.create)
         except trio.TooSlowError:
             _log.warning("topic=%s took too long to load", key)
             self._fail(

@@ -10,6 +10,7 @@ import pytest
 import trio
 import trio.testing
 
+from geminga_broker import loader as loading
 from geminga_broker._tests.fake_log import FakeLog
 from geminga_broker.config import BrokerConfig, TopicConfig
 from geminga_broker.errors import BrokerError
@@ -104,12 +105,45 @@ async def test_a_slow_load_is_given_up(autojump_clock: trio.testing.MockClock) -
         assert topics.loading == 0
 
 
-async def test_too_many_loads() -> None:
+async def test_loads_above_the_limit_wait_for_their_turn() -> None:
+    async with loader(loads_max=2) as (topics, logs), trio.open_nursery() as nursery:
+        found: list[object] = []
+        for number in range(7):
+            name = TopicName.parse(f"t{number}")
+            nursery.start_soon(get_into, topics, name, found, True)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(logs.opened) == 2
+        assert topics.loading == 7
+        logs.gate.set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(found) == len(logs.opened) == len(topics.topics) == 7
+        assert topics.loading == 0
+
+
+async def test_waiting_for_a_turn_counts_as_loading(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with loader(loads_max=1, load_timeout_s=60) as (topics, logs):
+        found: list[object] = []
+        async with trio.open_nursery() as nursery:
+            for number in range(3):
+                name = TopicName.parse(f"t{number}")
+                nursery.start_soon(get_into, topics, name, found, True)
+        assert found == [ServerError.ServiceNotReady] * 3
+        assert trio.current_time() == 60
+        assert len(logs.opened) == 1
+        logs.gate.set()
+        assert await topics.get(A, create=True)
+
+
+async def test_so_many_loads_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "LOADS_WAITING_MAX", 1)
     async with loader(loads_max=1) as (topics, _), trio.open_nursery() as nursery:
-        nursery.start_soon(get_into, topics, A, [], True)
+        for name in ("b", "c"):
+            nursery.start_soon(get_into, topics, TopicName.parse(name), [], True)
         await trio.testing.wait_all_tasks_blocked()
         with pytest.raises(BrokerError) as caught:
-            await topics.get(TopicName.parse("b"), create=True)
+            await topics.get(A, create=True)
         assert caught.value.code == ServerError.TooManyRequests
         nursery.cancel_scope.cancel()
 
