@@ -24,12 +24,21 @@ _ENTRIES_MAX = 1 << 32
 """Entry ids that a bitmap can hold; a ledger rolls over long before."""
 
 
+PARTIAL_BYTES_MAX = 32 * 1024 * 1024
+"""Memory for batches of one cursor that are acknowledged in part. What finds no room counts as not
+acknowledged.
+"""
+
+PARTIAL_OVERHEAD_BYTES = 200
+"""What such a batch takes beside its bits."""
+
+
 class AckState:
     """Acknowledgements of one cursor. Positions that are in no ledger of the chain change
     nothing.
     """
 
-    __slots__ = ("_chain", "_holes", "_partial", "holes", "mark_delete")
+    __slots__ = ("_chain", "_holes", "_partial", "_partial_bytes", "holes", "mark_delete")
 
     def __init__(self, chain: LedgerChain, mark_delete: Position) -> None:
         self._chain = chain
@@ -37,6 +46,7 @@ class AckState:
         self.holes = 0
         self._holes: dict[int, BitMap] = {}
         self._partial: dict[int, dict[int, int]] = {}
+        self._partial_bytes = 0
 
     def is_deleted(self, position: Position) -> bool:
         """Whether the entry is wholly acknowledged."""
@@ -120,8 +130,7 @@ class AckState:
                 if moved:
                     self._move(before)
                 known = self._bits(position)
-                self._partial.setdefault(position[0], {})[position[1]] = bits & known
-                return moved or known != bits & known
+                return (self._keep_part(position, bits & known) and known != bits & known) or moved
         position = chain.at_or_before(position)
         if position <= self.mark_delete:
             return False
@@ -136,6 +145,7 @@ class AckState:
         self.holes = 0
         self._holes.clear()
         self._partial.clear()
+        self._partial_bytes = 0
 
     def restore(
         self,
@@ -160,7 +170,7 @@ class AckState:
         for position, ack_words in partial:
             bits = words.to_bits(ack_words)
             if bits and self._chain.holds(position) and not self.is_deleted(position):
-                self._partial.setdefault(position[0], {})[position[1]] = bits
+                self._keep_part(position, bits)
         self._absorb()
 
     def forget_trimmed(self) -> None:
@@ -168,7 +178,7 @@ class AckState:
         for ledger_id in [key for key in self._holes if self._chain.get(key) is None]:
             self.holes -= len(self._holes.pop(ledger_id))
         for ledger_id in [key for key in self._partial if self._chain.get(key) is None]:
-            del self._partial[ledger_id]
+            self._partial_bytes -= sum(map(_part_bytes, self._partial.pop(ledger_id).values()))
 
     def ranges(self, limit: int) -> list[tuple[Position, Position]] | None:
         """Holes as ranges (lower exclusive, upper inclusive) in order; None if there are more than
@@ -236,8 +246,23 @@ class AckState:
         if 1 < batch_size < bits.bit_length():  # clients that send words need not send the size
             bits &= (1 << batch_size) - 1
         if bits:
-            self._partial.setdefault(position[0], {})[position[1]] = bits
+            self._keep_part(position, bits)
         return not bits
+
+    def _keep_part(self, position: Position, bits: int) -> bool:
+        """Keep what is unacknowledged of a batch; False if there is no room for one more."""
+        size = _part_bytes(bits)
+        partial = self._partial.get(position[0])
+        known = None if partial is None else partial.get(position[1])
+        if known is not None:
+            size -= _part_bytes(known)
+        if size > 0 and self._partial_bytes + size > PARTIAL_BYTES_MAX:
+            return False
+        if partial is None:
+            partial = self._partial[position[0]] = {}
+        partial[position[1]] = bits
+        self._partial_bytes += size
+        return True
 
     def _bits(self, position: Position) -> int:
         """What is known to be unacknowledged of a batch: all ones if nothing is known."""
@@ -245,7 +270,10 @@ class AckState:
 
     def _drop_partial(self, position: Position) -> None:
         partial = self._partial.get(position[0])
-        if partial is not None and partial.pop(position[1], None) is not None and not partial:
+        if partial is None or (bits := partial.pop(position[1], None)) is None:
+            return
+        self._partial_bytes -= _part_bytes(bits)
+        if not partial:
             del self._partial[position[0]]
 
     def _move(self, position: Position) -> None:
@@ -263,10 +291,10 @@ class AckState:
                 del self._holes[ledger_id]
         for ledger_id in [key for key in self._partial if key <= position[0]]:
             partial = self._partial[ledger_id]
-            if ledger_id == position[0]:
-                for entry_id in [key for key in partial if key <= position[1]]:
-                    del partial[entry_id]
-            if ledger_id < position[0] or not partial:
+            whole = ledger_id < position[0]
+            for entry_id in [key for key in partial if whole or key <= position[1]]:
+                self._partial_bytes -= _part_bytes(partial.pop(entry_id))
+            if not partial:
                 del self._partial[ledger_id]
         self._absorb()
 
@@ -310,6 +338,11 @@ class AckState:
             elif ledger_id == position[0] and position[1] >= 0:
                 count += bitmap.rank(position[1])
         return count
+
+
+def _part_bytes(bits: int) -> int:
+    """About what it takes to know a batch that is acknowledged in part."""
+    return PARTIAL_OVERHEAD_BYTES + (bits.bit_length() >> 3)
 
 
 def run_end(bitmap: BitMap, first: int) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
+from geminga_broker.log import ack_state
 from geminga_broker.log._tests.test_chain import all_positions, chain_of, pos
-from geminga_broker.log.ack_state import AckState, run_end
+from geminga_broker.log.ack_state import PARTIAL_OVERHEAD_BYTES, AckState, run_end
 from geminga_broker.log.api import Ack
 from geminga_protocol import ack_set as words
 from geminga_protocol.ids import Position
@@ -141,6 +143,42 @@ def test_a_cumulative_ack_beyond_the_end_changes_nothing(target: Position, part:
     assert state.mark_delete == pos(3, -1)
     assert state.backlog() == len(EVERY) - 1
     assert list(state.partial()) == []
+
+
+def test_parts_of_batches_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What finds no room counts as not acknowledged: its batch comes again as a whole."""
+    bytes_max = 1 << 20
+    monkeypatch.setattr(ack_state, "PARTIAL_BYTES_MAX", bytes_max)
+    chain = chain_of([100_000])
+    state = AckState(chain, pos(3, -1))
+    size = 64 * 1000
+    each = size // 8 + PARTIAL_OVERHEAD_BYTES
+    fit = bytes_max // each
+    left = words.from_bits((1 << size) - 2)
+    for entry in range(1, 2 * fit):
+        assert state.ack([Ack(pos(3, entry), left, size)]) == []
+    assert len(list(state.partial())) == fit
+    assert state.ack_set(pos(3, fit))
+    assert not state.ack_set(pos(3, fit + 1))
+    # All of one is refused, what comes before it is not.
+    assert state.ack_cumulative(pos(3, 2 * fit), left)
+    assert state.mark_delete == pos(3, 2 * fit - 1)
+    state.reset(pos(3, -1))
+    for entry in range(1, 2 * fit):
+        state.ack([Ack(pos(3, entry), left, size)])
+    assert len(list(state.partial())) == fit
+    # A batch that is known takes less with each further part.
+    assert state.ack([Ack(pos(3, 1), words.from_bits(0b100), size)]) == []
+    assert state.ack_set(pos(3, 1)) == (0b100,)
+    # Room comes back as batches are done, one by one, cumulatively, or by a seek.
+    state.ack([Ack(pos(3, 1)), Ack(pos(3, 2))])
+    state.ack([Ack(pos(3, 2 * fit - 1), left, size)])
+    assert state.ack_set(pos(3, 2 * fit - 1))
+    state.ack_cumulative(pos(3, fit))
+    for entry in range(fit + 1, 2 * fit):
+        state.ack([Ack(pos(3, entry), left, size)])
+    assert len(list(state.partial())) == fit - 1
+    assert len(list(restored(state, by_ranges=False).partial())) == fit - 1
 
 
 def test_ranges_give_up_at_the_limit() -> None:
