@@ -44,6 +44,9 @@ class NetworkConfig:
     liveness_timeout_ms: int = setting("connectionLivenessCheckTimeoutMillis", 5000)
     connections_max: int = setting("brokerMaxConnections", 0)
     connections_per_ip_max: int = setting("brokerMaxConnectionsPerIp", 0)
+    web_connections_max: int = setting("maxHttpServerConnections", 2048, at_least=1)
+    web_connections_per_ip_max: int = setting("maxHttpServerConnectionsPerIp", 512)
+    """Ours: of one address; 0 is no limit."""
     haproxy_protocol: bool = setting("haProxyProtocolEnabled", False)
     publish_buffer_mb_max: int = setting("maxMessagePublishBufferSizeInMB", 64, at_least=-1)
     shutdown_timeout_ms: int = setting("brokerShutdownTimeoutMs", 60_000)

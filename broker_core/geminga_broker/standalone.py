@@ -161,9 +161,10 @@ async def _serve(config: BrokerConfig, service: BrokerService, web: _Web) -> Asy
             f"https://{host}:{web.secure.getsockname()[1]}" if web.secure else "",
         )
         await service.start(addresses)
-        await nursery.start(
-            serve_web, create_app(service), web.plain, web.secure, web_tls, config.websockets
-        )
+        app = create_app(service)
+        count = ConnectionCount(network.web_connections_max, network.web_connections_per_ip_max)
+        serving = partial(serve_web, app, web.plain, web.secure, web_tls, config.websockets)
+        await nursery.start(partial(serving, connections=count))
         try:
             yield Running(
                 addresses.broker_url,

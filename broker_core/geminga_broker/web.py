@@ -9,16 +9,13 @@ from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-import hypercorn.trio.run
 import trio
-from hypercorn.config import Config
-from hypercorn.events import Closed, Event
 from hypercorn.trio import serve
-from hypercorn.trio.tcp_server import TCPServer
 
+from geminga_broker.web_connection import BoundedConfig
 from geminga_broker.websocket.settings import WebSocketSettings
 from geminga_runtime.errors import BindFailed
-from geminga_runtime.server import HANDSHAKE_TIMEOUT_S
+from geminga_runtime.server import HANDSHAKE_TIMEOUT_S, ConnectionCount
 from geminga_runtime.tls import TlsContexts, peer_certificate, tls_reason
 
 if TYPE_CHECKING:
@@ -32,6 +29,7 @@ it has shown none.
 """
 
 BACKLOG = 256
+CONNECTIONS_MAX = 2048
 REQUEST_BYTES_MAX = 1 << 20
 DRAIN_S = 0.5
 """How long requests that are under way may take when the broker stops."""
@@ -69,6 +67,7 @@ async def serve_web(
     tls: TlsContexts | None = None,
     websockets: WebSocketSettings = WebSocketSettings(),
     *,
+    connections: ConnectionCount | None = None,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve until cancelled, without TLS on `sock`, with it on `secure_sock`. The sockets are used
@@ -77,6 +76,7 @@ async def serve_web(
     The application finds the client's certificate in the scope, see `TLS_PEER_CERTIFICATE`.
     """
     config = _Config()
+    config.connections = connections or ConnectionCount(CONNECTIONS_MAX)
     plain = [] if sock is None else [f"fd://{sock.detach()}"]
     secure = [] if secure_sock is None else [f"fd://{secure_sock.detach()}"]
     config.tls = tls if secure else None
@@ -115,30 +115,7 @@ TLS object was made, and inherits the variable.
 """
 
 
-class _Connection(TCPServer):
-    """Keeps one connection's errors from the others: hypercorn lets them end the whole server. One
-    client could do that, by a request that ends in mid-body while its answer is being closed.
-    """
-
-    async def protocol_send(self, event: Event) -> None:
-        try:
-            await super().protocol_send(event)
-        except trio.BusyResourceError:
-            # Another task is closing it.
-            await self.protocol.handle(Closed())
-
-    async def run(self) -> None:
-        try:
-            await super().run()
-        except* Exception as group:
-            _log.error("a connection on the web port failed", exc_info=group)
-
-
-# Its server makes connections of the class that stands there; it has no other place to say so.
-vars(hypercorn.trio.run)["TCPServer"] = _Connection
-
-
-class _Config(Config):
+class _Config(BoundedConfig):
     """Hypercorn's settings with contexts of ours, which change with the files."""
 
     tls: TlsContexts | None = None

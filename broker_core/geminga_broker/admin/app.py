@@ -30,6 +30,7 @@ from geminga_broker.admin.guard import guard, unknown_to
 from geminga_broker.admin.rest import EXCEPTION_HANDLERS
 from geminga_broker.health import SharedCheck
 from geminga_broker.metrics.scrape import scrape
+from geminga_broker.metrics.shared import SharedPage
 from geminga_broker.service import BrokerService
 from geminga_broker.websocket.service import serve_websocket
 
@@ -60,9 +61,13 @@ def create_app(service: BrokerService) -> ASGIApp:
 
 
 def _plain_routes(service: BrokerService) -> list[Route]:
+    async def collect() -> bytes:
+        return (await scrape(service, version=broker_routes.PULSAR_VERSION)).encode()
+
+    page = SharedPage(collect)
+
     async def metrics(_request: Request) -> Response:
-        text = await scrape(service, version=broker_routes.PULSAR_VERSION)
-        return Response(text, headers={"content-type": METRICS_TYPE})
+        return Response(await page.get(), headers={"content-type": METRICS_TYPE})
 
     async def to_metrics(_request: Request) -> Response:
         return RedirectResponse("/metrics/", status_code=302)

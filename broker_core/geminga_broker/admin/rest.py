@@ -11,6 +11,7 @@ from typing import TypeVar, cast
 from urllib.parse import unquote
 
 import msgspec
+import trio
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -23,6 +24,8 @@ from geminga_protocol.topic_name import TopicName
 
 T = TypeVar("T")
 
+BODY_S = 30.0
+"""How long a body may take to come."""
 BODY_BYTES_MAX = 1 << 20
 """Largest request body that the admin API reads."""
 
@@ -82,20 +85,30 @@ async def read_body(request: Request, kind: type[T]) -> T | None:
 
 async def read_union(request: Request, *kinds: type) -> object:
     """The body as the first of these types that fits; None as in `read_body`."""
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > BODY_BYTES_MAX:
-            raise RestError(413, f"Request body is larger than {BODY_BYTES_MAX} bytes")
+    body = await _body(request)
     if not body.strip():
         return None
     refusal = ""
     for kind in kinds:
         try:
-            return jackson.decode(bytes(body), kind)
+            return jackson.decode(body, kind)
         except jackson.Unbindable as error:
             refusal = refusal or str(error)
     raise _BadBody(refusal)
+
+
+async def _body(request: Request) -> bytes:
+    """Raises RestError 413, and 408 for one that doesn't come in `BODY_S`."""
+    body = bytearray()
+    try:
+        with trio.fail_after(BODY_S):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > BODY_BYTES_MAX:
+                    raise RestError(413, f"Request body is larger than {BODY_BYTES_MAX} bytes")
+    except trio.TooSlowError:
+        raise RestError(408, f"The request's body did not come within {BODY_S:g} s") from None
+    return bytes(body)
 
 
 def without_nulls(properties: dict[str, str] | None) -> dict[str, str] | None:

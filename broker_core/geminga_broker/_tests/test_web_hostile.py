@@ -1,0 +1,231 @@
+"""What clients of the web port may try (spec OP-08, PX-24)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+import pytest
+import trio
+import trio.testing
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from geminga_broker import web_connection
+from geminga_broker.admin import rest
+from geminga_broker.admin.rest import EXCEPTION_HANDLERS, ok, read_body
+from geminga_broker.metrics.shared import SharedPage
+from geminga_broker.web import bind_web, serve_web
+from geminga_runtime.server import ConnectionCount
+
+LARGE_BYTES = 32 << 20
+
+
+async def hello(_request: Request) -> Response:
+    return PlainTextResponse("hello")
+
+
+async def large(_request: Request) -> Response:
+    return PlainTextResponse(b"x" * LARGE_BYTES)
+
+
+async def body(request: Request) -> Response:
+    return ok(await read_body(request, dict))
+
+
+def application() -> ASGIApp:
+    routes = [
+        Route("/", hello, methods=["GET", "POST"]),
+        Route("/large", large),
+        Route("/body", body, methods=["POST"]),
+    ]
+    return Starlette(routes=routes, exception_handlers=EXCEPTION_HANDLERS)
+
+
+@asynccontextmanager
+async def served(count: ConnectionCount) -> AsyncIterator[int]:
+    sock = bind_web("127.0.0.1", 0)
+    port: int = sock.getsockname()[1]
+    async with trio.open_nursery() as nursery:
+        await nursery.start(partial(serve_web, connections=count), application(), sock)
+        yield port
+        nursery.cancel_scope.cancel()
+
+
+async def rest_of(stream: trio.SocketStream) -> bytes:
+    found = b""
+    with trio.fail_after(20):
+        try:
+            while piece := await stream.receive_some():
+                found += bytes(piece)
+        except trio.BrokenResourceError:
+            pass
+    return found
+
+
+async def ask(port: int, data: bytes) -> bytes:
+    async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+        await stream.send_all(data)
+        return await rest_of(stream)
+
+
+async def until_none(count: ConnectionCount) -> None:
+    with trio.fail_after(10):
+        while count.open:  # noqa: ASYNC110
+            await trio.sleep(0.01)
+
+
+async def test_http_2_is_not_spoken() -> None:
+    count = ConnectionCount(10)
+    async with served(count) as port:
+        preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("000000040000000000")
+        answer = await ask(port, preface)
+        assert answer.startswith(b"HTTP/1.1 505 ")
+        assert answer.count(b"HTTP/1.1") == 1
+        upgrade = (
+            b"GET / HTTP/1.1\r\nHost: p\r\nConnection: Upgrade, HTTP2-Settings, close\r\n"
+            b"Upgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n\r\n"
+        )
+        answer = await ask(port, upgrade)
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert answer.endswith(b"hello")
+        await until_none(count)
+
+
+@pytest.mark.parametrize("chunks", [5, 12, 500])
+async def test_a_body_that_nobody_reads_leaves_nothing_behind(chunks: int) -> None:
+    count = ConnectionCount(10)
+    async with served(count) as port:
+        head = b"POST / HTTP/1.1\r\nHost: p\r\nTransfer-Encoding: chunked\r\n\r\n"
+        for _ in range(3):
+            answer = await ask(port, head + b"2\r\nxx\r\n" * chunks)
+            assert answer.endswith(b"hello")
+        await until_none(count)
+
+
+async def test_connections_are_bounded_in_all_and_by_address() -> None:
+    for count in (ConnectionCount(3), ConnectionCount(100, 3)):
+        async with served(count) as port:
+            silent = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(3)]
+            await trio.testing.wait_all_tasks_blocked()
+            request = b"GET / HTTP/1.1\r\nHost: p\r\nConnection: close\r\n\r\n"
+            with pytest.raises((AssertionError, trio.BrokenResourceError)):
+                assert await ask(port, request)
+            assert count.rejected == 1
+            await silent[0].aclose()
+            with trio.fail_after(10):
+                while count.open > 2:  # noqa: ASYNC110
+                    await trio.sleep(0.01)
+            assert (await ask(port, request)).endswith(b"hello")
+            for stream in silent:
+                await stream.aclose()
+            await until_none(count)
+
+
+async def test_who_reads_no_answer_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web_connection, "SEND_S", 0.3)
+    count = ConnectionCount(10)
+    async with served(count) as port:
+        stream = await trio.open_tcp_stream("127.0.0.1", port)
+        await stream.send_all(b"GET /large HTTP/1.1\r\nHost: p\r\n\r\n")
+        await until_none(count)
+        await stream.aclose()
+        slow = b""
+        stream = await trio.open_tcp_stream("127.0.0.1", port)
+        await stream.send_all(b"GET /large HTTP/1.1\r\nHost: p\r\nConnection: close\r\n\r\n")
+        while piece := await stream.receive_some(4 << 20):
+            slow += bytes(piece)
+            await trio.sleep(0.05)
+        await stream.aclose()
+        assert len(slow) > LARGE_BYTES
+
+
+async def test_the_server_stops_though_a_client_reads_nothing() -> None:
+    stopped = trio.current_time()
+    async with served(ConnectionCount(10)) as port:
+        stream = await trio.open_tcp_stream("127.0.0.1", port)
+        await stream.send_all(b"GET /large HTTP/1.1\r\nHost: p\r\n\r\n")
+        await trio.sleep(0.3)
+        stopped = trio.current_time()
+    assert trio.current_time() - stopped < 5
+    await stream.aclose()
+
+
+async def test_a_body_that_drips_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rest, "BODY_S", 0.5)
+    count = ConnectionCount(10)
+    async with served(count) as port:
+        stream = await trio.open_tcp_stream("127.0.0.1", port)
+        await stream.send_all(b"POST /body HTTP/1.1\r\nHost: p\r\nContent-Length: 1000\r\n\r\n")
+        with trio.move_on_after(10) as patience:
+            try:
+                while count.open or patience.deadline - trio.current_time() > 9.8:
+                    await stream.send_all(b"x")
+                    await trio.sleep(0.1)
+            except trio.BrokenResourceError:
+                pass
+        assert not patience.cancelled_caught
+        answer = await rest_of(stream)
+        assert not answer or answer.startswith(b"HTTP/1.1 408 ")
+        await stream.aclose()
+        await until_none(count)
+
+
+async def test_a_page_is_made_once_for_all_who_ask_at_the_same_time() -> None:
+    made = 0
+    go = trio.Event()
+
+    async def make() -> bytes:
+        nonlocal made
+        made += 1
+        number = made
+        await go.wait()
+        if number == 2:
+            raise ValueError("planted")
+        return b"%d" % number
+
+    page = SharedPage(make)
+    found: list[bytes] = []
+
+    async def get() -> None:
+        try:
+            found.append(await page.get())
+        except ValueError:
+            found.append(b"planted")
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(50):
+            nursery.start_soon(get)
+        await trio.testing.wait_all_tasks_blocked()
+        go.set()
+    assert (made, found) == (1, [b"1"] * 50)
+    # Who makes it may fail or leave: the others have it made again.
+    found.clear()
+    go = trio.Event()
+    async with trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(get)
+        await trio.testing.wait_all_tasks_blocked()
+        go.set()
+    assert (made, sorted(found)) == (3, [b"3", b"3", b"planted"])
+    found.clear()
+    go = trio.Event()
+    async with trio.open_nursery() as nursery:
+        first = trio.CancelScope()
+
+        async def leave() -> None:
+            with first:
+                await get()
+
+        nursery.start_soon(leave)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(get)
+        await trio.testing.wait_all_tasks_blocked()
+        first.cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        go.set()
+    assert (made, found) == (5, [b"5"])

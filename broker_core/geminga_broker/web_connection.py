@@ -1,0 +1,171 @@
+"""One connection of the web port: what hypercorn's does, with bounds (spec OP-03, PX-24)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+import h11
+import hypercorn.protocol
+import hypercorn.trio.run
+import hypercorn.trio.tcp_server
+import trio
+from hypercorn.config import Config
+from hypercorn.events import Closed, Event, RawData
+from hypercorn.protocol.h11 import H11Protocol
+from hypercorn.protocol.ws_stream import WSStream
+from hypercorn.trio.task_group import TaskGroup, _handle
+from hypercorn.trio.tcp_server import TCPServer
+from hypercorn.typing import AppWrapper, Scope
+
+from geminga_runtime.server import ConnectionCount
+
+_log = logging.getLogger(__name__)
+
+SEND_S = 30.0
+"""Longest time for a part of an answer to get to the client's kernel; a WebSocket's idle timeout is
+its own.
+"""
+SEND_BYTES = 64 * 1024
+"""Such a part."""
+QUEUE_MAX = 2
+"""Reads of a body, or messages of a WebSocket, that wait for the application."""
+
+Message = MutableMapping[str, Any]
+
+
+class BoundedConfig(Config):
+    """Hypercorn's settings, with what its connections share."""
+
+    connections = ConnectionCount(1)
+    """Set for each server."""
+
+
+class Connection(TCPServer):
+    """Keeps one connection's errors from the others: hypercorn lets them end the whole server. One
+    client could do that, by a request that ends in mid-body while its answer is being closed.
+    """
+
+    async def protocol_send(self, event: Event) -> None:
+        try:
+            if isinstance(event, RawData):
+                await self._send(memoryview(event.data))
+            else:
+                await super().protocol_send(event)
+        except trio.BusyResourceError:
+            # Another task is closing it.
+            await self.protocol.handle(Closed())
+
+    async def _send(self, data: memoryview) -> None:
+        """Hypercorn sends all at once, without a time, and shielded: a client that reads nothing
+        would hold its answer, and the server's stop, for ever.
+        """
+        async with self.send_lock:
+            try:
+                for at in range(0, len(data), SEND_BYTES):
+                    with trio.fail_after(self._send_s()):
+                        await self.stream.send_all(data[at : at + SEND_BYTES])
+                return
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                pass
+            except trio.TooSlowError:
+                _log.info("a client of the web port reads no answers: closed")
+                await trio.aclose_forcefully(self.stream)
+        await self.protocol.handle(Closed())
+
+    def _send_s(self) -> float:
+        stream = getattr(self.protocol.protocol, "stream", None)
+        return float("inf") if isinstance(stream, WSStream) else SEND_S
+
+    async def run(self) -> None:
+        try:
+            assert isinstance(self.config, BoundedConfig)
+            count = self.config.connections
+            with count.one_more() as has_room, count.one_more_of(self._peer()) as may_come:
+                if has_room and may_come:
+                    await super().run()
+                else:
+                    await trio.aclose_forcefully(self.stream)
+        except* Exception as group:
+            _log.error("a connection on the web port failed", exc_info=group)
+
+    def _peer(self) -> str:
+        inner = getattr(self.stream, "transport_stream", self.stream)
+        try:
+            host, port = inner.socket.getpeername()[:2]
+        except OSError:  # it was reset while it waited to be accepted
+            return "unknown peer"
+        return f"{host}:{port}"
+
+
+class _Http1(H11Protocol):
+    """HTTP/2 isn't spoken: its streams have no bounds here. An offer to upgrade is passed over, as
+    a server may (RFC 9110, 7.8).
+    """
+
+    _is_refused = False
+
+    async def _check_protocol(self, event: h11.Request) -> None:
+        if event.http_version not in (b"1.0", b"1.1"):
+            self._is_refused = True
+            await self._send_error_response(505)
+            await self.send(Closed())
+
+    async def _create_stream(self, request: h11.Request) -> None:
+        if not self._is_refused:
+            await super()._create_stream(request)
+
+
+class _Tasks(TaskGroup):
+    """Applications whose queues block nobody when they are left: hypercorn waits for ever to put
+    the rest of a body, and the end itself, into the queue of an application that doesn't read.
+    """
+
+    async def spawn_app(
+        self,
+        app: AppWrapper,
+        config: Config,
+        scope: Scope,
+        send: Callable[[Any], Awaitable[None]],
+    ) -> Callable[[Any], Awaitable[None]]:
+        into, out = trio.open_memory_channel[Message](QUEUE_MAX)
+        kind = str(scope["type"])
+
+        async def put(message: Message) -> None:
+            try:
+                if str(message["type"]).endswith(".disconnect"):
+                    with into:
+                        into.send_nowait(message)
+                else:
+                    await into.send(message)
+            except (trio.BrokenResourceError, trio.ClosedResourceError, trio.WouldBlock):
+                await trio.lowlevel.checkpoint_if_cancelled()
+
+        async def receive() -> Message:
+            try:
+                return await out.receive()
+            except trio.EndOfChannel:
+                await trio.lowlevel.checkpoint()
+                return {"type": f"{kind}.disconnect", "code": 1006}
+
+        async def run() -> None:
+            with out:
+                await _handle(
+                    app,
+                    config,
+                    scope,
+                    receive,  # type: ignore[arg-type]
+                    send,
+                    trio.to_thread.run_sync,
+                    trio.from_thread.run,
+                )
+
+        self.spawn(run)
+        return put
+
+
+# Hypercorn makes objects of the classes that stand there; it has no other place to say so.
+vars(hypercorn.trio.run)["TCPServer"] = Connection
+vars(hypercorn.trio.tcp_server)["TaskGroup"] = _Tasks
+vars(hypercorn.protocol)["H11Protocol"] = _Http1
