@@ -89,12 +89,13 @@ def run(options: StandaloneOptions) -> None:
     import trio
 
     from geminga_bookie.errors import DataDirError
-    from geminga_broker.standalone import DataDirUnusable
+    from geminga_broker.data_dir import PRIVATE_UMASK, DataDirUnusable
     from geminga_runtime.errors import BindFailed
     from geminga_runtime.metadata.sqlite_file import StoreOpenError
     from geminga_runtime.settings import ConfigError
     from geminga_runtime.signals import run_until_signal
 
+    os.umask(PRIVATE_UMASK)
     failed: BaseException | None = None
     try:
         trio.run(run_until_signal, partial(_serve, options))

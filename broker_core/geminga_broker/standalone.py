@@ -18,6 +18,11 @@ from geminga_bookie.inprocess import open_bookie
 from geminga_bookie.options import BookieOptions, DiskOptions, GcOptions, JournalOptions
 from geminga_bookie.port import BookiePort
 from geminga_broker.config import MIB, BrokerConfig
+from geminga_broker.data_dir import (
+    BOOKIE_DIRECTORY,
+    METADATA_FILE,
+    prepare_data_dir,
+)
 from geminga_broker.log.factory import ManagedLedgerFactory
 from geminga_broker.log.options import (
     CursorOptions,
@@ -38,11 +43,6 @@ from geminga_runtime.server import CONNECTIONS_MAX, Bound, ConnectionCount, serv
 from geminga_runtime.tls_settings import NO_PORT
 
 BOOKIE_ID = "127.0.0.1:3181"
-METADATA_FILE = "metadata.sqlite"
-
-
-class DataDirUnusable(Exception):
-    """The data directory can't be used; the text is one sentence that says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +119,7 @@ def _web_sockets(config: BrokerConfig, stack: AsyncExitStack) -> _Web:
 async def _open_store(options: StandaloneOptions) -> MetadataStore:
     if options.data_dir is None:
         return MemoryMetadataStore()
-    try:
-        options.data_dir.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        text = f"data directory {options.data_dir} can't be made: {error.strerror or error}"
-        raise DataDirUnusable(text) from error
+    prepare_data_dir(options.data_dir)
     return await SqliteMetadataStore.open(options.data_dir / METADATA_FILE)
 
 
@@ -223,7 +219,7 @@ def bookie_options(options: StandaloneOptions) -> BookieOptions:
     where = (
         BookieOptions(in_memory=True)
         if options.data_dir is None
-        else BookieOptions.in_directory(options.data_dir / "bookie", BOOKIE_ID)
+        else BookieOptions.in_directory(options.data_dir / BOOKIE_DIRECTORY, BOOKIE_ID)
     )
     return replace(
         where,

@@ -110,7 +110,7 @@ class DataDirs:
         try:
             disk.make_directory(directory)
             descriptor = os.open(
-                directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644
+                directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
             )
         except OSError as error:
             raise DataDirError(f"{directory} is not writable: {error.strerror}") from error

@@ -143,7 +143,7 @@ class OsDisk:
         flags = os.O_RDWR if writable or create else os.O_RDONLY
         if create:
             flags |= os.O_CREAT | os.O_TRUNC
-        return OsFile(os.open(path, flags | os.O_CLOEXEC, 0o644))
+        return OsFile(os.open(path, flags | os.O_CLOEXEC, 0o600))
 
     def names(self, directory: Path) -> list[str]:
         """See `Disk.names`."""
@@ -154,7 +154,7 @@ class OsDisk:
 
     def make_directory(self, directory: Path) -> None:
         """See `Disk.make_directory`."""
-        os.makedirs(directory, exist_ok=True)
+        os.makedirs(directory, mode=0o700, exist_ok=True)
 
     def rename(self, source: Path, target: Path) -> None:
         """See `Disk.rename`."""

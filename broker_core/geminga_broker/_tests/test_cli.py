@@ -145,3 +145,36 @@ def test_tls_listeners(tmp_path: Path) -> None:
     line = fail("--broker-port", "0", "--config", str(config), "--data-dir", str(data))
     assert line == "Error: tlsKeyFilePath: it is not set"
     assert not data.exists()
+
+
+def test_nobody_else_reads_the_data(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    old = os.umask(0o022)
+    try:
+        with running("--data-dir", str(data)) as (process, _):
+            found = [data, *data.rglob("*")]
+            open_to_others = [str(path) for path in found if path.stat().st_mode & 0o077]
+            assert len(found) > 10
+            assert open_to_others == []
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0
+        # Those of a version that made them readable.
+        for path in (data, data / "bookie", data / "metadata.sqlite"):
+            path.chmod(0o755)
+        with running("--data-dir", str(data)) as (process, _):
+            modes = [(data / name).stat().st_mode & 0o777 for name in ("", "bookie")]
+            assert modes == [0o700, 0o700]
+            assert (data / "metadata.sqlite").stat().st_mode & 0o077 == 0
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0
+        # A directory that holds something else stays as it is.
+        shared = tmp_path / "shared"
+        shared.mkdir(mode=0o755)
+        (shared / "other").touch()
+        with running("--data-dir", str(shared)) as (process, _):
+            assert shared.stat().st_mode & 0o777 == 0o755
+            assert (shared / "bookie").stat().st_mode & 0o777 == 0o700
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0
+    finally:
+        os.umask(old)

@@ -32,7 +32,7 @@ from geminga_broker.health import SharedCheck
 from geminga_broker.metrics.scrape import scrape
 from geminga_broker.metrics.shared import SharedPage
 from geminga_broker.service import BrokerService
-from geminga_broker.websocket.service import serve_websocket
+from geminga_broker.websocket.service import OpenSockets, serve_websocket
 
 DOMAINS = ("persistent", "non-persistent")
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -93,9 +93,11 @@ def _by_kind(service: BrokerService, app: ASGIApp) -> ASGIApp:
     Handlers decode the parts that they take (`rest.parameter`).
     """
 
+    open_sockets = OpenSockets(service.config.websockets.per_role_max)
+
     async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
-            await serve_websocket(service, scope, receive, send)
+            await serve_websocket(service, open_sockets, scope, receive, send)
             return
         if scope["type"] == "http" and scope.get("raw_path"):
             scope = dict(scope, path=scope["raw_path"].decode("latin-1").partition("?")[0])

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -38,20 +41,44 @@ from geminga_broker.websocket.parameters import (
 from geminga_broker.websocket.paths import Endpoint, parse_path
 from geminga_broker.websocket.producing import serve_producer
 from geminga_broker.websocket.text_socket import Ended, TextSocket
+from geminga_runtime.logs import shown
 
 _log = logging.getLogger(__name__)
 
 QUERY_FIELDS_MAX = 100
 
 
+class OpenSockets:
+    """WebSockets of a broker, by role."""
+
+    def __init__(self, per_role_max: int) -> None:
+        """Zero is no limit."""
+        self._per_role_max = per_role_max
+        self._open: Counter[str] = Counter()
+
+    @contextmanager
+    def one_more(self, role: str) -> Iterator[None]:
+        """Counts one while the context is open. Raises Refused 429."""
+        if self._per_role_max and self._open[role] >= self._per_role_max:
+            _log.warning("%s has %d WebSockets open: refused", shown(role), self._open[role])
+            raise Refused(429, "Too many WebSockets of this role")
+        self._open[role] += 1
+        try:
+            yield
+        finally:
+            self._open[role] -= 1
+            if not self._open[role]:
+                del self._open[role]
+
+
 async def serve_websocket(
-    service: BrokerService, scope: Scope, receive: Receive, send: Send
+    service: BrokerService, open_: OpenSockets, scope: Scope, receive: Receive, send: Send
 ) -> None:
     """One WebSocket until it ends, or a refusal."""
     websocket = WebSocket(scope, receive, send)
     try:
         await websocket.receive()  # websocket.connect
-        await _Handler(service, websocket).run()
+        await _Handler(service, open_, websocket).run()
     except Refused as refused:
         await _refuse(websocket, refused)
     except Ended:
@@ -67,8 +94,9 @@ async def _refuse(websocket: WebSocket, refused: Refused) -> None:
 class _Handler:
     """One WebSocket. Everything is checked before it is accepted."""
 
-    def __init__(self, service: BrokerService, websocket: WebSocket) -> None:
+    def __init__(self, service: BrokerService, open_: OpenSockets, websocket: WebSocket) -> None:
         self._service = service
+        self._open = open_
         self._websocket = websocket
         self._settings = service.config.websockets
         self._socket = TextSocket(websocket, self._settings)
@@ -82,7 +110,9 @@ class _Handler:
         query = self._query()
         caller, expires_at_s = await self._identify(query)
         left_s = float("inf") if expires_at_s is None else expires_at_s - time.time()
-        with trio.move_on_after(max(0.0, left_s)) as life:
+        client = self._websocket.client
+        who = caller.original or caller.role or (client.host if client else "")
+        with self._open.one_more(who), trio.move_on_after(max(0.0, left_s)) as life:
             await self._serve(endpoint, query, caller)
         if life.cancelled_caught:
             _log.warning("address=%s: its proof expired", self._address)

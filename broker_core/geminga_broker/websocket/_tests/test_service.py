@@ -245,6 +245,19 @@ async def test_callers_do_what_they_may(by_query: bool) -> None:
         assert await attempt("producer", "cons", **speaks_for) == 401
 
 
+async def test_sockets_of_one_role_are_bounded() -> None:
+    async with secured(webSocketMaxConnectionsPerRole="2", **ON) as (_, app), opening(app) as open_:
+        mine = f"token={bearer('prod')}"
+        first = await open_(f"producer/{PRIVATE}", mine)
+        await open_(f"producer/{PRIVATE}", mine)
+        third = await open_(f"producer/{PRIVATE}", mine, accepted=False)
+        assert await third.refusal() == (429, "Too many WebSockets of this role")
+        await open_(f"consumer/{PRIVATE}/s", f"token={bearer('cons')}")
+        await first.to_app.send({"type": "websocket.disconnect", "code": 1000})
+        await trio.sleep(0.2)
+        await open_(f"producer/{PRIVATE}", mine)
+
+
 async def test_a_revoked_grant_ends_a_producer() -> None:
     async with secured(**ON) as (_, app), opening(app) as open_:
         query = f"token={bearer('prod')}&sendTimeoutMillis=100"

@@ -1,0 +1,48 @@
+"""A standalone's data directory: there, and nobody else's to read (spec OP-02, PX-24)."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from pathlib import Path
+
+_log = logging.getLogger(__name__)
+
+METADATA_FILE = "metadata.sqlite"
+BOOKIE_DIRECTORY = "bookie"
+PRIVATE_UMASK = 0o077
+"""For processes of Geminga's own: messages, tokens' roles and policies are in these files."""
+_OTHERS = 0o077
+
+
+class DataDirUnusable(Exception):
+    """The data directory can't be used; the text is one sentence that says why."""
+
+
+def prepare_data_dir(path: Path) -> None:
+    """Make it, for this user alone; what an earlier version left readable is closed to others. A
+    directory that holds other things beside keeps its mode, as it may be somebody else's too.
+
+    Raises DataDirUnusable.
+    """
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        names = set(os.listdir(path))
+    except OSError as error:
+        text = f"data directory {path} can't be made: {error.strerror or error}"
+        raise DataDirUnusable(text) from error
+    ours = {name for name in names if name.startswith(METADATA_FILE)} | (names & {BOOKIE_DIRECTORY})
+    for one in [path / name for name in sorted(ours)] + ([path] if ours == names else []):
+        _close_to_others(one)
+
+
+def _close_to_others(path: Path) -> None:
+    try:
+        found = path.lstat()
+        is_ours = found.st_uid == os.geteuid() and not found.st_mode & stat.S_ISVTX
+        if is_ours and found.st_mode & _OTHERS and not path.is_symlink():
+            path.chmod(found.st_mode & ~_OTHERS & 0o777)
+            _log.info("%s was open to other users and is no longer", path)
+    except OSError as error:  # of a file system without modes
+        _log.warning("%s stays open to other users: %s", path, error.strerror)
