@@ -32,6 +32,8 @@ _log = logging.getLogger(__name__)
 
 HOPS_MAX = 8
 """Brokers that are asked for one request, as Jetty's client follows redirects."""
+REPLAY_BYTES = 64 * 1024
+"""A part of a body that is sent again."""
 STRANGER = "The broker redirects to an address that is no known broker"
 REPEATED_METHODS = frozenset({b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"})
 """Asked twice they do what asked once (RFC 9110, 9.2.2)."""
@@ -46,19 +48,19 @@ class RequestBody:
         self, next_event: Callable[[], Awaitable[Event]], *, has_body: bool, kept_bytes_max: int
     ) -> None:
         self._next_event = next_event
-        self._kept: list[bytes] = []
-        self._kept_bytes = 0
+        self._kept = bytearray()
+        """In one piece: clients choose how small their chunks are."""
         self._kept_bytes_max = kept_bytes_max
         self._is_whole = not has_body
         self.is_repeatable = True
 
-    async def part(self, number: int) -> bytes | None:
-        """The part of that number, None behind the last. One that isn't kept can be had once.
+    async def part(self, at: int) -> bytes | None:
+        """What follows the first `at` bytes, None at the end. What isn't kept can be had once.
 
         Raises BadRequest, ConnectionLost.
         """
-        if self.is_repeatable and number < len(self._kept):
-            return self._kept[number]
+        if self.is_repeatable and at < len(self._kept):
+            return bytes(self._kept[at : at + REPLAY_BYTES])
         if self._is_whole:
             return None
         event = await self._next_event()
@@ -66,12 +68,11 @@ class RequestBody:
             self._is_whole = True
             return None
         assert isinstance(event, BodyPart)
-        self._kept_bytes += len(event.data)
-        if self._kept_bytes > self._kept_bytes_max:
+        if len(self._kept) + len(event.data) > self._kept_bytes_max:
             self.is_repeatable = False
             self._kept.clear()
         elif self.is_repeatable:
-            self._kept.append(event.data)
+            self._kept += event.data
         return event.data
 
 
@@ -195,15 +196,15 @@ class Exchange:
             await connection.send_bytes(head)
         except ConnectionLost:
             return  # whoever waits for the answer hears of it
-        number = 0
+        at = 0
         while True:
             try:
-                part = await body.part(number)
+                part = await body.part(at)
             except (HttpError, ConnectionLost) as error:
                 self._upload_failure = error
                 both.cancel()
                 return
-            number += 1
+            at += len(part or b"")
             deadline.deadline = trio.current_time() + self._outbound.timeout_s
             try:
                 if part is None:

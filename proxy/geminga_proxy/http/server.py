@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,10 +14,12 @@ import trio
 
 from geminga_proxy.addresses import Address, parse_urls
 from geminga_proxy.config import ProxyConfig
+from geminga_proxy.http.errors import HttpError
 from geminga_proxy.http.session import HttpSession
 from geminga_proxy.http.upstreams import IDLE_S, Upstreams
 from geminga_proxy.http.wire import Wire
 from geminga_runtime.errors import ConnectionLost
+from geminga_runtime.logs import shown
 from geminga_runtime.server import Bound, ConnectionCount, serve
 from geminga_runtime.stream import FramedStream
 from geminga_runtime.tls import TlsContexts
@@ -24,6 +27,11 @@ from geminga_runtime.tls_settings import NO_PORT
 
 if TYPE_CHECKING:
     from geminga_proxy.service import ProxyService
+
+CLIENT_SEND_S = 60.0
+"""How long a client may leave a part of an answer, at most 64 KiB, unread."""
+CROWDED = 0.75
+"""Share of the connections that may be there from which on silent ones must leave."""
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +58,9 @@ class Web:
         service.brokers.on_web_found = self._found
         self.is_draining = False
         self.requests = 0
+        web = self.config.web
+        self.count = ConnectionCount(web.connections_max, web.connections_per_ip_max)
+        self._websockets: Counter[str] = Counter()
         self._idle: dict[trio.CancelScope, None] = {}
 
     def _found(self, addresses: Sequence[Address]) -> None:
@@ -60,9 +71,20 @@ class Web:
         """Serve one client until it leaves."""
         try:
             wire = await Wire.over(stream)
+            wire.send_s = CLIENT_SEND_S
+            self._make_room()
             await HttpSession(stream, wire, self, secure=secure).run()
         except ConnectionLost as error:
             _log.debug("%s", error)
+
+    def _make_room(self) -> None:
+        """Many are here: who has been silent longest leaves, so that nobody can keep all others out
+        by saying nothing.
+        """
+        if self.count.open > self.count.connections_max * CROWDED and self._idle:
+            scope = next(iter(self._idle))
+            del self._idle[scope]
+            scope.cancel()
 
     @contextmanager
     def idle(self, scope: trio.CancelScope) -> Iterator[None]:
@@ -73,7 +95,22 @@ class Web:
         try:
             yield
         finally:
-            del self._idle[scope]
+            self._idle.pop(scope, None)
+
+    @contextmanager
+    def one_more_websocket(self, who: str) -> Iterator[None]:
+        """Counts it while the context is open. Raises HttpError 429."""
+        most = self.config.web.websockets_per_role_max
+        if most and self._websockets[who] >= most:
+            _log.warning("%s has %d WebSockets open: refused", shown(who), most)
+            raise HttpError(429, "Too many WebSockets of this role")
+        self._websockets[who] += 1
+        try:
+            yield
+        finally:
+            self._websockets[who] -= 1
+            if not self._websockets[who]:
+                del self._websockets[who]
 
     def drain(self) -> None:
         """Requests that are under way may end; no connection takes another one."""
@@ -109,7 +146,6 @@ async def serve_http(service: ProxyService, nursery: trio.Nursery) -> list[tuple
     if listen.web_port == listen.web_port_tls == NO_PORT:
         return []
     web = Web(service)
-    count = ConnectionCount(service.config.web.connections_max)
     found: list[tuple[str, Bound]] = []
     for scheme, port in (("http", listen.web_port), ("https", listen.web_port_tls)):
         if port == NO_PORT:
@@ -120,7 +156,7 @@ async def serve_http(service: ProxyService, nursery: trio.Nursery) -> list[tuple
             partial(web.handle, secure=secure),
             host=listen.bind_address,
             port=port,
-            connections_max=count,
+            connections_max=web.count,
             drain_s=listen.drain_s,
             tls=service.config.tls.contexts() if secure else None,
             proxy_header=listen.haproxy_protocol,

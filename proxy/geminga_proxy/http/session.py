@@ -41,6 +41,9 @@ _access = logging.getLogger("geminga.proxy.access")
 
 HEAD_S = 30.0
 """How long a request's head may take from its first byte on."""
+BODY_S = 30.0
+"""How long a body may be waited for, beside a second for each `BODY_BYTES_PER_S`."""
+BODY_BYTES_PER_S = 1024
 IDLE_S = 60.0
 """How long a connection may stay without a request."""
 LAST_ANSWER_S = 1.0
@@ -59,6 +62,8 @@ class HttpSession:
         self._client = ClientSide(web.config.web.head_bytes_max)
         certificate = framed.peer_certificate
         self._peer = Peer(wire.name, certificate.der if certificate else None)
+        self._body_waited_s = 0.0
+        self._body_bytes = 0
         self._origin = _origin(wire.name, web.config, secure=secure)
 
     async def run(self) -> None:
@@ -100,15 +105,31 @@ class HttpSession:
     async def _next_event(self) -> Event:
         """Of the body. Raises BadRequest, ConnectionLost."""
         while (event := self._client.next_event()) is None:
-            data = await self._wire.receive()
-            self._client.feed(data)
+            self._client.feed(await self._receive_body())
             if self._client.stashed_bytes > STASH_BYTES_MAX:
                 raise BadRequest("Too many requests wait for answers")
         return event
 
+    async def _receive_body(self) -> bytes:
+        """Raises BadRequest for a client that is slower than `BODY_S` and `BODY_BYTES_PER_S` allow,
+        ConnectionLost. The time that the proxy doesn't read doesn't count.
+        """
+        began_s = trio.current_time()
+        left_s = BODY_S + self._body_bytes / BODY_BYTES_PER_S - self._body_waited_s
+        if self._client.waits_for_continue:
+            left_s = float("inf")  # it is the broker's turn
+        with trio.move_on_after(max(0.0, left_s)):
+            data = await self._wire.receive()
+            if left_s < float("inf"):
+                self._body_waited_s += trio.current_time() - began_s
+            self._body_bytes += len(data)
+            return data
+        raise BadRequest("The request's body comes too slowly", 408)
+
     async def _serve(self, request: RequestHead) -> None:
         """Raises BadRequest, ConnectionLost, ExchangeBroken."""
         status = 0
+        self._body_waited_s, self._body_bytes = 0.0, 0
         try:
             await self._answer(request)
         except BadRequest:
@@ -176,13 +197,23 @@ class HttpSession:
         upstreams = self._web.nameless if upgrade else self._web.upstreams
         exchange = Exchange(self._client, self._wire, upstreams, outbound)
         try:
-            await exchange.run(body)
-            if exchange.upgraded is not None:
-                await self._tunnel(exchange, identity)
+            if upgrade:
+                who = identity.role if identity else self._origin.address
+                with self._web.one_more_websocket(who):
+                    await self._exchange(exchange, body, identity)
+            else:
+                await self._exchange(exchange, body, identity)
         finally:
             if exchange.upgraded is not None:
                 with trio.CancelScope(shield=True):
                     await exchange.upgraded.wire.aclose()
+
+    async def _exchange(
+        self, exchange: Exchange, body: RequestBody, identity: Identity | None
+    ) -> None:
+        await exchange.run(body)
+        if exchange.upgraded is not None:
+            await self._tunnel(exchange, identity)
 
     def _credentials(
         self, request: RequestHead, identity: Identity | None, *, upgrade: bool

@@ -19,4 +19,9 @@ class WebConfig:
         "httpMaxRequestHeaderSize", 8192, at_least=1024, at_most=1024 * 1024
     )
     replay_bytes_max: int = setting("httpInputMaxReplayBufferSize", 5 * 1024 * 1024)
+    websockets_per_role_max: int = setting("webSocketMaxConnectionsPerRole", 500)
+    """Ours, as `connections_per_ip_max`: of one role, or address where roles aren't known; 0 is no
+    limit.
+    """
+    connections_per_ip_max: int = setting("maxHttpServerConnectionsPerIp", 512)
     connections_max: int = setting("maxHttpServerConnections", 2048, at_least=1)

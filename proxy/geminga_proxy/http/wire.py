@@ -22,6 +22,8 @@ class Wire:
         self.name = framed.name
         self.stream = stream
         self._framed = framed
+        self.send_s = float("inf")
+        """How long one send may take; a connection that is later is lost."""
 
     @classmethod
     async def over(cls, framed: FramedStream) -> Wire:
@@ -42,9 +44,12 @@ class Wire:
         if not data:
             return
         try:
-            await self.stream.send_all(data)
+            with trio.fail_after(self.send_s):
+                await self.stream.send_all(data)
         except _BROKEN as error:
             raise ConnectionLost(f"{self.name}: {error}") from error
+        except trio.TooSlowError:
+            raise ConnectionLost(f"{self.name} reads nothing") from None
 
     async def end_sending(self) -> None:
         """Tell the peer that no more comes, where that can be told of one direction alone.

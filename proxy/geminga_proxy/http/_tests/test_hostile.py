@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import h11
 import pytest
 import trio
 import trio.testing
 
+from geminga_proxy.http import server as server_module
+from geminga_proxy.http import session as session_module
 from geminga_proxy.http._tests.played import (
     Client,
     PlayedBroker,
@@ -19,6 +22,8 @@ from geminga_proxy.http._tests.played import (
     raw,
 )
 from geminga_proxy.http._tests.test_admission import AUTH, UPGRADE, token
+from geminga_proxy.http.client_side import BodyEnd, BodyPart
+from geminga_proxy.http.exchange import RequestBody
 
 OWN_TOKEN = b"of-the-proxy"
 
@@ -231,3 +236,129 @@ async def test_bytes_beyond_an_answer_reach_no_other_client(when: str) -> None:
             assert (await client.ask("GET", "/admin"))[2] == b"mine"
             await trio.testing.wait_all_tasks_blocked()
         assert broker.connections == 3
+
+
+# ---- bounds ----
+
+
+async def test_a_body_in_small_chunks_is_kept_in_its_own_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pieces = 20_000
+
+    async def next_event() -> BodyPart | BodyEnd:
+        nonlocal pieces
+        await trio.lowlevel.checkpoint()
+        pieces -= 1
+        return BodyPart(b"xy") if pieces >= 0 else BodyEnd()
+
+    body = RequestBody(next_event, has_body=True, kept_bytes_max=100_000)  # type: ignore[arg-type]
+    tracemalloc.start()
+    try:
+        at, sent = 0, b""
+        while (part := await body.part(at)) is not None:
+            at += len(part)
+            sent += part
+        held = tracemalloc.get_traced_memory()[0] - len(sent)
+    finally:
+        tracemalloc.stop()
+    assert held < 4 * 40_000
+    assert (body.is_repeatable, sent) == (True, b"xy" * 20_000)
+    again = b""
+    while (part := await body.part(len(again))) is not None:
+        again += part
+    assert again == sent
+
+
+async def test_silent_connections_make_room() -> None:
+    settings = {"maxHttpServerConnections": "10"}
+    async with brokers(echo) as (broker,), proxied(broker.port, **settings) as running:
+        silent = [await Client.of(running) for _ in range(30)]
+        client = await Client.of(running)
+        assert (await client.ask("GET", "/admin"))[0] == 200
+        assert len(silent) == 30
+
+
+async def test_connections_of_one_address_are_bounded() -> None:
+    settings = {"maxHttpServerConnectionsPerIp": "3"}
+    async with brokers(echo) as (broker,), proxied(broker.port, **settings) as running:
+        clients = [await Client.of(running) for _ in range(3)]
+        for client in clients:
+            assert (await client.ask("GET", "/admin"))[0] == 200
+        assert await raw(running, b"") == b""
+
+
+async def test_a_body_that_drips_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "BODY_S", 0.3)
+    async with brokers(echo) as (broker,), proxied(broker.port) as running:
+        client = await Client.of(running)
+        head = b"POST /admin HTTP/1.1\r\nHost: p\r\nContent-Length: 100000\r\n\r\n"
+        await client.stream.send_all(head)
+        answer = b""
+        with trio.fail_after(20):
+            async with trio.open_nursery() as nursery:
+
+                async def drip() -> None:
+                    try:
+                        while True:
+                            await client.stream.send_all(b"x")
+                            await trio.sleep(0.05)
+                    except trio.BrokenResourceError:
+                        pass
+
+                nursery.start_soon(drip)
+                try:
+                    while piece := await client.stream.receive_some():
+                        answer += bytes(piece)
+                except trio.BrokenResourceError:
+                    pass
+                nursery.cancel_scope.cancel()
+        assert answer.startswith(b"HTTP/1.1 408 ")
+
+
+async def test_a_client_that_reads_no_answer_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "CLIENT_SEND_S", 0.3)
+
+    async def torrent(broker: PlayedBroker, request: h11.Request, body: bytes, talk: Talk) -> None:
+        await talk.stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (1 << 30))
+        while True:
+            await talk.stream.send_all(b"x" * 65536)
+
+    async with brokers(torrent) as (broker,), proxied(broker.port) as running:
+        client = await Client.of(running)
+        await client.stream.send_all(b"GET /admin HTTP/1.1\r\nHost: p\r\n\r\n")
+        await trio.sleep(1)
+        got = 0
+        with trio.fail_after(20):
+            try:
+                while piece := await client.stream.receive_some(1 << 20):
+                    got += len(piece)
+            except trio.BrokenResourceError:
+                pass
+        assert got < 100 << 20
+
+
+async def test_websockets_of_one_role_are_bounded() -> None:
+    async def accept(broker: PlayedBroker, request: h11.Request, body: bytes, talk: Talk) -> None:
+        answer = b"HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"
+        await talk.stream.send_all(answer)
+        await talk.stream.receive_some()
+
+    settings = AUTH | {"webSocketMaxConnectionsPerRole": "2"}
+    async with brokers(accept) as (broker,), proxied(broker.port, **settings) as running:
+
+        async def upgrade(role: str) -> bytes:
+            client = await Client.of(running)
+            lines = [f"{name}: {value}" for name, value in UPGRADE]
+            lines += ["Host: p", f"Authorization: {token(role)}"]
+            head = "\r\n".join(["GET /ws/v2/x HTTP/1.1", *lines, "", ""])
+            await client.stream.send_all(head.encode())
+            with trio.fail_after(20):
+                return bytes(await client.stream.receive_some())[:12]
+
+        assert [await upgrade(role) for role in ("joe", "joe", "joe", "ann")] == [
+            b"HTTP/1.1 101",
+            b"HTTP/1.1 101",
+            b"HTTP/1.1 429",
+            b"HTTP/1.1 101",
+        ]
