@@ -48,6 +48,7 @@ class Connection(TCPServer):
     """
 
     async def protocol_send(self, event: Event) -> None:
+        """Take what the protocol wants to be sent or done."""
         try:
             if isinstance(event, RawData):
                 await self._send(memoryview(event.data))
@@ -79,6 +80,7 @@ class Connection(TCPServer):
         return float("inf") if isinstance(stream, WSStream) else SEND_S
 
     async def run(self) -> None:
+        """Serve the connection until it ends, if there is room for it."""
         try:
             assert isinstance(self.config, BoundedConfig)
             count = self.config.connections
