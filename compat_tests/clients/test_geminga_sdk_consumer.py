@@ -182,3 +182,27 @@ async def test_table_view(server: ServerProcess) -> None:
         assert await changes.next_change() == ("k0", b"new")
         await view.refresh()
         assert len(view) == 5
+
+
+@pytest.mark.parametrize("how", ["another consumer", "admin"])
+async def test_a_cursor_that_is_moved_back_brings_everything_again(
+    server: ServerProcess, how: str
+) -> None:
+    """Also those messages of a batch that were acknowledged before. (With batch indexes Apache's
+    broker itself leaves them out.)
+    """
+    topic = topic_name("replay")
+    async with client_of(server) as client:
+        consumer = await client.subscribe(topic, "s", consumer_type=ConsumerType.SHARED)
+        numbers = [f"m{n}" for n in range(10)]
+        await send_all(client, topic, numbers, batching_enabled=True)
+        await consumer.acknowledge_many((await take(consumer, 10))[:4])
+        await trio.sleep(1)
+        if how == "admin":
+            rest(server, "POST", f"{consumer.topics[0]}/subscription/s/resetcursor/1000")
+        else:
+            shared = ConsumerType.SHARED
+            async with await client.subscribe(topic, "s", consumer_type=shared) as other:
+                other.pause()
+                await other.seek(geminga.EARLIEST)
+        assert texts(await take(consumer, 10)) == numbers
