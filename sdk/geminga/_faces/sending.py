@@ -13,6 +13,7 @@ import trio
 from geminga._encode import Extras
 from geminga._faces.calls import Session
 from geminga._receipt import Outgoing, Receipt
+from geminga._retry import FATAL
 from geminga.errors import (
     AlreadyClosed,
     GemingaError,
@@ -22,6 +23,7 @@ from geminga.errors import (
 )
 from geminga.producer import Producer
 from geminga_protocol.message_id import MessageId
+from geminga_runtime.waiters import own_copy
 
 T = TypeVar("T")
 
@@ -74,7 +76,7 @@ class Handed(msgspec.Struct, eq=False, gc=False):
         if self._outgoing is not None:
             return Receipt(self._outgoing, self._index).message_id
         if self._failure is not None:
-            raise self._failure.with_traceback(None)
+            raise own_copy(self._failure)
         raise RuntimeError("the message is still pending: wait() first")
 
     def place(self, outgoing: Outgoing, index: int) -> None:
@@ -126,7 +128,8 @@ class Sender:
         self._grant_messages = 0
         self._grant_bytes = 0
         self._is_signalled = False
-        self._broken: GemingaError | None = None
+        self._has_failed = False
+        """Whether the next message has to look first if the producer still takes any."""
         session.portal.forkables.add(self)
         # In the loop alone:
         self._in_hand = 0
@@ -166,7 +169,7 @@ class Sender:
             portal.refuse()
         size_bytes = len(handed.data)
         with self._lock:
-            if self._grant_messages <= 0 or self._grant_bytes <= 0 or self._broken is not None:
+            if self._grant_messages <= 0 or self._grant_bytes <= 0 or self._has_failed:
                 full = self._grant()
                 if full is not None:
                     return full
@@ -188,9 +191,12 @@ class Sender:
 
     def _grant(self) -> GemingaError | None:
         """Count how many messages may be put before it has to be counted again."""
-        broken = self._broken
-        if broken is not None:
-            raise type(broken)(str(broken), code=broken.code, topic=broken.topic)
+        if self._has_failed:
+            self._has_failed = False
+            error = self._why_over()
+            if error is not None:
+                self._has_failed = True
+                raise own_copy(error)
         # What is in hand may be counted twice at this moment, but never not at all.
         messages = self._pending_max() - self._in_hand - self.pending_messages
         if messages <= 0:
@@ -206,6 +212,16 @@ class Sender:
         self._grant_messages = min(messages, GRANT_MESSAGES_MAX)
         self._grant_bytes = min(room_bytes, GRANT_BYTES_MAX)
         return None
+
+    def _why_over(self) -> GemingaError | None:
+        """The error with which the Trio producer refuses every message, None if it takes some."""
+        if not self.session.is_running:
+            return AlreadyClosed("the client is closed", topic=self.producer.topic)
+        parts = self.producer._parts
+        if len(parts) > 1 and not all(isinstance(part.error, FATAL) for part in parts):
+            # Messages go to the others, and a partition that failed for a while is started anew.
+            return None
+        return parts[0].error
 
     # ---- in the loop ----
 
@@ -319,7 +335,7 @@ class Sender:
         else:
             failure = error
             if not isinstance(error, InvalidArgument):
-                self._broken = error
+                self._has_failed = True
         handed.refuse(failure)
 
     async def _catch_up(self, done: trio.Event) -> None:
@@ -354,20 +370,20 @@ class Sender:
 
     async def wait_for_room(self) -> None:
         """Until a good part of what is pending is done, or the producer is."""
-        if self._has_room_or_is_broken():
+        if self._has_room_or_is_over():
             return
         marks = self._marks
         while marks and marks[0].is_settled:
             marks.popleft()
         if marks:
             await marks[0].wait()
-        while not self._has_room_or_is_broken():  # noqa: ASYNC110 - threads change it too
+        while not self._has_room_or_is_over():  # noqa: ASYNC110 - threads change it too
             await trio.sleep(ROOM_POLL_S)
 
-    def _has_room_or_is_broken(self) -> bool:
-        return self._broken is not None or (
-            self.pending_messages < self._pending_max() and self._room_bytes() > 0
-        )
+    def _has_room_or_is_over(self) -> bool:
+        if self.pending_messages < self._pending_max() and self._room_bytes() > 0:
+            return True
+        return self._has_failed and self._why_over() is not None
 
     async def ask(self, function: Callable[[], Awaitable[T]]) -> T:
         """Call a function once the Trio producer has all that was handed over before."""

@@ -153,7 +153,7 @@ class ThreadSender(Sender):
             return None
         handed = Receipt(self.session, data, None)
         with self._lock:
-            if self._grant_messages <= 0 or self._grant_bytes <= 0 or self._broken is not None:
+            if self._grant_messages <= 0 or self._grant_bytes <= 0 or self._has_failed:
                 return None
             self._grant_messages -= 1
             self._grant_bytes -= size_bytes
