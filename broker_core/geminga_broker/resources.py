@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from geminga_broker.limits import ENTITY_BYTES_MAX
 from geminga_runtime.metadata.api import MUST_NOT_EXIST, BadVersion, MetadataStore, NoNode
 
 JsonObject = dict[str, object]
@@ -42,8 +43,8 @@ class BadName(ResourceError):
 
 
 def check_name(name: str) -> str:
-    """The name itself. Raises BadName."""
-    if not NAME.fullmatch(name):
+    """The name itself. Raises BadName, also if it is longer than ENTITY_BYTES_MAX."""
+    if len(name) > ENTITY_BYTES_MAX or not NAME.fullmatch(name):
         raise BadName(name)
     return name
 

@@ -16,6 +16,7 @@ from fastcrc import crc32
 
 from geminga_broker.config import TopicConfig
 from geminga_broker.errors import BrokerError
+from geminga_broker.limits import check_partitioned
 from geminga_broker.namespaces import Namespaces
 from geminga_broker.resources import JsonObject, ResourceExists, ResourceMissing
 from geminga_protocol.errors import ProtocolError
@@ -50,7 +51,10 @@ class TopicCatalog:
     async def create_partitioned(
         self, topic: TopicName, partitions: int, properties: dict[str, str] | None = None
     ) -> None:
-        """Raises ResourceExists, and BrokerError NotAllowedError above the limit."""
+        """Raises ResourceExists, and BrokerError NotAllowedError above the limit,
+        InvalidTopicName if the partitions' names would be too long.
+        """
+        check_partitioned(topic)
         limit = self._config.partitions_max
         if limit and partitions > limit:
             text = f"Number of partitions should be less than or equal to {limit}"

@@ -12,6 +12,7 @@ import trio.testing
 from google.protobuf.descriptor import FieldDescriptor
 
 from geminga_broker import limits
+from geminga_broker.admin.app import create_app
 from geminga_broker.authz.commands import COMMANDS
 from geminga_broker.authz.needs import Need, Scope
 from geminga_broker.session.limits import BOUNDED_ELSEWHERE, FIRST_FRAMES_BYTES_MAX
@@ -36,6 +37,7 @@ from geminga_protocol.commands import (
 from geminga_protocol.frames import SUBMESSAGE
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, Schema, ServerError, TxnAction
 
+from .test_admin_guard import call
 from .test_authentication import login, secured
 from .wire import Type, WireClient, message, open_broker, open_client
 
@@ -292,3 +294,34 @@ async def test_an_idle_client_s_last_message_is_not_kept() -> None:
         await trio.testing.wait_all_tasks_blocked()
         views = [each for each in gc.get_objects() if isinstance(each, memoryview)]
         assert max((each.nbytes for each in views), default=0) < 1_000_000
+
+
+async def test_what_is_made_over_rest_has_the_same_bounds() -> None:
+    name = "n" * (limits.NAME_BYTES_MAX + 1)
+    large = {"k": "v" * limits.PROPERTIES_BYTES_MAX}
+    topic, made = "/admin/v2/persistent/public/default/", "t"
+    async with secured() as broker:
+        app = create_app(broker.service)
+
+        async def status(method: str, path: str, body: object = None) -> int:
+            return (await call(app, method, path, "root", body=body)).status
+
+        tenant = {"adminRoles": [], "allowedClusters": ["standalone"]}
+        entity = "e" * limits.ENTITY_BYTES_MAX
+        assert await status("PUT", f"/admin/v2/tenants/{entity}", tenant) == 204
+        assert await status("PUT", f"/admin/v2/tenants/{entity}e", tenant) == 412
+        assert await status("PUT", f"/admin/v2/namespaces/acme/{entity}", {}) == 204
+        assert await status("PUT", f"/admin/v2/namespaces/acme/{entity}e", {}) == 412
+        rest = limits.TOPIC_BYTES_MAX - len("persistent://public/default/")
+        assert await status("PUT", topic + "t" * rest) == 204
+        assert await status("PUT", topic + "t" * (rest + 1)) == 412
+        assert await status("PUT", topic + "p" * rest + "/partitions", 1) == 412
+        assert await status("PUT", topic + "p" * (rest - 21) + "/partitions", 1) == 204
+        partitioned = {"partitions": 1, "properties": large}
+        assert await status("PUT", topic + "q/partitions", partitioned) == 412
+        assert await status("PUT", topic + made) == 204
+        assert await status("PUT", topic + f"{made}/subscription/{name}") == 412
+        assert await status("PUT", topic + f"{made}/subscription/{name[1:]}") == 204
+        properties = f"{made}/subscription/{name[1:]}/properties"
+        assert await status("PUT", topic + properties, large) == 412
+        assert await status("PUT", topic + properties, {"k": "v"}) == 204

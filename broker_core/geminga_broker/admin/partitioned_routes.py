@@ -16,6 +16,7 @@ from geminga_broker.admin.rest import (
     namespace_of,
     no_content,
     ok,
+    properties_of,
     read_union,
     route,
     topic_of,
@@ -37,7 +38,7 @@ class PartitionedTopicMetadata(msgspec.Struct):
 async def _wanted(request: Request) -> tuple[int, dict[str, str] | None]:
     body = await read_union(request, int, PartitionedTopicMetadata)
     if isinstance(body, PartitionedTopicMetadata):
-        return body.partitions, without_nulls(body.properties)
+        return body.partitions, properties_of(without_nulls(body.properties))
     if not isinstance(body, int):
         raise bad_body("The request entity cannot be empty.")
     return body, None

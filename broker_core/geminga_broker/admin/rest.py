@@ -18,6 +18,7 @@ from starlette.routing import Route
 
 from geminga_broker.admin import jackson
 from geminga_broker.errors import BrokerError
+from geminga_broker.limits import check_properties, check_topic
 from geminga_protocol.errors import LocalProtocolError
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import TopicName
@@ -144,9 +145,20 @@ def topic_of(request: Request, domain: str) -> TopicName:
     """The topic of the path. Raises RestError 412 for a name that can't be one."""
     full = f"{domain}://{namespace_of(request)}/{parameter(request, 'topic')}"
     try:
+        check_topic(full)
         return TopicName.parse(full)
-    except LocalProtocolError as error:
+    except (BrokerError, LocalProtocolError) as error:
         raise RestError(412, f"Topic name is not valid: {error}") from None
+
+
+def properties_of(given: dict[str, str] | None) -> dict[str, str]:
+    """Properties of a body, none for none. Raises RestError 412 if they are too many or long."""
+    given = given or {}
+    try:
+        check_properties("Properties", given.items())
+    except BrokerError as error:
+        raise RestError(412, str(error)) from None
+    return given
 
 
 async def on_rest_error(_request: Request, error: Exception) -> Response:

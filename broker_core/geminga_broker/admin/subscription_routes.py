@@ -15,6 +15,7 @@ from geminga_broker.admin.rest import (
     no_content,
     ok,
     parameter,
+    properties_of,
     read_body,
     read_union,
     route,
@@ -22,6 +23,8 @@ from geminga_broker.admin.rest import (
     without_nulls,
 )
 from geminga_broker.admin.topic_routes import require_topic
+from geminga_broker.errors import BrokerError
+from geminga_broker.limits import check_subscription
 from geminga_broker.service import BrokerService
 from geminga_broker.topic_api import Topic
 from geminga_protocol.ids import EARLIEST, LATEST, EntryId, LedgerId, Position
@@ -107,6 +110,10 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
 
     async def create(request: Request) -> Response:
         subscription = parameter(request, "subscription")
+        try:
+            check_subscription(subscription)
+        except BrokerError as error:
+            raise RestError(412, str(error)) from None
         start = await _start_of(request, LATEST)
         topics = [
             (name, await require_topic(service, name))
@@ -154,7 +161,7 @@ def _property_routes(service: BrokerService, domain: str, path: str) -> list[Rou
         return ok(found)
 
     async def set_properties(request: Request) -> Response:
-        given = without_nulls(await read_body(request, dict[str, str])) or {}
+        given = properties_of(without_nulls(await read_body(request, dict[str, str])))
         subscription = parameter(request, "subscription")
         for name in await _targets(service, topic_of(request, domain)):
             topic = await require_topic(service, name)

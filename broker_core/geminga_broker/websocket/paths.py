@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import unquote
 
+from geminga_broker.errors import BrokerError
+from geminga_broker.limits import check_subscription, check_topic
 from geminga_broker.websocket.errors import BadParameter, Refused
 from geminga_protocol.errors import LocalProtocolError
 from geminga_protocol.topic_name import TopicName
@@ -44,7 +46,10 @@ def parse_path(path: str) -> Endpoint:
     domain, tenant, namespace = rest[:3]
     local = unquote("/".join(part for part in rest[3:] if part))
     try:
-        topic = TopicName.parse(f"{domain}://{unquote(tenant)}/{unquote(namespace)}/{local}")
-    except LocalProtocolError as error:
+        name = f"{domain}://{unquote(tenant)}/{unquote(namespace)}/{local}"
+        check_topic(name)
+        check_subscription(subscription)
+        topic = TopicName.parse(name)
+    except (BrokerError, LocalProtocolError) as error:
         raise BadParameter(f"Invalid topic name: {error}") from None
     return Endpoint(kind, topic, subscription)
