@@ -40,6 +40,11 @@ def test_a_query_that_is_started_again_reads_on(
         assert written(spark, tmp_path) == texts(0, first)
         pulsar.publish(topic, numbers(first, stop), per_batch=3)
     assert max(each["numInputRows"] for each in progress) <= 7
+    if HAS_READ_LIMITS:
+        (source,) = progress[0]["sources"]
+        newest = json.loads(source["latestOffset"])
+        assert newest["lag"]["topics"] >= 1
+        assert newest["lag"]["entries"] >= 1
     ends = last_offsets(tmp_path)
     assert sorted(each for each in ends if "://" in each) == [
         f"{topic}-partition-0", f"{topic}-partition-1"

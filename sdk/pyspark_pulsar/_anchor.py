@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import geminga
 import geminga.blocking
@@ -61,6 +61,22 @@ class Anchor:
         """Delete the subscription on all topics. What fails is logged."""
         for_each(self._drop, list(self._marks))
         self._marks.clear()
+
+    def remove(self, topics: Sequence[str]) -> list[tuple[str, GemingaError]]:
+        """Delete the subscription on these topics, whoever made it; those that aren't there have
+        none. Returns the topics where it failed, and why.
+        """
+        found = for_each(self._removed, topics)
+        return [(t, error) for t, error in zip(topics, found, strict=True) if error is not None]
+
+    def _removed(self, topic: str) -> GemingaError | None:
+        try:
+            self._attached(topic).unsubscribe()
+        except TopicNotFound:
+            return None
+        except GemingaError as error:
+            return error
+        return None
 
     def _drop(self, topic: str) -> None:
         try:

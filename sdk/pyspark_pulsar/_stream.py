@@ -92,9 +92,15 @@ class PulsarStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planning.prepare_available_now()
 
     def reportLatestOffset(self) -> dict[str, object] | None:
-        """The last positions of the topics, as they were when a micro-batch was planned last."""
-        newest = self._planning.newest
-        return None if newest is None else newest.as_json()
+        """The last positions of the topics, as they were when a micro-batch was planned last, and
+        `lag`, how far behind its end was. It is `latestOffset` in the query's progress.
+        """
+        return self._planning.report()
+
+    def stop(self) -> None:
+        """The query is over. Not every PySpark tells it."""
+        if self._planner is not None:
+            self._planner.close()
 
     def partitions(
         self, start: Mapping[str, object], end: Mapping[str, object]

@@ -23,6 +23,7 @@ SUBSCRIPTION = "subscription"
 BEGAN = "began"
 MARKS = "marks"
 ANEW = "anew"
+LAG = "lag"
 """Names that no topic has: full names have a scheme."""
 
 
@@ -98,6 +99,20 @@ def _marks(given: object) -> dict[str, Mark]:
         return {str(name): Mark.parse(str(text)) for name, text in given.items()}
     except ValueError as error:
         raise OffsetOutOfRange(MARKS, f"the checkpoint's marks: {error}") from None
+
+
+def lag_of(read: Mapping[str, Position], ends: Mapping[str, Position]) -> dict[str, int]:
+    """How many topics have more than was read of them, and how many entries at least: exact within
+    a ledger, else those of the last ledger.
+    """
+    topics = entries = 0
+    for topic, end in ends.items():
+        at = read.get(topic, BEGIN)
+        if end.reach > at.reach:
+            topics += 1
+            is_same = end.ledger_id == at.ledger_id
+            entries += max(1, end.entry_id - at.entry_id) if is_same else end.entry_id + 1
+    return {"topics": topics, "entries": entries}
 
 
 def ranges(start: Offsets, end: Offsets) -> list[TopicRange]:

@@ -23,7 +23,7 @@ from pyspark_pulsar._offsets import BEGIN, Position, TopicPartition, TopicRange
 from pyspark_pulsar._options import Edge, ReadOptions, TopicSelection
 from pyspark_pulsar._ranges import check_names, check_present, for_each, start_of, where_of
 from pyspark_pulsar._scout import heads_of
-from pyspark_pulsar._stream_offsets import Offsets, ranges
+from pyspark_pulsar._stream_offsets import LAG, Offsets, lag_of, ranges
 from pyspark_pulsar._topic_ends import TopicEnds
 from pyspark_pulsar._topic_marks import Marks
 from pyspark_pulsar._topics import expand
@@ -138,6 +138,19 @@ class StreamPlanner:
         """All up to there is done with."""
         self._adopt(end)
         self._move(end)
+
+    def report(self) -> dict[str, object] | None:
+        """For the progress of the query: where the topics ended when they were looked at last, and
+        how far the last micro-batch was behind. None before they were.
+        """
+        if self.newest is None:
+            return None
+        read = {} if self._planned is None else self._planned.positions
+        return {**self.newest.as_json(), LAG: lag_of(read, self.newest.positions)}
+
+    def close(self) -> None:
+        """The query is over."""
+        self._topic_ends.close()
 
     # ---- the subscription ----
 

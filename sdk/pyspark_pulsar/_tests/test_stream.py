@@ -31,10 +31,16 @@ BEGAN, END = Offsets({TOPIC: BEGIN}, "s"), Offsets({TOPIC: Position(1, 2)}, "s")
 class Planner:
     """Notes what it is asked."""
 
-    newest: Offsets | None = None
+    told: dict[str, object] | None = None
 
     def __init__(self) -> None:
         self.asked: list[object] = []
+
+    def report(self) -> dict[str, object] | None:
+        return self.told
+
+    def close(self) -> None:
+        self.asked.append("close")
 
     def latest(self, start: Offsets | None, *, limited: bool) -> Offsets:
         self.asked.append((start, limited))
@@ -106,8 +112,11 @@ def test_micro_batches_pass_as_offsets(planned: tuple[PulsarStreamReader, Planne
     assert part.value == TopicRange(TOPIC, -1, BEGIN, Position(1, 2))
     assert planner.asked == [(BEGAN, END), END]
     assert reader.reportLatestOffset() is None
-    planner.newest = Offsets({TOPIC: Position(4, 5)})
-    assert reader.reportLatestOffset() == {TOPIC: "4:5"}
+    planner.told = {TOPIC: "4:5", "lag": {"topics": 1, "entries": 5}}
+    assert reader.reportLatestOffset() == planner.told
+    reader.stop()
+    assert planner.asked[-1] == "close"
+    reader_of().stop()
 
 
 def test_tasks_get_a_copy_that_connects_to_nobody() -> None:

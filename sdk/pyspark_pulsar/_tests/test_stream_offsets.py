@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_pulsar._offsets import BEGIN, Position, TopicRange
-from pyspark_pulsar._stream_offsets import Offsets, ranges
+from pyspark_pulsar._stream_offsets import Offsets, lag_of, ranges
 from pyspark_pulsar.errors import OffsetOutOfRange
 
 A = "persistent://public/default/a-partition-3"
@@ -91,3 +91,11 @@ def test_micro_batches_join_without_gap_or_overlap(steps: list[Position]) -> Non
     if steps[0] == BEGIN:
         whole = [m for m in messages if m.reach <= steps[-1].reach]
     assert found == whole
+
+
+def test_lag() -> None:
+    ends = {"a": Position(5, 9), "b": Position(5, 9), "c": Position(7, 2), "d": BEGIN}
+    read = {"a": Position(5, 9), "b": Position(5, 4), "c": Position(6, 1), "d": BEGIN}
+    assert lag_of(read, ends) == {"topics": 2, "entries": 5 + 3}
+    assert lag_of({"b": Position(5, 9, 1)}, {"b": Position(5, 9)}) == {"topics": 1, "entries": 1}
+    assert lag_of({}, {"a": Position(3, 0)}) == {"topics": 1, "entries": 1}

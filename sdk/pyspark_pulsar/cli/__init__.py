@@ -1,4 +1,5 @@
-"""`geminga sql`: SQL over topics, by Spark (spec SP-08).
+"""`geminga sql`: SQL over topics, by Spark (spec SP-08); `geminga spark-anchor`: subscriptions that
+streams leave behind (SP-05).
 
 The import is light: `geminga --help` loads the command, and Spark is loaded only when it runs.
 """
@@ -6,6 +7,7 @@ The import is light: `geminga --help` loads the command, and Spark is loaded onl
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import click
 
@@ -43,6 +45,50 @@ _OPTIONS = (
     click.option("--thrift-port", type=click.IntRange(0, 65535), default=10000, show_default=True,
                  help="Port that it listens on; 0: any free one."),
 )  # fmt: skip
+
+
+@click.command("spark-anchor")
+@click.argument("checkpoint", required=False, type=click.Path(exists=True, file_okay=False))
+@click.option(
+    "--service-url",
+    "-u",
+    default="pulsar://127.0.0.1:6650",
+    show_default=True,
+    help="Where the brokers are.",
+)
+@click.option("--subscription", "-s", help="Its name, if the stream had subscriptionName.")
+@click.option(
+    "--topic",
+    "-t",
+    "topics",
+    multiple=True,
+    help="A topic or partition that it is on, without a checkpoint.",
+)
+@click.option(
+    "--option",
+    "-o",
+    "options",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Any option of the connector's client.",
+)
+@click.option(
+    "--options-file",
+    type=_FILE,
+    help="Such options, one a line: secrets don't belong on a command line.",
+)
+@click.option("--remove", is_flag=True, help="Delete it, in place of only telling it.")
+def spark_anchor(checkpoint: str | None, **given: Any) -> None:
+    """The subscription that a stream of Spark leaves behind when it is gone for good.
+
+    It holds messages that nobody will read. CHECKPOINT is the query's checkpoint folder, whose
+    newest offsets tell subscription and topics. A query that still runs keeps its own.
+    """
+    from pyspark_pulsar.cli._anchors import run
+    from pyspark_pulsar.cli._options import connector_options
+
+    options = connector_options(given["service_url"], given["options"], given["options_file"])
+    run(checkpoint, given["subscription"], given["topics"], options, removes=given["remove"])
 
 
 def _with_options(command: Callable[..., None]) -> Callable[..., None]:

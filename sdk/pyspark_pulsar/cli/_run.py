@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ import click
 
 from pyspark_pulsar._options import parse_read
 from pyspark_pulsar.cli._engine import EngineMissing, engine
+from pyspark_pulsar.cli._options import connector_options, pairs
 from pyspark_pulsar.cli._statements import split_statements
 from pyspark_pulsar.errors import InvalidOption
 
@@ -50,17 +51,8 @@ class Settings:
         """Options of the connector, all but the topic. Raises click's errors for a pair that is
         none, and for an option that the connector doesn't take.
         """
-        kept = []
-        lines = Path(self.options_file).read_text().splitlines() if self.options_file else []
-        for number, line in enumerate(map(str.strip, lines), 1):
-            if line and not line.startswith("#"):
-                kept.append(line)
-                if "=" not in line:  # what it says may be a secret
-                    raise click.UsageError(f"--options-file: line {number} is not KEY=VALUE")
-        told = {"service.url": self.service_url}
-        if self.admin_url:
-            told["admin.url"] = self.admin_url
-        told |= _pairs("--options-file", kept) | _pairs("--option", self.options)
+        told = {"admin.url": self.admin_url} if self.admin_url else {}
+        told |= connector_options(self.service_url, self.options, self.options_file)
         try:
             parse_read(told | {"topic": "any"}, streaming=False)
         except InvalidOption as error:
@@ -70,8 +62,8 @@ class Settings:
 
 def run(settings: Settings) -> None:
     """The whole command. Raises click's errors; ends the process with 130 after Ctrl-C."""
-    options, names = settings.reading(), _pairs("--topic", settings.topics)
-    confs = _pairs("--conf", settings.confs)
+    options, names = settings.reading(), pairs("--topic", settings.topics)
+    confs = pairs("--conf", settings.confs)
     if settings.thrift_server and (settings.execute or settings.script):
         raise click.UsageError("--thrift-server runs no statements: leave out -e and -f")
     statements = list(_given(settings))
@@ -164,13 +156,3 @@ def _prompt(execute: Callable[[str], None]) -> None:
             except KeyboardInterrupt:
                 click.echo("Cancelled.", err=True)
                 break
-
-
-def _pairs(option: str, given: Iterable[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for pair in given:
-        key, equals, value = pair.partition("=")
-        if not equals or not key.strip():
-            raise click.UsageError(f"{option}: {key!r} is not KEY=VALUE")
-        found[key.strip()] = value.strip()
-    return found
