@@ -139,7 +139,7 @@ def test_tls_on_the_plain_port_and_the_reverse(guarded: Secured) -> None:
         pytest.raises((ssl.SSLError, ConnectionError)),
     ):
         context.wrap_socket(stream, server_hostname="127.0.0.1")
-    for line in ("it speaks TLS on the port without", "the peer does not speak TLS"):
+    for line in ("the peer speaks TLS on the plaintext port", "the peer does not speak TLS"):
         until(lambda line=line: guarded.proxy.log_path.read_text().count(line) == 1)
 
 

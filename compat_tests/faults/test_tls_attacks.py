@@ -48,7 +48,7 @@ def test_a_tls_client_on_the_plain_port(attacked: Attacked) -> None:
         port = client.getsockname()[1]
         with pytest.raises((ssl.SSLError, ConnectionError)):
             _context(attacked.keys.ca).wrap_socket(client, server_hostname="localhost")
-    assert "speaks TLS on the port without" in logged(attacked.server, port, since)
+    assert "speaks TLS on the plaintext port" in logged(attacked.server, port, since)
     attacked.bystander.is_served()
 
 

@@ -298,6 +298,9 @@ class FrameReader:
     def _fail_lengths(self, total: int, command_size: int, frames: list[Frame]) -> NoReturn:
         if total > self._size_max:
             limit = self._size_max + 4
+            other = _other_protocol(total)
+            if other is not None:
+                self._fail(f"the peer speaks {other}, not Pulsar's binary protocol", frames)
             self._fail(f"frame of {total + 4} bytes is above the limit of {limit} bytes", frames)
         self._fail(f"frame lengths don't fit: total {total}, command {command_size}", frames)
 
@@ -306,6 +309,21 @@ class FrameReader:
         self._chunks.clear()
         self._held = 0
         raise FramingError(text, frames)
+
+
+def _other_protocol(total: int) -> str | None:
+    """Whose first bytes were taken for a frame's length; None if they look like no other's."""
+    first = _LENGTH.pack(total)
+    if first in _HTTP_BEGINNINGS:
+        return "HTTP (is this the web service's port?)"
+    if first[:2] in (b"\x16\x03", b"\x15\x03"):
+        return "TLS (is this the port for TLS, or its URL without pulsar+ssl?)"
+    return None
+
+
+_HTTP_BEGINNINGS = frozenset(
+    (b"HTTP", b"GET ", b"PUT ", b"POST", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC")
+) | {b"PRI "}
 
 
 def _odd_frame(

@@ -152,6 +152,9 @@ def _algorithms_of(key: PublicKey) -> tuple[str, ...]:
     return tuple(name for name, curve in EC_CURVES.items() if isinstance(key.curve, curve))
 
 
+_SHOWN_CHARACTERS_MAX = 100
+
+
 def verify(token: str | bytes, key: VerifyingKey, now_s: float, rules: Rules = Rules()) -> Token:
     """The token's role and expiry at the Unix time `now_s`. Raises TokenError, TokenExpired."""
     text = _text(token)
@@ -162,7 +165,8 @@ def verify(token: str | bytes, key: VerifyingKey, now_s: float, rules: Rules = R
     except jwt.InvalidAlgorithmError:
         raise TokenError("the token's algorithm does not fit the key") from None
     except jwt.InvalidSignatureError:
-        raise TokenError("the token's signature is wrong") from None
+        claimed = _claimed(_unverified(text), rules)
+        raise TokenError(f"the token's signature is wrong (it claims {claimed})") from None
     except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
         raise TokenError("the token is malformed") from None
     if not isinstance(claims, dict):
@@ -170,7 +174,7 @@ def verify(token: str | bytes, key: VerifyingKey, now_s: float, rules: Rules = R
     for name in rules.required:
         if claims.get(name) is None:
             raise TokenError(f"the token has no claim {name!r}")
-    expires_at_s = _check_times(claims, now_s, rules.clock_skew_s)
+    expires_at_s = _check_times(claims, now_s, rules)
     _check_audience(claims, rules)
     return Token(_role(claims, rules.role_claim), expires_at_s, claims)
 
@@ -191,13 +195,29 @@ def _text(token: str | bytes) -> str:
     return token.strip()
 
 
-def _check_times(claims: Claims, now_s: float, skew_s: float) -> float | None:
+def _unverified(text: str) -> Claims:
+    """What a token with a wrong signature claims: nothing to believe, but something to log."""
+    try:
+        claims = json.loads(_signatures.decode(text, options={"verify_signature": False}))
+    except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
+        return {}
+    return claims if isinstance(claims, dict) else {}
+
+
+def _claimed(claims: Claims, rules: Rules) -> str:
+    try:
+        return f"role {_role(claims, rules.role_claim)[:_SHOWN_CHARACTERS_MAX]!r}"
+    except TokenError:
+        return "no role"
+
+
+def _check_times(claims: Claims, now_s: float, rules: Rules) -> float | None:
     begins = _time(claims, "nbf")
-    if begins is not None and now_s + skew_s < begins:
-        raise TokenError("the token is not valid yet")
+    if begins is not None and now_s + rules.clock_skew_s < begins:
+        raise TokenError(f"the token of {_claimed(claims, rules)} is not valid yet")
     ends = _time(claims, "exp")
-    if ends is not None and now_s - skew_s >= ends:
-        raise TokenExpired("the token has expired")
+    if ends is not None and now_s - rules.clock_skew_s >= ends:
+        raise TokenExpired(f"the token of {_claimed(claims, rules)} has expired")
     return ends
 
 

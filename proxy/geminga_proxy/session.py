@@ -161,7 +161,7 @@ class ProxySession:
                 raise _Left("the client left")
             self._heard_s = trio.current_time()
             if self._hello is None and data.startswith(_TLS_HELLO):
-                raise _Ended("it speaks TLS on the port without")
+                raise _Ended("the peer speaks TLS on the plaintext port")
             self._frames = self._reader.feed(data)
             if not self._unfinished.becomes(self._reader.buffered, self._heard_s):
                 raise _Ended("too many large requests of all clients are under way")

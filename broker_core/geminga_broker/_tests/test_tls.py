@@ -220,7 +220,7 @@ async def test_the_wrong_port(authority: Authority, caplog: pytest.LogCaptureFix
             assert caplog.text.count("does not speak TLS") == 1
             with pytest.raises(ConnectFailed):
                 await connect("127.0.0.1", port_of(running.broker_url), tls=tls)
-            assert caplog.text.count("it speaks TLS on the port without") == 1
+            assert caplog.text.count("the peer speaks TLS on the plaintext port") == 1
             with pytest.raises((ConnectionLost, BadHttpAnswer)):
                 await fetch(running.web_url_tls, "/metrics/")
             assert caplog.text.count("on the web port failed: the peer does not speak TLS") == 1

@@ -99,7 +99,7 @@ async def _read(session: Session) -> None:
                 await _finish(session, unfinished)
             if failure is not None:
                 if not session.connected and data.startswith(_TLS_HELLO):
-                    raise SessionClosed("it speaks TLS on the port without") from failure
+                    raise SessionClosed("the peer speaks TLS on the plaintext port") from failure
                 raise SessionClosed(str(failure)) from failure
             del data, frames, unfinished  # or an idle client's last messages stay
             if session.overloaded:

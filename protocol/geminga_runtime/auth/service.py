@@ -88,11 +88,8 @@ class Authenticator:
         label = "unknown" if method else ANONYMOUS_METHOD
         self.failures["none", label, "unsupported_method"] += 1
         known = ", ".join(self._providers) or "none"
-        given = shown(method) or ANONYMOUS_METHOD
-        raise AuthenticationFailed(
-            f"no provider for method {given!r} (there are: {known})",
-            "unsupported_method",
-        )
+        what = f"no provider for method {shown(method)!r}" if method else "no credentials"
+        raise AuthenticationFailed(f"{what} (known methods: {known})", "unsupported_method")
 
     async def authenticate_http(self, request: HttpRequest) -> Identity:
         """By the Authorization header, else the certificate, else as anonymous.

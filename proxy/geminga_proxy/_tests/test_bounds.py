@@ -137,7 +137,7 @@ async def test_tls_on_the_port_without(caplog: pytest.LogCaptureFixture) -> None
         wire = await client(running)
         await wire.send(bytes.fromhex("1603010200010001fc0303") + bytes(200))
         assert await wire.ended()
-        assert caplog.text.count("it speaks TLS on the port without") == 1
+        assert caplog.text.count("the peer speaks TLS on the plaintext port") == 1
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,15 @@ from click.testing import CliRunner
 
 import geminga
 from geminga.cli._run import run
-from geminga.cli.client import client, describe
+from geminga.cli._show import describe
+from geminga.cli.client import client
 from geminga.cli.perf import perf
 
 
 @pytest.mark.parametrize(
     ("command", "named"),
     [
-        (["produce", "t"], "-m"),
+        (["produce", "t", "-n", "2"], "-m"),
         (["produce", "t", "-m", "x", "-p", "novalue"], "key=value"),
         (["produce", "t", "-m", "x", "-n", "0"], "-n"),
         (["produce", "t", "-m", "x", "-ekn", "k"], "-ekn and -ekv"),
@@ -71,7 +72,7 @@ def test_pulsars_long_flags_with_one_dash() -> None:
 
 def test_a_message_in_one_line() -> None:
     class Fake:
-        data = b"h\xc3\xa4"
+        data = value = b"h\xc3\xa4"
         partition_key = None
         properties = {"a": "1", "b": "2"}
         publish_timestamp = 5

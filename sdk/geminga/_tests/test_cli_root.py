@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import click
+import pytest
 from click.testing import CliRunner
 
 from geminga.cli import main
@@ -33,3 +34,64 @@ def test_nothing_heavy_is_imported() -> None:
     code = "import sys, geminga.cli; print('trio' in sys.modules, 'google.protobuf' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
+
+
+def without(modules: list[str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command where these packages can't be imported."""
+    code = (
+        f"import sys; sys.modules.update(dict.fromkeys({modules!r})); "
+        f"from geminga.cli import main; main({arguments!r}, prog_name='geminga')"
+    )
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("command", "missing", "extra"),
+    [
+        ("standalone", "starlette", "server"),
+        ("standalone", "rocksdict", "server"),
+        ("proxy", "h11", "server"),
+        ("tokens", "cryptography", "server"),
+        ("sql", "pyspark", "spark"),
+    ],
+)
+def test_a_missing_extra_is_one_sentence(command: str, missing: str, extra: str) -> None:
+    more = {
+        "proxy": [
+            "--broker-service-url",
+            "pulsar://127.0.0.1:1",
+            "--service-port",
+            "0",
+            "--web-port",
+            "0",
+        ],
+        "standalone": ["--in-memory", "--broker-port", "0", "--web-port", "0"],
+        "tokens": ["create-secret-key"],
+    }
+    done = without([missing], command, *more.get(command, []))
+    assert done.returncode == (1 if command == "sql" else 2), done
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert missing in done.stderr.lower().replace("spark is not", "pyspark is not")
+    assert f"geminga[{extra}]" in done.stderr
+
+
+def test_help_lists_all_commands_without_the_extras() -> None:
+    done = without(["starlette", "cryptography", "pyspark", "rocksdict"], "--help")
+    assert done.returncode == 0, done.stderr
+    assert {"standalone", "tokens", "sql"} <= {line.split()[0] for line in _lines(done.stdout)}
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith("  ")]
+
+
+def test_testing_without_the_extra_is_one_sentence() -> None:
+    code = (
+        "import sys; sys.modules['starlette'] = None\n"
+        "import geminga.testing\n"
+        "try:\n  with geminga.testing.broker(): pass\n"
+        "except geminga.testing.BrokerStartFailed as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "geminga[server]" in done.stdout, done

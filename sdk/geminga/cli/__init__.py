@@ -16,6 +16,16 @@ ENTRY_POINT_GROUP = "geminga.commands"
 class LazyGroup(click.Group):
     """A group whose commands are loaded from entry points by name."""
 
+    def invoke(self, ctx: click.Context) -> object:
+        """Run a sub-command; what it imports late may be missing too."""
+        try:
+            return super().invoke(ctx)
+        except (ModuleNotFoundError, BaseExceptionGroup) as error:
+            missing = missing_module(error)
+            if missing is None:
+                raise
+            raise MissingExtra(ctx.invoked_subcommand or "", missing) from error
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names of all installed sub-commands."""
         return sorted(_commands())
@@ -25,10 +35,60 @@ class LazyGroup(click.Group):
         entry = _commands().get(cmd_name)
         if entry is None:
             return None
-        command = entry.load()
+        try:
+            command = entry.load()
+        except ModuleNotFoundError as error:
+            return _missing(cmd_name, error)
         if not isinstance(command, click.Command):
             raise click.ClickException(f"entry point {entry.value} is no command")
         return command
+
+
+class MissingExtra(click.ClickException):
+    """A package that the command needs isn't installed: one sentence, exit code 2."""
+
+    exit_code = 2
+
+    def __init__(self, command: str, module: str) -> None:
+        extra = _EXTRAS.get(command, "server")
+        super().__init__(
+            f"`geminga {command}` needs the package {module!r}, which is not installed: "
+            f"pip install 'geminga[{extra}]'"
+        )
+
+
+_EXTRAS = {"sql": "spark"}
+_OURS = ("geminga", "pyspark_pulsar")
+
+
+def missing_module(error: BaseException) -> str | None:
+    """The package of somebody else's that can't be imported; None if the error is about nothing
+    like that.
+    """
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if not isinstance(error, ModuleNotFoundError):
+        return None
+    module = (error.name or str(error)).partition(".")[0]
+    return None if module.startswith(_OURS) else module
+
+
+def _missing(name: str, error: ModuleNotFoundError) -> click.Command:
+    """A command that only tells what it lacks, so that `--help` still lists the others."""
+    module = missing_module(error)
+    if module is None:
+        raise error
+
+    def refuse() -> None:
+        raise MissingExtra(name, module)
+
+    return click.Command(
+        name,
+        callback=refuse,
+        help=f"Not installed: needs {module!r}.",
+        context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+        add_help_option=False,
+    )
 
 
 def _commands() -> dict[str, EntryPoint]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +17,6 @@ from geminga.cli._run import properties, run
 
 if TYPE_CHECKING:
     from geminga.encryption import ConsumerCryptoKeywords, ProducerCryptoKeywords
-    from geminga.message import Message
     from geminga.producer import MessageKeywords
 
 BOUNDARY = "----- got message -----"
@@ -76,16 +77,17 @@ def produce(
     disable_replication: bool,
     compression: str | None,
 ) -> None:
-    """Send messages to TOPIC."""
+    """Send messages to TOPIC: those of -m and -f, or without them each line of standard input."""
     texts = [part for text in messages for part in (text.split(separator) if separator else [text])]
     payloads = [text.encode() for text in texts] + [file.read_bytes() for file in files]
-    if not payloads:
-        raise click.UsageError("give messages with -m or files with -f")
+    if not payloads and num_produce != 1:
+        raise click.UsageError("-n needs messages of -m or -f: standard input is read once")
 
     async def main() -> None:
         import trio
 
         import geminga
+        from geminga.cli._lines import given_or_read
 
         described: MessageKeywords = {
             "properties": pairs or None,
@@ -100,12 +102,15 @@ def produce(
                 topic, batching_enabled=not disable_batch, compression_type=chosen, **crypto
             ) as producer,
         ):
-            receipts = []
-            for _ in range(num_produce):
-                for payload in payloads:
+            receipts: deque[geminga.Receipt] = deque()
+            async with aclosing(given_or_read(payloads, num_produce)) as sending:
+                async for payload in sending:
                     receipts.append(await producer.send_soon(payload, **described))
                     if rate:
                         await trio.sleep(1 / rate)
+                    while receipts and receipts[0].is_done:
+                        await receipts.popleft().wait()
+                        sent += 1
             for receipt in receipts:
                 await receipt.wait()
                 sent += 1
@@ -143,6 +148,15 @@ def produce(
 @click.option("-q", "--queue-size", default=1000, type=click.IntRange(0), help="Receiver queue.")
 @click.option("--hex", "in_hex", is_flag=True, help="Show the content in hexadecimal.")
 @click.option("--hide-content", is_flag=True, help="Count messages without showing them.")
+@click.option(
+    "-st",
+    "--schema-type",
+    default="auto_consume",
+    show_default=True,
+    type=click.Choice(["auto_consume", "bytes"]),
+    help="auto_consume: decode by the topic's schema.",
+)
+@click.option("--json", "in_json", is_flag=True, help="A JSON object a line for each message.")
 @click.pass_obj
 @decrypts
 def consume(
@@ -158,6 +172,8 @@ def consume(
     queue_size: int,
     in_hex: bool,
     hide_content: bool,
+    schema_type: str,
+    in_json: bool,
 ) -> None:
     """Receive messages of TOPIC and acknowledge them."""
 
@@ -165,7 +181,10 @@ def consume(
         import trio
 
         import geminga
+        from geminga.cli._show import as_json, describe
+        from geminga.schema import AutoConsume
 
+        schema = AutoConsume() if schema_type == "auto_consume" else None
         taken = 0
         async with (
             broker.access.connect(listener_name=broker.listener_name) as connected,
@@ -176,30 +195,21 @@ def consume(
                 initial_position=geminga.InitialPosition[subscription_position.upper()],
                 durable=subscription_mode.lower() == "durable",
                 receiver_queue_size=queue_size,
+                schema=schema,
                 **crypto,
             ) as consumer,
         ):
             while not num_messages or taken < num_messages:
                 message = await consumer.receive()
                 taken += 1
-                if not hide_content:
+                if in_json and not hide_content:
+                    click.echo(as_json(message))
+                elif not hide_content:
                     click.echo(BOUNDARY)
                     click.echo(describe(message, in_hex=in_hex))
                 await consumer.acknowledge(message)
                 if rate:
                     await trio.sleep(1 / rate)
-        click.echo(f"{taken} messages successfully consumed")
+        click.echo(f"{taken} messages successfully consumed", err=in_json)
 
     run(main)
-
-
-def describe(message: Message, *, in_hex: bool) -> str:
-    """A message in one line, as pulsar-client prints it (AbstractCmdConsume.interpretMessage)."""
-    data = message.data
-    content = data.hex(" ").upper() if in_hex else data.decode("utf-8", "replace")
-    key = "null" if message.partition_key is None else message.partition_key
-    pairs = ", ".join(f"{name}={value}" for name, value in message.properties.items())
-    return (
-        f"publishTime:[{message.publish_timestamp}], eventTime:[{message.event_timestamp or 0}],"
-        f" key:[{key}], properties:[{pairs}], content:{content}"
-    )

@@ -11,6 +11,8 @@ from contextlib import asynccontextmanager, contextmanager
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
+from geminga.cli import missing_module
+
 if TYPE_CHECKING:
     import trio
 
@@ -71,14 +73,15 @@ async def open_broker(settings: Mapping[str, str] | None = None) -> AsyncGenerat
         raise failure
 
 
+MISSING = "the broker's packages are missing ({}): install geminga[server]"
+
+
 def _options(settings: Mapping[str, str]) -> StandaloneOptions:
     try:
         from geminga_broker.config import load_config
         from geminga_broker.standalone import StandaloneOptions
     except ImportError as error:
-        raise BrokerStartFailed(
-            f"the broker's packages are missing ({error.name}): install geminga[server]"
-        ) from error
+        raise BrokerStartFailed(MISSING.format(error.name)) from error
     return StandaloneOptions(load_config(None, {}, settings, defaults=_FIXED), None)
 
 
@@ -103,6 +106,9 @@ class _BrokerThread:
         if isinstance(outcome, BrokerStartFailed):
             raise outcome
         if not isinstance(outcome, BrokerUrl):
+            missing = missing_module(outcome)
+            if missing is not None:
+                raise BrokerStartFailed(MISSING.format(missing)) from outcome
             raise BrokerStartFailed(f"the broker did not start: {outcome}") from outcome
         return outcome
 

@@ -1,0 +1,28 @@
+"""What the log says of clients that come with another protocol, or with wrong tokens."""
+
+from __future__ import annotations
+
+import pytest
+from trio.testing import wait_all_tasks_blocked
+
+from .wire import open_broker
+
+
+@pytest.mark.parametrize(
+    ("first", "named"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP"),
+        (b"POST /admin HTTP/1.1\r\n", "HTTP"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "HTTP"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "TLS"),
+    ],
+)
+async def test_other_protocols_are_named(
+    first: bytes, named: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_broker() as broker:
+        client = broker.client()
+        await client.send(first)
+        assert await client.next() is None
+        await wait_all_tasks_blocked()
+    assert f"the peer speaks {named}" in caplog.text
