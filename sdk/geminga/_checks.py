@@ -53,6 +53,15 @@ def whole(options: object, *names: str, least: int = 0) -> None:
             raise InvalidArgument(f"{name} must be {least} or more, not {getattr(options, name)!r}")
 
 
+def lists_of_texts(options: object, *names: str) -> None:
+    """Raises InvalidArgument unless all are lists of texts."""
+    for name in names:
+        value = getattr(options, name)
+        listed = isinstance(value, Sequence) and not isinstance(value, str | bytes)
+        if not listed or not all(isinstance(each, str) and each for each in value):
+            raise InvalidArgument(f"{name} must be a list of texts, not {value!r}")
+
+
 def booleans(options: object, *names: str) -> None:
     """Raises InvalidArgument unless all are True or False."""
     for name in names:

@@ -11,7 +11,7 @@ import trio
 from geminga._connection import Connection
 from geminga._lookup import Lookup
 from geminga._pool import Endpoint
-from geminga._service_url import PORT_HTTP, PORT_HTTPS, Address
+from geminga._service_url import PORT_HTTP, PORT_HTTPS, Address, is_trusted
 from geminga._topic_pattern import TopicPattern
 from geminga.errors import (
     AuthenticationFailed,
@@ -108,13 +108,30 @@ class HttpLookup(Lookup):
             for _ in range(self._options.lookup_redirects_max + 1):
                 answer = await self._get(address, target)
                 if answer.status not in REDIRECTS:
+                    self._must_show(answer.status, address, topic)
                     return _decoded(answer, address, topic)
                 address, target = _redirected(answer, address)
             raise ServiceNotReady("the lookup was redirected too often", topic=topic)
         raise Timeout(f"{address.url}: no answer in time", topic=topic)
 
+    def _trusts(self, address: Address) -> bool:
+        """Whether the credentials may go there: it is of the service URL, or one of
+        `trusted_broker_hosts`. A redirect alone makes nobody a broker.
+        """
+        listed = any(address[:2] == each[:2] for each in self._addresses)
+        return listed or is_trusted(address, self._options.trusted_broker_hosts)
+
+    def _must_show(self, status: int, address: Address, topic: str | None) -> None:
+        """Raises AuthenticationFailed for an answer that asks for what wasn't sent."""
+        if status in (401, 403) and not self._trusts(address):
+            raise AuthenticationFailed(
+                f"{address.url}: HTTP status {status}; a redirect leads there, and credentials "
+                "follow it only to the service URL's hosts and trusted_broker_hosts",
+                topic=topic,
+            )
+
     async def _get(self, address: Address, target: str) -> HttpAnswer:
-        who = self._access.authentication
+        who = self._access.authentication if self._trusts(address) else None
         headers = {} if who is None else await who.http_headers()
         deadline = trio.current_time() + self._options.connection_timeout_s
         stream = await self._pool.open_stream(address, deadline, self._cluster)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from geminga._access import Access
 from geminga._connection import Connection, error_name
 from geminga._pool import ConnectionPool, Endpoint
-from geminga._service_url import Address, parse_one
+from geminga._service_url import Address, is_trusted, parse_one
 from geminga._topic_pattern import TopicPattern
 from geminga.errors import ConnectionFailed, GemingaError, ServiceNotReady, from_broker
 from geminga.options import ClientOptions, RegexSubscriptionMode
@@ -48,8 +48,19 @@ class Lookup:
         return self._addresses[self._at]
 
     def endpoint(self, broker_url: str) -> Endpoint:
-        """That broker of the cluster. Raises InvalidServiceUrl."""
-        return Endpoint(parse_one(broker_url), cluster=self._cluster)
+        """That broker of the cluster, as a broker named it: the credentials go there.
+
+        Raises InvalidServiceUrl, and ServiceNotReady for one without TLS where the service URL has
+        it, or that isn't trusted though `trusted_broker_hosts` says which are.
+        """
+        address = parse_one(broker_url)
+        if self.service_address.tls and not address.tls:
+            raise ServiceNotReady(f"the lookup names a broker without TLS: {address.url}")
+        hosts = self._options.trusted_broker_hosts
+        listed = any(address.host == each.host for each in self._addresses)
+        if hosts and not listed and not is_trusted(address, hosts):
+            raise ServiceNotReady(f"{address.url} is not among trusted_broker_hosts")
+        return Endpoint(address, cluster=self._cluster)
 
     async def service_connection(self) -> Connection:
         """A connection to any broker of the service URL. Raises ConnectionFailed or Timeout."""

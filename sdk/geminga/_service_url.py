@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from geminga.errors import InvalidServiceUrl
@@ -32,6 +34,12 @@ class Address(NamedTuple):
     def url(self) -> str:
         """As a URL of one broker."""
         return f"{_NAMES[self.tls, self.http]}://{self.authority}"
+
+
+def is_trusted(address: Address, patterns: Iterable[str]) -> bool:
+    """Whether one of these is the address's host, or host and port; `*` stands for anything."""
+    names = (address.host.lower(), address.authority.lower())
+    return any(fnmatchcase(name, each.lower()) for each in patterns for name in names)
 
 
 def parse(service_url: str) -> tuple[Address, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,6 +20,8 @@ from geminga._authentication import Authentication as Authentication
 from geminga._authentication import check_authentication as check_authentication
 from geminga._oauth2 import AuthenticationOAuth2 as AuthenticationOAuth2
 from geminga.errors import AuthenticationFailed, InvalidArgument
+
+_log = logging.getLogger(__name__)
 
 TOKEN_BYTES_MAX = 256 * 1024
 """More than that isn't read of a token's file."""
@@ -45,11 +48,9 @@ class AuthenticationToken(Authentication):
             variable = token.removeprefix("env:")
             self._read = lambda: _read_variable(variable)
         elif isinstance(token, str):
-            path = Path(token.removeprefix("file:").removeprefix("//"))
-            self._read = lambda: _read_file(path)
+            self._read = _TokenFile(Path(token.removeprefix("file:").removeprefix("//"))).read
         elif isinstance(token, os.PathLike):
-            known = Path(token)
-            self._read = lambda: _read_file(known)
+            self._read = _TokenFile(Path(token)).read
         elif callable(token):
             self._read = token
         else:
@@ -232,12 +233,30 @@ def _clean(token: str) -> str:
     return token
 
 
-def _read_file(path: Path) -> str:
-    try:
-        with path.open(encoding="ascii", errors="replace") as file:
-            return file.read(TOKEN_BYTES_MAX)
-    except OSError as error:
-        raise AuthenticationFailed(f"the token can't be read: {error}") from error
+class _TokenFile:
+    """A token's file, read each time. While it is away or half written, as it may be for a moment
+    when it is renewed, the token that was read last counts.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._last: str | None = None
+        self._is_broken = False
+
+    def read(self) -> str:
+        """Raises AuthenticationFailed if there never was a token."""
+        try:
+            with self._path.open(encoding="ascii", errors="replace") as file:
+                found = _clean(file.read(TOKEN_BYTES_MAX))
+        except (OSError, InvalidArgument) as error:
+            if self._last is None:
+                raise AuthenticationFailed(f"the token can't be read: {error}") from error
+            if not self._is_broken:
+                self._is_broken = True
+                _log.warning("%s: %s; the token that was read last is used", self._path, error)
+            return self._last
+        self._last, self._is_broken = found, False
+        return found
 
 
 def _read_variable(name: str) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from geminga._checks import (
     booleans,
     instances,
+    lists_of_texts,
     not_negative,
     of_enum,
     positive,
@@ -106,6 +107,10 @@ class ClientOptions(TlsOptions):
     """Options of `connect`; those of TLS are explained at TlsOptions.
 
     Every `stats_interval_s` (0: never) producers reckon their rates and latencies anew.
+
+    `trusted_broker_hosts`: hosts (`*` stands for anything), or `host:port`, of brokers beside those
+    of the service URL. With an `http://` service URL, credentials follow redirects to these only.
+    If any are given, connections go to no other broker, whatever lookups name.
     """
 
     operation_timeout_s: float = 30.0
@@ -115,6 +120,7 @@ class ClientOptions(TlsOptions):
     memory_limit_bytes: int = 64 * 1024 * 1024
     listener_name: str | None = None
     lookup_redirects_max: int = 20
+    trusted_broker_hosts: Sequence[str] = ()
     initial_backoff_s: float = 0.1
     max_backoff_s: float = 60.0
     authentication: Authentication | None = None
@@ -133,6 +139,7 @@ class ClientOptions(TlsOptions):
         whole(self, "connections_per_broker", "memory_limit_bytes", least=1)
         whole(self, "lookup_redirects_max")
         text_or_none(self, "listener_name")
+        lists_of_texts(self, "trusted_broker_hosts")
 
 
 class ClientKeywords(TlsKeywords, total=False):
@@ -145,6 +152,7 @@ class ClientKeywords(TlsKeywords, total=False):
     memory_limit_bytes: int
     listener_name: str | None
     lookup_redirects_max: int
+    trusted_broker_hosts: Sequence[str]
     initial_backoff_s: float
     max_backoff_s: float
     authentication: Authentication | None

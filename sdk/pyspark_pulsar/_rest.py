@@ -7,6 +7,7 @@ import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from http.client import HTTPException, HTTPMessage
 from typing import IO, Any
 from urllib.parse import quote, urlsplit
@@ -94,7 +95,8 @@ def _spans(stats: Any) -> list[LedgerSpan]:
 
 def _get(settings: ClientSettings, url: str, topic: str) -> tuple[int, bytes]:
     auth = settings.authentication()
-    handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({}), _Redirects()]
+    redirects = _Redirects(url, settings.trusted_broker_hosts)
+    handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({}), redirects]
     if urlsplit(url).scheme == "https":
         certificate = None if auth is None else auth.tls_certificate
         context = _context(settings, certificate)
@@ -120,7 +122,19 @@ def _get(settings: ClientSettings, url: str, topic: str) -> tuple[int, bytes]:
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """A broker sends on to the one that has the topic; credentials never go from TLS to plain."""
+    """A broker sends on to the one that has the topic. Credentials never go from TLS to plain, and
+    to `admin.url`'s address and `pulsar.client.trustedBrokerHosts` only.
+    """
+
+    def __init__(self, url: str, trusted: Sequence[str]) -> None:
+        self._first = _authority(url)
+        self._trusted = [pattern.lower() for pattern in trusted]
+
+    def _trusts(self, url: str) -> bool:
+        authority = _authority(url)
+        names = (authority, authority.rpartition(":")[0].strip("[]"))
+        listed = any(fnmatchcase(name, each) for each in self._trusted for name in names)
+        return authority == self._first or listed
 
     def redirect_request(
         self,
@@ -134,7 +148,18 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         """The request that follows. Raises HTTPError."""
         if req.type == "https" and urlsplit(newurl).scheme != "https":
             raise urllib.error.HTTPError(newurl, code, REDIRECT_TO_PLAIN, headers, fp)
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
+        following = super().redirect_request(req, fp, code, msg, headers, newurl)
+        if following is not None and not self._trusts(newurl):
+            following.remove_header("Authorization")
+        return following
+
+
+def _authority(url: str) -> str:
+    """Host and port."""
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    host = parts.hostname or ""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _context(settings: ClientSettings, certificate: tuple[str, str] | None) -> ssl.SSLContext:

@@ -40,6 +40,8 @@ CONNECT: list[tuple[str, object]] = [
     ("listener_name", ""),
     ("lookup_redirects_max", -1),
     ("lookup_redirects_max", True),
+    ("trusted_broker_hosts", "one"),
+    ("trusted_broker_hosts", [5]),
     ("initial_backoff_s", 0),
     ("max_backoff_s", None),
     ("stats_interval_s", -1),

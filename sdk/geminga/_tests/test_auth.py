@@ -34,6 +34,25 @@ async def test_kinds_of_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, k
     assert SECRET not in repr(who)
 
 
+async def test_a_token_file_that_is_away_for_a_moment(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As while it is written anew: connections don't end for that."""
+    file = tmp_path / "token"
+    file.write_text(SECRET)
+    who = AuthenticationToken(file)
+    assert await who.data() == SECRET.encode()
+    for text in (None, "", "two words"):
+        file.unlink(missing_ok=True)
+        if text is not None:
+            file.write_text(text)
+        assert await who.data() == SECRET.encode()
+    assert caplog.text.count("the token that was read last is used") == 1
+    assert SECRET not in caplog.text
+    file.write_text("fresh")
+    assert await who.data() == b"fresh"
+
+
 async def test_basic() -> None:
     who = AuthenticationBasic("me", SECRET)
     assert who.method_name == "basic"

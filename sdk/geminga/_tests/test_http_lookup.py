@@ -91,6 +91,43 @@ async def test_redirects_and_hosts_that_are_down(autojump_clock: MockClock) -> N
             await client._core.lookup.broker_of("persistent://public/default/t")
 
 
+async def test_credentials_go_to_trusted_brokers_only(autojump_clock: MockClock) -> None:
+    who = AuthenticationToken("secret")
+    topic = "persistent://public/default/t"
+
+    async def sent(url: str, to: str, **options: Any) -> list[bool]:
+        async with web_client(url, authentication=who, **options) as (web, client):
+            web.answers[f"web:8080{LOOKUP}"] = (307, f"http://{to}/x")
+            web.answers[f"{to}/x"] = (200, {"brokerUrl": URL})
+            assert (await client._core.lookup.broker_of(topic)).address.url
+            return [b"Authorization: Bearer secret" in head for head in web.heads]
+
+    assert await sent("http://web:8080", "evil:81") == [True, False]
+    assert await sent("http://web:8080", "web:81") == [True, False]
+    assert await sent("http://web:8080", "web.evil:8080") == [True, False]
+    assert await sent("http://web:8080,other:81", "other:81") == [True, True]
+    trusts = {"trusted_broker_hosts": ["*.brokers.example", "10.0.0.1:81", "fake"]}
+    assert await sent("http://web:8080", "one.brokers.example:81", **trusts) == [True, True]
+    assert await sent("http://web:8080", "10.0.0.1:81", **trusts) == [True, True]
+    assert await sent("http://web:8080", "10.0.0.1:82", **trusts) == [True, False]
+    # A stranger that asks for them is told of, by the option's name.
+    async with web_client(authentication=who) as (web, client):
+        web.answers[f"web:8080{LOOKUP}"] = (307, "http://evil:81/x")
+        web.answers["evil:81/x"] = (401, {})
+        with pytest.raises(geminga.AuthenticationFailed, match="trusted_broker_hosts"):
+            await client._core.lookup.broker_of(topic)
+        assert b"secret" not in web.heads[-1]
+
+
+async def test_brokers_that_are_not_trusted_are_not_connected_to(autojump_clock: MockClock) -> None:
+    async with web_client(trusted_broker_hosts=["*.brokers.example"]) as (web, client):
+        with pytest.raises(geminga.ServiceNotReady, match="trusted_broker_hosts"):
+            await client._core.lookup.broker_of("persistent://public/default/t")
+        named = (200, {"brokerUrl": "pulsar://one.brokers.example:6650"})
+        web.answers[f"web:8080{LOOKUP}"] = named
+        assert await client._core.lookup.broker_of("persistent://public/default/t")
+
+
 @pytest.mark.parametrize(
     ("status", "what", "kind"),
     [
@@ -128,3 +165,11 @@ async def test_partitions_listener_and_topics(autojump_clock: MockClock) -> None
         assert web.asked[-1].endswith("?listenerName=in+side")
         with pytest.raises(geminga.UnsupportedVersion):
             await client._core.lookup.service_connection()
+
+
+async def test_no_broker_without_tls_where_the_service_url_has_it() -> None:
+    async with web_client("pulsar+ssl://web") as (_, client):
+        endpoint = client._core.lookup.endpoint
+        assert endpoint("pulsar+ssl://one:6651").address.tls
+        with pytest.raises(geminga.ServiceNotReady, match="without TLS"):
+            endpoint("pulsar://one:6650")

@@ -29,6 +29,7 @@ class ConnectKeywords(TypedDict, total=False):
     memory_limit_bytes: int
     listener_name: str | None
     lookup_redirects_max: int
+    trusted_broker_hosts: tuple[str, ...]
     initial_backoff_s: float
     max_backoff_s: float
     stats_interval_s: float
@@ -67,6 +68,7 @@ class ClientSettings:
     memory_limit_bytes: int = 64 * 1024 * 1024
     listener_name: str | None = None
     lookup_redirects_max: int = 20
+    trusted_broker_hosts: tuple[str, ...] = ()
     initial_backoff_s: float = 0.1
     max_backoff_s: float = 60.0
     stats_interval_s: float = 60.0
@@ -92,6 +94,7 @@ class ClientSettings:
             memory_limit_bytes=self.memory_limit_bytes,
             listener_name=self.listener_name,
             lookup_redirects_max=self.lookup_redirects_max,
+            trusted_broker_hosts=self.trusted_broker_hosts,
             initial_backoff_s=self.initial_backoff_s,
             max_backoff_s=self.max_backoff_s,
             stats_interval_s=self.stats_interval_s,
@@ -153,6 +156,7 @@ _NAMES: tuple[tuple[str, str, Callable[[Given, str], object]], ...] = (
     ("keepAliveIntervalSeconds", "keep_alive_interval_s", _seconds),
     ("memoryLimitBytes", "memory_limit_bytes", _size),
     ("maxLookupRedirects", "lookup_redirects_max", _count),
+    ("trustedBrokerHosts", "trusted_broker_hosts", _list),
     ("initialBackoffIntervalNanos", "initial_backoff_s", _nanos),
     ("maxBackoffIntervalNanos", "max_backoff_s", _nanos),
     ("statsIntervalSeconds", "stats_interval_s", _seconds_or_never),

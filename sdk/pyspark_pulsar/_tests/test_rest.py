@@ -7,6 +7,7 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -89,7 +90,9 @@ def test_ledgers_and_the_path() -> None:
         ("basic", '{"userId": "u", "password": "p"}', "Basic dTpw"),
     ],
 )
-def test_credentials_go_along_and_follow_redirects(plugin: str, params: str, header: str) -> None:
+def test_credentials_go_along_and_follow_redirects_to_trusted_brokers(
+    plugin: str, params: str, header: str
+) -> None:
     seen = []
 
     def answer(handler: BaseHTTPRequestHandler) -> Answer:
@@ -101,7 +104,10 @@ def test_credentials_go_along_and_follow_redirects(plugin: str, params: str, hea
         with server(lambda _: (307, sent_on, b"")) as host:
             made = settings(f"http://{host}", auth_plugin=plugin, auth_params=params)
             assert len(ledgers_by_rest(made, TOPIC)) == 2
-    assert seen == [header]
+            for trusted in (owner, f"{owner[:4]}*", "other"):
+                trusting = replace(made, trusted_broker_hosts=(trusted,))
+                assert len(ledgers_by_rest(trusting, TOPIC)) == 2
+    assert seen == [None, header, header, None]
 
 
 def test_tls(tmp_path: Path) -> None:
