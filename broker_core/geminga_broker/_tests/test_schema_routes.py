@@ -91,6 +91,20 @@ async def test_compatibility() -> None:
         assert await rest.post("schema", "x", kind="JSON") == (409, reason)
 
 
+@pytest.mark.parametrize(
+    "text", ['{"type":"record","name":"R"}', "{", '{"type":"enum","name":"E"}']
+)
+async def test_what_is_no_schema_is_the_clients_fault(text: str) -> None:
+    """Apache's broker answers 500."""
+    async with admin() as rest:
+        body = {"type": "AVRO", "schema": text, "properties": {}}
+        for _ in range(2):
+            answer = await rest.ask("POST", f"{TOPIC}/compatibility", body)
+            reason = {"reason": "Invalid schema definition data for AVRO schema"}
+            assert answer == (400, reason)
+            await rest.post("schema", "x")
+
+
 async def test_ledgers_of_schemas_stand_in_the_topics_internal_stats() -> None:
     async with admin() as rest:
         topic = "/admin/v2/persistent/public/default/a%20b"

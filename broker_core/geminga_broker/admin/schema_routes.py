@@ -104,7 +104,9 @@ def _writing(service: BrokerService) -> list[Route]:
         strategy = (await schemas.policies(topic)).strategy
         try:
             await schemas.registry.check(topic.schema_name, schema, strategy)
-        except (IncompatibleSchema, InvalidSchemaData) as error:
+        except InvalidSchemaData as error:
+            raise RestError(400, str(error)) from None
+        except IncompatibleSchema as error:
             # Apache has no other answer to that.
             raise RestError(500, str(error)) from None
         answer = ok({"schemaCompatibilityStrategy": strategy.name, "compatibility": True})
