@@ -268,7 +268,9 @@ class BrokerService:
         return f"{self.config.network.cluster_name}-{self._instance}-{self._names_given - 1}"
 
     def publish_pending(self, size_bytes: int) -> None:
-        """Count entries that wait for storage, over all connections (BR-22)."""
+        """Count entries that wait for storage, over all connections (BR-22), with what their
+        objects take: this is what bounds the queue of a journal whose disk hangs.
+        """
         pending = self._publish_bytes = self._publish_bytes + size_bytes
         if pending > self._publish_bytes_max > 0:
             self.publish_buffer_full = True

@@ -86,8 +86,9 @@ class Journal:
         self.position = JournalPosition(0, 0)
         """Behind the last record that is on disk, and so acknowledged. Only ever set whole."""
         self.submit = self._queue.put
-        """Queue a request; its `done` comes in order, in the loop. Bounded by the write cache,
-        which is filled first."""
+        """Queue a request; its `done` comes in order, in the loop. Bounded by its clients, as the
+        broker does with `maxMessagePublishBufferSizeInMB`: while this disk hangs, the write caches
+        may still be flushed to others."""
         self._thread = threading.Thread(target=self._run, name="bookie-journal", daemon=True)
 
     def start(self) -> None:

@@ -115,7 +115,8 @@ class Session:
 
     def publish_pending(self, messages: int, size_bytes: int) -> None:
         """Entries were handed to storage, or (negative) came back."""
-        self._pending_publish_bytes += size_bytes + messages * PENDING_ENTRY_BYTES
+        size_bytes += messages * PENDING_ENTRY_BYTES
+        self._pending_publish_bytes += size_bytes
         self.service.publish_pending(size_bytes)
         if self._resume is not None:
             self.check_resume()
