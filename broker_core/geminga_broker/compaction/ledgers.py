@@ -35,6 +35,9 @@ LEDGER_PROPERTY = "CompactedTopicLedger"
 INTERNAL = "#pulsar.internal."
 """Properties of subscriptions that begin so are the broker's own."""
 
+EMPTIED = INTERNAL + "geminga.emptied"
+"""Instead of a ledger's name: what was compacted up to the cursor's mark-delete is forgotten."""
+
 _MAKING = INTERNAL + "geminga.makes-compacted-ledger"
 _COMPONENT = b"compacted-ledger"
 _TOPIC = "pulsar/compactedTopic"
@@ -74,7 +77,8 @@ class CompactedLedgers:
 
     async def newest(self) -> tuple[int, Position] | None:
         """The newest listed ledger that is whole, and up to where it was compacted. A ledger that
-        is not closed is one that a run never finished. Raises LogReadFailed.
+        is not closed is one that a run never finished. One that was forgotten with the messages
+        counts no more. Raises LogReadFailed.
         """
         found: tuple[int, Position] | None = None
         for ledger_id in sorted(self._cursor.writer.side_ledgers):
@@ -87,8 +91,10 @@ class CompactedLedgers:
                 raise LogReadFailed(text) from error
             upto = metadata.custom_metadata.get(_UPTO)
             if upto is not None and metadata.state is LedgerState.CLOSED:
-                end = MessageIdData.FromString(upto)
-                found = ledger_id, Position(LedgerId(end.ledgerId), EntryId(end.entryId))
+                told = MessageIdData.FromString(upto)
+                end = Position(LedgerId(told.ledgerId), EntryId(told.entryId))
+                if EMPTIED not in self._cursor.properties or end > self._cursor.mark_delete:
+                    found = ledger_id, end
         return found
 
     @property

@@ -17,7 +17,7 @@ import trio
 
 from geminga_broker.compaction.keys import LatestKeys
 from geminga_broker.compaction.ledger import CompactedLedger
-from geminga_broker.compaction.ledgers import LEDGER_PROPERTY, CompactedLedgers
+from geminga_broker.compaction.ledgers import EMPTIED, LEDGER_PROPERTY, CompactedLedgers
 from geminga_broker.compaction.outcome import Outcome
 from geminga_broker.compaction.passes import Walk, see_all, write_kept
 from geminga_broker.errors import BrokerError
@@ -214,8 +214,10 @@ class TopicCompaction:
             cursor = self._host.log.cursors.get(CURSOR)
             if not isinstance(cursor, LogCursor):
                 return
-            cursor.ack_cumulative(self._host.log.last_position, properties={})
-            await cursor.persist()
+            # Newer messages than the compacted ones may not go first.
+            with cursor.keeping():
+                cursor.ack_cumulative(self._host.log.last_position, properties={EMPTIED: 1})
+                await cursor.persist()
             await self._replace(None, None)
             await self._ledgers(cursor).collect()
 

@@ -24,6 +24,7 @@ from geminga_broker.compaction._tests.world import (
 from geminga_broker.compaction.outcome import Status
 from geminga_broker.compaction.topic_compaction import CURSOR
 from geminga_broker.log._tests.world import World
+from geminga_broker.log.cursor import LogCursor
 from geminga_broker.topic import PersistentTopic
 from geminga_protocol.ids import EARLIEST
 from geminga_runtime.metadata.api import StoreUnavailable
@@ -35,6 +36,7 @@ R = TypeVar("R")
 FIRST = [single("a", b"1"), batch([("b", b"2"), ("a", b"3")]), single("c", b"4")]
 SECOND = [single("a", b"5"), single("c", b""), single("d", b"6")]
 OLD = [("b", b"2"), ("a", b"3"), ("c", b"4"), ("a", b"5"), ("c", b""), ("d", b"6")]
+WHOLE_LOG = [("a", b"1"), *OLD]
 NEW = [("b", b"2"), ("a", b"5"), ("d", b"6")]
 
 
@@ -104,6 +106,7 @@ async def prepare(world: World) -> None:
 async def check(world: World, *expected: list[KeyValue]) -> None:
     """Loaded anew, readers see one of these; another compaction ends well and leaves one ledger."""
     async with open_topic(world) as topic:
+        await topic.compaction.recover()
         assert await read_all(topic) in expected
         await trio.sleep(1)
         found, named = await ledgers_of(topic)
@@ -226,8 +229,7 @@ async def test_deleting_the_subscription_gives_the_log_back(autojump_clock: Mock
         client = topic.log.client
         await topic.delete_subscription(CURSOR)
         assert topic.compaction.horizon is None
-        everything = [("a", b"1"), ("b", b"2"), ("a", b"3"), ("c", b"4"), *OLD[3:]]
-        assert await read_all(topic) == everything
+        assert await read_all(topic) == WHOLE_LOG
         async for ledger_id in client.ledgers():
             about = (await client.metadata(ledger_id)).custom_metadata
             assert about["component"] == b"managed-ledger"
@@ -245,3 +247,38 @@ async def test_truncating_takes_the_compacted_messages_too(autojump_clock: MockC
         assert await read_all(topic) == [("z", b"9")]
     async with open_topic(world) as topic:
         assert await read_all(topic) == [("z", b"9")]
+
+
+@pytest.mark.parametrize("afterwards", [False, True])
+async def test_a_truncation_that_is_killed_brings_nothing_back(
+    faults: Faults, autojump_clock: MockClock, afterwards: bool
+) -> None:
+    """All as before; or what was compacted is gone, and what is left is the log's. Never compacted
+    messages without the newer ones.
+    """
+    hits = 0
+    for step in range(100):
+        world = World()
+        await prepare(world)
+        faults.afterwards = afterwards
+        with trio.CancelScope() as broker:
+            faults.act = broker.cancel
+            async with open_topic(world, crash=True) as topic:
+                faults.left = step
+                await topic.truncate()
+                faults.left = None
+        faults.left = None
+        if not broker.cancelled_caught:
+            break
+        hits += 1
+        async with open_topic(world) as topic:
+            cursor = topic.log.cursors[CURSOR]
+            assert isinstance(cursor, LogCursor)
+            emptied = "CompactedTopicLedger" not in cursor.properties
+            await topic.compaction.recover()
+            found = await read_all(topic)
+            assert found in (([], WHOLE_LOG) if emptied else (OLD,)), step
+            await trio.sleep(1)
+            ledgers, named = await ledgers_of(topic)
+            assert ledgers == (set() if named is None else {named})
+    assert hits >= 4
