@@ -10,6 +10,7 @@ import pytest
 from compat_tests.apache.jars import PeerMissing
 
 JAVA_CLIENT = "Apache's Java client"
+GO_CLIENT = "Apache's Go client"
 APACHE = "Apache Pulsar"
 SPARK = "Spark"
 
