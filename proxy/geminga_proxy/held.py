@@ -12,6 +12,10 @@ takes about four times its size.
 """
 
 
+KEPT_BYTES_MAX = 128 * 1024 * 1024
+"""Of request bodies over HTTP, of all clients; beyond it they can't be sent to another broker."""
+
+
 class HeldBytes:
     """Bytes of large requests that are under way."""
 

@@ -24,6 +24,7 @@ from geminga_protocol.pb.pulsar_api_pb2 import (
 from geminga_proxy.addresses import Address, BadAddress, parse_url
 from geminga_proxy.brokers import Brokers, BrokerUnavailable, Client, Greeted
 from geminga_runtime.errors import ConnectionLost
+from geminga_runtime.logs import shown
 
 _log = logging.getLogger(__name__)
 
@@ -183,7 +184,7 @@ class Lookups:
             link = await self._any_link()
             answer = await link.ask(encode(frame.command), request_id, self._timeout_s)
         except BrokerUnavailable as error:
-            _log.warning("address=%s: %s", self._client.address, error)
+            _log.warning("address=%s: %s", self._client.address, shown(str(error)))
             return kind.refuse(request_id, error.code, UNAVAILABLE)
         return encode(answer.command)
 

@@ -6,7 +6,7 @@ from importlib.metadata import version
 
 from geminga_proxy.brokers import Brokers
 from geminga_proxy.config import ProxyConfig
-from geminga_proxy.held import HeldBytes
+from geminga_proxy.held import KEPT_BYTES_MAX, HeldBytes
 from geminga_proxy.metrics import ProxyMetrics
 from geminga_proxy.relay import Tunnels
 from geminga_proxy.session import ProxySession
@@ -31,6 +31,8 @@ class ProxyService:
         self.metrics = ProxyMetrics(self.connections, listen.cluster_name)
         self.tunnels = Tunnels(config.brokers.read_timeout_ms / 1000)
         self.held = HeldBytes()
+        self.kept = HeldBytes(KEPT_BYTES_MAX)
+        """Of bodies that could be sent to another broker."""
         self.lookups = 0
         """Requests that wait for a broker now, of all clients."""
         self._sessions: dict[ProxySession, None] = {}

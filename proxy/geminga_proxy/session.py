@@ -99,7 +99,7 @@ class ProxySession:
     def refuse(self, why: str) -> None:
         """The client hears little and is closed; once."""
         if not self._serving.cancel_called:
-            _log.warning("address=%s is not let in: %s", self.stream.name, why)
+            _log.warning("address=%s is not let in: %s", self.stream.name, shown(why))
             self._say_failed()
             self._serving.cancel()
 

@@ -14,6 +14,7 @@ import h11
 import trio
 
 from geminga_proxy.addresses import Address
+from geminga_proxy.held import HeldBytes
 from geminga_proxy.http.client_side import BodyEnd, BodyPart, ClientSide, Event, RequestHead
 from geminga_proxy.http.errors import BrokerFailed, ExchangeBroken, HttpError
 from geminga_proxy.http.headers import (
@@ -45,8 +46,15 @@ class RequestBody:
     """
 
     def __init__(
-        self, next_event: Callable[[], Awaitable[Event]], *, has_body: bool, kept_bytes_max: int
+        self,
+        next_event: Callable[[], Awaitable[Event]],
+        held: HeldBytes,
+        *,
+        has_body: bool,
+        kept_bytes_max: int,
     ) -> None:
+        """`held` counts what is kept of all requests, until `release`."""
+        self._held = held
         self._next_event = next_event
         self._kept = bytearray()
         """In one piece: clients choose how small their chunks are."""
@@ -68,12 +76,19 @@ class RequestBody:
             self._is_whole = True
             return None
         assert isinstance(event, BodyPart)
-        if len(self._kept) + len(event.data) > self._kept_bytes_max:
-            self.is_repeatable = False
-            self._kept.clear()
-        elif self.is_repeatable:
-            self._kept += event.data
+        if self.is_repeatable:
+            size = len(event.data)
+            if len(self._kept) + size <= self._kept_bytes_max and self._held.take(size):
+                self._kept += event.data
+            else:
+                self.is_repeatable = False
+                self.release()
         return event.data
+
+    def release(self) -> None:
+        """Nothing is kept any more."""
+        self._held.give(len(self._kept))
+        self._kept.clear()
 
 
 @dataclass(frozen=True, slots=True)

@@ -191,6 +191,7 @@ class HttpSession:
         outbound = Outbound(request, target, headers, timeout_s)
         body = RequestBody(
             self._next_event,
+            self._service.kept,
             has_body=request.has_body,
             kept_bytes_max=self._web.config.web.replay_bytes_max,
         )
@@ -204,6 +205,7 @@ class HttpSession:
             else:
                 await self._exchange(exchange, body, identity)
         finally:
+            body.release()
             if exchange.upgraded is not None:
                 with trio.CancelScope(shield=True):
                     await exchange.upgraded.wire.aclose()

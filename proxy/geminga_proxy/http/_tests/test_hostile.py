@@ -10,6 +10,7 @@ import pytest
 import trio
 import trio.testing
 
+from geminga_proxy.held import HeldBytes
 from geminga_proxy.http import server as server_module
 from geminga_proxy.http import session as session_module
 from geminga_proxy.http._tests.played import (
@@ -22,7 +23,7 @@ from geminga_proxy.http._tests.played import (
     raw,
 )
 from geminga_proxy.http._tests.test_admission import AUTH, UPGRADE, token
-from geminga_proxy.http.client_side import BodyEnd, BodyPart
+from geminga_proxy.http.client_side import BodyEnd, BodyPart, Event
 from geminga_proxy.http.exchange import RequestBody
 
 OWN_TOKEN = b"of-the-proxy"
@@ -246,13 +247,13 @@ async def test_a_body_in_small_chunks_is_kept_in_its_own_size(
 ) -> None:
     pieces = 20_000
 
-    async def next_event() -> BodyPart | BodyEnd:
+    async def next_event() -> Event:
         nonlocal pieces
         await trio.lowlevel.checkpoint()
         pieces -= 1
         return BodyPart(b"xy") if pieces >= 0 else BodyEnd()
 
-    body = RequestBody(next_event, has_body=True, kept_bytes_max=100_000)  # type: ignore[arg-type]
+    body = RequestBody(next_event, HeldBytes(1 << 20), has_body=True, kept_bytes_max=100_000)
     tracemalloc.start()
     try:
         at, sent = 0, b""
@@ -268,6 +269,38 @@ async def test_a_body_in_small_chunks_is_kept_in_its_own_size(
     while (part := await body.part(len(again))) is not None:
         again += part
     assert again == sent
+
+
+async def test_bodies_that_are_kept_are_bounded_together() -> None:
+    """Beyond the bound they pass, and can't be sent to another broker."""
+    release = trio.Event()
+    waiting = 0
+
+    async def late(broker: PlayedBroker, request: h11.Request, body: bytes, talk: Talk) -> None:
+        nonlocal waiting
+        waiting += 1
+        await release.wait()
+        await talk.say(200, b"%d" % len(body))
+
+    async with brokers(late) as (broker,), proxied(broker.port) as running:
+        running.service.kept.bytes_max = 3_500_000
+        answers: list[bytes] = []
+
+        async def ask() -> None:
+            client = await Client.of(running)
+            answers.append((await client.ask("POST", "/admin", b"x" * 1_000_000))[2])
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(8):
+                nursery.start_soon(ask)
+            with trio.fail_after(20):
+                while waiting < 8:  # noqa: ASYNC110
+                    await trio.sleep(0.01)
+            assert 3_000_000 <= running.service.kept.bytes <= 3_500_000
+            release.set()
+        assert answers == [b"1000000"] * 8
+        await trio.testing.wait_all_tasks_blocked()
+        assert running.service.kept.bytes == 0
 
 
 async def test_silent_connections_make_room() -> None:
