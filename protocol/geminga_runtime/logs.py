@@ -36,6 +36,34 @@ def shown(text: str) -> str:
     return cut.translate(_BREAKS)
 
 
+class LineBudget:
+    """How many lines one peer may cause in a while; those left out are counted."""
+
+    __slots__ = ("_lines", "_period_s", "_until_s", "_written", "left_out")
+
+    def __init__(self, lines: int, period_s: float) -> None:
+        self._lines = lines
+        self._period_s = period_s
+        self._until_s = float("-inf")
+        self._written = 0
+        self.left_out = 0
+        """Since the last line that was written."""
+
+    def take(self, now_s: float) -> int | None:
+        """None if nothing may be written now, by the caller's clock; else how many lines were left
+        out since the last one.
+        """
+        if now_s >= self._until_s:
+            self._until_s = now_s + self._period_s
+            self._written = 0
+        if self._written >= self._lines:
+            self.left_out += 1
+            return None
+        self._written += 1
+        left_out, self.left_out = self.left_out, 0
+        return left_out
+
+
 class LineFormatter(logging.Formatter):
     """`2026-01-31T10:20:30.123Z INFO geminga_broker.service text`, times in UTC.
 

@@ -16,7 +16,12 @@ from geminga_broker.admin.app import create_app
 from geminga_broker.authz.commands import COMMANDS
 from geminga_broker.authz.needs import Need, Scope
 from geminga_broker.session.limits import BOUNDED_ELSEWHERE, FIRST_FRAMES_BYTES_MAX
-from geminga_broker.session.session import REQUEST_BYTES_MAX, REQUEST_BYTES_SHARE, Session
+from geminga_broker.session.session import (
+    REFUSALS_LOGGED_MAX,
+    REQUEST_BYTES_MAX,
+    REQUEST_BYTES_SHARE,
+    Session,
+)
 from geminga_broker.session.table import (
     ROUTES,
     Direct,
@@ -221,6 +226,21 @@ async def test_names_that_are_no_namespaces_are_refused_quietly(
         ):
             assert await code_of(client, request) == ServerError.InvalidTopicName
     assert not [record for record in caplog.records if record.levelno > logging.INFO]
+
+
+async def test_refusals_of_one_connection_do_not_fill_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with secured() as broker:
+        client = await login(broker, "stranger")
+        [session] = broker.service.sessions
+        for _ in range(10 * REFUSALS_LOGGED_MAX):
+            answer = await code_of(client, lookup.lookup(TOPIC, 1))
+            assert answer == ServerError.AuthorizationError
+        assert session.refusals.left_out == 9 * REFUSALS_LOGGED_MAX
+    lines = [each.getMessage() for each in caplog.records if "may not" in each.getMessage()]
+    assert len(lines) == REFUSALS_LOGGED_MAX
+    assert lines[0].endswith(f"may not LOOKUP {TOPIC}")
 
 
 @pytest.mark.parametrize("size", [FIRST_FRAMES_BYTES_MAX, 5 << 20])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Protocol, cast
 
+import trio
+
 from geminga_broker.authz.authorizer import place_of
 from geminga_broker.authz.commands import COMMANDS, REFUSALS
 from geminga_broker.authz.grants import SubscriptionRefused
@@ -47,7 +49,13 @@ async def authorize(session: Session, kind: int, command: object) -> Place:
     if not allowed:
         what = BaseCommand.Type.Name(BaseCommand.Type.ValueType(kind))
         where = shown(place.topic or place.namespace)
-        _log.warning("address=%s %s may not %s %s", session.address, session.caller, what, where)
+        left_out = session.refusals.take(trio.current_time())
+        if left_out is not None:
+            if left_out:
+                _log.warning("address=%s: %d refusals not logged", session.address, left_out)
+            _log.warning(
+                "address=%s %s may not %s %s", session.address, session.caller, what, where
+            )
         await _require_tenant(session, kind, place)
         through = "Proxy " if session.service.authorizer.is_proxy(session.principal) else ""
         text = REFUSALS.get(kind, "Client is not authorized")

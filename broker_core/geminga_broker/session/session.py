@@ -19,6 +19,7 @@ from geminga_broker.session.registry import Registry
 from geminga_broker.session.requests import Refuse, run_request
 from geminga_protocol.commands import connection, consuming, producing
 from geminga_protocol.pb.pulsar_api_pb2 import FeatureFlags
+from geminga_runtime.logs import LineBudget
 
 if TYPE_CHECKING:
     from geminga_broker.service import BrokerService
@@ -50,6 +51,13 @@ REQUEST_BYTES_MAX = 4 << 20
 
 REQUEST_BYTES_SHARE = 64 * 1024
 """What a connection may have of them whatever the others have."""
+
+REFUSALS_LOGGED_MAX = 30
+"""Commands of one connection that are refused for want of a grant, each with a line in the log, in
+REFUSALS_PERIOD_S; the others are counted.
+"""
+
+REFUSALS_PERIOD_S = 60.0
 
 NO_REQUEST = (1 << 64) - 1
 """Request id -1 of commands that the broker starts."""
@@ -87,6 +95,7 @@ class Session:
         self.write_now = stream.write_now
         self.on_writable = stream.on_writable
         self.listing = trio.Lock()
+        self.refusals = LineBudget(REFUSALS_LOGGED_MAX, REFUSALS_PERIOD_S)
         self._requests = 0
         self._request_bytes = 0
         self._pending_publish_bytes = 0

@@ -5,7 +5,12 @@ from __future__ import annotations
 import logging
 import sys
 
-from geminga_runtime.logs import LINE_CHARACTERS_MAX, TRACEBACK_CHARACTERS_MAX, LineFormatter
+from geminga_runtime.logs import (
+    LINE_CHARACTERS_MAX,
+    TRACEBACK_CHARACTERS_MAX,
+    LineBudget,
+    LineFormatter,
+)
 
 LONG = "x\n" * (5 << 20)
 
@@ -32,6 +37,20 @@ def test_a_long_message_is_cut() -> None:
 
 def test_a_short_one_is_not() -> None:
     assert line_of("a") == "WARNING what a"
+
+
+def test_one_peer_causes_few_lines() -> None:
+    budget = LineBudget(2, 60)
+    assert [budget.take(now_s) for now_s in (0, 1, 2, 59, 60, 61, 62)] == [
+        0,
+        0,
+        None,
+        None,
+        2,
+        0,
+        None,
+    ]
+    assert budget.left_out == 1
 
 
 def test_a_long_traceback_keeps_its_end() -> None:
