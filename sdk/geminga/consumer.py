@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import TracebackType
-from typing import Generic, TypeAlias
+from typing import Generic
 
 import trio
 
+from geminga._ack_runs import MessageOrId as MessageOrId
+from geminga._ack_runs import Run, id_of, note_runs
 from geminga._acknowledger import wait_for_receipts
 from geminga._arguments import delay, duration, positive_count, several
 from geminga._checks import texts
@@ -30,10 +32,6 @@ from geminga._typed_inbox import TypedInbox, make_inbox
 from geminga.errors import AlreadyClosed, InvalidArgument
 from geminga.message import Message, V_co
 from geminga_protocol.message_id import MessageId
-
-MessageOrId: TypeAlias = Message[object] | MessageId
-Run: TypeAlias = tuple[PartitionConsumer, MessageOrId, list[int]]
-"""A message, and the indexes of those of its entry that are meant; none with an id."""
 
 
 class Consumer(Generic[V_co]):
@@ -241,11 +239,7 @@ class Consumer(Generic[V_co]):
         await self._acknowledge_runs(self._runs(messages))
 
     async def _acknowledge_runs(self, runs: list[Run]) -> None:
-        for part, message, indexes in runs:
-            if isinstance(message, Message):
-                part.acknowledger.acknowledge_run(message._entry, indexes)
-            else:
-                part.acknowledger.acknowledge_id(message)
+        note_runs(runs)
         if self._receipts:
             await wait_for_receipts({part.acknowledger: None for part, _, _ in runs})
 
@@ -279,7 +273,7 @@ class Consumer(Generic[V_co]):
                 "acknowledge_cumulative needs an Exclusive or Failover subscription"
             )
         part = self._part_of(message)
-        part.acknowledger.acknowledge_cumulative(_id_of(message))
+        part.acknowledger.acknowledge_cumulative(id_of(message))
         if self._receipts:
             await wait_for_receipts((part.acknowledger,))
 
@@ -288,7 +282,7 @@ class Consumer(Generic[V_co]):
         as `negative_ack_backoff` says. Its whole batch comes again, but for what is acknowledged.
         """
         count = message.redelivery_count if isinstance(message, Message) else 0
-        self._source_of(message).acknowledger.refuse(_id_of(message), count)
+        self._source_of(message).acknowledger.refuse(id_of(message), count)
 
     async def reconsume_later(
         self,
@@ -393,7 +387,3 @@ class Consumer(Generic[V_co]):
         traceback: TracebackType | None,
     ) -> None:
         await self.aclose()
-
-
-def _id_of(message: MessageOrId) -> MessageId:
-    return message.message_id if isinstance(message, Message) else message

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import geminga.client
+from geminga._ack_runs import MessageOrId, Run
 from geminga._arguments import duration, positive_size, several
 from geminga._faces.calls import Call, Session
 from geminga._faces.portal import portal
@@ -22,12 +23,12 @@ from geminga._faces.waiting import AsyncHost
 from geminga._listening import Listening
 from geminga._trio_listening import lanes_for
 from geminga._typed import prepared
-from geminga.consumer import MessageOrId
 from geminga.errors import AlreadyClosed, Timeout
 from geminga.message import Message
 from geminga.producer import MessageKeywords, Producer
 from geminga.received_entry import ReceivedEntry
 from geminga_protocol.message_id import MessageId
+from geminga_runtime.waiters import Promise
 
 T = TypeVar("T")
 C = TypeVar("C")
@@ -332,8 +333,7 @@ class AsyncReceiver(Receiver):
     async def acknowledge_now(self, message: MessageOrId) -> None:
         """As Consumer.acknowledge."""
         if self.waits_for_receipts:
-            self.check(message)
-            await self.session.call(lambda: self.consumer.acknowledge(message))
+            await self._acknowledge_for_receipts(self.consumer._runs([message]))
         else:
             self.acknowledge(message)
 
@@ -342,14 +342,20 @@ class AsyncReceiver(Receiver):
         several(messages, "messages")
         runs = self.consumer._runs(messages)
         if self.waits_for_receipts:
-            await self.session.call(lambda: self.consumer._acknowledge_runs(runs))
+            await self._acknowledge_for_receipts(runs)
         else:
             self.acknowledge_runs(runs)
+
+    async def _acknowledge_for_receipts(self, runs: list[Run]) -> None:
+        groups: list[Promise[None] | None] = []
+        # Noted now, not when the call begins to run: what is posted next comes behind it.
+        self.session.portal.post(self.note, runs, groups)
+        await self.session.call(lambda: self.receipts_of(groups))
 
     def refuse(self, message: MessageOrId) -> None:
         """As Consumer.negative_acknowledge."""
         self.check(message)
-        self.session.portal.post(self.consumer.negative_acknowledge, message)
+        self.session.portal.post(self.negative_acknowledge, message)
 
     def redeliver_all(self) -> None:
         """As Consumer.redeliver_unacknowledged_messages."""

@@ -12,19 +12,22 @@ import math
 import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Container, Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import TypeVar
 
 import trio
 
+from geminga._ack_runs import MessageOrId, Run, note_runs
 from geminga._arguments import duration, positive_count
 from geminga._entry import Entry, Source
 from geminga._entry_reading import messages_of, parts_of, read_entries
 from geminga._faces.calls import Session
-from geminga.consumer import Consumer, MessageOrId, Run
+from geminga.consumer import Consumer
 from geminga.errors import GemingaError
 from geminga.message import Message
 from geminga.received_entry import ReceivedEntry
+from geminga_runtime.waiters import Promise
 
 T = TypeVar("T")
 Ahead = TypeVar("Ahead", Message, ReceivedEntry)
@@ -213,33 +216,58 @@ class Receiver:
 
     def _drain(self) -> None:
         self._is_signalled = False
-        nursery = self.session.nursery
-        if nursery is not None:
-            nursery.start_soon(self._send_acks)
+        self.hand_acks_over()
 
-    async def _send_acks(self) -> None:
+    def hand_acks_over(self) -> None:
+        """Acknowledge all that was handed over before, at once: nothing that is asked of the Trio
+        consumer later comes before it.
+        """
         try:
-            await self.send_acks()
+            read, self._read = self._read, None
+            if read is not None:
+                part = self.consumer._part_of(read)
+                part.acknowledger.acknowledge_cumulative(read.message_id)
         except GemingaError as error:
             logger.warning("acknowledging: %s", error)
+        acks, waiting = self._acks, self._ack_runs
+        if acks:
+            note_runs(self._runs([acks.popleft() for _ in range(len(acks))]))
+        if waiting:
+            note_runs([waiting.popleft() for _ in range(len(waiting))])
 
-    async def send_acks(self) -> None:
-        """Acknowledge all that was handed over before."""
-        read, self._read = self._read, None
-        if read is not None:
-            await self.consumer.acknowledge_cumulative(read)
-        acks = self._acks
-        runs = self.consumer._runs([acks.popleft() for _ in range(len(acks))])
-        waiting = self._ack_runs
-        runs += [waiting.popleft() for _ in range(len(waiting))]
-        if runs:
-            await self.consumer._acknowledge_runs(runs)
+    def _runs(self, messages: list[MessageOrId]) -> list[Run]:
+        """Without those that can't be acknowledged any more."""
+        try:
+            return self.consumer._runs(messages)
+        except GemingaError as error:
+            logger.warning("acknowledging: %s", error)
+        runs: list[Run] = []
+        for message in messages:
+            with suppress(GemingaError):
+                runs += self.consumer._runs([message])
+        return runs
+
+    def note(self, runs: list[Run], groups: list[Promise[None] | None]) -> None:
+        """Acknowledge these, behind what was handed over before; the groups whose receipts are to
+        be waited for are added.
+        """
+        self.hand_acks_over()
+        note_runs(runs)
+        groups += [part.acknowledger.group for part in {part: None for part, _, _ in runs}]
+
+    @staticmethod
+    async def receipts_of(groups: list[Promise[None] | None]) -> None:
+        """Until the broker has answered these groups. Raises what it says."""
+        await trio.lowlevel.checkpoint()
+        for group in groups:
+            if group is not None:
+                await group.wait()
 
     async def fill(self, messages_max: int, timeout_s: float | None) -> None:
         """Wait for messages and take them ahead: those asked for, or half a queue; none if none
         came in time. Raises what Consumer.receive raises.
         """
-        await self.send_acks()
+        self.hand_acks_over()
         self._forget_discarded()
         if self._local:
             await trio.lowlevel.checkpoint()
@@ -266,7 +294,7 @@ class Receiver:
         """Wait for entries and hand them over whole; none if none came in time. Raises what
         Reader.read_entries raises otherwise.
         """
-        await self.send_acks()
+        self.hand_acks_over()
         self._forget_discarded()
         if self._local or self._entries:
             await trio.lowlevel.checkpoint()
@@ -281,7 +309,7 @@ class Receiver:
         taken ahead. Raises what Consumer.batch_receive raises.
         """
         messages_max, bytes_max, timeout_s = self.consumer._batch_limits()
-        await self.send_acks()
+        self.hand_acks_over()
         self._forget_discarded()
         ahead = list(self._local)
         messages_max -= len(ahead)
@@ -296,13 +324,21 @@ class Receiver:
 
     async def ask(self, function: Callable[[], Awaitable[T]]) -> T:
         """Call a function once all acknowledgements are with the Trio consumer."""
-        await self.send_acks()
+        self.hand_acks_over()
         return await function()
 
     def redeliver(self) -> None:
         """As Consumer.redeliver_unacknowledged_messages."""
-        self._drain()
+        self.hand_acks_over()
         self.consumer.redeliver_unacknowledged_messages()
+
+    def negative_acknowledge(self, message: MessageOrId) -> None:
+        """As Consumer.negative_acknowledge."""
+        self.hand_acks_over()
+        try:
+            self.consumer.negative_acknowledge(message)
+        except GemingaError as error:
+            logger.warning("refusing a message: %s", error)
 
     async def has_message_available(self) -> bool:
         """As Consumer.has_message_available."""
@@ -314,7 +350,7 @@ class Receiver:
 
     async def aclose(self) -> None:
         """As Consumer.aclose. What was taken ahead is given back."""
-        await self.send_acks()
+        self.hand_acks_over()
         self._local.clear()
         self._entries.clear()
         await self.consumer.aclose()

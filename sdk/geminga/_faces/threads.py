@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import geminga.client
+from geminga._ack_runs import MessageOrId, Run
 from geminga._arguments import duration, positive_size, several
 from geminga._faces.calls import Call, Session
 from geminga._faces.portal import portal
@@ -22,12 +23,12 @@ from geminga._faces.thread_listening import Listening
 from geminga._faces.waiting import ThreadHost
 from geminga._trio_listening import lanes_for
 from geminga._typed import prepared
-from geminga.consumer import MessageOrId
 from geminga.errors import AlreadyClosed, Timeout
 from geminga.message import Message
 from geminga.producer import MessageKeywords, Producer
 from geminga.received_entry import ReceivedEntry
 from geminga_protocol.message_id import MessageId
+from geminga_runtime.waiters import Promise
 
 T = TypeVar("T")
 C = TypeVar("C")
@@ -330,8 +331,7 @@ class ThreadReceiver(Receiver):
     def acknowledge_now(self, message: MessageOrId) -> None:
         """As Consumer.acknowledge."""
         if self.waits_for_receipts:
-            self.check(message)
-            self.session.call(lambda: self.consumer.acknowledge(message))
+            self._acknowledge_for_receipts(self.consumer._runs([message]))
         else:
             self.acknowledge(message)
 
@@ -340,14 +340,20 @@ class ThreadReceiver(Receiver):
         several(messages, "messages")
         runs = self.consumer._runs(messages)
         if self.waits_for_receipts:
-            self.session.call(lambda: self.consumer._acknowledge_runs(runs))
+            self._acknowledge_for_receipts(runs)
         else:
             self.acknowledge_runs(runs)
+
+    def _acknowledge_for_receipts(self, runs: list[Run]) -> None:
+        groups: list[Promise[None] | None] = []
+        # Noted now, not when the call begins to run: what is posted next comes behind it.
+        self.session.portal.post(self.note, runs, groups)
+        self.session.call(lambda: self.receipts_of(groups))
 
     def refuse(self, message: MessageOrId) -> None:
         """As Consumer.negative_acknowledge."""
         self.check(message)
-        self.session.portal.post(self.consumer.negative_acknowledge, message)
+        self.session.portal.post(self.negative_acknowledge, message)
 
     def redeliver_all(self) -> None:
         """As Consumer.redeliver_unacknowledged_messages."""
