@@ -16,9 +16,10 @@ import geminga.client
 from geminga._ack_runs import MessageOrId, Run
 from geminga._arguments import duration, positive_size, several
 from geminga._faces.calls import Call, Session
+from geminga._faces.handed import Handed
 from geminga._faces.portal import portal
 from geminga._faces.receiving import Receiver, check_limits
-from geminga._faces.sending import Handed, Sender
+from geminga._faces.sending import Sender
 from geminga._faces.waiting import AsyncHost
 from geminga._listening import Listening
 from geminga._trio_listening import lanes_for
@@ -155,15 +156,16 @@ class AsyncSender(Sender):
         if since_turn >= BYTES_BETWEEN_TURNS:
             return None
         handed = Receipt(self.session, data, None)
+        queue = self._queue
+        # As `_take_in`, without a call: this stands on the hot path.
         with self._lock:
-            if self._grant_messages <= 0 or self._grant_bytes <= 0 or self._has_failed:
+            if self._grant_messages <= 0 or self._grant_bytes <= 0:
                 return None
             self._grant_messages -= 1
             self._grant_bytes -= size_bytes
-            self._put_bytes += size_bytes
-            self._queue.append(handed)
+            queue += (handed,)
         self._since_turn = since_turn
-        if not self._is_signalled:
+        if self._signalled_for != self._drains:
             self._signal()
         return handed
 
@@ -205,6 +207,7 @@ class AsyncSender(Sender):
         return Receipt(self.session, payload, None)
 
     async def _put_when_there_is_room(self, handed: Receipt) -> None:
+        self.session.portal.check_may_wait()
         # One at a time: were all woken whenever there is room for one, many would cost much.
         async with self._room_lock:
             while self.put(handed) is not None:

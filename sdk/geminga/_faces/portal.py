@@ -1,8 +1,8 @@
 """The Trio loop that works for programs without one: a background thread per process.
 
 Programs hand it functions to run (`post`); a burst of them costs one wake-up of the loop. Nothing
-here waits while it holds a lock that the loop needs, and an interrupted program thread
-(KeyboardInterrupt at any point) leaves nothing locked.
+here waits while it holds a lock that the loop needs, and an interrupted program thread leaves
+nothing locked: neither for others (KeyboardInterrupt at any point) nor for its signal handlers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,11 @@ class Portal:
         self.is_forked = False
         """Whether this is a copy in a child process, where its thread doesn't exist."""
         self._posts: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
-        self._is_awake = False
+        self._turns = 0
+        """How often the loop has begun to run posts."""
+        self._woken_for = -1
+        """What that was before the loop was last woken. No flag is set before it is woken: a signal
+        handler in between would take it to be awake, and wait for ever."""
         self._is_over = False
         self._ended = threading.Event()
         self._closers: weakref.WeakSet[Closer] = weakref.WeakSet()
@@ -77,21 +81,17 @@ class Portal:
         if self.is_forked:
             self.refuse()
         self._posts.append((function, args))
-        if not self._is_awake:
-            self._is_awake = True
-            try:
-                self._token.run_sync_soon(self._run_posts)
-            except BaseException:
-                # Interrupted: whoever posts next wakes the loop.
-                self._is_awake = False
-                raise
+        turns = self._turns
+        if self._woken_for != turns:
+            self._token.run_sync_soon(self._run_posts)
+            self._woken_for = turns
 
     def refuse(self) -> NoReturn:
         """Raises ForkedClient."""
         raise ForkedClient("the client was made before the fork: make one in this process")
 
     def _run_posts(self) -> None:
-        self._is_awake = False
+        self._turns += 1
         posts = self._posts
         # Not until it is empty: a thread that posts without end would keep all else waiting.
         for _ in range(len(posts)):
@@ -107,6 +107,10 @@ class Portal:
         """Run a task that doesn't raise, beside all others; `closer` ends it at the exit."""
         self._closers.add(closer)
         self.post(self._nursery.start_soon, function)
+
+    def stop(self) -> None:
+        """End the loop, which nobody uses."""
+        self.post(self._nursery.cancel_scope.cancel)
 
     def close_at_exit(self) -> None:
         """The program ends: what it left open gets a little time to send what waits."""
@@ -155,14 +159,21 @@ class _Current:
 
     def __init__(self) -> None:
         self._portal: Portal | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def get(self) -> Portal:
         with self._lock:
-            if self._portal is None:
-                self._portal = Portal()
-                atexit.register(self._portal.close_at_exit)
-            return self._portal
+            known = self._portal
+            if known is not None:
+                return known
+            made = Portal()
+            if self._portal is not known:
+                # A signal handler has made one meanwhile.
+                made.stop()
+                return self.get()
+            self._portal = made
+            atexit.register(made.close_at_exit)
+            return made
 
     def after_fork(self) -> None:
         """In the child: nobody runs the loop there, and the lock may be held by nobody."""
@@ -171,7 +182,7 @@ class _Current:
             for each in list(self._portal.forkables):
                 each.after_fork()
         self._portal = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
 
 _current = _Current()

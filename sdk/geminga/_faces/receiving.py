@@ -1,4 +1,4 @@
-"""Messages and acknowledgements between the loop and the program's threads, many in one go.
+"""Messages on their way from the loop to the program's threads, many in one go.
 
 The loop takes messages ahead of the program, at most half the receiver queue at once, and none
 beyond the one asked for if that is small. When the loop throws away what was received and not taken
@@ -11,23 +11,20 @@ import logging
 import math
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable, Container, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Container, Iterator
 from itertools import islice
 from typing import TypeVar
 
 import trio
 
-from geminga._ack_runs import MessageOrId, Run, note_runs
 from geminga._arguments import duration, positive_count
 from geminga._entry import Entry, Source
 from geminga._entry_reading import messages_of, parts_of, read_entries
+from geminga._faces.acknowledging import AckSender
 from geminga._faces.calls import Session
 from geminga.consumer import Consumer
-from geminga.errors import GemingaError
 from geminga.message import Message
 from geminga.received_entry import ReceivedEntry
-from geminga_runtime.waiters import Promise
 
 T = TypeVar("T")
 Ahead = TypeVar("Ahead", Message, ReceivedEntry)
@@ -41,17 +38,15 @@ BYTES_AHEAD_MAX = 10 * 1024 * 1024
 Discarded = tuple[Source, Container[tuple[int, int]] | None]
 
 
-class Receiver:
+class Receiver(AckSender):
     """What one consumer's messages pass on their way to the program, and its acknowledgements on
-    their way back (bounded by the messages that were received).
+    their way back.
     """
 
     def __init__(self, session: Session, consumer: Consumer, *, for_listener: bool = False) -> None:
         """Beside a message listener only its own workers may receive."""
-        self.session = session
-        self.consumer = consumer
+        super().__init__(session, consumer)
         self._for_listener = for_listener
-        self._portal = session.portal
         self._local: deque[Message] = deque()
         self.pops: Iterator[Message] = iter(self._local.popleft, None)
         """Taking by iteration: no signal handler can run between taking and returning, so that
@@ -65,15 +60,7 @@ class Receiver:
         """Whether what was taken ahead must be looked at first, or this is a copy in a child
         process.
         """
-        self._checked: Entry | None = None
-        """The entry whose message was acknowledged last, which is known to be this consumer's."""
         self._discarded: list[Discarded] = []
-        self._acks: deque[MessageOrId] = deque()
-        self._ack_runs: deque[Run] = deque()
-        self._read: Message | None = None
-        self._is_signalled = False
-        self.waits_for_receipts = consumer._subscription.options.ack_receipt_enabled
-        """Whether an acknowledgement is done only when the broker has answered."""
         self._ahead_max = max(1, min(AHEAD_MAX, consumer._subscription.queue_size // 2))
         if consumer._subscription.options.ack_timeout_s:
             # The time to acknowledge a message runs from when it is taken.
@@ -84,7 +71,7 @@ class Receiver:
     def after_fork(self) -> None:
         """In the child: nothing is taken from here any more, and the next call tells why."""
         self.is_stale = True
-        self._is_signalled = False
+        self._signalled_for = -1
 
     # ---- in the program's threads ----
 
@@ -159,46 +146,6 @@ class Receiver:
         """
         self.is_stale = True
 
-    def check(self, message: MessageOrId) -> None:
-        """Raises InvalidArgument if the message isn't of this consumer."""
-        self.consumer._part_of(message)
-
-    def acknowledge(self, message: MessageOrId) -> None:
-        """Hand an acknowledgement over. Raises InvalidArgument and ForkedClient."""
-        if not isinstance(message, Message) or message._entry is not self._checked:
-            self._check_once(message)
-        self._acks.append(message)
-        if not self._is_signalled:
-            self._signal()
-
-    def _check_once(self, message: MessageOrId) -> None:
-        self.check(message)
-        if isinstance(message, Message):
-            self._checked = message._entry
-
-    def acknowledge_runs(self, runs: list[Run]) -> None:
-        """Hand many over, as `Consumer._runs` has put them together. Raises ForkedClient."""
-        self._ack_runs.extend(runs)
-        if runs and (not self._is_signalled or self._portal.is_forked):
-            self._signal()
-
-    def acknowledge_read(self, message: Message) -> None:
-        """A reader has come to that message; only the newest counts."""
-        self._read = message
-        self._signal()
-
-    def _signal(self) -> None:
-        portal = self._portal
-        if portal.is_forked:
-            portal.refuse()
-        if not self._is_signalled:
-            self._is_signalled = True
-            try:
-                portal.post(self._drain)
-            except BaseException:
-                self._is_signalled = False
-                raise
-
     # ---- in the loop ----
 
     def _on_discard(self, source: Source, positions: Container[tuple[int, int]] | None) -> None:
@@ -213,55 +160,6 @@ class Receiver:
             return
         _leave_out(self._local, lambda message: message._entry, discarded)
         _leave_out(self._entries, lambda received: received._entry, discarded)
-
-    def _drain(self) -> None:
-        self._is_signalled = False
-        self.hand_acks_over()
-
-    def hand_acks_over(self) -> None:
-        """Acknowledge all that was handed over before, at once: nothing that is asked of the Trio
-        consumer later comes before it.
-        """
-        try:
-            read, self._read = self._read, None
-            if read is not None:
-                part = self.consumer._part_of(read)
-                part.acknowledger.acknowledge_cumulative(read.message_id)
-        except GemingaError as error:
-            logger.warning("acknowledging: %s", error)
-        acks, waiting = self._acks, self._ack_runs
-        if acks:
-            note_runs(self._runs([acks.popleft() for _ in range(len(acks))]))
-        if waiting:
-            note_runs([waiting.popleft() for _ in range(len(waiting))])
-
-    def _runs(self, messages: list[MessageOrId]) -> list[Run]:
-        """Without those that can't be acknowledged any more."""
-        try:
-            return self.consumer._runs(messages)
-        except GemingaError as error:
-            logger.warning("acknowledging: %s", error)
-        runs: list[Run] = []
-        for message in messages:
-            with suppress(GemingaError):
-                runs += self.consumer._runs([message])
-        return runs
-
-    def note(self, runs: list[Run], groups: list[Promise[None] | None]) -> None:
-        """Acknowledge these, behind what was handed over before; the groups whose receipts are to
-        be waited for are added.
-        """
-        self.hand_acks_over()
-        note_runs(runs)
-        groups += [part.acknowledger.group for part in {part: None for part, _, _ in runs}]
-
-    @staticmethod
-    async def receipts_of(groups: list[Promise[None] | None]) -> None:
-        """Until the broker has answered these groups. Raises what it says."""
-        await trio.lowlevel.checkpoint()
-        for group in groups:
-            if group is not None:
-                await group.wait()
 
     async def fill(self, messages_max: int, timeout_s: float | None) -> None:
         """Wait for messages and take them ahead: those asked for, or half a queue; none if none
@@ -321,24 +219,6 @@ class Receiver:
             self._forget_discarded()
             self._are_few_bytes = False
             self._local.extend(messages)
-
-    async def ask(self, function: Callable[[], Awaitable[T]]) -> T:
-        """Call a function once all acknowledgements are with the Trio consumer."""
-        self.hand_acks_over()
-        return await function()
-
-    def redeliver(self) -> None:
-        """As Consumer.redeliver_unacknowledged_messages."""
-        self.hand_acks_over()
-        self.consumer.redeliver_unacknowledged_messages()
-
-    def negative_acknowledge(self, message: MessageOrId) -> None:
-        """As Consumer.negative_acknowledge."""
-        self.hand_acks_over()
-        try:
-            self.consumer.negative_acknowledge(message)
-        except GemingaError as error:
-            logger.warning("refusing a message: %s", error)
 
     async def has_message_available(self) -> bool:
         """As Consumer.has_message_available."""

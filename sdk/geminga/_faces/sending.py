@@ -7,12 +7,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-import msgspec
 import trio
 
-from geminga._encode import Extras
 from geminga._faces.calls import Session
-from geminga._receipt import Outgoing, Receipt
+from geminga._faces.handed import Handed
+from geminga._receipt import Outgoing
 from geminga._retry import FATAL
 from geminga.errors import (
     AlreadyClosed,
@@ -22,13 +21,9 @@ from geminga.errors import (
     ProducerQueueFull,
 )
 from geminga.producer import Producer
-from geminga_protocol.message_id import MessageId
 from geminga_runtime.waiters import own_copy
 
 T = TypeVar("T")
-
-Details = tuple[Extras | None, int | None]
-"""What describes a message, and its sequence id."""
 
 GRANT_MESSAGES_MAX = 4096
 GRANT_BYTES_MAX = 4 * 1024 * 1024
@@ -36,80 +31,6 @@ GRANT_BYTES_MAX = 4 * 1024 * 1024
 MARKS = 16
 """Waiting for room ends when that part of all pending messages is done, not at each of them."""
 ROOM_POLL_S = 0.001
-
-
-class Handed(msgspec.Struct, eq=False, gc=False):
-    """A message that was handed over: what the loop's receipt will be, before and after there is
-    one. Made in the program's thread, completed in the loop; all are in the end.
-    """
-
-    session: Session
-    data: bytes
-    details: Details | None
-    _index: int = 0
-    _outgoing: Outgoing | None = None
-    """Where the Trio producer put it."""
-    _failure: GemingaError | None = None
-    _waiting: list[Callable[[], object]] | None = None
-    """What is to be called once it is there."""
-
-    def __repr__(self) -> str:
-        if not self.is_done:
-            return "<Receipt pending>"
-        return f"<Receipt {self.error or self.message_id!r}>"
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the broker has answered, or the message has failed."""
-        outgoing = self._outgoing
-        return self._failure is not None if outgoing is None else outgoing.is_settled
-
-    @property
-    def error(self) -> GemingaError | None:
-        """Why the message failed, None if it didn't (yet)."""
-        outgoing = self._outgoing
-        return self._failure if outgoing is None else outgoing.error
-
-    @property
-    def message_id(self) -> MessageId:
-        """The message's id; raises what it failed with, and RuntimeError while it is pending."""
-        if self._outgoing is not None:
-            return Receipt(self._outgoing, self._index).message_id
-        if self._failure is not None:
-            raise own_copy(self._failure)
-        raise RuntimeError("the message is still pending: wait() first")
-
-    def place(self, outgoing: Outgoing, index: int) -> None:
-        """The Trio producer took it."""
-        self._index = index
-        self._outgoing = outgoing
-        self.data = b""
-        if self._waiting is not None:
-            self._tell()
-
-    def refuse(self, error: GemingaError) -> None:
-        """It couldn't be sent."""
-        self._failure = error
-        self.data = b""
-        self._tell()
-
-    def _tell(self) -> None:
-        waiting, self._waiting = self._waiting or [], None
-        for callback in waiting:
-            self.on_done(callback)
-
-    def on_done(self, callback: Callable[[], object]) -> None:
-        """Have the loop call `callback` once it is done; called in the loop, or before the message
-        is handed over.
-        """
-        if self._outgoing is not None:
-            self._outgoing.on_settled(self._index, lambda _: callback())
-        elif self._failure is not None:
-            callback()
-        elif self._waiting is None:
-            self._waiting = [callback]
-        else:
-            self._waiting.append(callback)
 
 
 class Sender:
@@ -122,12 +43,20 @@ class Sender:
         self.producer = producer
         self._queue: deque[Handed] = deque()
         self._lock = threading.Lock()
-        """Between sending threads; the loop never takes it."""
-        self._put_bytes = 0
+        """Between sending threads. No function is called while it is held: signal handlers run at
+        calls, and one that sends would wait for the frame that it interrupts."""
+        self._granted_bytes = 0
+        """All that were ever granted: what of them is not left has been put."""
         self._taken_bytes = 0
         self._grant_messages = 0
         self._grant_bytes = 0
-        self._is_signalled = False
+        self._grants = 0
+        """How often it was counted how many may be put."""
+        self._drains = 0
+        """How often the loop has begun to take messages."""
+        self._signalled_for = -1
+        """What that was before the loop was last asked to. No flag is set before it is asked: a
+        signal handler in between would take the loop to be awake, and wait for ever."""
         self._has_failed = False
         """Whether the next message has to look first if the producer still takes any."""
         session.portal.forkables.add(self)
@@ -143,7 +72,7 @@ class Sender:
         """In the child: the next message is refused."""
         self._lock = threading.Lock()
         self._grant_messages = 0
-        self._is_signalled = False
+        self._signalled_for = -1
 
     def _pending_max(self) -> int:
         producer = self.producer
@@ -151,7 +80,9 @@ class Sender:
 
     def _room_bytes(self) -> int:
         memory = self.producer._core.memory
-        return memory.limit_bytes - memory.used_bytes - (self._put_bytes - self._taken_bytes)
+        with self._lock:
+            put_bytes = self._granted_bytes - self._grant_bytes
+        return memory.limit_bytes - memory.used_bytes - (put_bytes - self._taken_bytes)
 
     @property
     def pending_messages(self) -> int:
@@ -168,26 +99,30 @@ class Sender:
         if portal.is_forked:
             portal.refuse()
         size_bytes = len(handed.data)
-        with self._lock:
-            if self._grant_messages <= 0 or self._grant_bytes <= 0 or self._has_failed:
-                full = self._grant()
-                if full is not None:
-                    return full
-            self._grant_messages -= 1
-            self._grant_bytes -= size_bytes
-            self._put_bytes += size_bytes
-            self._queue.append(handed)
-        if not self._is_signalled:
+        while not self._take_in(handed, size_bytes):
+            full = self._grant()
+            if full is not None:
+                return full
+        if self._signalled_for != self._drains:
             self._signal()
         return None
 
+    def _take_in(self, handed: Handed, size_bytes: int) -> bool:
+        """Queue a message; False if it has to be counted first whether there is room."""
+        queue = self._queue
+        with self._lock:
+            is_granted = self._grant_messages > 0 and self._grant_bytes > 0
+            if is_granted:
+                self._grant_messages -= 1
+                self._grant_bytes -= size_bytes
+                # Appends, without a call.
+                queue += (handed,)
+        return is_granted
+
     def _signal(self) -> None:
-        self._is_signalled = True
-        try:
-            self.session.portal.post(self._drain)
-        except BaseException:
-            self._is_signalled = False
-            raise
+        drains = self._drains
+        self.session.portal.post(self._drain)
+        self._signalled_for = drains
 
     def _grant(self) -> GemingaError | None:
         """Count how many messages may be put before it has to be counted again."""
@@ -197,6 +132,7 @@ class Sender:
             if error is not None:
                 self._has_failed = True
                 raise own_copy(error)
+        grants = self._grants
         # What is in hand may be counted twice at this moment, but never not at all.
         messages = self._pending_max() - self._in_hand - self.pending_messages
         if messages <= 0:
@@ -209,8 +145,15 @@ class Sender:
             return MemoryLimitExceeded(
                 "the client's memory limit is used up", topic=self.producer.topic
             )
-        self._grant_messages = min(messages, GRANT_MESSAGES_MAX)
-        self._grant_bytes = min(room_bytes, GRANT_BYTES_MAX)
+        messages = min(messages, GRANT_MESSAGES_MAX)
+        room_bytes = min(room_bytes, GRANT_BYTES_MAX)
+        with self._lock:
+            # Unless another thread, or a signal handler, has counted meanwhile, and put some.
+            if self._grants == grants:
+                self._grants = grants + 1
+                self._grant_messages = messages
+                self._granted_bytes += room_bytes - self._grant_bytes
+                self._grant_bytes = room_bytes
         return None
 
     def _why_over(self) -> GemingaError | None:
@@ -226,7 +169,7 @@ class Sender:
     # ---- in the loop ----
 
     def _drain(self) -> None:
-        self._is_signalled = False
+        self._drains += 1
         if self._catching_up is not None:
             return
         queue = self._queue
@@ -239,9 +182,8 @@ class Sender:
             if not self._send_some(count):
                 self._wait_until_there_is_room()
                 return
-        if queue and not self._is_signalled:
-            self._is_signalled = True
-            self.session.portal.post(self._drain)
+        if queue and self._signalled_for != self._drains:
+            self._signal()
 
     def _send_some(self, count: int) -> bool:
         """Give that many to the Trio producer; answers whether it had room."""
@@ -336,6 +278,7 @@ class Sender:
             failure = error
             if not isinstance(error, InvalidArgument):
                 self._has_failed = True
+                self._grant_messages = 0
         handed.refuse(failure)
 
     async def _catch_up(self, done: trio.Event) -> None:
@@ -364,12 +307,16 @@ class Sender:
             self._refused(self._queue.popleft(), AlreadyClosed("the client is closed"))
 
     async def caught_up(self) -> None:
-        """Until the Trio producer has all that was handed over before."""
+        """Until the Trio producer has all that was handed over before, also what an interrupted
+        frame has not told of yet.
+        """
+        self._drain()
         while self._catching_up is not None:
             await self._catching_up.wait()
 
     async def wait_for_room(self) -> None:
         """Until a good part of what is pending is done, or the producer is."""
+        self._drain()
         if self._has_room_or_is_over():
             return
         marks = self._marks

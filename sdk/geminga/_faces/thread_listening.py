@@ -73,9 +73,11 @@ class Listening:
         self._waiting_max = WAITING_PER_WORKER * concurrency
         self._receiving = surroundings.lock()
         self._guard = threading.Lock()
+        """Between workers. `stop` does without: signal handlers may interrupt it, and stop too."""
         self._running: set[Hashable] = set()
         self._is_over = False
-        self._idle: Happening | None = None
+        self._idle = surroundings.event()
+        """Set once it is over and no call runs."""
         self._room: Happening | None = None
 
     def work(self) -> None:
@@ -106,6 +108,8 @@ class Listening:
                 if self._room is None:
                     self._room = self._surroundings.event()
                 room = self._room
+                if self._is_over:
+                    room.set()
         if found is not None:
             return found
         if room is not None:
@@ -120,21 +124,25 @@ class Listening:
 
     def _begin(self) -> bool:
         with self._guard:
-            if not self._is_over:
-                self._running.add(self._surroundings.worker())
+            # Before it looks: `stop` looks at who runs after it has said that it is over.
+            self._running.add(self._surroundings.worker())
+            if self._is_over:
+                self._leave()
             return not self._is_over
+
+    def _leave(self) -> None:
+        self._running.discard(self._surroundings.worker())
+        if self._is_over and not self._running:
+            self._idle.set()
 
     def _end(self, lane: Hashable | None) -> None:
         with self._guard:
-            self._running.discard(self._surroundings.worker())
+            self._leave()
             if self._lanes is not None:
                 self._lanes.done(lane)
             room, self._room = self._room, None
-            idle = None if self._running else self._idle
         if room is not None:
             room.set()
-        if idle is not None:
-            idle.set()
 
     def _handle(self, message: Message) -> None:
         try:
@@ -150,14 +158,9 @@ class Listening:
         """Call the listener no more, and wait for the calls that run. Called by the listener itself
         it doesn't wait. Idempotent.
         """
-        with self._guard:
-            self._is_over = True
-            room, self._room = self._room, None
-            waits = bool(self._running) and self._surroundings.worker() not in self._running
-            if waits and self._idle is None:
-                self._idle = self._surroundings.event()
-            idle = self._idle
+        self._is_over = True
+        room = self._room
         if room is not None:
             room.set()
-        if waits and idle is not None:
-            idle.wait()
+        if self._running and self._surroundings.worker() not in self._running:
+            self._idle.wait()

@@ -9,6 +9,7 @@ import threading
 from _thread import allocate_lock, get_ident
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractContextManager
 from typing import TypeVar, TypeVarTuple
 
 from geminga._arguments import function as check_function
@@ -35,6 +36,34 @@ class ThreadWaiter:
         acquire(self._lock)
 
 
+class ThreadEvent:
+    """Something that happens once. Unlike `threading.Event` it has no lock that a signal handler
+    could find held.
+    """
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._waiters: deque[ThreadWaiter] = deque()
+
+    def set(self) -> None:
+        """It has happened."""
+        self._is_set = True
+        while True:
+            try:
+                self._waiters.popleft().notify()
+            except IndexError:
+                return
+
+    def wait(self) -> None:
+        """Until it has. KeyboardInterrupt comes through at once."""
+        waiter = ThreadWaiter()
+        self._waiters.append(waiter)
+        if self._is_set:
+            # It may have happened before this one was there to be told.
+            self.set()
+        waiter.wait()
+
+
 class ThreadHost:
     """Where the blocking face's program runs: nowhere in particular."""
 
@@ -42,9 +71,9 @@ class ThreadHost:
         """Something to wait for."""
         return ThreadWaiter()
 
-    def lock(self) -> threading.Lock:
-        """One that threads wait for."""
-        return threading.Lock()
+    def lock(self) -> AbstractContextManager[object]:
+        """One that threads wait for; not the signal handlers of the thread that has it."""
+        return threading.RLock()
 
     def tell(self, callback: Callable[[T], object], value: T) -> None:
         """Call the program's callback, in the loop's thread."""
@@ -56,9 +85,9 @@ class ThreadHost:
     def turn(self) -> None:
         """Threads take turns by themselves."""
 
-    def event(self) -> threading.Event:
+    def event(self) -> ThreadEvent:
         """Something to wait for that happens once."""
-        return threading.Event()
+        return ThreadEvent()
 
     def worker(self) -> int:
         """The thread that runs now."""

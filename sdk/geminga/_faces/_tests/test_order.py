@@ -41,7 +41,7 @@ def test_redelivery_comes_behind_acknowledgements(url: BrokerUrl, topic: str, st
     with (
         gb.connect(url) as client,
         client.create_producer(topic, batching_enabled=False) as sending,
-        client.subscribe(topic, "s", consumer_type=gb.ConsumerType.SHARED) as consumer,
+        client.subscribe(topic, "s") as consumer,
     ):
         for n in range(20):
             sending.send_soon(b"%d" % n)
