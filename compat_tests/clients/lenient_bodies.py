@@ -88,6 +88,8 @@ def answers(web_url: str) -> dict[str, Answer]:
             )
             read = client.get(f"{root}/{'backlogQuotaMap' if name == 'backlogQuota' else name}")
             found[f"{level} {path} {body}"] = told.status_code, read.status_code, read.text
+        client.delete(f"persistent/{namespace}/t?force=true").raise_for_status()
+        client.delete(f"namespaces/{namespace}").raise_for_status()
     return found
 
 
