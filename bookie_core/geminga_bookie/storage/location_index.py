@@ -8,7 +8,12 @@ the same entries again
 
 from __future__ import annotations
 
+import errno
+import logging
+import os
 import struct
+import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +23,7 @@ from rocksdict import (
     AccessType,
     BlockBasedOptions,
     Cache,
+    DbClosedError,
     Options,
     Rdict,
     RdictIter,
@@ -26,6 +32,9 @@ from rocksdict import (
 )
 
 from geminga_bookie.storage.entry_log_format import BLOCK_ENTRIES_MAX
+from geminga_runtime.ballast import disk_free_bytes
+
+logger = logging.getLogger(__name__)
 
 _KEY = struct.Struct(">cQQIQ")
 _LEDGER_KEY = struct.Struct(">cQ")
@@ -39,6 +48,10 @@ _MAX_U64 = (1 << 64) - 1
 WRITE_BUFFER_BYTES = 2 * 1024 * 1024
 BLOCK_CACHE_BYTES = 4 * 1024 * 1024
 OPEN_FILES_MAX = 128
+REOPEN_BYTES = 2 * WRITE_BUFFER_BYTES
+"""Room that is needed to open it again."""
+REOPEN_S = 1.0
+"""How long that waits for readers."""
 
 
 class IndexFailed(OSError):
@@ -106,9 +119,14 @@ class LocationIndex:
     are thread-safe, and raise IndexFailed."""
 
     def __init__(self, directory: Path, *, read_only: bool = False) -> None:
-        access = AccessType.read_only() if read_only else AccessType.read_write()
+        self._access = AccessType.read_only() if read_only else AccessType.read_write()
         self._directory = directory
-        self._db = Rdict(str(directory), _options(), access_type=access)
+        self._db = self._open()
+        self._writing = threading.Lock()
+        self._change = threading.Condition()
+        self._readers = 0
+        self._is_broken = False
+        """Whether a write failed: RocksDB takes no other until it is opened again."""
         self._synced = WriteOptions()
         self._synced.sync = True
 
@@ -125,20 +143,79 @@ class LocationIndex:
         """From now on, durably, it is not complete."""
         batch = WriteBatch(raw_mode=True)
         batch.delete(_VERSION_KEY)
-        with self._told():
-            self._db.write(batch, self._synced)
+        self._write(batch)
 
     @contextmanager
     def _told(self) -> Iterator[None]:
         try:
             yield
         except Exception as error:  # rocksdict raises bare Exceptions
-            raise IndexFailed(f"index {self._directory}: {error}") from error
+            text = f"index {self._directory}: {error}"
+            if os.strerror(errno.ENOSPC) in text:
+                raise IndexFailed(errno.ENOSPC, text) from error
+            raise IndexFailed(text) from error
+
+    def _open(self) -> Rdict:
+        return Rdict(str(self._directory), _options(), access_type=self._access)
+
+    @contextmanager
+    def _reading(self) -> Iterator[Rdict]:
+        """The database; it is not closed meanwhile."""
+        with self._change:
+            self._readers += 1
+        try:
+            yield self._db
+        finally:
+            with self._change:
+                self._readers -= 1
+                self._change.notify_all()
+
+    def _write(self, batch: WriteBatch) -> None:
+        with self._told(), self._writing:
+            if self._is_broken:
+                self._reopen()
+            try:
+                self._db.write(batch, self._synced)
+            except Exception:
+                self._is_broken = True
+                raise
+
+    def _reopen(self) -> None:
+        """After a failed write: what was written before is all there. Not before there is room, as
+        it can be read until then."""
+        if disk_free_bytes(self._directory) < REOPEN_BYTES:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        with self._change:
+            if not self._change.wait_for(lambda: not self._readers, REOPEN_S):
+                raise TimeoutError("it is being read, and can't be opened again")
+            self._shut()
+            deadline_s = time.monotonic() + REOPEN_S
+            while self._is_broken:
+                try:
+                    self._db = self._open()
+                    self._is_broken = False
+                except Exception:  # a reader's cursor that is going keeps it locked
+                    if time.monotonic() >= deadline_s:
+                        raise
+                    time.sleep(REOPEN_S / 100)
+        logger.warning("index %s: opened again after a failed write", self._directory)
+
+    def _shut(self) -> None:
+        try:
+            self._db.close()
+        except DbClosedError:
+            pass
+        except Exception as error:  # it says again that a write failed
+            logger.warning("index %s: %s", self._directory, error)
 
     def _get(self, key: bytes) -> bytes | None:
-        with self._told():
-            value: bytes | None = self._db.get(key)
+        with self._told(), self._reading() as db:
+            value: bytes | None = db.get(key)
             return value
+
+    def _cursor(self, db: Rdict) -> RdictIter:
+        with self._told():
+            return db.iter()
 
     def _at(self, cursor: RdictIter) -> bool:
         """Whether the cursor stands on something.
@@ -170,8 +247,7 @@ class LocationIndex:
             batch.put(_LEDGER_KEY.pack(b"l", record.ledger_id), record.encode())
         for location in removed:
             batch.delete(_key(location))
-        with self._told():
-            self._db.write(batch, self._synced)
+        self._write(batch)
 
     def delete_ledgers(self, ledger_ids: Sequence[int]) -> None:
         """Forget ledgers and where their entries are."""
@@ -182,8 +258,7 @@ class LocationIndex:
                 _KEY.pack(b"e", ledger_id, 0, 0, 0),
                 _KEY.pack(b"e", ledger_id, _MAX_U64, _MAX_U32, _MAX_U64),
             )
-        with self._told():
-            self._db.write(batch, self._synced)
+        self._write(batch)
 
     def contains(self, location: Location) -> bool:
         """Whether that very block is the index's."""
@@ -195,22 +270,24 @@ class LocationIndex:
         Others are looked for when they are asked for. As many blocks as one has entries may begin
         before that one, and steps backwards cost more, the older the index is.
         """
-        cursor = self._db.iter()
-        cursor.seek_for_prev(_KEY.pack(b"e", ledger_id, entry_id, _MAX_U32, _MAX_U64))
-        while (location := self._location(cursor, ledger_id)) is not None:
-            if location.first <= entry_id - BLOCK_ENTRIES_MAX:
-                break
-            if location.first + location.entries > entry_id:
-                yield location
-            cursor.prev()
+        with self._reading() as db:
+            cursor = self._cursor(db)
+            cursor.seek_for_prev(_KEY.pack(b"e", ledger_id, entry_id, _MAX_U32, _MAX_U64))
+            while (location := self._location(cursor, ledger_id)) is not None:
+                if location.first <= entry_id - BLOCK_ENTRIES_MAX:
+                    break
+                if location.first + location.entries > entry_id:
+                    yield location
+                cursor.prev()
 
     def following(self, location: Location) -> Iterator[Location]:
         """Blocks of the ledger behind this one, in order of entries."""
-        cursor = self._db.iter()
-        cursor.seek(_KEY.pack(b"e", location.ledger_id, location.first + 1, 0, 0))
-        while (later := self._location(cursor, location.ledger_id)) is not None:
-            yield later
-            cursor.next()
+        with self._reading() as db:
+            cursor = self._cursor(db)
+            cursor.seek(_KEY.pack(b"e", location.ledger_id, location.first + 1, 0, 0))
+            while (later := self._location(cursor, location.ledger_id)) is not None:
+                yield later
+                cursor.next()
 
     def locations(self, ledger_id: int) -> Iterator[Location]:
         """All blocks of a ledger."""
@@ -218,20 +295,20 @@ class LocationIndex:
 
     def in_log(self, log_id: int) -> Iterator[Location]:
         """All blocks in an entry log. Reads every location of the index."""
-        cursor = self._db.iter()
-        cursor.seek(_KEY.pack(b"e", 0, 0, 0, 0))
-        while self._at(cursor) and (key := cursor.key())[:1] == b"e":
-            _, ledger_id, first, found_log, offset = _KEY.unpack(key)
-            if found_log == log_id:
-                yield Location(ledger_id, first, log_id, offset, *_VALUE.unpack(cursor.value()))
-            cursor.next()
+        with self._reading() as db:
+            cursor = self._cursor(db)
+            cursor.seek(_KEY.pack(b"e", 0, 0, 0, 0))
+            while self._at(cursor) and (key := cursor.key())[:1] == b"e":
+                _, ledger_id, first, found_log, offset = _KEY.unpack(key)
+                if found_log == log_id:
+                    yield Location(ledger_id, first, log_id, offset, *_VALUE.unpack(cursor.value()))
+                cursor.next()
 
     def clear_locations(self) -> None:
         """Forget where entries are; records of ledgers stay."""
         batch = WriteBatch(raw_mode=True)
         batch.delete_range(_KEY.pack(b"e", 0, 0, 0, 0), _KEY.pack(b"f", 0, 0, 0, 0))
-        with self._told():
-            self._db.write(batch, self._synced)
+        self._write(batch)
 
     def ledger(self, ledger_id: int) -> LedgerRecord | None:
         """What is known of a ledger."""
@@ -240,11 +317,12 @@ class LocationIndex:
 
     def ledgers(self) -> Iterator[LedgerRecord]:
         """All ledgers, by id."""
-        cursor = self._db.iter()
-        cursor.seek(_LEDGER_KEY.pack(b"l", 0))
-        while self._at(cursor) and (key := cursor.key())[:1] == b"l":
-            yield LedgerRecord.decode(_LEDGER_KEY.unpack(key)[1], cursor.value())
-            cursor.next()
+        with self._reading() as db:
+            cursor = self._cursor(db)
+            cursor.seek(_LEDGER_KEY.pack(b"l", 0))
+            while self._at(cursor) and (key := cursor.key())[:1] == b"l":
+                yield LedgerRecord.decode(_LEDGER_KEY.unpack(key)[1], cursor.value())
+                cursor.next()
 
     def _location(self, cursor: RdictIter, ledger_id: int) -> Location | None:
         if not self._at(cursor):
@@ -260,4 +338,4 @@ class LocationIndex:
 
     def close(self) -> None:
         """Close the files. Idempotent. No iterator may be open."""
-        self._db.close()
+        self._shut()
