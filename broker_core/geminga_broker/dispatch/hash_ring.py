@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
+from operator import itemgetter
 from typing import Generic, Protocol, TypeVar
 
 from geminga_protocol.keys import KEY_SLOTS, key_slot
@@ -229,10 +230,11 @@ class StickyRanges(Selector[C]):
             at = bisect_left(self._starts, end + 1)
             if at and self._ends[at - 1][0] >= start:
                 raise CannotAssign(f"Range conflict with consumer {self._ends[at - 1][1].name}")
-        for start, end in ordered:
-            at = bisect_left(self._starts, start)
-            self._starts.insert(at, start)
-            self._ends.insert(at, (end, consumer))
+        # Inserted one by one, thousands of ranges would move all those behind them each time.
+        taken = [(start, (end, consumer)) for start, end in ordered]
+        pairs = sorted([*zip(self._starts, self._ends, strict=True), *taken], key=itemgetter(0))
+        self._starts = [start for start, _ in pairs]
+        self._ends = [end for _, end in pairs]
 
     def remove(self, consumer: C) -> None:
         """Leave."""
