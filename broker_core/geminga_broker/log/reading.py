@@ -55,7 +55,12 @@ class LogReads:
                 return await self._fetch(span, entry_id, last, bytes_max)
             except (BookkeeperError, MetadataError) as error:
                 if chain.get(ledger_id) is span:
-                    kind = EntryDamaged if isinstance(error, DAMAGE) else LogReadFailed
+                    damaged = isinstance(error, DAMAGE)
+                    if damaged and last > entry_id:
+                        # One of them is; those before it are as good as ever.
+                        entries_max = (last - entry_id + 1) // 2
+                        continue
+                    kind = EntryDamaged if damaged else LogReadFailed
                     raise kind(
                         f"{self._parts.name}: {ledger_id}:{entry_id}: "
                         f"{type(error).__name__}: {error}"

@@ -12,6 +12,7 @@ from geminga_bookie.errors import BookkeeperError
 from geminga_broker.log.api import (
     AppendDone,
     Buffer,
+    EntryDamaged,
     LedgerStatistics,
     LogFenced,
     LogStatistics,
@@ -160,9 +161,14 @@ class TopicLog:
         """See `ManagedLedger.read_range`. Raises LogReadFailed."""
         found: list[LogEntry] = []
         while entries_max > len(found) and bytes_max > 0:
-            more = await self._reads.entries(
-                first, entries_max=entries_max - len(found), bytes_max=bytes_max
-            )
+            try:
+                more = await self._reads.entries(
+                    first, entries_max=entries_max - len(found), bytes_max=bytes_max
+                )
+            except EntryDamaged:
+                if found:
+                    break
+                raise
             if not more:
                 break
             found += more

@@ -9,11 +9,11 @@ from trio.testing import MockClock
 
 from geminga_broker.log import cursor_ledger
 from geminga_broker.log._tests.world import NAME, World, drain, numbered, publish
-from geminga_broker.log.api import Ack
+from geminga_broker.log.api import Ack, EntryDamaged
 from geminga_broker.log.options import CursorOptions, LogOptions
 from geminga_broker.log.position_info import PositionInfo
 from geminga_protocol.errors import RemoteProtocolError
-from geminga_protocol.ids import EARLIEST
+from geminga_protocol.ids import EARLIEST, Position
 
 IN_LEDGER = LogOptions(cursors=CursorOptions(ranges_to_store_max=0))
 """A cursor with holes leaves its state in its ledger when it is closed."""
@@ -104,3 +104,22 @@ async def test_a_state_that_no_bookie_has_any_more(
         holes = log.cursors["s"].state.holes
         assert STATES - 3 <= holes <= STATES
         assert -1 in lost or crash or holes == STATES
+
+
+@pytest.mark.parametrize("lost", [1, 57, 99])
+async def test_what_stands_before_a_lost_entry_is_read(lost: int) -> None:
+    """A read of many entries fails with one of them; those before it are intact."""
+    world = World()
+    async with world.broker() as broker:
+        log = await broker.open(NAME)
+        positions = await publish(log, numbered(100))
+    del world.bookie._ledgers[positions[0].ledger_id].entries[lost]
+    async with world.broker() as broker:
+        log = await broker.open(NAME)
+        found: list[Position] = []
+        while len(found) < lost:
+            left = await log.read_range(positions[len(found)], entries_max=100, bytes_max=1 << 20)
+            found += [entry.position for entry in left]
+        assert found == positions[:lost]
+        with pytest.raises(EntryDamaged):
+            await log.read_range(positions[lost], entries_max=100, bytes_max=1 << 20)
