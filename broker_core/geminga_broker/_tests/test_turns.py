@@ -6,10 +6,10 @@ import pytest
 import trio
 import trio.testing
 
-from geminga_broker.session.turns import STEP_IDS
+from geminga_broker.session.turns import STARTS_PER_TURN, STEP_IDS
 from geminga_broker.topic_api import SubType
 from geminga_protocol import ack_set
-from geminga_protocol.commands import connection, consuming
+from geminga_protocol.commands import connection, consuming, lookup
 from geminga_protocol.message_id import MessageId
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 
@@ -103,3 +103,23 @@ async def test_a_set_that_is_too_long_spoils_all_of_a_long_acknowledgement() -> 
         answer = (await client.expect(Type.ACK_RESPONSE)).command.ackResponse
         assert answer.error == ServerError.NotAllowedError
         assert subscription.backlog_entries() == 1
+
+
+async def test_many_small_commands_are_begun_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is short, but a read brings thousands of them."""
+    many = 20 * STARTS_PER_TURN
+    async with open_broker() as broker:
+        client = broker.client()
+        await client.connect()
+        turns = CountedTurns()
+        monkeypatch.setattr(broker.service, "turn", turns)
+        asked = [lookup.partitioned_metadata(TOPIC, number) for number in range(many)]
+        await client.send(*asked, connection.PING)
+        answers = []
+        while (frame := await client.next()) is not None and len(answers) < many:
+            if frame.type != Type.PONG:
+                answers.append(frame.command.partitionMetadataResponse.request_id)
+            if len(answers) == many:
+                break
+        assert sorted(answers) == list(range(many))
+        assert turns.taken >= many // STARTS_PER_TURN

@@ -91,6 +91,7 @@ class Session:
         self.read_scope = trio.CancelScope()
         self.heard_s = trio.current_time()
         self.reading = True
+        self.started = 0
         self.write = stream.write
         self.write_now = stream.write_now
         self.on_writable = stream.on_writable

@@ -29,6 +29,7 @@ from geminga_broker.session import (
 from geminga_broker.session.authorization import authorize
 from geminga_broker.session.limits import BOUNDED_ELSEWHERE, check, checks_of
 from geminga_broker.session.session import Session, SessionClosed
+from geminga_broker.session.turns import count_start
 from geminga_protocol.commands import answers, lookup, schemas
 from geminga_protocol.frames import SUBMESSAGE
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, ServerError
@@ -119,6 +120,8 @@ def build(
         if need is None:
             raise UnguardedHandler(f"nobody says what {SUBMESSAGE[kind]} needs")
         run = handling.guarded(kind, need)
+        if not isinstance(handling, Direct):
+            run = _in_turns(run)
         if kind not in BOUNDED_ELSEWHERE:
             run = _bounded(kind, handling, run)
         routes[kind] = Route(run, before_connect=need.scope is Scope.PUBLIC)
@@ -141,6 +144,14 @@ def _bounded(kind: int, handling: Handling, run: Handler) -> Handler:
             run(session, command)
 
     return run_bounded
+
+
+def _in_turns(run: Handler) -> Handler:
+    def begin(session: Session, command: Any) -> None:
+        run(session, command)
+        count_start(session)
+
+    return begin
 
 
 def _error(command: Any, code: ServerError, text: str) -> bytes:

@@ -19,6 +19,12 @@ _WORDS_PER_ID = 64
 """They take as long as a message id."""
 
 
+STARTS_PER_TURN = 64
+"""Commands of one connection that begin in a turn, a few ms: a read brings thousands of short ones,
+and what is begun together goes on together.
+"""
+
+
 class LongWork(Exception):
     """A handler found that its command takes long; `steps` do it, and nothing that came after it
     is handled before they are done.
@@ -42,6 +48,16 @@ async def run_in_turns(session: Session, steps: Iterator[None]) -> None:
 
 
 _END = object()
+
+
+def count_start(session: Session) -> None:
+    """A command was begun that goes on in a task. Raises LongWork when the next has to wait for
+    another turn.
+    """
+    session.started += 1
+    if session.started >= STARTS_PER_TURN:
+        session.started = 0
+        raise LongWork(iter(()))
 
 
 def parts_of(ids: Iterable[MessageIdData]) -> Iterator[list[MessageIdData]]:
