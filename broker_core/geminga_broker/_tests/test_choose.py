@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import gc
 import time
-from operator import itemgetter
 from typing import Any
 
 from hypothesis import given
@@ -199,22 +199,21 @@ def test_common_entries_need_no_parsing() -> None:
 
 
 def test_many_sticky_ranges_are_taken_fast() -> None:
-    """What a frame can bring, beside those that are there: about as long as sorting them all."""
+    """What a frame can bring; those that are there aren't moved for each."""
     members = [Member(f"m{number}") for number in range(6)]
     taken = [tuple((n * 6 + number, n * 6 + number) for n in range(10_000)) for number in range(6)]
-    everything = [(bound, member) for bound in range(60_000) for member in members[:1]]
-    longest_s, sort_s = 1e9, 1e9
-    for _ in range(3):
-        ranges: StickyRanges[Member] = StickyRanges()
-        for member, wanted in zip(members[:5], taken[:5], strict=True):
-            ranges.add(member, wanted)
-        began_s = time.process_time()
-        ranges.add(members[5], taken[5])
-        longest_s = min(longest_s, time.process_time() - began_s)
-        began_s = time.process_time()
-        sorted(everything, key=itemgetter(0))
-        sort_s = min(sort_s, time.process_time() - began_s)
+    took_s = [1e9] * len(members)
+    gc.disable()
+    try:
+        for _ in range(3):
+            ranges: StickyRanges[Member] = StickyRanges()
+            for number, member in enumerate(members):
+                began_s = time.process_time()
+                ranges.add(member, taken[number])
+                took_s[number] = min(took_s[number], time.process_time() - began_s)
+    finally:
+        gc.enable()
     for number, member in enumerate(members):
         assert ranges.owner(6 * 777 + number) is member
         assert ranges.ranges(member)[777] == (6 * 777 + number, 6 * 777 + number)
-    assert longest_s < 8 * sort_s
+    assert took_s[-1] < 14 * took_s[0]  # 26 times, if they were
