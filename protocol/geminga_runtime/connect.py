@@ -8,6 +8,7 @@ from collections.abc import Callable
 import trio
 
 from geminga_runtime.errors import ConnectFailed, TlsFailed, TlsRefused
+from geminga_runtime.forked import close_in_children
 from geminga_runtime.stream import WRITE_HIGH_BYTES, FramedStream
 from geminga_runtime.tls import TlsContexts
 from geminga_runtime.tls_stream import TlsStream
@@ -34,6 +35,7 @@ async def connect(
     try:
         with trio.fail_at(deadline):
             opened = await trio.open_tcp_stream(host, port)
+            close_in_children(opened.socket)
             stream: trio.abc.Stream = opened
             if tls is not None:
                 stream = await _secured(opened, server_name or host, tls)
