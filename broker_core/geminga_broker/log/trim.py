@@ -101,8 +101,10 @@ class LogTrimmer:
                         # They may still be in the chain that the store knows, so they stay.
                         parts.catalog.cleared(span.ledger_id for span in gone)
                         raise
+                # All at once: what is cut off here may leave none that is to be deleted.
                 for span in gone:
                     parts.chain.remove(span.ledger_id)
+                for span in gone:
                     await cursors.forget(span.ledger_id)
                 await self.delete_ledgers()
             except (BookkeeperError, MetadataError) as error:

@@ -16,7 +16,9 @@ from geminga_broker.log._tests.world import NAME, Answers, World, drain, message
 from geminga_broker.log.api import Ack, LogFenced, LogReadFailed
 from geminga_broker.log.catalog import LogCatalog
 from geminga_broker.log.options import LogOptions, Rollover
+from geminga_broker.log.reading import LogReads
 from geminga_broker.log.topic_log import TopicLog
+from geminga_broker.log.trim import LogTrimmer
 from geminga_protocol.ids import EARLIEST
 
 SMALL = LogOptions(rollover=Rollover(entries_max=3, min_s=0))
@@ -139,3 +141,30 @@ async def test_a_close_that_is_cut_off_gives_back_what_the_log_held(
         assert list(broker._dirty) == []
         assert len(broker.cache._logs) == 1
         assert await drain(again.open_reader("r2", EARLIEST)) == [*numbered(2), "late"]
+
+
+async def test_a_trim_that_is_cut_off_leaves_no_ledger_that_is_to_be_deleted(
+    world: World, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    """A later change of the chain would write such ledgers down again."""
+
+    async def hang(*_args: object) -> None:
+        await trio.sleep_forever()
+
+    async with world.broker(SMALL) as broker:
+        log = await broker.open(NAME)
+        cursor = await log.open_cursor("s", initial=EARLIEST)
+        for _ in range(3):
+            await publish(log, numbered(3))
+            await trio.sleep(1)
+        with monkeypatch.context() as patched:
+            patched.setattr(LogTrimmer, "schedule", lambda _self: None)
+            patched.setattr(LogReads, "forget", hang)
+            cursor.ack_cumulative(log.last_position)
+            with trio.move_on_after(5) as scope:
+                await log.trim()
+            assert scope.cancelled_caught
+        assert log._parts.catalog.deleting
+        assert not {span.ledger_id for span in log._chain} & set(log._parts.catalog.deleting)
+        await log.trim()
+        assert not log._parts.catalog.deleting
