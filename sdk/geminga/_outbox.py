@@ -382,6 +382,13 @@ class Outbox:
         for outgoing in failed:
             self._settle(outgoing, error)
 
+    def abandon(self, error: GemingaError) -> None:
+        """The same after the event loop has ended: no task of it is woken."""
+        for outgoing in (*self._window, *self._take_open()):
+            outgoing.forget_tasks()
+            outgoing.settle(error)
+        self._window.clear()
+
     def _settle(self, outgoing: Outgoing, error: GemingaError | None) -> None:
         self.pending_messages -= outgoing.count
         self.pending_bytes -= outgoing.size_bytes

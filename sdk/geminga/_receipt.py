@@ -73,6 +73,10 @@ class Outgoing(msgspec.Struct, eq=False, gc=False):
             for index, callback in callbacks:
                 _call(callback, Receipt(self, index))
 
+    def forget_tasks(self) -> None:
+        """No task waits for it any more: their loop has ended."""
+        self._event = None
+
     async def wait(self) -> None:
         """Until it is settled."""
         if self.is_settled:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -55,9 +55,10 @@ class AsyncSession(Session):
         self.portal.check_may_wait()
         try:
             self.portal.start(self.run, self)
-            await self._open_waiter.wait()
+            await self._open_waiter.wait(self.portal)
         except BaseException:
-            self.portal.post(self.begin_closing)
+            if not self.portal.is_gone:
+                self.portal.post(self.begin_closing)
             raise
         if self.error is not None:
             raise self.error
@@ -71,9 +72,9 @@ class AsyncSession(Session):
         call = Call(function, waiter.notify)
         try:
             self.portal.post(self.spawn, call)
-            await waiter.wait()
+            await waiter.wait(self.portal)
         except BaseException:
-            if not self.portal.is_forked:
+            if not self.portal.is_gone:
                 self.portal.post(self.abandon, call)
             raise
         return call.result()
@@ -86,9 +87,11 @@ class AsyncSession(Session):
         for listening in list(self.listenings):
             await listening.stop()
         waiter = self.host.waiter()
-        self.portal.post(self.begin_closing)
-        self.portal.post(self.on_end, waiter.notify)
-        await waiter.wait()
+        # It may end meanwhile by itself, with its loop.
+        with suppress(AlreadyClosed):
+            self.portal.post(self.begin_closing)
+            self.portal.post(self.on_end, waiter.notify)
+            await waiter.wait(self.portal)
 
 
 class Receipt(Handed, eq=False, gc=False):
@@ -110,7 +113,7 @@ class Receipt(Handed, eq=False, gc=False):
             session.portal.check_may_wait()
             waiter = session.host.waiter()
             session.portal.post(self.on_done, waiter.notify)
-            await waiter.wait()
+            await waiter.wait(session.portal)
         return self.message_id
 
     def add_done_callback(self, callback: Callable[[Receipt], object]) -> None:
@@ -142,7 +145,7 @@ class AsyncSender(Sender):
         handed.on_done(waiter.notify)
         if self.put(handed) is not None:
             await self._put_when_there_is_room(handed)
-        await waiter.wait()
+        await waiter.wait(self.session.portal)
         return handed.message_id
 
     def send_at_once(self, data: Any) -> Receipt | None:
@@ -185,7 +188,7 @@ class AsyncSender(Sender):
                 # the broker would have nothing to do meanwhile.
                 waiter = self.session.host.waiter()
                 self.session.portal.post(waiter.notify)
-                await waiter.wait()
+                await waiter.wait(self.session.portal)
         if self.put(handed) is not None:
             await self._put_when_there_is_room(handed)
         return handed
@@ -220,7 +223,8 @@ class AsyncSender(Sender):
     async def close(self) -> None:
         """As Producer.aclose."""
         if not self.session.portal.is_forked and self.session.is_running:
-            await self.call(self.producer.aclose)
+            with suppress(AlreadyClosed):
+                await self.call(self.producer.aclose)
 
 
 class AsyncReceiver(Receiver):
@@ -373,4 +377,5 @@ class AsyncReceiver(Receiver):
         """As Consumer.aclose."""
         if not self.session.portal.is_forked and self.session.is_running:
             await self.stop_listening()
-            await self.session.call(self.aclose)
+            with suppress(AlreadyClosed):
+                await self.session.call(self.aclose)

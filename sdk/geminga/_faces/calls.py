@@ -146,6 +146,12 @@ class Session:
         """Until it is closed."""
         await self._ended.wait()
 
+    def loop_ended(self, error: AlreadyClosed) -> None:
+        """The loop has ended without it."""
+        self.is_running = False
+        self.nursery = None
+        self.error = self.error or error
+
     def on_end(self, notify: Callable[[], object]) -> None:
         """Have `notify` called once it is closed, at once if it is."""
         if self.is_running:

@@ -15,11 +15,12 @@ import weakref
 from _thread import LockType, allocate_lock, get_ident
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import NoReturn, Protocol, TypeVarTuple
 
 import trio
 
-from geminga.errors import ForkedClient
+from geminga.errors import AlreadyClosed, ForkedClient
 
 logger = logging.getLogger("geminga")
 
@@ -43,7 +44,10 @@ class Portal:
         self._woken_for = -1
         """What that was before the loop was last woken. No flag is set before it is woken: a signal
         handler in between would take it to be awake, and wait for ever."""
-        self._is_over = False
+        self.is_over = False
+        """Whether the loop has ended, which it does by a mistake or at the program's end only."""
+        self.waiters: set[Waiter] = set()
+        """Those that the loop is to notify."""
         self._ended = threading.Event()
         self._closers: weakref.WeakSet[Closer] = weakref.WeakSet()
         self.forkables: weakref.WeakSet[Forkable] = weakref.WeakSet()
@@ -58,32 +62,76 @@ class Portal:
         self._thread_id = self._thread.ident
 
     def _run(self, started: Callable[[], None]) -> None:
+        failure: BaseException | None = None
         try:
             trio.run(self._serve, started)
-        except BaseException:  # noqa: ASYNC103
-            logger.exception("the background loop ended")
+        except BaseException as error:  # noqa: ASYNC103
+            failure = error
         finally:
-            self._is_over = True
+            self._tell_the_end()
             self._ended.set()
+        if failure is not None:
+            logger.error("the background loop ended", exc_info=failure)
+
+    def _tell_the_end(self) -> None:
+        """Nobody waits for a loop that has ended: everybody gets an error."""
+        self.is_over = True
+        # Never again does a post find the loop woken already.
+        self._turns += 1
+        error = self._over()
+        tells: list[Callable[[], object]] = [
+            *(partial(each.loop_ended, error) for each in list(self._closers)),
+            *(partial(each.loop_ended, error) for each in list(self.forkables)),
+            *(each.cut for each in list(self.waiters)),
+        ]
+        for tell in tells:
+            try:
+                tell()
+            except BaseException:  # noqa: ASYNC103 - whatever callbacks raise, the others hear it
+                logger.exception("telling that the background loop has ended")
+
+    @staticmethod
+    def _over() -> AlreadyClosed:
+        return AlreadyClosed("the client's background loop has ended: make another client")
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether nothing can be posted any more."""
+        return self.is_forked or self.is_over
+
+    def check(self) -> None:
+        """Raises AlreadyClosed if the loop has ended."""
+        if self.is_over:
+            raise self._over()
 
     async def _serve(self, started: Callable[[], None]) -> None:
         self._token = trio.lowlevel.current_trio_token()
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             started()
-            await trio.sleep_forever()
+            try:
+                await trio.sleep_forever()
+            finally:
+                # Whoever connects from now on has another loop.
+                self.is_over = True
 
     def post(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
-        """Have the loop call a function that doesn't raise, after all that was posted before.
+        """Have the loop call a function, after all that was posted before; what it raises is
+        logged.
 
-        Raises ForkedClient.
+        Raises ForkedClient, and AlreadyClosed when the loop has ended.
         """
         if self.is_forked:
             self.refuse()
         self._posts.append((function, args))
         turns = self._turns
         if self._woken_for != turns:
-            self._token.run_sync_soon(self._run_posts)
+            try:
+                self._token.run_sync_soon(self._run_posts)
+            except trio.RunFinishedError:
+                self.is_over = True
+                self._posts.clear()
+                raise self._over() from None
             self._woken_for = turns
 
     def refuse(self) -> NoReturn:
@@ -96,7 +144,11 @@ class Portal:
         # Not until it is empty: a thread that posts without end would keep all else waiting.
         for _ in range(len(posts)):
             function, args = posts.popleft()
-            function(*args)
+            try:
+                function(*args)
+            except Exception:
+                # A mistake, but no reason to end every client of the process.
+                logger.exception("a call of the background loop failed")
 
     def check_may_wait(self) -> None:
         """Raises RuntimeError in the loop's own thread, which would wait for itself."""
@@ -114,11 +166,11 @@ class Portal:
 
     def close_at_exit(self) -> None:
         """The program ends: what it left open gets a little time to send what waits."""
-        if self.is_forked or self._is_over:
+        if self.is_forked or self.is_over:
             return
         try:
             self.post(self._nursery.start_soon, self._close_all)
-        except (trio.RunFinishedError, ForkedClient):
+        except (AlreadyClosed, ForkedClient):
             return
         self._ended.wait(EXIT_TIMEOUT_S + 1)
 
@@ -137,6 +189,16 @@ class Forkable(Protocol):
     def after_fork(self) -> None:
         """In the child: have the next call raise ForkedClient."""
 
+    def loop_ended(self, error: AlreadyClosed) -> None:
+        """In what was the loop's thread: fail what waits, and have the next call raise it."""
+
+
+class Waiter(Protocol):
+    """Someone who waits for the loop."""
+
+    def cut(self) -> object:
+        """Let it wait no more: the loop has ended."""
+
 
 class Closer(Protocol):
     """Ends one of the portal's long-lived tasks; its methods are called in the loop."""
@@ -146,6 +208,9 @@ class Closer(Protocol):
 
     async def closed(self) -> None:
         """Until it has ended."""
+
+    def loop_ended(self, error: AlreadyClosed) -> None:
+        """In what was the loop's thread, after the loop has ended without it."""
 
 
 def acquire(lock: LockType) -> None:
@@ -164,7 +229,7 @@ class _Current:
     def get(self) -> Portal:
         with self._lock:
             known = self._portal
-            if known is not None:
+            if known is not None and not known.is_over:
                 return known
             made = Portal()
             if self._portal is not known:
@@ -172,6 +237,8 @@ class _Current:
                 made.stop()
                 return self.get()
             self._portal = made
+            if known is not None:
+                atexit.unregister(known.close_at_exit)
             atexit.register(made.close_at_exit)
             return made
 

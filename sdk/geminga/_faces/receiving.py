@@ -23,6 +23,7 @@ from geminga._entry_reading import messages_of, parts_of, read_entries
 from geminga._faces.acknowledging import AckSender
 from geminga._faces.calls import Session
 from geminga.consumer import Consumer
+from geminga.errors import AlreadyClosed
 from geminga.message import Message
 from geminga.received_entry import ReceivedEntry
 
@@ -71,6 +72,10 @@ class Receiver(AckSender):
     def after_fork(self) -> None:
         """In the child: nothing is taken from here any more, and the next call tells why."""
         self.is_stale = True
+        self._signalled_for = -1
+
+    def loop_ended(self, error: AlreadyClosed) -> None:
+        """What was taken ahead may still be received; the next acknowledgement raises it."""
         self._signalled_for = -1
 
     # ---- in the program's threads ----

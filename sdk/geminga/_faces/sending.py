@@ -74,6 +74,15 @@ class Sender:
         self._grant_messages = 0
         self._signalled_for = -1
 
+    def loop_ended(self, error: AlreadyClosed) -> None:
+        """What has no receipt has none ever, and nothing more is taken."""
+        self._has_failed = True
+        self._grant_messages = 0
+        while self._queue:
+            self._queue.popleft().refuse(error)
+        for part in self.producer._parts:
+            part.outbox.abandon(error)
+
     def _pending_max(self) -> int:
         producer = self.producer
         return producer._options.max_pending_messages * len(producer._parts)

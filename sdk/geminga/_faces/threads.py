@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -55,9 +55,10 @@ class ThreadSession(Session):
         self.portal.check_may_wait()
         try:
             self.portal.start(self.run, self)
-            self._open_waiter.wait()
+            self._open_waiter.wait(self.portal)
         except BaseException:
-            self.portal.post(self.begin_closing)
+            if not self.portal.is_gone:
+                self.portal.post(self.begin_closing)
             raise
         if self.error is not None:
             raise self.error
@@ -71,9 +72,9 @@ class ThreadSession(Session):
         call = Call(function, waiter.notify)
         try:
             self.portal.post(self.spawn, call)
-            waiter.wait()
+            waiter.wait(self.portal)
         except BaseException:
-            if not self.portal.is_forked:
+            if not self.portal.is_gone:
                 self.portal.post(self.abandon, call)
             raise
         return call.result()
@@ -86,9 +87,11 @@ class ThreadSession(Session):
         for listening in list(self.listenings):
             listening.stop()
         waiter = self.host.waiter()
-        self.portal.post(self.begin_closing)
-        self.portal.post(self.on_end, waiter.notify)
-        waiter.wait()
+        # It may end meanwhile by itself, with its loop.
+        with suppress(AlreadyClosed):
+            self.portal.post(self.begin_closing)
+            self.portal.post(self.on_end, waiter.notify)
+            waiter.wait(self.portal)
 
 
 class Receipt(Handed, eq=False, gc=False):
@@ -110,7 +113,7 @@ class Receipt(Handed, eq=False, gc=False):
             session.portal.check_may_wait()
             waiter = session.host.waiter()
             session.portal.post(self.on_done, waiter.notify)
-            waiter.wait()
+            waiter.wait(session.portal)
         return self.message_id
 
     def add_done_callback(self, callback: Callable[[Receipt], object]) -> None:
@@ -140,7 +143,7 @@ class ThreadSender(Sender):
         handed.on_done(waiter.notify)
         if self.put(handed) is not None:
             self._put_when_there_is_room(handed)
-        waiter.wait()
+        waiter.wait(self.session.portal)
         return handed.message_id
 
     def send_at_once(self, data: Any) -> Receipt | None:
@@ -183,7 +186,7 @@ class ThreadSender(Sender):
                 # the broker would have nothing to do meanwhile.
                 waiter = self.session.host.waiter()
                 self.session.portal.post(waiter.notify)
-                waiter.wait()
+                waiter.wait(self.session.portal)
         if self.put(handed) is not None:
             self._put_when_there_is_room(handed)
         return handed
@@ -218,7 +221,8 @@ class ThreadSender(Sender):
     def close(self) -> None:
         """As Producer.aclose."""
         if not self.session.portal.is_forked and self.session.is_running:
-            self.call(self.producer.aclose)
+            with suppress(AlreadyClosed):
+                self.call(self.producer.aclose)
 
 
 class ThreadReceiver(Receiver):
@@ -371,4 +375,5 @@ class ThreadReceiver(Receiver):
         """As Consumer.aclose."""
         if not self.session.portal.is_forked and self.session.is_running:
             self.stop_listening()
-            self.session.call(self.aclose)
+            with suppress(AlreadyClosed):
+                self.session.call(self.aclose)

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from typing import TypeVar, TypeVarTuple
 
 from geminga._arguments import function as check_function
-from geminga._faces.portal import acquire
+from geminga._faces.portal import Portal, acquire
 from geminga.errors import InvalidArgument
 
 Ts = TypeVarTuple("Ts")
@@ -24,16 +24,36 @@ logger = logging.getLogger("geminga")
 class ThreadWaiter:
     """Waited for once by one thread; `notify` is called once in the loop."""
 
-    __slots__ = ("_lock", "notify")
+    __slots__ = ("_is_cut", "_lock", "notify")
 
     def __init__(self) -> None:
+        self._is_cut = False
         self._lock = allocate_lock()
         self._lock.acquire()
         self.notify: Callable[[], object] = self._lock.release
 
-    def wait(self) -> None:
-        """Until notified. KeyboardInterrupt comes through at once."""
+    def wait(self, portal: Portal) -> None:
+        """Until notified. KeyboardInterrupt comes through at once. Raises AlreadyClosed when the
+        loop ends.
+        """
+        portal.waiters.add(self)
+        try:
+            portal.check()
+            self.wait_for_threads()
+        finally:
+            portal.waiters.discard(self)
+        if self._is_cut:
+            portal.check()
+
+    def wait_for_threads(self) -> None:
+        """The same where another thread of the program notifies."""
         acquire(self._lock)
+
+    def cut(self) -> None:
+        """The loop has ended."""
+        if self._lock.locked():
+            self._is_cut = True
+            self.notify()
 
 
 class ThreadEvent:
@@ -61,7 +81,7 @@ class ThreadEvent:
         if self._is_set:
             # It may have happened before this one was there to be told.
             self.set()
-        waiter.wait()
+        waiter.wait_for_threads()
 
 
 class ThreadHost:
@@ -111,9 +131,10 @@ class ThreadHost:
 class AsyncWaiter:
     """Waited for once by one asyncio task; `notify` is called once in the Trio loop."""
 
-    __slots__ = ("_future", "_host")
+    __slots__ = ("_future", "_host", "_is_cut")
 
     def __init__(self, host: AsyncHost) -> None:
+        self._is_cut = False
         self._host = host
         self._future: asyncio.Future[None] = host.loop.create_future()
 
@@ -125,9 +146,21 @@ class AsyncWaiter:
         if not self._future.done():
             self._future.set_result(None)
 
-    async def wait(self) -> None:
-        """Until notified."""
-        await self._future
+    async def wait(self, portal: Portal) -> None:
+        """Until notified. Raises AlreadyClosed when the loop ends."""
+        portal.waiters.add(self)
+        try:
+            portal.check()
+            await self._future
+        finally:
+            portal.waiters.discard(self)
+        if self._is_cut:
+            portal.check()
+
+    def cut(self) -> None:
+        """The loop has ended."""
+        self._is_cut = not self._future.done()
+        self.notify()
 
 
 class AsyncHost:
