@@ -142,11 +142,13 @@ class Partitions:
         have.
         """
         router = self._router
-        for _ in range(router.turns):
-            router.rotate()
-            part = self.parts[router.current]
+        router.rotate()
+        part = self.parts[router.current]
+        for _ in range(router.turns - 1):
             if not isinstance(part.error, FATAL):
                 break
+            router.rotate()
+            part = self.parts[router.current]
         self._sealed_seen = part.outbox.sealed_batches
         return part
 
