@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
@@ -42,9 +41,9 @@ class Sender:
         self.session = session
         self.producer = producer
         self._queue: deque[Handed] = deque()
-        self._lock = threading.Lock()
-        """Between sending threads. No function is called while it is held: signal handlers run at
-        calls, and one that sends would wait for the frame that it interrupts."""
+        # What sending threads change together is changed without a call in between: neither another
+        # thread nor a signal handler comes in there, so there is no lock that a handler could find
+        # held by the frame that it interrupts.
         self._granted_bytes = 0
         """All that were ever granted: what of them is not left has been put."""
         self._taken_bytes = 0
@@ -70,7 +69,6 @@ class Sender:
 
     def after_fork(self) -> None:
         """In the child: the next message is refused."""
-        self._lock = threading.Lock()
         self._grant_messages = 0
         self._signalled_for = -1
 
@@ -89,8 +87,7 @@ class Sender:
 
     def _room_bytes(self) -> int:
         memory = self.producer._core.memory
-        with self._lock:
-            put_bytes = self._granted_bytes - self._grant_bytes
+        put_bytes = self._granted_bytes - self._grant_bytes
         return memory.limit_bytes - memory.used_bytes - (put_bytes - self._taken_bytes)
 
     @property
@@ -118,15 +115,12 @@ class Sender:
 
     def _take_in(self, handed: Handed, size_bytes: int) -> bool:
         """Queue a message; False if it has to be counted first whether there is room."""
-        queue = self._queue
-        with self._lock:
-            is_granted = self._grant_messages > 0 and self._grant_bytes > 0
-            if is_granted:
-                self._grant_messages -= 1
-                self._grant_bytes -= size_bytes
-                # Appends, without a call.
-                queue += (handed,)
-        return is_granted
+        if self._grant_messages <= 0 or self._grant_bytes <= 0:
+            return False
+        self._grant_messages -= 1
+        self._grant_bytes -= size_bytes
+        self._queue.append(handed)
+        return True
 
     def _signal(self) -> None:
         drains = self._drains
@@ -156,13 +150,12 @@ class Sender:
             )
         messages = min(messages, GRANT_MESSAGES_MAX)
         room_bytes = min(room_bytes, GRANT_BYTES_MAX)
-        with self._lock:
-            # Unless another thread, or a signal handler, has counted meanwhile, and put some.
-            if self._grants == grants:
-                self._grants = grants + 1
-                self._grant_messages = messages
-                self._granted_bytes += room_bytes - self._grant_bytes
-                self._grant_bytes = room_bytes
+        # Unless another thread, or a signal handler, has counted meanwhile, and put some.
+        if self._grants == grants:
+            self._grants = grants + 1
+            self._grant_messages = messages
+            self._granted_bytes += room_bytes - self._grant_bytes
+            self._grant_bytes = room_bytes
         return None
 
     def _why_over(self) -> GemingaError | None:

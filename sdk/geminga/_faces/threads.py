@@ -157,14 +157,12 @@ class ThreadSender(Sender):
         if since_turn >= BYTES_BETWEEN_TURNS:
             return None
         handed = Receipt(self.session, data, None)
-        queue = self._queue
         # As `_take_in`, without a call: this stands on the hot path.
-        with self._lock:
-            if self._grant_messages <= 0 or self._grant_bytes <= 0:
-                return None
-            self._grant_messages -= 1
-            self._grant_bytes -= size_bytes
-            queue += (handed,)
+        if self._grant_messages <= 0 or self._grant_bytes <= 0:
+            return None
+        self._grant_messages -= 1
+        self._grant_bytes -= size_bytes
+        self._queue.append(handed)
         self._since_turn = since_turn
         if self._signalled_for != self._drains:
             self._signal()

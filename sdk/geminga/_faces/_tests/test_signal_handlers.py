@@ -6,11 +6,16 @@ only the main thread runs handlers, and one that hangs has to be ended.
 
 from __future__ import annotations
 
+import dis
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
+from geminga._faces.asyncs import AsyncSender
+from geminga._faces.sending import Sender
+from geminga._faces.threads import ThreadSender
 from geminga.testing import BrokerUrl
 
 TIMEOUT_S = 60
@@ -195,3 +200,30 @@ with gb.connect(url) as client:
     assert handled
 """.replace("PLACE", place),
     )
+
+
+@pytest.mark.parametrize(
+    ("function", "first", "last"),
+    [
+        (Sender._take_in, "_grant_messages", "append"),
+        (ThreadSender.send_at_once, "_grant_messages", "append"),
+        (AsyncSender.send_at_once, "_grant_messages", "append"),
+        (Sender._grant, "_grants", "_grant_bytes"),
+    ],
+)
+def test_nothing_comes_between_what_changes_together(
+    function: Callable[..., object], first: str, last: str
+) -> None:
+    """Python switches threads and runs signal handlers at calls, backward jumps and the beginnings
+    of functions.
+    """
+    steps = [(each.opname, each.argval) for each in dis.get_instructions(function)]
+    named = [n for n, (_, value) in enumerate(steps) if value in (first, last)]
+    if first == "_grants":
+        # Read once before it counts.
+        del named[0]
+    between = {name for name, _ in steps[named[0] : named[-1]]}
+    assert len(between) > 5
+    assert not {
+        name for name in between if name.startswith(("CALL", "RESUME", "JUMP_BACKWARD", "YIELD"))
+    }
