@@ -212,7 +212,7 @@ class FrameReader:
                 kind = data[start + 1] if command_size > 1 and data[start] == 8 else 0
                 if command.type == kind and kind in submessage:
                     body: Message = getattr(command, submessage[kind])
-                    if kind in _TEXTLESS:
+                    if kind in _TEXTLESS and command_size < LARGE_COMMAND_BYTES:
                         if not body.IsInitialized():
                             append(_broken(command, payload, _lacking(kind, body, command_size)))
                             start = stop
@@ -354,11 +354,22 @@ def _lacking(kind: int, body: Message, size: int) -> str:
     return f"{SUBMESSAGE[kind]} lacks required fields: {fields}"
 
 
+_ID_LISTS: dict[int, str] = {
+    BaseCommand.ACK: "message_id",
+    BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES: "message_ids",
+}
+_ID_BYTES_MIN = 6
+"""Of a message id in a list: its frame, and a ledger and an entry of one byte each."""
+
+
 def _fault(kind: int, body: Message, size: int, limits: CommandLimits | None) -> str | None:
     """What is wrong with a command's body."""
     name = SUBMESSAGE[kind]
     if limits is not None and text_entries(body) > limits.entries_max:
         return f"{name} has a list of more than {limits.entries_max} entries"
+    # Protobuf would look at each; so many in so few bytes can't have what they need.
+    if kind in _ID_LISTS and len(getattr(body, _ID_LISTS[kind])) * _ID_BYTES_MIN > size:
+        return f"{name} has message ids without ledger or entry"
     if not body.IsInitialized():
         return _lacking(kind, body, size)
     if has_bad_text(body):

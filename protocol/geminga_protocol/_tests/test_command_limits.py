@@ -92,3 +92,29 @@ def test_a_list_as_long_as_a_frame_costs_little() -> None:
     [taken] = in_parts(stream, limits=limits)
     assert time.process_time() - began_s < 0.2  # 0.4 s when all texts were looked at
     assert taken.type == BROKEN
+
+
+@pytest.mark.parametrize("kind", ["ack", "redeliverUnacknowledgedMessages"])
+def test_message_ids_that_are_empty_are_not_looked_at_one_by_one(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = BaseCommand(
+        type=BaseCommand.ACK if kind == "ack" else BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES
+    )
+    body = getattr(command, kind)
+    body.consumer_id = 1
+    if kind == "ack":
+        body.ack_type = 0
+    ids = getattr(body, "message_id" if kind == "ack" else "message_ids")
+    for _ in range(100_000):
+        ids.add()
+    # Whatever looked at each would name or count what they lack.
+    monkeypatch.setattr("geminga_protocol.frames._lacking", lambda *_: 1 / 0)
+    (frame,) = FrameReader().feed(_framed(command.SerializePartialToString()))
+    assert frame.type == BROKEN
+    assert "message ids without ledger or entry" in str(frame.error)
+
+
+def _framed(command: bytes) -> bytes:
+    size = len(command)
+    return (size + 4).to_bytes(4, "big") + size.to_bytes(4, "big") + command
