@@ -73,6 +73,8 @@ class AnswerReader:
 
     def end(self) -> None:
         """The peer sends no more. Raises BadHttpAnswer if something is missing."""
+        if not self._has_head and not self._buffer:
+            raise BadHttpAnswer("closed without an HTTP answer (is this the web service's port?)")
         if not self._has_head or self._is_chunked or self._left is not None:
             raise BadHttpAnswer("the answer is cut short")
         self.is_whole = True

@@ -287,7 +287,8 @@ def __getattr__(name: str) -> object:
     if name == "schema":
         return importlib.import_module("geminga.schema")
     if name not in __all__:
-        raise AttributeError(f"module 'geminga' has no attribute {name!r}")
+        hint = f": import geminga.{name} first" if name in _PUBLIC_MODULES else ""
+        raise AttributeError(f"module 'geminga' has no attribute {name!r}{hint}")
     module = importlib.import_module(_MODULES.get(name, "geminga.errors"))
     value: object = getattr(module, _RENAMED.get(name, name))
     if name == "connect":

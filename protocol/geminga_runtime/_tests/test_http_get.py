@@ -67,6 +67,11 @@ def test_cut_short(data: bytes) -> None:
         reader.end()
 
 
+def test_a_peer_that_only_closes_is_perhaps_another_port() -> None:
+    with pytest.raises(BadHttpAnswer, match="is this the web service's port"):
+        AnswerReader().end()
+
+
 async def test_get() -> None:
     ours, theirs = trio.testing.memory_stream_pair()
     asked = b""

@@ -50,6 +50,15 @@ def test_what_only_the_client_finds_wrong(
     assert result.output.splitlines()[-1].startswith(f"Error: {sentence}")
 
 
+def test_a_rate_below_zero_is_refused() -> None:
+    # A port without a server: the old command tried to connect.
+    result = CliRunner().invoke(
+        perf, ["produce", "t", "-u", "pulsar://127.0.0.1:1", "-r", "-1", "-time", "1"]
+    )
+    assert result.exit_code == 2
+    assert "--rate" in result.output
+
+
 def test_what_goes_wrong_is_one_sentence_and_one() -> None:
     @click.command
     def failing() -> None:

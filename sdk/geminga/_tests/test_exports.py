@@ -131,6 +131,12 @@ def test_unknown_names_are_refused() -> None:
     assert "connect" in dir(geminga)
 
 
+def test_a_module_that_is_not_imported_is_named() -> None:
+    code = "import geminga; geminga.blocking"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "import geminga.blocking first" in done.stderr
+
+
 def test_import_is_lazy() -> None:
     code = (
         "import sys, geminga; print(*[m for m in ('trio', 'google.protobuf') if m in sys.modules])"

@@ -144,7 +144,13 @@ def _topics(topic: str, count: int) -> list[str]:
 @perf.command("produce")
 @click.argument("topic")
 @access_options("-u", "--service-url")
-@click.option("-r", "--rate", default=100.0, help="Messages/s over all topics, 0: unlimited.")
+@click.option(
+    "-r",
+    "--rate",
+    type=click.FloatRange(min=0),
+    default=100.0,
+    help="Messages/s over all topics, 0: unlimited.",
+)
 @click.option("-s", "--size", default=1024, type=click.IntRange(0), help="Bytes of a message.")
 @click.option("-f", "--payload-file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("-t", "--num-topic", "--num-topics", "topics", default=1, type=click.IntRange(1))
