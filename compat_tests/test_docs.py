@@ -63,8 +63,10 @@ def addressed(text: str, server: ServerProcess) -> str:
 def shell_lines(code: str, server: ServerProcess) -> list[str]:
     """Commands of a console example, without their prompts."""
     lines = [line[2:] for line in code.splitlines() if line.startswith("$ ")]
-    lines = [re.sub(r"^geminga client ", f"geminga client --url {server.service_url} ", line)
-             for line in lines]  # fmt: skip
+    lines = [
+        re.sub(r"(^|\| )geminga client ", rf"\1geminga client --url {server.service_url} ", line)
+        for line in lines
+    ]
     return [
         re.sub(r"^geminga perf (\w+) ", rf"geminga perf \1 -u {server.service_url} ", line)
         for line in lines

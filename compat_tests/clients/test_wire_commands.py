@@ -4,6 +4,7 @@ languages act upon.
 
 from __future__ import annotations
 
+import itertools
 import struct
 import time
 import uuid
@@ -285,10 +286,12 @@ def test_sends_to_a_topic_that_is_terminated(server: ServerProcess, rest: httpx.
         client.publish(0, b"stored")
         for number in range(1, 300):
             client.send_bytes(send_frame(1, number, bytes(1000)))
+        # Adds in flight when Apache's closes the ledger fail, and leave its topic fenced for good.
+        early = drained(client) if server.kind == "apache" else []
         assert rest.post(path_of(topic) + "/terminate").status_code == 200
         for number in range(300, 303):
             client.send_bytes(send_frame(1, number, b"late"))
-        answers = drained(client)
+        answers = early + drained(client)
         receipts = [each.send_receipt for each in answers if each.type == _C.SEND_RECEIPT]
         errors = [each.send_error for each in answers if each.type == _C.SEND_ERROR]
         # What was stored is told in order; of the rest each is refused, or the producer is closed.
@@ -301,11 +304,12 @@ def test_sends_to_a_topic_that_is_terminated(server: ServerProcess, rest: httpx.
         ]
         assert closed == [1]
         # Apache's broker fences the topic for a moment.
-        for number in range(100):
+        until_s = time.monotonic() + 60
+        for number in itertools.count():
             refused = answer(client, producing.producer(topic, number + 2, number + 9))
-            if refused.error.error != ServerError.ServiceNotReady:
+            if refused.error.error != ServerError.ServiceNotReady or time.monotonic() > until_s:
                 break
-            time.sleep(0.05)
+            time.sleep(0.1)
         assert refused.error.error == ServerError.TopicTerminatedError
     with connected(server, topic) as client:
         client.subscribe(topic, "r")

@@ -91,6 +91,20 @@ def refuse(server: ServerProcess, greeting: bytes) -> tuple[CommandError, str]:
     return answer, logged(server, port, since)
 
 
+def refuse_unread(server: ServerProcess, greeting: bytes, reason: str) -> None:
+    """A CONNECT above a bound is not looked at: no answer, the connection ends, and one line of the
+    log holds the reason.
+    """
+    since = log_size(server)
+    with RawClient(server.address, handshake=False) as client:
+        port = client.socket.getsockname()[1]
+        with contextlib.suppress(ConnectionError):  # it may end while we send
+            client.socket.sendall(greeting)
+        with pytest.raises(ConnectionEnded):
+            client.next_frame()
+    assert reason in logged(server, port, since)
+
+
 def log_size(server: ServerProcess) -> int:
     """Bytes of its log so far."""
     return server.log_path.stat().st_size
