@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from geminga_broker.cluster.records import ResourceExists
 from geminga_broker.errors import BrokerError
-from geminga_broker.resources import ResourceExists
-from geminga_broker.topic_api import ProducerRequest, PublishItem
+from geminga_broker.topic.api import ProducerRequest, PublishItem
 from geminga_protocol.buffers import Buffer
 from geminga_protocol.frames import FrameReader
 from geminga_protocol.payload import build

@@ -13,23 +13,23 @@ from geminga_bookie.client.api import LedgerClient
 from geminga_broker.authz import granting
 from geminga_broker.authz.authorizer import Authorizer
 from geminga_broker.authz.settings import check_settings
+from geminga_broker.cluster.catalog import TopicCatalog
+from geminga_broker.cluster.loader import Logs, TopicLoader, broker_options, close_topic
+from geminga_broker.cluster.lookup import Addresses, Lookup
+from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.config import BrokerConfig
 from geminga_broker.errors import BrokerError
 from geminga_broker.health import check_health
-from geminga_broker.loader import Logs, TopicLoader, broker_options, close_topic
 from geminga_broker.log.options import LogOptions
-from geminga_broker.lookup import Addresses, Lookup
-from geminga_broker.namespaces import Namespaces
-from geminga_broker.obedience import broker_unacked_limit
+from geminga_broker.policies.apply import broker_unacked_limit
+from geminga_broker.policies.maintenance import Upkeep
+from geminga_broker.policies.resolve import MetadataTopicPolicies, PolicyResolver
 from geminga_broker.schema.registry import SchemaRegistry
 from geminga_broker.schema.storage import SchemaStorage
 from geminga_broker.schema.topic_schemas import TopicSchemas
 from geminga_broker.session.authorization import doubt, recheck
-from geminga_broker.topic import PersistentTopic
-from geminga_broker.topic_api import Topic, TopicEnvironment
-from geminga_broker.topic_policies import MetadataTopicPolicies, PolicyResolver
-from geminga_broker.topics import TopicCatalog
-from geminga_broker.upkeep import Upkeep
+from geminga_broker.topic.api import Topic, TopicEnvironment
+from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.ids import LATEST
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import TopicName

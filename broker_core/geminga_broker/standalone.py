@@ -17,6 +17,8 @@ from geminga_bookie.client.client import BookkeeperClient
 from geminga_bookie.inprocess import open_bookie
 from geminga_bookie.options import BookieOptions, DiskOptions, GcOptions, JournalOptions
 from geminga_bookie.port import BookiePort
+from geminga_broker.cluster.lookup import Addresses
+from geminga_broker.cluster.registration import registered
 from geminga_broker.config import MIB, BrokerConfig
 from geminga_broker.data_dir import (
     BOOKIE_DIRECTORY,
@@ -31,8 +33,6 @@ from geminga_broker.log.options import (
     Retention,
     Rollover,
 )
-from geminga_broker.lookup import Addresses
-from geminga_broker.registration import registered
 from geminga_broker.service import BrokerService, open_service
 from geminga_broker.session.serving import handle_connection
 from geminga_broker.web import bind_web, serve_web

@@ -10,9 +10,9 @@ from geminga._acks import AckGroup, AckTracker
 from geminga._outbox import Outbox
 from geminga._receipt import Outgoing
 from geminga_bookie.port import AddDone
-from geminga_broker.deduplication import Deduplication, Sent
 from geminga_broker.log.cursor import LogCursor
-from geminga_broker.topic_api import PublishItem
+from geminga_broker.topic.api import PublishItem
+from geminga_broker.topic.deduplication import Deduplication, Sent
 
 from .disk import BookieDoor
 

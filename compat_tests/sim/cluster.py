@@ -8,9 +8,9 @@ from functools import partial
 import trio
 
 from geminga_bookie.client.client import BookkeeperClient
+from geminga_broker.cluster.lookup import Addresses
 from geminga_broker.config import BrokerConfig
 from geminga_broker.log.factory import ManagedLedgerFactory
-from geminga_broker.lookup import Addresses
 from geminga_broker.service import BrokerService
 from geminga_broker.session.serving import handle_connection
 from geminga_broker.standalone import log_options

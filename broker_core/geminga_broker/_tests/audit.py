@@ -10,18 +10,17 @@ import trio
 
 from geminga_bookie.errors import StorageFailed
 from geminga_bookie.memory import MemoryBookie
-from geminga_broker.consumer import INDIVIDUAL_ACK, Consumer
-from geminga_broker.dispatch import pump
-from geminga_broker.dispatch.key_shared import KeySharedDispatcher
-from geminga_broker.dispatch.shared import SharedDispatcher
+from geminga_broker._tests.chaos import BATCH_MAX, Books, SubType
 from geminga_broker.log.api import Entry
 from geminga_broker.log.entry import LogEntry
 from geminga_broker.log.reading import LogReads
 from geminga_broker.session import requests
-from geminga_broker.subscription import Subscription
+from geminga_broker.subscription import pump
+from geminga_broker.subscription.consumer import INDIVIDUAL_ACK, Consumer
+from geminga_broker.subscription.strategies.key_shared import KeySharedDispatcher
+from geminga_broker.subscription.strategies.shared import SharedDispatcher
+from geminga_broker.subscription.subscription import Subscription
 from geminga_protocol.ids import Position
-
-from .chaos import BATCH_MAX, Books, SubType
 
 CONSUMER_UNACKED_MAX = 40
 

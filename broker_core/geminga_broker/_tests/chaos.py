@@ -13,6 +13,7 @@ from random import Random
 
 import trio
 
+from geminga_broker._tests.wire import WireClient
 from geminga_protocol import ack_set as ack_sets
 from geminga_protocol.batch import BatchBuilder, split_batch
 from geminga_protocol.commands import connection, consuming, producing
@@ -28,8 +29,6 @@ from geminga_protocol.pb.pulsar_api_pb2 import (
     ProducerAccessMode,
     SingleMessageMetadata,
 )
-
-from .wire import WireClient
 
 Type = BaseCommand.Type
 SubType = CommandSubscribe.SubType

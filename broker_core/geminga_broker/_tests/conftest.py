@@ -6,12 +6,11 @@ import pytest
 import trio
 import trio.testing
 
-from geminga_broker.nonpersistent import NonPersistentTopic
-from geminga_broker.topic import PersistentTopic
-from geminga_broker.topic_api import TopicEnvironment, TopicOptions
+from geminga_broker._tests.fake_log import FakeLog
+from geminga_broker.topic.api import TopicEnvironment, TopicOptions
+from geminga_broker.topic.nonpersistent import NonPersistentTopic
+from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.topic_name import TopicName
-
-from .fake_log import FakeLog
 
 
 class World:

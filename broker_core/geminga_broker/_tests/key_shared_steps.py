@@ -10,9 +10,8 @@ import time
 
 import trio
 
-from geminga_broker.dispatch.key_shared import look_ahead
-
-from .key_shared_model import MEMBERS_MAX, Model, ModelConnection
+from geminga_broker._tests.key_shared_model import MEMBERS_MAX, Model, ModelConnection
+from geminga_broker.subscription.strategies.key_shared import look_ahead
 
 
 def step(model: Model) -> None:

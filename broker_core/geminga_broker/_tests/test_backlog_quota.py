@@ -7,8 +7,16 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geminga_broker.backlog_keeping import age_exceeded, keep_quotas, slowest_cursor
-from geminga_broker.backlog_quota import (
+from geminga_broker._tests.conftest import World
+from geminga_broker._tests.fake_client import FakeConnection, item, producer_request
+from geminga_broker.config import PolicyConfig
+from geminga_broker.errors import BrokerError
+from geminga_broker.log.api import LedgerStatistics
+from geminga_broker.policies.apply import obey
+from geminga_broker.policies.backlog_quota_manager import age_exceeded, keep_quotas, slowest_cursor
+from geminga_broker.policies.maintenance import Upkeep
+from geminga_broker.policies.model import TopicPolicies
+from geminga_broker.policies.quota import (
     BacklogQuota,
     QuotaPolicy,
     Quotas,
@@ -17,18 +25,9 @@ from geminga_broker.backlog_quota import (
     closed_ms_of_oldest,
     entries_to_evict,
 )
-from geminga_broker.config import PolicyConfig
-from geminga_broker.deduplication import DeduplicationOptions
-from geminga_broker.errors import BrokerError
-from geminga_broker.log.api import LedgerStatistics
-from geminga_broker.obedience import obey
-from geminga_broker.policies import TopicPolicies
-from geminga_broker.upkeep import Upkeep
+from geminga_broker.topic.deduplication import DeduplicationOptions
 from geminga_protocol.ids import EARLIEST, EntryId, LedgerId, Position
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
-
-from .conftest import World
-from .fake_client import FakeConnection, item, producer_request
 
 REFUSED = {
     QuotaPolicy.HOLD: ServerError.ProducerBlockedQuotaExceededError,

@@ -7,15 +7,20 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from geminga_broker._tests.conftest import World
+from geminga_broker._tests.fake_client import (
+    FakeConnection,
+    item,
+    position,
+    producer_request,
+    subscribe_request,
+)
 from geminga_broker.config import ClientLimits
-from geminga_broker.dispatch.broker_limit import BrokerUnackedLimit
 from geminga_broker.log.api import Ack
-from geminga_broker.obedience import broker_unacked_limit
-from geminga_broker.topic_api import SubType
+from geminga_broker.policies.apply import broker_unacked_limit
+from geminga_broker.subscription.broker_limit import BrokerUnackedLimit
+from geminga_broker.topic.api import SubType
 from geminga_protocol.ids import EARLIEST
-
-from .conftest import World
-from .fake_client import FakeConnection, item, position, producer_request, subscribe_request
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 40)), max_size=60))

@@ -7,7 +7,15 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from geminga_broker.dispatch.catch_up import (
+from geminga_broker._tests.conftest import World
+from geminga_broker._tests.fake_client import (
+    FakeConnection,
+    item,
+    producer_request,
+    subscribe_request,
+)
+from geminga_broker._tests.fake_log import FakeCursor
+from geminga_broker.subscription.catch_up import (
     BURST_S,
     BUSY_S,
     BYTE_S,
@@ -18,11 +26,7 @@ from geminga_broker.dispatch.catch_up import (
     SHARE_MIN,
     CatchUp,
 )
-from geminga_broker.topic_api import InitialPosition, SubType
-
-from .conftest import World
-from .fake_client import FakeConnection, item, producer_request, subscribe_request
-from .fake_log import FakeCursor
+from geminga_broker.topic.api import InitialPosition, SubType
 
 
 def test_nobody_pauses_while_nothing_is_published():

@@ -9,14 +9,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geminga_broker.dispatch.choose import RING_POINTS, RoundRobin, pick_active
-from geminga_broker.dispatch.hash_ring import CannotAssign, HashRing, StickyRanges
-from geminga_broker.dispatch.peek import plain_key, special
+from geminga_broker._tests.fake_client import payload
+from geminga_broker.subscription.special_metadata import plain_key, special
+from geminga_broker.subscription.strategies.choose import RING_POINTS, RoundRobin, pick_active
+from geminga_broker.subscription.strategies.hash_ring import CannotAssign, HashRing, StickyRanges
 from geminga_protocol import payload as payloads
 from geminga_protocol.keys import KEY_SLOTS, murmur3_32, sticky_key
 from geminga_protocol.pb.pulsar_api_pb2 import KeyValue, MessageMetadata
-
-from .fake_client import payload
 
 
 class Member:

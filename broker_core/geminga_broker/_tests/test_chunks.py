@@ -9,21 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from geminga_broker.dispatch import chunks as module
-from geminga_broker.dispatch.choose import RoundRobin
-from geminga_broker.dispatch.chunks import Chunk, ChunkKeeper
-from geminga_broker.dispatch.key_shared import KeySharedDispatcher
-from geminga_broker.dispatch.shared import SharedDispatcher
+from geminga_broker._tests.audit import check_subscription
+from geminga_broker._tests.conftest import World
+from geminga_broker._tests.fake_client import FakeConnection, item, position, producer_request
+from geminga_broker._tests.test_dispatch_shared import join
 from geminga_broker.log.api import Ack, Entry
-from geminga_broker.topic import PersistentTopic
-from geminga_broker.topic_api import PublishItem, SubType
+from geminga_broker.subscription import chunks as module
+from geminga_broker.subscription.chunks import Chunk, ChunkKeeper
+from geminga_broker.subscription.strategies.choose import RoundRobin
+from geminga_broker.subscription.strategies.key_shared import KeySharedDispatcher
+from geminga_broker.subscription.strategies.shared import SharedDispatcher
+from geminga_broker.topic.api import PublishItem, SubType
+from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.payload import build
 from geminga_protocol.pb.pulsar_api_pb2 import MessageMetadata
-
-from .audit import check_subscription
-from .conftest import World
-from .fake_client import FakeConnection, item, position, producer_request
-from .test_dispatch_shared import join
 
 
 class Member:

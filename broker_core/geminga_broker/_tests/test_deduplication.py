@@ -8,23 +8,27 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geminga_broker import deduplication
-from geminga_broker.deduplication import CURSOR, Deduplication, DeduplicationOptions
+from geminga_broker._tests.conftest import World
+from geminga_broker._tests.fake_client import (
+    FakeConnection,
+    item,
+    producer_request,
+    subscribe_request,
+)
+from geminga_broker._tests.fake_log import FakeCursor, FakeLog
 from geminga_broker.errors import BrokerError
 from geminga_broker.log._tests import world as storage
 from geminga_broker.log.api import LogWriteFailed
-from geminga_broker.obedience import obey
-from geminga_broker.policies import TopicPolicies
-from geminga_broker.topic import PersistentTopic
-from geminga_broker.topic_api import PublishItem, TopicEnvironment
+from geminga_broker.policies.apply import obey
+from geminga_broker.policies.model import TopicPolicies
+from geminga_broker.topic import deduplication
+from geminga_broker.topic.api import PublishItem, TopicEnvironment
+from geminga_broker.topic.deduplication import CURSOR, Deduplication, DeduplicationOptions
+from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.ids import EARLIEST, LATEST, EntryId, LedgerId, Position
 from geminga_protocol.payload import build
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, MessageMetadata, ServerError
 from geminga_protocol.topic_name import TopicName
-
-from .conftest import World
-from .fake_client import FakeConnection, item, producer_request, subscribe_request
-from .fake_log import FakeCursor, FakeLog
 
 ON = TopicPolicies(deduplication=DeduplicationOptions(entries_interval=3, producers_max=4))
 DUPLICATE = (1 << 64) - 1

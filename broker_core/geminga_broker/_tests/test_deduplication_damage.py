@@ -8,12 +8,11 @@ import pytest
 import trio.testing
 from trio.testing import MockClock
 
-from geminga_broker.deduplication import CURSOR
+from geminga_broker._tests.fake_client import FakeConnection, item, producer_request
+from geminga_broker._tests.test_truncate import topic_of
 from geminga_broker.log._tests.world import World
 from geminga_broker.log.cursor import LogCursor
-
-from .fake_client import FakeConnection, item, producer_request
-from .test_truncate import topic_of
+from geminga_broker.topic.deduplication import CURSOR
 
 
 async def test_a_damaged_snapshot_of_sequence_ids(

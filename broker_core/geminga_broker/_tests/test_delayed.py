@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from geminga_broker.dispatch import delayed
-from geminga_broker.dispatch.delayed import BadSnapshot, DelayedTracker, decode
+from geminga_broker.subscription import delayed_tracker as delayed
+from geminga_broker.subscription.delayed_tracker import BadSnapshot, DelayedTracker, decode
 from geminga_protocol.ids import EntryId, LedgerId, Position
 
 

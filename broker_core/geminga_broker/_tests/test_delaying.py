@@ -12,23 +12,22 @@ import trio.testing
 from trio.testing import MockClock
 
 from geminga_bookie.client import BookkeeperClient
-from geminga_broker.consumer import Consumer
-from geminga_broker.dispatch import delayed
-from geminga_broker.dispatch.key_shared import KeySharedDispatcher
-from geminga_broker.dispatch.shared import SharedDispatcher
+from geminga_broker._tests.audit import check_subscription
+from geminga_broker._tests.fake_client import FakeConnection
+from geminga_broker._tests.test_dispatch_shared import join, publish
 from geminga_broker.log._tests.world import NAME
 from geminga_broker.log._tests.world import World as Storage
 from geminga_broker.log.api import Ack
 from geminga_broker.log.cursor import LogCursor
 from geminga_broker.log.topic_log import TopicLog
-from geminga_broker.topic import PersistentTopic
-from geminga_broker.topic_api import SubType, TopicEnvironment
+from geminga_broker.subscription import delayed_tracker as delayed
+from geminga_broker.subscription.consumer import Consumer
+from geminga_broker.subscription.strategies.key_shared import KeySharedDispatcher
+from geminga_broker.subscription.strategies.shared import SharedDispatcher
+from geminga_broker.topic.api import SubType, TopicEnvironment
+from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.ids import EntryId, LedgerId, Position
 from geminga_protocol.topic_name import TopicName
-
-from .audit import check_subscription
-from .fake_client import FakeConnection
-from .test_dispatch_shared import join, publish
 
 START_MS = 1_000_000
 DELAYED = 300

@@ -11,15 +11,22 @@ import trio
 from trio.testing import MockClock
 
 from geminga_bookie.errors import StorageFailed
+from geminga_broker._tests.test_delaying import (
+    DELAYED,
+    PLAIN,
+    START_MS,
+    life,
+    received,
+    settle,
+    small_runs,
+)
+from geminga_broker._tests.test_dispatch_shared import publish
 from geminga_broker.log._tests.world import World as Storage
 from geminga_broker.log.api import Ack, LogWriteFailed
 from geminga_broker.log.cursor import LogCursor
 from geminga_broker.log.side_log import SideLog
-from geminga_broker.topic_api import SubType
+from geminga_broker.topic.api import SubType
 from geminga_protocol.ids import EntryId, Position
-
-from .test_delaying import DELAYED, PLAIN, START_MS, life, received, settle, small_runs
-from .test_dispatch_shared import publish
 
 __all__ = ["small_runs"]
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import pytest
 import trio
 
-from geminga_broker.obedience import BrokerLimits, obey
-from geminga_broker.policies import TopicPolicies
-from geminga_broker.throttle import Rate, RateLimit
-from geminga_broker.topic_api import InitialPosition, SubType
-
-from .conftest import World
-from .fake_client import FakeConnection, item, producer_request, subscribe_request
+from geminga_broker._tests.conftest import World
+from geminga_broker._tests.fake_client import (
+    FakeConnection,
+    item,
+    producer_request,
+    subscribe_request,
+)
+from geminga_broker.policies.apply import BrokerLimits, obey
+from geminga_broker.policies.model import TopicPolicies
+from geminga_broker.policies.rate_limit import Rate, RateLimit
+from geminga_broker.topic.api import InitialPosition, SubType
 
 TEN = TopicPolicies(dispatch_rate=Rate(messages=10))
 TEN_EACH = TopicPolicies(subscription_dispatch_rate=Rate(messages=10))

@@ -5,16 +5,21 @@ from __future__ import annotations
 import pytest
 import trio
 
-from geminga_broker.consumer import Consumer
+from geminga_broker._tests.audit import check_subscription
+from geminga_broker._tests.conftest import World
+from geminga_broker._tests.fake_client import (
+    FakeConnection,
+    item,
+    position,
+    producer_request,
+    subscribe_request,
+)
 from geminga_broker.log.api import Ack
-from geminga_broker.topic import PersistentTopic
-from geminga_broker.topic_api import InitialPosition, SubType
+from geminga_broker.subscription.consumer import Consumer
+from geminga_broker.topic.api import InitialPosition, SubType
+from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol import ack_set
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand
-
-from .audit import check_subscription
-from .conftest import World
-from .fake_client import FakeConnection, item, position, producer_request, subscribe_request
 
 
 async def join(

@@ -7,14 +7,18 @@ from importlib import metadata
 import pytest
 import trio
 
-from geminga_broker import entry_filters
-from geminga_broker.entry_filters import FilterContext, FilterResult, load_filters
+from geminga_broker._tests.conftest import World
+from geminga_broker._tests.fake_client import (
+    FakeConnection,
+    item,
+    producer_request,
+    subscribe_request,
+)
 from geminga_broker.log.api import Entry
-from geminga_broker.topic_api import InitialPosition, SubType
+from geminga_broker.subscription import entry_filters
+from geminga_broker.subscription.entry_filters import FilterContext, FilterResult, load_filters
+from geminga_broker.topic.api import InitialPosition, SubType
 from geminga_runtime.settings import ConfigError
-
-from .conftest import World
-from .fake_client import FakeConnection, item, producer_request, subscribe_request
 
 ALL = [SubType.Exclusive, SubType.Shared, SubType.Key_Shared]
 

@@ -14,7 +14,7 @@ from geminga_broker.authz.grants import (
     topic_allows,
 )
 from geminga_broker.authz.needs import ACTIONS
-from geminga_broker.resources import JsonObject
+from geminga_broker.cluster.records import JsonObject
 from geminga_protocol.topic_name import TopicName
 
 WHOLE = TopicName.parse("persistent://t/n/p")

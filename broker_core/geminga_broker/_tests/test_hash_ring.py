@@ -10,7 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geminga_broker.dispatch.hash_ring import CannotAssign, HashRing, Selector, SplitRanges
+from geminga_broker.subscription.strategies.hash_ring import (
+    CannotAssign,
+    HashRing,
+    Selector,
+    SplitRanges,
+)
 from geminga_protocol.keys import KEY_SLOTS
 
 

@@ -9,14 +9,24 @@ import pytest
 import trio
 import trio.testing
 
+from geminga_broker._tests.conftest import World
+from geminga_broker._tests.fake_client import (
+    FakeConnection,
+    item,
+    position,
+    producer_request,
+    subscribe_request,
+)
+from geminga_broker._tests.fake_log import FakeEntry
+from geminga_broker._tests.wire import WRITE_HIGH_BYTES, Type, message, open_broker, open_client
 from geminga_broker.config import BrokerConfig
-from geminga_broker.consumer import Consumer
-from geminga_broker.dispatch.replay import REPLAY_READ_ENTRIES
 from geminga_broker.log.api import Ack
-from geminga_broker.nonpersistent import NonPersistentTopic
 from geminga_broker.session.session import PENDING_ENTRY_BYTES, PENDING_PUBLISH_BYTES_MAX
-from geminga_broker.topic import PersistentTopic
-from geminga_broker.topic_api import SubType
+from geminga_broker.subscription.consumer import Consumer
+from geminga_broker.subscription.replay import REPLAY_READ_ENTRIES
+from geminga_broker.topic.api import SubType
+from geminga_broker.topic.nonpersistent import NonPersistentTopic
+from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.commands import connection, consuming, lookup, producing
 from geminga_protocol.encode import frame, send
 from geminga_protocol.ids import EARLIEST, Position
@@ -24,11 +34,6 @@ from geminga_protocol.message_id import MessageId
 from geminga_protocol.payload import build, parse_metadata
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, MessageMetadata
 from geminga_protocol.topic_name import TopicName
-
-from .conftest import World
-from .fake_client import FakeConnection, item, position, producer_request, subscribe_request
-from .fake_log import FakeEntry
-from .wire import WRITE_HIGH_BYTES, Type, message, open_broker, open_client
 
 LISTS = 400
 TOPIC = "persistent://public/default/hostile"

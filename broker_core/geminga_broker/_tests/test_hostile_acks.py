@@ -7,17 +7,22 @@ from dataclasses import replace
 
 import pytest
 
+from geminga_broker._tests.conftest import World
+from geminga_broker._tests.fake_client import (
+    FakeConnection,
+    item,
+    position,
+    producer_request,
+    subscribe_request,
+)
+from geminga_broker._tests.wire import Type, message, open_broker
 from geminga_broker.config import BrokerConfig
 from geminga_broker.log.api import Ack
-from geminga_broker.topic_api import SubType
+from geminga_broker.topic.api import SubType
 from geminga_protocol import ack_set
 from geminga_protocol.commands import connection, consuming
 from geminga_protocol.ids import LATEST, Position
 from geminga_protocol.message_id import MessageId
-
-from .conftest import World
-from .fake_client import FakeConnection, item, position, producer_request, subscribe_request
-from .wire import Type, message, open_broker
 
 TOPIC = "persistent://public/default/acks"
 

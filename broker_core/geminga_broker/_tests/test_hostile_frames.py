@@ -14,16 +14,15 @@ import trio
 import trio.abc
 import trio.testing
 
-from geminga_broker.resources import JsonObject
+from geminga_broker._tests.hostile_frames import LARGEST, Case, cases
+from geminga_broker._tests.test_authentication import TOPIC, login, secured
+from geminga_broker._tests.wire import Type, WireBroker, WireClient, message
+from geminga_broker.cluster.records import JsonObject
 from geminga_broker.session.limits import COMMAND_LIMITS
-from geminga_broker.topic_api import SubType
+from geminga_broker.topic.api import SubType
 from geminga_protocol.commands import connection, consuming, producing
 from geminga_protocol.frames import SUBMESSAGE, FramingError
 from geminga_runtime.logs import LineFormatter
-
-from .hostile_frames import LARGEST, Case, cases
-from .test_authentication import TOPIC, login, secured
-from .wire import Type, WireBroker, WireClient, message
 
 VALUES = {
     "topic": TOPIC,

@@ -9,22 +9,21 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from geminga_broker._tests.test_delaying import received, settle
+from geminga_broker._tests.test_dispatch_shared import join, publish
 from geminga_broker.config import PolicyConfig
 from geminga_broker.log._tests.world import NAME, World
 from geminga_broker.log.api import Ack
 from geminga_broker.log.cursor import LogCursor
 from geminga_broker.log.options import LogOptions
-from geminga_broker.obedience import obey
-from geminga_broker.policies import TopicPolicies
-from geminga_broker.topic import PersistentTopic
-from geminga_broker.topic_api import SubType, TopicEnvironment
-from geminga_broker.upkeep import Upkeep
+from geminga_broker.policies.apply import obey
+from geminga_broker.policies.maintenance import Upkeep
+from geminga_broker.policies.model import TopicPolicies
+from geminga_broker.topic.api import SubType, TopicEnvironment
+from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.ids import EARLIEST
 from geminga_protocol.managed_ledger import decode_cursor_info
 from geminga_protocol.topic_name import TopicName
-
-from .test_delaying import received, settle
-from .test_dispatch_shared import join, publish
 
 LIMIT_S = 6000
 CHECK_S = 300

@@ -8,17 +8,8 @@ from collections.abc import Callable
 import pytest
 import trio
 
-from geminga_broker.consumer import Consumer
-from geminga_broker.dispatch.key_shared import assign_by_hash
-from geminga_broker.errors import BrokerError
-from geminga_broker.log.api import Ack
-from geminga_broker.topic import PersistentTopic
-from geminga_broker.topic_api import InitialPosition, KeySharedPolicy, SubType
-from geminga_protocol.keys import key_slot
-from geminga_protocol.pb.pulsar_api_pb2 import KeySharedMode, ServerError
-
-from .conftest import World
-from .fake_client import (
+from geminga_broker._tests.conftest import World
+from geminga_broker._tests.fake_client import (
     FakeConnection,
     item,
     key_of,
@@ -26,6 +17,14 @@ from .fake_client import (
     producer_request,
     subscribe_request,
 )
+from geminga_broker.errors import BrokerError
+from geminga_broker.log.api import Ack
+from geminga_broker.subscription.consumer import Consumer
+from geminga_broker.subscription.strategies.key_shared import assign_by_hash
+from geminga_broker.topic.api import InitialPosition, KeySharedPolicy, SubType
+from geminga_broker.topic.persistent import PersistentTopic
+from geminga_protocol.keys import key_slot
+from geminga_protocol.pb.pulsar_api_pb2 import KeySharedMode, ServerError
 
 
 async def join(

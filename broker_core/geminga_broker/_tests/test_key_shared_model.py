@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from . import key_shared_steps
+from geminga_broker._tests import key_shared_steps
 
 STEPS = 10_000
 

@@ -6,16 +6,19 @@ from collections.abc import Sequence
 
 import pytest
 
+from geminga_broker._tests.conftest import World
+from geminga_broker._tests.fake_client import position
+from geminga_broker._tests.test_key_shared import join, publish_keys
+from geminga_broker.cluster.loader import broker_options
 from geminga_broker.config import load_config
-from geminga_broker.dispatch.key_shared import LOOK_AHEAD_ENTRIES, KeySharedDispatcher, look_ahead
-from geminga_broker.loader import broker_options
 from geminga_broker.log.api import Ack, Entry
-from geminga_broker.topic_api import TopicOptions
+from geminga_broker.subscription.strategies.key_shared import (
+    LOOK_AHEAD_ENTRIES,
+    KeySharedDispatcher,
+    look_ahead,
+)
+from geminga_broker.topic.api import TopicOptions
 from geminga_protocol.keys import key_slot
-
-from .conftest import World
-from .fake_client import position
-from .test_key_shared import join, publish_keys
 
 
 async def test_statistics_tell_what_drains(world: World) -> None:

@@ -12,6 +12,9 @@ import trio.testing
 from google.protobuf.descriptor import FieldDescriptor
 
 from geminga_broker import limits
+from geminga_broker._tests.test_admin_guard import call
+from geminga_broker._tests.test_authentication import login, secured
+from geminga_broker._tests.wire import Type, WireClient, message, open_broker, open_client
 from geminga_broker.admin.app import create_app
 from geminga_broker.authz.commands import COMMANDS
 from geminga_broker.authz.needs import Need, Scope
@@ -30,7 +33,7 @@ from geminga_broker.session.table import (
     UnguardedHandler,
     build,
 )
-from geminga_broker.topic_api import SubType
+from geminga_broker.topic.api import SubType
 from geminga_protocol.commands import (
     connection,
     consuming,
@@ -41,10 +44,6 @@ from geminga_protocol.commands import (
 )
 from geminga_protocol.frames import SUBMESSAGE
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, Schema, ServerError, TxnAction
-
-from .test_admin_guard import call
-from .test_authentication import login, secured
-from .wire import Type, WireClient, message, open_broker, open_client
 
 TOPIC = "persistent://public/default/limits"
 LONGEST = "persistent://public/default/" + "t" * (limits.TOPIC_BYTES_MAX - 28)

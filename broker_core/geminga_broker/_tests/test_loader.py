@@ -10,16 +10,16 @@ import pytest
 import trio
 import trio.testing
 
-from geminga_broker import loader as loading
 from geminga_broker._tests.fake_log import FakeLog
+from geminga_broker.cluster import loader as loading
+from geminga_broker.cluster.catalog import TopicCatalog
+from geminga_broker.cluster.loader import TopicLoader, broker_options
+from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.config import BrokerConfig, TopicConfig
 from geminga_broker.errors import BrokerError
-from geminga_broker.loader import TopicLoader, broker_options
 from geminga_broker.log.api import LogError, ManagedLedger
-from geminga_broker.namespaces import Namespaces
-from geminga_broker.topic_api import Topic, TopicEnvironment
-from geminga_broker.topic_policies import MetadataTopicPolicies, PolicyResolver
-from geminga_broker.topics import TopicCatalog
+from geminga_broker.policies.resolve import MetadataTopicPolicies, PolicyResolver
+from geminga_broker.topic.api import Topic, TopicEnvironment
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.metadata.memory import MemoryMetadataStore

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geminga_broker.namespaces import HASH_MAX, Bundles, Namespaces
-from geminga_broker.resources import BadName, ResourceExists, ResourceInUse, ResourceMissing
+from geminga_broker.cluster.namespaces import HASH_MAX, Bundles, Namespaces
+from geminga_broker.cluster.records import BadName, ResourceExists, ResourceInUse, ResourceMissing
 from geminga_protocol.keys import bundle_hash
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 

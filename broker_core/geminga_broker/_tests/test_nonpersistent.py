@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from geminga_broker.errors import BrokerError
-from geminga_broker.log.api import Ack
-from geminga_broker.nonpersistent import NonPersistentTopic
-from geminga_broker.topic_api import KeySharedPolicy, SubType
-from geminga_protocol.ids import EARLIEST
-from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, KeySharedMode, ServerError
-from geminga_protocol.topic_name import TopicName
-
-from .conftest import World
-from .fake_client import (
+from geminga_broker._tests.conftest import World
+from geminga_broker._tests.fake_client import (
     FakeConnection,
     item,
     key_of,
@@ -21,6 +13,13 @@ from .fake_client import (
     producer_request,
     subscribe_request,
 )
+from geminga_broker.errors import BrokerError
+from geminga_broker.log.api import Ack
+from geminga_broker.topic.api import KeySharedPolicy, SubType
+from geminga_broker.topic.nonpersistent import NonPersistentTopic
+from geminga_protocol.ids import EARLIEST
+from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, KeySharedMode, ServerError
+from geminga_protocol.topic_name import TopicName
 
 
 def topic_of(world: World) -> NonPersistentTopic:

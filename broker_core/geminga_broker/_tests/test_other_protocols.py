@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from trio.testing import wait_all_tasks_blocked
 
-from .wire import open_broker
+from geminga_broker._tests.wire import open_broker
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,17 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from geminga_broker.consumer import Consumer
+from geminga_broker._tests.conftest import World
+from geminga_broker._tests.fake_client import (
+    FakeConnection,
+    item,
+    producer_request,
+    subscribe_request,
+)
 from geminga_broker.log.api import Ack
-from geminga_broker.topic_api import InitialPosition, SubType
+from geminga_broker.subscription.consumer import Consumer
+from geminga_broker.topic.api import InitialPosition, SubType
 from geminga_protocol import ack_set
-
-from .conftest import World
-from .fake_client import FakeConnection, item, producer_request, subscribe_request
 
 KINDS = (SubType.Exclusive, SubType.Failover, SubType.Shared, SubType.Key_Shared)
 

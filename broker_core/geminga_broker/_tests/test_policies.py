@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from geminga_broker.backlog_quota import BacklogQuota, QuotaPolicy
+from geminga_broker.cluster.records import JsonObject
 from geminga_broker.config import BrokerConfig, ClientLimits, LogConfig, PolicyConfig, TopicConfig
 from geminga_broker.log.options import Retention
-from geminga_broker.policies import Inactivity, Levels, topic_options, topic_policies
-from geminga_broker.resources import JsonObject
-from geminga_broker.throttle import Rate
-from geminga_broker.topic_api import SubType, TopicOptions
+from geminga_broker.policies.model import Inactivity, Levels, topic_options, topic_policies
+from geminga_broker.policies.quota import BacklogQuota, QuotaPolicy
+from geminga_broker.policies.rate_limit import Rate
+from geminga_broker.topic.api import SubType, TopicOptions
 
 CONFIG = BrokerConfig(
     log=LogConfig(retention_minutes=5, retention_mb=7),

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from trio.testing import wait_all_tasks_blocked
 
+from geminga_broker._tests.wire import Type, message, open_broker
 from geminga_broker.authz.needs import Place
 from geminga_broker.session import producers
 from geminga_broker.session.authorization import settle
@@ -15,8 +16,6 @@ from geminga_broker.session.session import Session
 from geminga_protocol.commands import connection, producing
 from geminga_protocol.pb.pulsar_api_pb2 import ProducerAccessMode, ServerError
 from geminga_protocol.topic_name import TopicName
-
-from .wire import Type, message, open_broker
 
 TOPIC = "persistent://public/default/opening"
 

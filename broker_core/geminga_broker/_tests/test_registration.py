@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from geminga_broker.lookup import Addresses
-from geminga_broker.registration import BROKERS_PATH, broker_id, registered
+from geminga_broker.cluster.lookup import Addresses
+from geminga_broker.cluster.registration import BROKERS_PATH, broker_id, registered
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 
 EVERY = Addresses("pulsar://h:6650", "http://h:8080", "pulsar+ssl://h:6651", "https://h:8443")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geminga_broker.dispatch.replay import NO_HASH, KeyedReplayQueue, ReplayQueue
-
-from .fake_client import position
+from geminga_broker._tests.fake_client import position
+from geminga_broker.subscription.replay import NO_HASH, KeyedReplayQueue, ReplayQueue
 
 NAMES = ("a", "b", "c")
 

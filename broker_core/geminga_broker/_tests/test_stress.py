@@ -12,21 +12,20 @@ import pytest
 import trio
 import trio.testing
 
+from geminga_broker._tests.audit import CONSUMER_UNACKED_MAX, Audit, check_subscription, install
+from geminga_broker._tests.chaos import BATCH_MAX, Books, Peer, SubType
+from geminga_broker._tests.wire import WireBroker, open_broker
 from geminga_broker.config import BrokerConfig
-from geminga_broker.consumer import Consumer
-from geminga_broker.producer import Producer
 from geminga_broker.session.session import Session
-from geminga_broker.subscription import Subscription
-from geminga_broker.topic import PersistentTopic
+from geminga_broker.subscription.consumer import Consumer
+from geminga_broker.subscription.subscription import Subscription
+from geminga_broker.topic.persistent import PersistentTopic
+from geminga_broker.topic.producer import Producer
 from geminga_protocol.commands import consuming
 from geminga_protocol.ids import EARLIEST, EntryId, LedgerId, Position
 from geminga_protocol.message_id import MessageId
 from geminga_protocol.pb.pulsar_api_pb2 import ProducerAccessMode
 from geminga_protocol.topic_name import TopicName
-
-from .audit import CONSUMER_UNACKED_MAX, Audit, check_subscription, install
-from .chaos import BATCH_MAX, Books, Peer, SubType
-from .wire import WireBroker, open_broker
 
 A = "persistent://public/default/a"
 B = "persistent://public/default/b"

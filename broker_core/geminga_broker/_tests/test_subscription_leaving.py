@@ -7,19 +7,23 @@ from dataclasses import replace
 import pytest
 import trio
 
+from geminga_broker._tests.conftest import World
+from geminga_broker._tests.fake_client import (
+    FakeConnection,
+    item,
+    producer_request,
+    subscribe_request,
+)
+from geminga_broker._tests.wire import Type, WireClient, message, open_broker
 from geminga_broker.config import BrokerConfig
-from geminga_broker.dispatch.key_shared import KeySharedDispatcher
-from geminga_broker.dispatch.shared import SharedDispatcher
 from geminga_broker.log.cursor import CACHE_GRACE_S
-from geminga_broker.topic import PersistentTopic
-from geminga_broker.topic_api import SubType
+from geminga_broker.subscription.strategies.key_shared import KeySharedDispatcher
+from geminga_broker.subscription.strategies.shared import SharedDispatcher
+from geminga_broker.topic.api import SubType
+from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.commands import consuming
 from geminga_protocol.ids import EARLIEST
 from geminga_protocol.topic_name import TopicName
-
-from .conftest import World
-from .fake_client import FakeConnection, item, producer_request, subscribe_request
-from .wire import Type, WireClient, message, open_broker
 
 TOPIC = "persistent://public/default/leaving"
 LARGE = bytes(64 << 10)

@@ -10,21 +10,20 @@ from dataclasses import replace
 import pytest
 import trio
 
-from geminga_broker import backlog_keeping
+from geminga_broker._tests.wire import open_broker
 from geminga_broker.config import BrokerConfig
 from geminga_broker.log import factory
 from geminga_broker.log.api import Ack
 from geminga_broker.log.cursor_writer import CursorWriter
 from geminga_broker.log.topic_log import TopicLog
 from geminga_broker.metrics.scrape import scrape
+from geminga_broker.policies import backlog_quota_manager as backlog_keeping
 from geminga_broker.service import BrokerService
-from geminga_broker.stats import TopicStats
-from geminga_broker.topic import PersistentTopic
+from geminga_broker.topic.persistent import PersistentTopic
+from geminga_broker.topic.stats import TopicStats
 from geminga_protocol.ids import EARLIEST
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.background import TURN_UNITS
-
-from .wire import open_broker
 
 TOPICS = 3 * TURN_UNITS
 

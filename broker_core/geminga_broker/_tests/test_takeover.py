@@ -5,16 +5,15 @@ from __future__ import annotations
 import pytest
 import trio
 
+from geminga_broker._tests.conftest import World
+from geminga_broker._tests.fake_client import FakeConnection, subscribe_request
+from geminga_broker._tests.test_topic_producers import add, refusal
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import LogFenced, LogWriteFailed
-from geminga_broker.takeover import EPOCH_PROPERTY, stored_epoch
-from geminga_broker.topic_api import SubType
+from geminga_broker.topic.api import SubType
+from geminga_broker.topic.fencing import EPOCH_PROPERTY, stored_epoch
 from geminga_protocol.pb.pulsar_api_pb2 import ProducerAccessMode as Mode
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
-
-from .conftest import World
-from .fake_client import FakeConnection, subscribe_request
-from .test_topic_producers import add, refusal
 
 
 @pytest.mark.parametrize(("value", "epoch"), [(None, None), ("", None), ("x", None), ("7", 7)])

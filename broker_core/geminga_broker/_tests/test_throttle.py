@@ -9,15 +9,14 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from geminga_broker._tests.conftest import World
+from geminga_broker._tests.fake_client import FakeConnection, item, producer_request
+from geminga_broker._tests.wire import message, open_broker
 from geminga_broker.config import BrokerConfig, PolicyConfig
-from geminga_broker.obedience import obey
-from geminga_broker.policies import TopicPolicies
-from geminga_broker.throttle import Rate, RateLimit, limit_of, take_all
+from geminga_broker.policies.apply import obey
+from geminga_broker.policies.model import TopicPolicies
+from geminga_broker.policies.rate_limit import Rate, RateLimit, limit_of, take_all
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand
-
-from .conftest import World
-from .fake_client import FakeConnection, item, producer_request
-from .wire import message, open_broker
 
 
 @given(

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import pytest
 
+from geminga_broker._tests.conftest import World
+from geminga_broker._tests.fake_client import (
+    FakeConnection,
+    item,
+    position,
+    producer_request,
+    subscribe_request,
+)
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import LogWriteFailed
-from geminga_broker.obedience import obey
-from geminga_broker.policies import TopicPolicies
-from geminga_broker.topic_api import InitialPosition, SubType
+from geminga_broker.policies.apply import obey
+from geminga_broker.policies.model import TopicPolicies
+from geminga_broker.topic.api import InitialPosition, SubType
 from geminga_protocol.ids import EARLIEST
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
-
-from .conftest import World
-from .fake_client import FakeConnection, item, position, producer_request, subscribe_request
 
 pytestmark = pytest.mark.trio
 

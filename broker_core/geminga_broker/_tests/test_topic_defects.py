@@ -6,12 +6,16 @@ from unittest import mock
 
 import pytest
 
-from geminga_broker import topic as topics
-from geminga_broker.topic import PersistentTopic
+from geminga_broker._tests.conftest import World
+from geminga_broker._tests.fake_client import (
+    FakeConnection,
+    item,
+    producer_request,
+    subscribe_request,
+)
+from geminga_broker.topic import persistent as topics
+from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.pb.pulsar_api_pb2 import ProducerAccessMode
-
-from .conftest import World
-from .fake_client import FakeConnection, item, producer_request, subscribe_request
 
 
 async def broken(*_args: object) -> None:

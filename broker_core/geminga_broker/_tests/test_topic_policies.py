@@ -11,31 +11,36 @@ import trio
 
 from geminga_bookie.client.client import BookkeeperClient
 from geminga_bookie.memory import MemoryBookie
+from geminga_broker._tests.conftest import World
+from geminga_broker._tests.fake_client import (
+    FakeConnection,
+    item,
+    payload,
+    producer_request,
+    subscribe_request,
+)
 from geminga_broker.admin.namespace_routes import delete_namespace, empty_namespace
 from geminga_broker.admin.rest import RestError
-from geminga_broker.backlog_quota import QuotaType
+from geminga_broker.cluster.records import JsonObject
 from geminga_broker.config import BrokerConfig, PolicyConfig, TopicConfig
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.factory import ManagedLedgerFactory
 from geminga_broker.log.topic_log import TopicLog
 from geminga_broker.metrics.scrape import scrape
-from geminga_broker.obedience import admission, obey
-from geminga_broker.policies import Inactivity, TopicPolicies
-from geminga_broker.resources import JsonObject
+from geminga_broker.policies.apply import admission, obey
+from geminga_broker.policies.model import Inactivity, TopicPolicies
+from geminga_broker.policies.quota import QuotaType
+from geminga_broker.policies.rate_limit import Rate, SubscribeLimit
+from geminga_broker.policies.resolve import MetadataTopicPolicies
 from geminga_broker.service import BrokerService, open_service
 from geminga_broker.standalone import log_options
-from geminga_broker.throttle import Rate, SubscribeLimit
-from geminga_broker.topic import PersistentTopic
-from geminga_broker.topic_api import SubType
-from geminga_broker.topic_policies import MetadataTopicPolicies
+from geminga_broker.topic.api import SubType
+from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.ids import EARLIEST
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 from geminga_runtime.settings import ConfigError
-
-from .conftest import World
-from .fake_client import FakeConnection, item, payload, producer_request, subscribe_request
 
 T = TopicName.parse("persistent://public/default/t")
 PART = TopicName.parse("persistent://public/default/t-partition-1")
@@ -157,7 +162,7 @@ async def test_filters_of_topics_need_the_broker_s_leave(monkeypatch: pytest.Mon
         loaded.append(names)
         return (object(),) if names else ()
 
-    monkeypatch.setattr("geminga_broker.topic_policies.load_filters", load)
+    monkeypatch.setattr("geminga_broker.policies.resolve.load_filters", load)
     filters = {"entryFilterNames": "f"}
     config = BrokerConfig()
     for allowed, count in ((False, 0), (True, 1)):
@@ -363,7 +368,7 @@ async def test_evictions_are_counted_for_prometheus() -> None:
 
 
 def test_subscribers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("geminga_broker.throttle.SUBSCRIBERS_MAX", 3)
+    monkeypatch.setattr("geminga_broker.policies.rate_limit.SUBSCRIBERS_MAX", 3)
     limit = SubscribeLimit(Rate(1, 0, 10), 0.0)
     assert [limit.take(("h", "c", n), 1.0) for n in (1, 2, 1, 3)] == [True, True, False, True]
     assert limit.take(("h", "c", 1), 2.0)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from geminga_broker._tests.conftest import World
+from geminga_broker._tests.fake_client import FakeConnection, item, producer_request
 from geminga_broker.errors import BrokerError
-from geminga_broker.producer import Producer
-from geminga_broker.topic import PersistentTopic
+from geminga_broker.topic.persistent import PersistentTopic
+from geminga_broker.topic.producer import Producer
 from geminga_protocol.pb.pulsar_api_pb2 import ProducerAccessMode as Mode
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
-
-from .conftest import World
-from .fake_client import FakeConnection, item, producer_request
 
 
 async def add(

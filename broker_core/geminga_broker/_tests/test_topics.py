@@ -6,11 +6,7 @@ import time
 
 import pytest
 
-from geminga_broker.config import TopicConfig
-from geminga_broker.errors import BrokerError
-from geminga_broker.namespaces import Namespaces
-from geminga_broker.resources import ResourceExists, ResourceMissing
-from geminga_broker.topics import (
+from geminga_broker.cluster.catalog import (
     Mode,
     TopicCatalog,
     by_mode,
@@ -20,6 +16,10 @@ from geminga_broker.topics import (
     topic_of_ledger_path,
     without_system,
 )
+from geminga_broker.cluster.namespaces import Namespaces
+from geminga_broker.cluster.records import ResourceExists, ResourceMissing
+from geminga_broker.config import TopicConfig
+from geminga_broker.errors import BrokerError
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.metadata.memory import MemoryMetadataStore

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from geminga_broker.topic_api import SubType
+from geminga_broker._tests.wire import Type, message, open_broker, open_client
+from geminga_broker.topic.api import SubType
 from geminga_protocol.commands import connection, consuming
 from geminga_protocol.encode import payload_frame
 from geminga_protocol.message_id import MessageId
@@ -17,8 +18,6 @@ from geminga_protocol.pb.pulsar_api_pb2 import (
     MessageMetadata,
     ServerError,
 )
-
-from .wire import Type, message, open_broker, open_client
 
 TOPIC = "persistent://public/default/txn"
 TXNS = [(0, 0), (0, 5), (3, 5), (1 << 63, 0)]

@@ -10,17 +10,16 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from geminga_broker.deduplication import CURSOR, DeduplicationOptions
+from geminga_broker._tests.test_dispatch_shared import join, publish
 from geminga_broker.log._tests.world import NAME, World
 from geminga_broker.log.options import CursorOptions, LogOptions, Retention
-from geminga_broker.obedience import obey
-from geminga_broker.policies import TopicPolicies
-from geminga_broker.topic import PersistentTopic
-from geminga_broker.topic_api import SubType, TopicEnvironment
+from geminga_broker.policies.apply import obey
+from geminga_broker.policies.model import TopicPolicies
+from geminga_broker.topic.api import SubType, TopicEnvironment
+from geminga_broker.topic.deduplication import CURSOR, DeduplicationOptions
+from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.ids import EARLIEST
 from geminga_protocol.topic_name import TopicName
-
-from .test_dispatch_shared import join, publish
 
 DEDUPLICATE = TopicPolicies(deduplication=DeduplicationOptions())
 FOREVER = LogOptions(retention=Retention(-1, -1), cursors=CursorOptions(flush_interval_s=60))

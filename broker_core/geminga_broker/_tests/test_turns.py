@@ -6,14 +6,13 @@ import pytest
 import trio
 import trio.testing
 
+from geminga_broker._tests.wire import Type, message, open_broker
 from geminga_broker.session.turns import STARTS_PER_TURN, STEP_IDS
-from geminga_broker.topic_api import SubType
+from geminga_broker.topic.api import SubType
 from geminga_protocol import ack_set
 from geminga_protocol.commands import connection, consuming, lookup
 from geminga_protocol.message_id import MessageId
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
-
-from .wire import Type, message, open_broker
 
 TOPIC = "persistent://public/default/turns"
 

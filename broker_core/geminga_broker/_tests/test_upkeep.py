@@ -5,16 +5,20 @@ from __future__ import annotations
 import pytest
 import trio
 
+from geminga_broker._tests.conftest import World
+from geminga_broker._tests.fake_client import (
+    FakeConnection,
+    item,
+    producer_request,
+    subscribe_request,
+)
 from geminga_broker.config import PolicyConfig
-from geminga_broker.deduplication import CURSOR, DeduplicationOptions
 from geminga_broker.log.api import LogReadFailed
-from geminga_broker.obedience import obey
-from geminga_broker.policies import TopicPolicies
-from geminga_broker.upkeep import Upkeep
+from geminga_broker.policies.apply import obey
+from geminga_broker.policies.maintenance import Upkeep
+from geminga_broker.policies.model import TopicPolicies
+from geminga_broker.topic.deduplication import CURSOR, DeduplicationOptions
 from geminga_protocol.ids import EARLIEST, LATEST
-
-from .conftest import World
-from .fake_client import FakeConnection, item, producer_request, subscribe_request
 
 
 async def fill(topic, times_ms):

@@ -11,9 +11,9 @@ from trio.testing import memory_stream_pair
 
 from geminga_bookie.client.client import BookkeeperClient
 from geminga_bookie.memory import MemoryBookie
+from geminga_broker.cluster.lookup import Addresses
 from geminga_broker.config import BrokerConfig
 from geminga_broker.log.factory import ManagedLedgerFactory
-from geminga_broker.lookup import Addresses
 from geminga_broker.service import BrokerService, open_service
 from geminga_broker.session.serving import handle_connection
 from geminga_broker.standalone import log_options

@@ -9,7 +9,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from geminga_broker.admin.rest import RestError, ok, parameter, route, topic_of
-from geminga_broker.lookup import Addresses, NoSuchListener
+from geminga_broker.cluster.lookup import Addresses, NoSuchListener
 from geminga_broker.service import BrokerService
 
 PULSAR_VERSION = "4.0.7"

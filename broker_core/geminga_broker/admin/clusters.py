@@ -7,7 +7,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from geminga_broker.admin.rest import RestError, no_content, ok, parameter, read_body, route
-from geminga_broker.resources import (
+from geminga_broker.cluster.records import (
     BadName,
     JsonObject,
     ResourceExists,

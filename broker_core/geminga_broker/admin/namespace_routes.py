@@ -21,7 +21,7 @@ from geminga_broker.admin.rest import (
     read_body,
     route,
 )
-from geminga_broker.resources import BadName, JsonObject, ResourceExists, ResourceMissing
+from geminga_broker.cluster.records import BadName, JsonObject, ResourceExists, ResourceMissing
 from geminga_broker.service import BrokerService
 from geminga_protocol.topic_name import TopicName
 

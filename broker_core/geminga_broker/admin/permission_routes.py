@@ -26,7 +26,7 @@ from geminga_broker.admin.rest import (
 )
 from geminga_broker.authz import granting
 from geminga_broker.authz.needs import Need, Place, Scope
-from geminga_broker.resources import JsonObject, ResourceMissing
+from geminga_broker.cluster.records import JsonObject, ResourceMissing
 from geminga_broker.service import BrokerService
 from geminga_protocol.errors import LocalProtocolError
 from geminga_protocol.topic_name import TopicName

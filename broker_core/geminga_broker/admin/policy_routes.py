@@ -39,7 +39,7 @@ from geminga_broker.admin.rest import (
     read_body,
     route,
 )
-from geminga_broker.resources import JsonObject
+from geminga_broker.cluster.records import JsonObject
 from geminga_broker.service import BrokerService
 from geminga_runtime.settings import ConfigError
 

@@ -13,9 +13,9 @@ from msgspec import UNSET, Struct, UnsetType, field
 
 from geminga_broker.admin import jackson
 from geminga_broker.admin.rest import RestError
-from geminga_broker.backlog_quota import BacklogQuota, QuotaPolicy, QuotaType
+from geminga_broker.cluster.records import JsonObject
 from geminga_broker.log.options import MIB
-from geminga_broker.resources import JsonObject
+from geminga_broker.policies.quota import BacklogQuota, QuotaPolicy, QuotaType
 
 Check = Callable[[object], None]
 

@@ -33,9 +33,9 @@ from geminga_broker.admin.rest import (
     route,
 )
 from geminga_broker.admin.topic_policy_routes import change_topic, topic_record
-from geminga_broker.backlog_quota import BacklogQuota, QuotaType
-from geminga_broker.policies import default_quota
-from geminga_broker.resources import JsonObject
+from geminga_broker.cluster.records import JsonObject
+from geminga_broker.policies.model import default_quota
+from geminga_broker.policies.quota import BacklogQuota, QuotaType
 from geminga_broker.service import BrokerService
 
 RETENTION_TOO_SMALL = "Retention Quota must exceed configured backlog quota for "

@@ -19,7 +19,7 @@ from geminga_broker.admin.rest import (
     topic_of,
     without_nulls,
 )
-from geminga_broker.resources import JsonObject
+from geminga_broker.cluster.records import JsonObject
 from geminga_broker.schema.key_value import key_value_from_text, key_value_to_text
 from geminga_broker.schema.model import (
     IncompatibleSchema,

@@ -18,7 +18,7 @@ from geminga_broker.admin.rest import (
     read_body,
     route,
 )
-from geminga_broker.resources import (
+from geminga_broker.cluster.records import (
     BadName,
     JsonObject,
     ResourceExists,

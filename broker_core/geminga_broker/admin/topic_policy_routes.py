@@ -27,7 +27,7 @@ from geminga_broker.admin.rest import (
     topic_of,
 )
 from geminga_broker.admin.topic_policy_table import RETENTION, TTL, TopicPolicy, policies, rate_told
-from geminga_broker.resources import JsonObject
+from geminga_broker.cluster.records import JsonObject
 from geminga_broker.service import BrokerService
 from geminga_protocol.topic_name import TopicName
 

@@ -28,11 +28,11 @@ from geminga_broker.admin.policy_values import (
     not_negative,
 )
 from geminga_broker.admin.rest import RestError
-from geminga_broker.resources import JsonObject
+from geminga_broker.cluster.records import JsonObject
+from geminga_broker.policies.rate_limit import Rate
+from geminga_broker.policies.resolve import Effective
 from geminga_broker.service import BrokerService
-from geminga_broker.throttle import Rate
-from geminga_broker.topic_api import SubType
-from geminga_broker.topic_policies import Effective
+from geminga_broker.topic.api import SubType
 
 Told = Callable[[Effective], object]
 Read = Callable[[JsonObject], object]

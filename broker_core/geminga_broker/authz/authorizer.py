@@ -9,7 +9,7 @@ from typing import NamedTuple
 from geminga_broker.authz.grants import check_subscription, namespace_allows, topic_allows
 from geminga_broker.authz.needs import NAMESPACE_ACTIONS, TOPIC_ACTIONS, Need, Place, Scope
 from geminga_broker.authz.settings import AuthorizationSettings
-from geminga_broker.namespaces import Namespaces
+from geminga_broker.cluster.namespaces import Namespaces
 from geminga_protocol.topic_name import TopicName
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from geminga_broker.authz.needs import ACTIONS
-from geminga_broker.resources import JsonObject
+from geminga_broker.cluster.records import JsonObject
 
 Actions = dict[str, list[str]]
 """Role -> actions."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from geminga_broker.resources import JsonObject
+from geminga_broker.cluster.records import JsonObject
 from geminga_protocol.topic_name import TopicName
 
 PREFIX_MODE = "Prefix"

@@ -9,8 +9,8 @@ from enum import Enum
 
 import trio
 
-from geminga_broker.rates import now_ms
-from geminga_broker.stats import CompactionStats
+from geminga_broker.metrics.rates import now_ms
+from geminga_broker.topic.stats import CompactionStats
 
 
 class Status(Enum):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import trio
 
-from geminga_broker.backlog_quota import backlog_bytes
 from geminga_broker.compaction.topic_compaction import CURSOR
-from geminga_broker.topic import PersistentTopic
+from geminga_broker.policies.quota import backlog_bytes
+from geminga_broker.topic.persistent import PersistentTopic
 
 
 async def compact_if_due(topic: PersistentTopic) -> None:

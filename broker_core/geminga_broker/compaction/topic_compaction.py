@@ -24,9 +24,9 @@ from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import Cursor, Entry, LogClosed, LogError, LogReadFailed, ManagedLedger
 from geminga_broker.log.cursor import LogCursor
 from geminga_broker.log.topic_log import TopicLog
-from geminga_broker.policies import CompactionPolicy, TopicPolicies
-from geminga_broker.stats import CompactionStats, LedgerInfo
-from geminga_broker.topic_api import TopicEnvironment
+from geminga_broker.policies.model import CompactionPolicy, TopicPolicies
+from geminga_broker.topic.api import TopicEnvironment
+from geminga_broker.topic.stats import CompactionStats, LedgerInfo
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.ids import EARLIEST, Position
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, cast
 
-from geminga_broker.backlog_quota import QuotaType
 from geminga_broker.compaction.outcome import Outcome, Status
 from geminga_broker.metrics.exposition import Exposition, labels
 from geminga_broker.metrics.names import (
@@ -18,9 +17,10 @@ from geminga_broker.metrics.names import (
     SUBSCRIPTION_SERIES,
     TOPIC_SERIES,
 )
+from geminga_broker.policies.quota import QuotaType
 from geminga_broker.service import BrokerService
-from geminga_broker.stats import as_json
-from geminga_broker.topic import PersistentTopic
+from geminga_broker.topic.persistent import PersistentTopic
+from geminga_broker.topic.stats import as_json
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.auth.service import Authenticator
 from geminga_runtime.background import Turns

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from geminga_broker.cluster.records import JsonObject
 from geminga_broker.config import SchemaConfig
-from geminga_broker.resources import JsonObject
 from geminga_broker.schema.model import Strategy
 
 AUTO_UPDATE_STRATEGIES = {

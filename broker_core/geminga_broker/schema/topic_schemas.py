@@ -8,8 +8,10 @@ import logging
 
 import trio
 
+from geminga_broker.cluster.catalog import is_system_topic
+from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.config import SchemaConfig
-from geminga_broker.namespaces import Namespaces
+from geminga_broker.policies.resolve import TopicPoliciesStore
 from geminga_broker.schema.model import (
     IncompatibleSchema,
     NoSchemaToCheck,
@@ -22,9 +24,7 @@ from geminga_broker.schema.model import (
 )
 from geminga_broker.schema.policies import SchemaPolicies, schema_policies
 from geminga_broker.schema.registry import SchemaRegistry
-from geminga_broker.topic_api import Topic
-from geminga_broker.topic_policies import TopicPoliciesStore
-from geminga_broker.topics import is_system_topic
+from geminga_broker.topic.api import Topic
 from geminga_protocol.schema_type import SchemaType
 from geminga_protocol.topic_name import TopicName
 

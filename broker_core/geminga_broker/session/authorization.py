@@ -11,8 +11,8 @@ from geminga_broker.authz.authorizer import place_of
 from geminga_broker.authz.commands import COMMANDS, REFUSALS
 from geminga_broker.authz.grants import SubscriptionRefused
 from geminga_broker.authz.needs import Place, Scope
+from geminga_broker.cluster.records import NAME
 from geminga_broker.errors import BrokerError
-from geminga_broker.resources import NAME
 from geminga_broker.session.registry import Opening
 from geminga_broker.session.session import Session
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, ServerError

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from geminga_broker.consumer import INDIVIDUAL_ACK
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import Ack
 from geminga_broker.session.authorization import settle
@@ -14,7 +13,8 @@ from geminga_broker.session.registry import Opening
 from geminga_broker.session.schema_commands import schema_of
 from geminga_broker.session.session import Session
 from geminga_broker.session.turns import LONG_WORDS, STEP_IDS, LongWork, parts_of
-from geminga_broker.topic_api import KeySharedPolicy, SubscribeRequest, SubType, TopicConsumer
+from geminga_broker.subscription.consumer import INDIVIDUAL_ACK
+from geminga_broker.topic.api import KeySharedPolicy, SubscribeRequest, SubType, TopicConsumer
 from geminga_protocol import ack_set as ack_sets
 from geminga_protocol.commands import answers, consuming
 from geminga_protocol.ids import EARLIEST, LATEST, EntryId, LedgerId, Position

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import trio
 
-from geminga_broker.errors import BrokerError
-from geminga_broker.session.authorization import authorize
-from geminga_broker.session.session import Session
-from geminga_broker.topics import (
+from geminga_broker.cluster.catalog import (
     MANAGED_LEDGERS,
     TopicPattern,
     by_mode,
@@ -17,6 +14,9 @@ from geminga_broker.topics import (
     topic_of_ledger_path,
     without_system,
 )
+from geminga_broker.errors import BrokerError
+from geminga_broker.session.authorization import authorize
+from geminga_broker.session.session import Session
 from geminga_protocol.commands import answers, lookup
 from geminga_protocol.pb.pulsar_api_pb2 import (
     BaseCommand,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from fastcrc import crc32
 
 from geminga_broker.session.session import Session, SessionClosed
-from geminga_broker.topic_api import PublishItem, TopicProducer
+from geminga_broker.topic.api import PublishItem, TopicProducer
 from geminga_protocol.commands import producing
 from geminga_protocol.frames import Frame
 from geminga_protocol.payload import MAGIC_CRC32C

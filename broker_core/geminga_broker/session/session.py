@@ -24,7 +24,7 @@ from geminga_runtime.logs import LineBudget
 if TYPE_CHECKING:
     from geminga_broker.service import BrokerService
     from geminga_broker.session.authentication import Authentication
-    from geminga_broker.topic_api import TopicConsumer, TopicProducer
+    from geminga_broker.topic.api import TopicConsumer, TopicProducer
     from geminga_runtime.stream import FramedStream
 
 _log = logging.getLogger(__name__)

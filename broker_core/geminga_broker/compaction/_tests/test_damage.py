@@ -20,7 +20,7 @@ from geminga_broker.compaction._tests.world import (
 from geminga_broker.compaction.topic_compaction import CURSOR
 from geminga_broker.log._tests.world import World
 from geminga_broker.log.cursor import LogCursor
-from geminga_broker.topic import PersistentTopic
+from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.ids import EARLIEST
 
 KEYS = 12

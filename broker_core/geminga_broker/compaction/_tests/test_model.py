@@ -21,8 +21,8 @@ from geminga_broker.compaction._tests.world import (
     single,
 )
 from geminga_broker.log._tests.world import World
-from geminga_broker.policies import CompactionPolicy
-from geminga_broker.topic import PersistentTopic
+from geminga_broker.policies.model import CompactionPolicy
+from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.ids import Position
 from geminga_protocol.pb.pulsar_api_pb2 import CompressionType
 

@@ -14,7 +14,7 @@ from geminga_broker.compaction._tests.world import append, read_all, single
 from geminga_broker.compaction.topic_compaction import CURSOR
 from geminga_broker.metrics.scrape import scrape
 from geminga_broker.service import BrokerService
-from geminga_broker.topic import PersistentTopic
+from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.topic_name import TopicName
 
 T = TopicName.parse("persistent://public/default/t")

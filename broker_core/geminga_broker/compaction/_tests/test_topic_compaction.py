@@ -9,8 +9,6 @@ import trio
 from trio.testing import MockClock
 
 from geminga_broker._tests.fake_client import FakeConnection
-from geminga_broker.backlog_keeping import keep_quotas
-from geminga_broker.backlog_quota import BacklogQuota, QuotaPolicy, Quotas
 from geminga_broker.compaction import ledger as compacted_ledger
 from geminga_broker.compaction._tests.world import (
     SETTLE_S,
@@ -30,9 +28,11 @@ from geminga_broker.compaction.topic_compaction import CURSOR, CompactionRunning
 from geminga_broker.errors import BrokerError
 from geminga_broker.log._tests.world import World
 from geminga_broker.log.api import Ack, LogReadFailed
-from geminga_broker.obedience import obey
-from geminga_broker.policies import CompactionPolicy, TopicPolicies
-from geminga_broker.topic_api import InitialPosition, SubType
+from geminga_broker.policies.apply import obey
+from geminga_broker.policies.backlog_quota_manager import keep_quotas
+from geminga_broker.policies.model import CompactionPolicy, TopicPolicies
+from geminga_broker.policies.quota import BacklogQuota, QuotaPolicy, Quotas
+from geminga_broker.topic.api import InitialPosition, SubType
 from geminga_protocol.ids import EARLIEST, LATEST, EntryId, Position
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 

@@ -11,9 +11,9 @@ import trio
 from geminga_broker._tests.fake_client import FakeConnection, subscribe_request
 from geminga_broker.log._tests.world import Answers, World
 from geminga_broker.log.topic_log import TopicLog
-from geminga_broker.policies import CompactionPolicy
-from geminga_broker.topic import PersistentTopic
-from geminga_broker.topic_api import InitialPosition, SubscribeRequest, TopicEnvironment
+from geminga_broker.policies.model import CompactionPolicy
+from geminga_broker.topic.api import InitialPosition, SubscribeRequest, TopicEnvironment
+from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol import compression, payload
 from geminga_protocol.batch import BatchBuilder, split_batch
 from geminga_protocol.ids import Position

@@ -10,13 +10,12 @@ import pytest
 
 from geminga_broker.limits import SCHEMA_BYTES_MAX
 from geminga_broker.schema import registry as registry_module
+from geminga_broker.schema._tests.test_storage import ID, World
 from geminga_broker.schema.compatibility import check_latest
 from geminga_broker.schema.model import IncompatibleSchema, InvalidSchemaData, SchemaData, Strategy
 from geminga_broker.schema.registry import INLINE_BYTES_MAX, VERSIONS_BYTES_MAX
 from geminga_broker.schema.validation import validate
 from geminga_protocol.schema_type import SchemaType
-
-from .test_storage import ID, World
 
 FULL = Strategy.FULL
 

@@ -11,8 +11,8 @@ import pytest
 import trio
 
 from geminga_broker._tests.wire import SubType, Type, WireBroker, WireClient, open_broker
+from geminga_broker.cluster.records import JsonObject
 from geminga_broker.config import SchemaConfig
-from geminga_broker.resources import JsonObject
 from geminga_broker.schema.model import Strategy
 from geminga_broker.schema.policies import schema_policies
 from geminga_protocol.commands import consuming, producing, schemas

@@ -1,0 +1,231 @@
+"""Which topics there are: partition counts, names in a namespace, rules for making them (spec
+BR-09, BR-39).
+
+A persistent topic exists when its managed ledger does (`/managed-
+ledgers/{tenant}/{namespace}/persistent/{topic}`); a partitioned one has a record at
+`/admin/partitioned-topics/{tenant}/{namespace}/{domain}/{topic}`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Protocol
+
+from fastcrc import crc32
+
+from geminga_broker.cluster.namespaces import Namespaces
+from geminga_broker.cluster.records import JsonObject, ResourceExists, ResourceMissing
+from geminga_broker.config import TopicConfig
+from geminga_broker.errors import BrokerError
+from geminga_broker.limits import check_partitioned
+from geminga_protocol.errors import ProtocolError
+from geminga_protocol.pb.pulsar_api_pb2 import CommandGetTopicsOfNamespace, ServerError
+from geminga_protocol.topic_name import PARTITION_SUFFIX, TopicName, url_decode, url_encode
+from geminga_runtime.metadata.api import MetadataStore
+
+MANAGED_LEDGERS = "/managed-ledgers"
+Mode = CommandGetTopicsOfNamespace.Mode
+
+
+class TopicCatalog:
+    """Topics as the metadata store knows them."""
+
+    def __init__(self, store: MetadataStore, namespaces: Namespaces, config: TopicConfig) -> None:
+        self._store = store
+        self._namespaces = namespaces
+        self._records = namespaces.partitioned
+        self._config = config
+
+    async def partitions(self, topic: TopicName) -> int:
+        """Partitions of a partitioned topic, 0 when it is none."""
+        record = await self._records.get(_record_name(topic))
+        count = record.get("partitions") if record else None
+        return count if isinstance(count, int) else 0
+
+    async def partitioned(self, namespace: str, domain: str) -> list[str]:
+        """Full names of a namespace's partitioned topics of one domain."""
+        names = await self._records.names(f"{namespace}/{domain}")
+        return [f"{domain}://{namespace}/{url_decode(name)}" for name in names]
+
+    async def create_partitioned(
+        self, topic: TopicName, partitions: int, properties: dict[str, str] | None = None
+    ) -> None:
+        """Raises ResourceExists, and BrokerError NotAllowedError above the limit,
+        InvalidTopicName if the partitions' names would be too long.
+        """
+        check_partitioned(topic)
+        limit = self._config.partitions_max
+        if limit and partitions > limit:
+            text = f"Number of partitions should be less than or equal to {limit}"
+            raise BrokerError(ServerError.NotAllowedError, text)
+        record: JsonObject = {"partitions": partitions, "deleted": False}
+        if properties:
+            record["properties"] = properties
+        await self._records.create(_record_name(topic), record)
+
+    async def grow_partitioned(self, topic: TopicName, partitions: int) -> None:
+        """Raises ResourceMissing."""
+        await self._records.update(
+            _record_name(topic), lambda old: old | {"partitions": partitions}
+        )
+
+    async def delete_partitioned(self, topic: TopicName) -> None:
+        """Raises ResourceMissing."""
+        await self._records.delete(_record_name(topic))
+
+    async def properties(self, topic: TopicName) -> dict[str, str]:
+        """Properties of a partitioned topic. Raises ResourceMissing."""
+        record = await self._records.get(_record_name(topic))
+        if record is None:
+            raise ResourceMissing(str(topic))
+        found = record.get("properties")
+        return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
+
+    async def is_stored(self, topic: TopicName) -> bool:
+        """Whether a persistent topic of exactly that name has a managed ledger."""
+        return await self._store.exists(f"{MANAGED_LEDGERS}/{topic.persistence_naming_encoding}")
+
+    async def persistent(self, namespace: str) -> list[str]:
+        """Full names of the stored topics of a namespace, partitions one by one, sorted."""
+        path = f"{MANAGED_LEDGERS}/{namespace}/persistent"
+        names = await self._store.children(path)
+        return sorted(f"persistent://{namespace}/{url_decode(name)}" for name in names)
+
+    async def auto_partitions(self, topic: TopicName) -> int | None:
+        """With how many partitions an unknown topic is made on first use: 0 plain, None not."""
+        config = self._config
+        allowed: object = config.allow_auto_creation
+        kind: object = config.auto_creation_type
+        count: object = config.default_partitions
+        override = await self._namespaces.auto_creation(topic.namespace)
+        if override is not None:
+            allowed = override.get("allowAutoTopicCreation", allowed)
+            kind = override.get("topicType", kind)
+            count = override.get("defaultNumPartitions", count)
+        if not allowed or topic.local_name.endswith("__transaction_pending_ack"):
+            return None
+        if kind == "partitioned" and not topic.is_partition:
+            return count if isinstance(count, int) and count > 0 else 1
+        return 0
+
+    async def resolve_partitions(self, topic: TopicName, *, create: bool, exists: bool) -> int:
+        """Answer to PARTITIONED_METADATA: makes a partitioned topic where the policy says so.
+
+        `exists` tells that a plain topic of that name is there. Raises BrokerError TopicNotFound,
+        when the client forbids making it (PIP-344) or policy does. A partition that was deleted
+        isn't there, however many its topic has.
+        """
+        if not exists and not await self._namespaces.exists(topic.namespace):
+            raise BrokerError(ServerError.TopicNotFound, f"Namespace not found {topic.namespace}")
+        if topic.is_partition:
+            if not (create or exists):
+                raise BrokerError(ServerError.TopicNotFound, f"Topic {topic} not found")
+            return 0
+        count = await self.partitions(topic)
+        if count or exists:
+            return count
+        if not create:
+            raise BrokerError(ServerError.TopicNotFound, f"Topic {topic} not found")
+        wanted = await self.auto_partitions(topic)
+        if wanted is None:
+            raise BrokerError(ServerError.TopicNotFound, f"Topic {topic} not found")
+        if wanted:
+            try:
+                await self.create_partitioned(topic, wanted)
+            except ResourceExists:
+                return await self.partitions(topic)
+        return wanted
+
+
+def _record_name(topic: TopicName) -> str:
+    return f"{topic.namespace}/{topic.domain}/{url_encode(topic.local_name)}"
+
+
+def by_mode(names: Iterable[str], mode: int) -> list[str]:
+    """Names of the domain that GET_TOPICS_OF_NAMESPACE asks for."""
+    if mode == Mode.ALL:
+        return list(names)
+    scheme = "persistent://" if mode == Mode.PERSISTENT else "non-persistent://"
+    return [name for name in names if name.startswith(scheme)]
+
+
+_SYSTEM_NAMES = ("__change_events", "__transaction_buffer_snapshot", "__transaction_pending_ack")
+
+
+def without_system(names: Iterable[str]) -> list[str]:
+    """Leave out topics that the broker itself writes (`TopicList.filterSystemTopic`)."""
+    return [
+        name
+        for name in names
+        if not any(
+            part in name.rpartition("/")[2].partition("-partition-")[0] for part in _SYSTEM_NAMES
+        )
+    ]
+
+
+def is_system_topic(topic: TopicName) -> bool:
+    """Whether the broker itself writes it."""
+    return not without_system([str(topic)])
+
+
+PATTERN_BYTES_MAX = 1 << 20
+"""Memory that a pattern may take."""
+
+
+class TopicPattern(Protocol):
+    """A pattern of RE2, as it is used here."""
+
+    def fullmatch(self, text: str) -> object | None:
+        """Something if the whole text matches."""
+
+
+def compile_pattern(pattern: str) -> TopicPattern | None:
+    """A client's topic pattern, to be matched against names without their domain.
+
+    None when it can't be used here: no regular expression of RE2, or too large a one; the client
+    filters then. Apache uses RE2 too: its time grows with a name's length only, whatever the
+    pattern.
+    """
+    import re2  # only who subscribes by pattern needs it
+
+    prefix, separator, rest = pattern.partition("://")
+    text = ("^" if "^" in prefix else "") + rest if separator else pattern
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = PATTERN_BYTES_MAX
+    try:
+        compiled: TopicPattern = re2.compile(text, options)
+    except re2.error:
+        return None
+    return compiled
+
+
+_PARTITION_SUFFIX = re.compile(rf"{PARTITION_SUFFIX}(0|[1-9][0-9]*)\Z")
+
+
+def matching(names: Iterable[str], pattern: TopicPattern) -> list[str]:
+    """Names whose part after the domain matches as a whole; partitions go by their topic's name
+    (TopicList.filterTopics).
+    """
+    return [
+        name
+        for name in names
+        if pattern.fullmatch(_PARTITION_SUFFIX.sub("", name.partition("://")[2], count=1))
+    ]
+
+
+def list_hash(names: Iterable[str]) -> str:
+    """Hash of a topic list (`TopicList.calculateHash`): CRC32C of the sorted names."""
+    return crc32.iscsi(",".join(sorted(names)).encode()).to_bytes(4, "little").hex()
+
+
+def topic_of_ledger_path(path: str) -> str | None:
+    """The full name of the topic whose managed ledger has this store path, None for other paths."""
+    parts = path.removeprefix(f"{MANAGED_LEDGERS}/").split("/")
+    if len(parts) != 4 or parts[2] != "persistent":
+        return None
+    try:
+        return str(TopicName.from_persistence_naming_encoding("/".join(parts)))
+    except ProtocolError:
+        return None

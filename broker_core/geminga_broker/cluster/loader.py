@@ -1,0 +1,315 @@
+"""Bringing topics into memory and out of it: single-flight, bounded, with deadlines (BR-01)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from enum import IntEnum
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+import trio
+
+from geminga_broker.cluster.catalog import TopicCatalog
+from geminga_broker.cluster.namespaces import Namespaces
+from geminga_broker.config import MIB, BrokerConfig
+from geminga_broker.errors import BrokerError
+from geminga_broker.log.api import LogError, ManagedLedger
+from geminga_broker.log.options import Retention
+from geminga_broker.log.topic_log import TopicLog
+from geminga_broker.policies.apply import broker_limits, obey, obey_in_common
+from geminga_broker.policies.resolve import PolicyResolver
+from geminga_broker.subscription.entry_filters import load_filters
+from geminga_broker.topic.api import Topic, TopicEnvironment, TopicOptions
+from geminga_broker.topic.nonpersistent import NonPersistentTopic
+from geminga_broker.topic.persistent import PersistentTopic
+from geminga_protocol.pb.pulsar_api_pb2 import CommandSubscribe, ServerError
+from geminga_protocol.topic_name import TopicName
+from geminga_runtime.background import run_guarded
+from geminga_runtime.settings import ConfigError
+from geminga_runtime.waiters import Promise
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_log = logging.getLogger(__name__)
+
+LOADS_WAITING_MAX = 50_000
+"""Topics that may wait for their turn to be loaded; each takes some kilobytes."""
+
+LEAVE_S = 30.0
+"""How long closing or deleting a topic may take."""
+
+UNLOADS_MAX = 64
+"""Topics that are closed at once when the broker stops."""
+
+
+class Logs(Protocol):
+    """Opens managed ledgers; `log.factory.ManagedLedgerFactory`."""
+
+    async def open(self, name: str, *, create: bool = True) -> ManagedLedger:
+        """The log of that name (`tenant/ns/persistent/topic`)."""
+
+
+class Creation(IntEnum):
+    """Whether a topic that isn't there is made; what a higher value allows, a lower one may not."""
+
+    NEVER = 0
+    AUTOMATIC = 1
+    """On first use, where the policy of automatic creation says so."""
+    BY_HAND = 2
+    """Somebody asked for just that."""
+
+
+class _Load(Promise[Topic]):
+    """A load that is under way."""
+
+    __slots__ = ("create",)
+
+    def __init__(self, create: Creation) -> None:
+        super().__init__()
+        self.create = create
+
+
+class TopicLoader:
+    """The topics of this broker by full name, and their loading and unloading."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        catalog: TopicCatalog,
+        namespaces: Namespaces,
+        logs: Logs,
+        environment: TopicEnvironment,
+        policies: PolicyResolver,
+    ) -> None:
+        self.topics: dict[str, Topic] = {}
+        self.closed = False
+        self._config = config
+        self._catalog = catalog
+        self._namespaces = namespaces
+        self._logs = logs
+        self._environment = environment
+        self.policies = policies
+        log = config.log
+        self._retention = Retention(log.retention_minutes * 60, log.retention_mb * MIB)
+        self._limits = broker_limits(config.policies)
+        self._loads: dict[str, _Load] = {}
+        self._turns = trio.Semaphore(config.topics.loads_max)
+        self._leaving: dict[str, Promise[None]] = {}
+
+    @property
+    def loading(self) -> int:
+        """Loads that are under way, or wait for their turn."""
+        return len(self._loads)
+
+    async def get(self, name: TopicName, *, create: bool, by_hand: bool = False) -> Topic:
+        """The topic, loaded now if it isn't; `create` makes one that isn't there, where topics are
+        made automatically, `by_hand` everywhere.
+
+        Raises BrokerError: TopicNotFound, NotAllowedError, TooManyRequests, ServiceNotReady.
+        """
+        key = str(name)
+        wanted = Creation.BY_HAND if by_hand else Creation(create)
+        while True:
+            topic = self.topics.get(key)
+            if topic is not None and key not in self._leaving:
+                return topic
+            if self.closed:
+                raise BrokerError(ServerError.ServiceNotReady, "the broker is shutting down")
+            leaving = self._leaving.get(key)
+            if leaving is not None:
+                await leaving.wait()
+                continue
+            load = self._loads.get(key)
+            if load is None:
+                load = self._start(name, wanted)
+            if load.create >= wanted:
+                return await load.wait()
+            try:
+                return await load.wait()
+            except BrokerError as error:
+                if error.code != ServerError.TopicNotFound:
+                    raise
+
+    def _start(self, name: TopicName, create: Creation) -> _Load:
+        if len(self._loads) >= self._config.topics.loads_max + LOADS_WAITING_MAX:
+            raise BrokerError(ServerError.TooManyRequests, "too many topics are being loaded")
+        load = self._loads[str(name)] = _Load(create)
+        self._environment.nursery.start_soon(self._run, name, load)
+        return load
+
+    async def _run(self, name: TopicName, load: _Load) -> None:
+        key = str(name)
+        try:
+            with trio.fail_after(self._config.topics.load_timeout_s):
+                async with self._turns:
+                    topic = await self._load(name, load.create)
+        except trio.TooSlowError:
+            _log.warning("topic=%s took too long to load", key)
+            self._fail(
+                key, BrokerError(ServerError.ServiceNotReady, f"loading {key} took too long")
+            )
+        except Exception as error:
+            self._fail(key, error)
+        except BaseException:
+            text = "the broker is shutting down"
+            self._fail(key, BrokerError(ServerError.ServiceNotReady, text))
+            raise
+        else:
+            del self._loads[key]
+            self.topics[key] = topic
+            load.resolve(topic)
+
+    def _fail(self, key: str, error: Exception) -> None:
+        self._loads.pop(key).reject(error)
+
+    async def _load(self, name: TopicName, create: Creation) -> Topic:
+        await self._check(name, create)
+        effective = await self.policies.resolve(name)
+        if not name.is_persistent:
+            passing = NonPersistentTopic(name, self._environment, effective.options)
+            obey_in_common(passing, effective.policies, self._limits)
+            return passing
+        log = await self._logs.open(name.persistence_naming_encoding)
+        if isinstance(log, TopicLog) and effective.policies.retention != self._retention:
+            # Setting it trims, which merely loading a topic must not do.
+            log.set_retention(effective.policies.retention)
+        topic = PersistentTopic(name, log, self._environment, effective.options)
+        await topic.compaction.recover()
+        await obey(topic, effective.policies, self._limits)
+        start_soon = self._environment.nursery.start_soon
+        topic.on_fenced = partial(start_soon, run_guarded, self._give_up, str(name))
+        return topic
+
+    async def apply_policies(self, concerns: Callable[[TopicName], bool]) -> None:
+        """Let those of the loaded topics take their policies as they are now."""
+        for key, topic in list(self.topics.items()):
+            name = TopicName.parse(key)
+            if not concerns(name):
+                continue
+            try:
+                await self._apply(name, topic)
+            except (LogError, ConfigError) as error:
+                _log.warning("topic=%s can't take its policies: %s", key, error)
+
+    async def _apply(self, name: TopicName, topic: Topic) -> None:
+        policies, options = await self.policies.resolve(name)
+        if isinstance(topic, PersistentTopic):
+            if isinstance(topic.log, TopicLog):
+                topic.log.set_retention(policies.retention)
+            topic.set_options(options)
+            await obey(topic, policies, self._limits)
+        elif isinstance(topic, NonPersistentTopic):
+            topic.set_options(options)
+            obey_in_common(topic, policies, self._limits)
+
+    async def _give_up(self, key: str) -> None:
+        """Another broker took the topic's log: close it here."""
+        _log.warning("topic=%s was taken by another broker", key)
+        await self.unload_all([key])
+
+    async def _check(self, name: TopicName, create: Creation) -> None:
+        """Whether there is, or may be, such a topic."""
+        topics = self._config.topics
+        if not (topics.enable_persistent if name.is_persistent else topics.enable_non_persistent):
+            text = f"Broker is unable to load {name.domain} topics"
+            raise BrokerError(ServerError.NotAllowedError, text)
+        if name.is_persistent and await self._catalog.is_stored(name):
+            return
+        if name.is_partition:
+            partitions = await self._catalog.partitions(name.partitioned_base)
+            if name.partition_index < partitions:
+                return
+            if partitions:
+                raise BrokerError(
+                    ServerError.NotAllowedError,
+                    f"Illegal topic partition name {name} with max allowed {partitions} partitions",
+                )
+        if not create:
+            raise BrokerError(ServerError.TopicNotFound, f"Topic {name} does not exist")
+        if not await self._namespaces.exists(name.namespace):
+            raise BrokerError(ServerError.TopicNotFound, f"Namespace not found {name.namespace}")
+        by_hand = create is Creation.BY_HAND
+        if not by_hand and await self._catalog.auto_partitions(name) is None:
+            text = f"Topic {name} does not exist and auto creation is disabled"
+            raise BrokerError(ServerError.TopicNotFound, text)
+        limit = await self._namespaces.topics_max(name.namespace, topics.topics_per_namespace_max)
+        if limit and len(await self._catalog.persistent(name.namespace)) >= limit:
+            text = f"Exceed maximum number of topics in namespace {name.namespace}"
+            raise BrokerError(ServerError.NotAllowedError, text)
+
+    async def leave(self, key: str, end: Callable[[Topic], Awaitable[None]]) -> bool:
+        """Take a loaded topic out while `end` closes or deletes it; who asks for it meanwhile
+        waits.
+
+        False when it isn't loaded. When `end` raises, the topic stays, unless it takes nobody any
+        more: then it is loaded anew when asked for. Begun, it goes on even if the caller is
+        cancelled, for at most LEAVE_S.
+        """
+        while (leaving := self._leaving.get(key)) is not None:
+            await leaving.wait()
+        topic = self.topics.get(key)
+        if topic is None:
+            return False
+        promise = self._leaving[key] = Promise[None]()
+        try:
+            with trio.fail_after(LEAVE_S, shield=True):
+                await end(topic)
+            del self.topics[key]
+        except BaseException:
+            if topic.fenced:
+                del self.topics[key]
+            raise
+        finally:
+            del self._leaving[key]
+            promise.resolve(None)
+        return True
+
+    async def unload_all(self, keys: Iterable[str] | None = None) -> None:
+        """Close topics, several at once; failures are logged."""
+        waiting = iter(list(self.topics) if keys is None else list(keys))
+
+        async def worker() -> None:
+            for key in waiting:
+                try:
+                    await self.leave(key, close_topic)
+                except Exception:
+                    _log.exception("topic=%s can't be closed", key)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(UNLOADS_MAX):
+                nursery.start_soon(worker)
+
+
+async def close_topic(topic: Topic) -> None:
+    """Unload it; its clients are told and come back."""
+    await topic.close()
+
+
+def broker_options(config: BrokerConfig) -> TopicOptions:
+    """The limits of topics without policies of their own. Raises ConfigError."""
+    clients = config.clients
+    types = [part.strip() for part in clients.subscription_types.split(",")]
+    return TopicOptions(
+        producers_max=clients.producers_per_topic_max,
+        consumers_max=clients.consumers_per_topic_max,
+        consumers_per_subscription_max=clients.consumers_per_subscription_max,
+        subscriptions_max=clients.subscriptions_per_topic_max,
+        unacked_per_consumer_max=clients.unacked_per_consumer_max,
+        unacked_per_subscription_max=clients.unacked_per_subscription_max,
+        encryption_required=clients.encryption_required,
+        delayed_delivery=clients.delayed_delivery,
+        batch_index_ack=clients.batch_index_ack,
+        expose_broker_entry_metadata=config.log.expose_entry_metadata,
+        subscription_types=frozenset(
+            CommandSubscribe.SubType.Value(name) for name in types if name
+        ),
+        dispatch_entries_max=clients.dispatch_entries_max,
+        dispatch_bytes_max=clients.dispatch_bytes_max,
+        consistent_hashing=clients.consistent_hashing,
+        hash_points=clients.hash_points,
+        look_ahead_per_consumer_entries=clients.look_ahead_per_consumer_entries,
+        look_ahead_entries_max=clients.look_ahead_entries_max,
+        entry_filters=load_filters(config.policies.entry_filters),
+    )

@@ -1,0 +1,65 @@
+"""Which broker serves a topic (spec CL-03, CL-05).
+
+There is one broker, so it owns every bundle; what a cluster adds (ownership, redirects, the
+leader's decision) takes the place of `Lookup.locate` behind the same answer.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from geminga_broker.cluster.namespaces import Namespaces
+from geminga_broker.errors import BrokerError
+from geminga_protocol.pb.pulsar_api_pb2 import ServerError
+from geminga_protocol.topic_name import TopicName
+from geminga_runtime.logs import shown
+
+
+class Addresses(NamedTuple):
+    """How clients reach this broker; empty for what it doesn't listen for."""
+
+    broker_url: str
+    web_url: str
+    broker_url_tls: str = ""
+    web_url_tls: str = ""
+
+
+class NoSuchListener(BrokerError):
+    """A client asks for an address of a listener that the broker doesn't have."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ServerError.ServiceNotReady, message)
+
+
+class Lookup:
+    """Answers lookups, a bounded number at once."""
+
+    def __init__(self, namespaces: Namespaces, lookups_max: int) -> None:
+        self._namespaces = namespaces
+        self._lookups_max = lookups_max
+        self._running = 0
+        self.addresses = Addresses("", "")
+
+    async def locate(self, topic: TopicName, listener: str = "") -> Addresses:
+        """Addresses of the topic's owner. Raises BrokerError TooManyRequests, TopicNotFound (no
+        such namespace), NoSuchListener (there are none with names).
+        """
+        if not (self.addresses.broker_url or self.addresses.broker_url_tls):
+            raise BrokerError(ServerError.ServiceNotReady, "the broker is starting")
+        if self._running >= self._lookups_max:
+            raise BrokerError(ServerError.TooManyRequests, "too many lookups are running")
+        self._running += 1
+        try:
+            if not await self._namespaces.exists(topic.namespace):
+                text = f"Namespace not found {topic.namespace}"
+                raise BrokerError(ServerError.TopicNotFound, text)
+        finally:
+            self._running -= 1
+        if listener:
+            raise NoSuchListener(f"the broker has no listener named {shown(listener)}")
+        return self.addresses
+
+    async def bundle_of(self, topic: TopicName) -> str:
+        """The bundle, as `0xlow_0xhigh`. Raises ResourceMissing without the namespace."""
+        bundles = await self._namespaces.bundles(topic.namespace)
+        return bundles.of_topic(str(topic))

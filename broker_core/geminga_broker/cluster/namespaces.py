@@ -1,0 +1,210 @@
+"""Clusters, tenants and namespaces (spec CL-03; Apache's `PulsarResources` and `Policies`).
+
+Records: `/admin/clusters/{cluster}`, `/admin/policies/{tenant}`,
+`/admin/policies/{tenant}/{namespace}` and the bundles at `/admin/local-
+policies/{tenant}/{namespace}`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import cast
+
+from geminga_broker.cluster.records import (
+    JsonObject,
+    Records,
+    ResourceExists,
+    ResourceInUse,
+    ResourceMissing,
+    check_name,
+)
+from geminga_protocol.keys import bundle_hash
+from geminga_runtime.metadata.api import MetadataStore
+
+HASH_MAX = 0xFFFFFFFF
+
+
+class Bundles:
+    """The hash ranges that a namespace's topics are spread over."""
+
+    def __init__(self, boundaries: Sequence[int]) -> None:
+        if len(boundaries) < 2 or boundaries[0] != 0 or boundaries[-1] != HASH_MAX:
+            raise ValueError("bundles must cover 0x00000000 to 0xffffffff")
+        if any(low >= high for low, high in pairwise(boundaries)):
+            raise ValueError("bundle boundaries must ascend")
+        self.boundaries = tuple(boundaries)
+
+    @classmethod
+    def even(cls, count: int) -> Bundles:
+        """`count` ranges of one size, as Apache's `PoliciesUtil.getBundles` cuts them."""
+        size = (HASH_MAX + 1) // count
+        return cls([index * size for index in range(count)] + [HASH_MAX])
+
+    @classmethod
+    def from_json(cls, record: JsonObject) -> Bundles:
+        """Raises ValueError when the record holds no bundles."""
+        inner = record.get("bundles")
+        texts = inner.get("boundaries") if isinstance(inner, dict) else None
+        if not isinstance(texts, list):
+            raise ValueError("no boundaries")
+        return cls([int(str(text), 16) for text in texts])
+
+    def to_json(self) -> JsonObject:
+        """Apache's `BundlesData`."""
+        texts = [f"0x{boundary:08x}" for boundary in self.boundaries]
+        return {"boundaries": texts, "numBundles": len(texts) - 1}
+
+    def names(self) -> list[str]:
+        """Every range as `0xlow_0xhigh`."""
+        pairs = pairwise(self.boundaries)
+        return [f"0x{low:08x}_0x{high:08x}" for low, high in pairs]
+
+    def of_topic(self, topic: str) -> str:
+        """The range that a topic's full name falls into; the last one holds its upper end too."""
+        index = bisect_right(self.boundaries, bundle_hash(topic)) - 1
+        return self.names()[min(index, len(self.boundaries) - 2)]
+
+
+def new_policies(bundles: Bundles, clusters: Sequence[str]) -> JsonObject:
+    """Policies of a fresh namespace, field by field as Apache writes them."""
+    return {
+        "auth_policies": {
+            "namespace_auth": {},
+            "destination_auth": {},
+            "subscription_auth_roles": {},
+        },
+        "replication_clusters": list(clusters),
+        "allowed_clusters": [],
+        "bundles": bundles.to_json(),
+        "backlog_quota_map": {},
+        "clusterDispatchRate": {},
+        "topicDispatchRate": {},
+        "subscriptionDispatchRate": {},
+        "replicatorDispatchRate": {},
+        "clusterSubscribeRate": {},
+        "publishMaxMessageRate": {},
+        "latency_stats_sample_rate": {},
+        "deleted": False,
+        "encryption_required": False,
+        "subscription_auth_mode": "None",
+        "offload_threshold": -1,
+        "offload_threshold_in_seconds": -1,
+        "schema_compatibility_strategy": "UNDEFINED",
+        "is_allow_auto_update_schema": True,
+        "schema_validation_enforced": False,
+        "subscription_types_enabled": [],
+        "properties": {},
+        "migrated": False,
+    }
+
+
+class Namespaces:
+    """Clusters, tenants and namespaces of the configuration store."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self.clusters = Records(store, "/admin/clusters")
+        self.tenants = Records(store, "/admin/policies")
+        self.local_policies = Records(store, "/admin/local-policies")
+        self.partitioned = Records(store, "/admin/partitioned-topics")
+
+    async def create_tenant(
+        self, tenant: str, roles: Sequence[str], clusters: Sequence[str]
+    ) -> None:
+        """Raises BadName, ResourceExists."""
+        record: JsonObject = {"adminRoles": list(roles), "allowedClusters": list(clusters)}
+        await self.tenants.create(check_name(tenant), record)
+
+    async def delete_tenant(self, tenant: str) -> None:
+        """Raises ResourceMissing, ResourceInUse."""
+        if await self.list(tenant):
+            raise ResourceInUse(tenant)
+        await self.tenants.delete(tenant)
+
+    async def list(self, tenant: str) -> list[str]:
+        """Full names (`tenant/namespace`) of a tenant's namespaces."""
+        return [f"{tenant}/{name}" for name in await self.tenants.names(tenant)]
+
+    async def exists(self, namespace: str) -> bool:
+        """Whether there is such a namespace and it isn't being deleted."""
+        record = await self.tenants.get(namespace)
+        return record is not None and record.get("deleted") is not True
+
+    async def policies(self, namespace: str) -> JsonObject:
+        """Raises ResourceMissing."""
+        record = await self.tenants.get(namespace)
+        if record is None:
+            raise ResourceMissing(namespace)
+        return record
+
+    async def create(
+        self,
+        namespace: str,
+        *,
+        bundles: int,
+        clusters: Sequence[str],
+        policies: JsonObject | None = None,
+    ) -> None:
+        """A namespace of an existing tenant; `policies` replace single fields of the fresh ones.
+
+        Raises BadName, ResourceMissing (of the tenant), ResourceExists.
+        """
+        tenant, _, name = namespace.partition("/")
+        check_name(name)
+        if not await self.tenants.exists(tenant):
+            raise ResourceMissing(tenant)
+        cut = Bundles.even(bundles)
+        record = new_policies(cut, clusters) | (policies or {})
+        record["bundles"] = cut.to_json()
+        await self.tenants.create(namespace, record)
+        try:
+            await self.local_policies.create(namespace, {"bundles": cut.to_json()})
+        except ResourceExists:
+            await self.local_policies.update(
+                namespace, lambda old: old | {"bundles": cut.to_json()}
+            )
+
+    async def delete(self, namespace: str) -> None:
+        """Remove an empty namespace. Raises ResourceMissing, ResourceInUse."""
+        for domain in ("persistent", "non-persistent"):
+            if await self.partitioned.names(f"{namespace}/{domain}"):
+                raise ResourceInUse(namespace)
+        await self.tenants.delete(namespace)
+        try:
+            await self.local_policies.delete(namespace)
+        except ResourceMissing:
+            pass
+
+    async def bundles(self, namespace: str) -> Bundles:
+        """Local policies first, as the split writes there. Raises ResourceMissing."""
+        record = await self.local_policies.get(namespace)
+        if record is None or "bundles" not in record:
+            record = await self.policies(namespace)
+        return Bundles.from_json(record)
+
+    async def topics_max(self, namespace: str, default: int) -> int:
+        """How many topics the namespace may have: its own limit, or else the default."""
+        record = await self.tenants.get(namespace)
+        found = record.get("max_topics_per_namespace") if record else None
+        return found if isinstance(found, int) else default
+
+    async def auto_creation(self, namespace: str) -> JsonObject | None:
+        """The namespace's `autoTopicCreationOverride`, or None."""
+        record = await self.tenants.get(namespace)
+        override = record.get("autoTopicCreationOverride") if record else None
+        return cast(JsonObject, override) if isinstance(override, dict) else None
+
+    async def bootstrap(self, cluster: str, cluster_data: JsonObject, bundles: int) -> None:
+        """What Apache's standalone makes on its first start; on later ones the addresses are
+        renewed.
+        """
+        if await self.clusters.exists(cluster):
+            await self.clusters.update(cluster, lambda old: old | cluster_data)
+        else:
+            await self.clusters.create(cluster, cluster_data)
+        for tenant, namespace in (("public", "default"), ("pulsar", "system")):
+            if not await self.tenants.exists(tenant):
+                await self.create_tenant(tenant, (), (cluster,))
+            if not await self.exists(f"{tenant}/{namespace}"):
+                await self.create(f"{tenant}/{namespace}", bundles=bundles, clusters=(cluster,))

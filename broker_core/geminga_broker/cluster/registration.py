@@ -1,0 +1,71 @@
+"""The broker's record in the metadata store, by which proxies find it (spec PX-03;
+Apache's LocalBrokerData as its ModularLoadManagerImpl stores it).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from urllib.parse import urlsplit
+
+import msgspec
+import trio
+
+from geminga_broker.cluster.lookup import Addresses
+from geminga_runtime.metadata.api import MetadataError, MetadataStore
+
+BROKERS_PATH = "/loadbalance/brokers"
+REMOVE_S = 2.0
+
+
+class _Record(msgspec.Struct, rename="camel"):
+    """The part of Apache's record that says where the broker is. Its load is not told: nothing
+    here balances by it.
+    """
+
+    web_service_url: str | None
+    web_service_url_tls: str | None
+    pulsar_service_url: str | None
+    pulsar_service_url_tls: str | None
+    broker_version_string: str
+    start_timestamp: int
+    persistent_topics_enabled: bool = True
+    non_persistent_topics_enabled: bool = True
+    protocols: dict[str, str] = {}
+    advertised_listeners: dict[str, str] = {}
+    load_report_type: str = "LocalBrokerData"
+
+
+def broker_id(addresses: Addresses) -> str:
+    """`host:port` of the web service, as Apache names brokers; of another port without it."""
+    urls = (addresses.web_url, addresses.web_url_tls, addresses.broker_url)
+    first = next((url for url in urls if url), addresses.broker_url_tls)
+    return urlsplit(first).netloc
+
+
+@asynccontextmanager
+async def registered(store: MetadataStore, addresses: Addresses) -> AsyncIterator[None]:
+    """The record is there while the context is open, and no longer than the store's session.
+
+    Raises MetadataError.
+    """
+    record = _Record(
+        addresses.web_url or None,
+        addresses.web_url_tls or None,
+        addresses.broker_url or None,
+        addresses.broker_url_tls or None,
+        f"Geminga {version('geminga')}",
+        int(time.time() * 1000),
+    )
+    path = f"{BROKERS_PATH}/{broker_id(addresses)}"
+    await store.put(path, msgspec.json.encode(record), ephemeral=True)
+    try:
+        yield
+    finally:
+        with trio.move_on_after(REMOVE_S, shield=True):
+            try:
+                await store.delete(path)
+            except MetadataError:  # it ends with the session
+                pass

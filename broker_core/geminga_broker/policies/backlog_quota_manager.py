@@ -1,0 +1,150 @@
+"""Keeping topics within their backlog quotas (spec BR-23; Apache's `BacklogQuotaManager`)."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import trio
+
+from geminga_broker.compaction.topic_compaction import CURSOR as COMPACTION
+from geminga_broker.log.api import Cursor
+from geminga_broker.policies.quota import (
+    EVICTION_FACTOR,
+    BacklogQuota,
+    QuotaPolicy,
+    QuotaType,
+    backlog_bytes,
+    closed_ms_of_oldest,
+    entries_to_evict,
+    refusal,
+)
+from geminga_broker.topic.deduplication import CURSOR
+from geminga_protocol.ids import EntryId, LedgerId, Position
+
+if TYPE_CHECKING:
+    from geminga_broker.topic.persistent import PersistentTopic
+
+_log = logging.getLogger(__name__)
+
+
+def slowest_cursor(topic: PersistentTopic) -> Cursor | None:
+    """The durable cursor with the longest way to go; None if there is none."""
+    durable = [cursor for cursor in topic.log.cursors.values() if cursor.durable]
+    return min(durable, key=lambda cursor: cursor.mark_delete, default=None)
+
+
+def size_exceeded(topic: PersistentTopic) -> bool:
+    """Whether the backlog takes as many bytes as the quota allows."""
+    limit = topic.policies.quotas.size.size_bytes
+    if limit < 0:
+        return False
+    slowest = slowest_cursor(topic)
+    if slowest is None:
+        return limit == 0
+    return backlog_bytes(topic.log.statistics().ledgers, slowest.mark_delete) >= limit
+
+
+async def age_exceeded(topic: PersistentTopic) -> bool:
+    """Whether the oldest entry of the backlog is older than the quota allows. Raises LogError.
+
+    What was found is kept for stats.
+    """
+    quotas = topic.policies.quotas
+    limit_s = quotas.age.age_s
+    slowest = slowest_cursor(topic)
+    topic.oldest_backlog_s = -1
+    if limit_s <= 0 or slowest is None or not topic.log.statistics().entries:
+        return False
+    published_ms = 0
+    if quotas.precise_age:
+        first = topic.log.next_position(slowest.mark_delete)
+        if first <= topic.log.last_position:
+            found = await topic.log.read_range(first, entries_max=1, bytes_max=1)
+            published_ms = found[0].time_ms if found else 0
+    else:
+        published_ms = closed_ms_of_oldest(topic.log.statistics().ledgers, slowest.mark_delete)
+    if not published_ms:
+        return False
+    age_ms = topic.environment.now_ms() - published_ms
+    topic.oldest_backlog_s = max(0, age_ms // 1000)
+    return age_ms > limit_s * 1000
+
+
+async def check_producer(topic: PersistentTopic) -> None:
+    """Raises BrokerError for a producer that comes while a quota that holds producers back is
+    exceeded, and LogError.
+    """
+    await trio.lowlevel.checkpoint()
+    quotas = topic.policies.quotas
+    if _holds(quotas.size) and size_exceeded(topic):
+        raise refusal(quotas.size.policy)
+    if _holds(quotas.age) and quotas.age.age_s > 0 and await age_exceeded(topic):
+        raise refusal(quotas.age.policy)
+
+
+def _holds(quota: BacklogQuota) -> bool:
+    return quota.policy is not QuotaPolicy.EVICTION
+
+
+async def keep_quotas(topic: PersistentTopic) -> None:
+    """Do what the policy of an exceeded quota asks for. Raises LogError."""
+    if size_exceeded(topic):
+        await _enforce(topic, QuotaType.SIZE)
+    elif await age_exceeded(topic):
+        await _enforce(topic, QuotaType.AGE)
+
+
+async def _enforce(topic: PersistentTopic, kind: QuotaType) -> None:
+    quotas = topic.policies.quotas
+    quota = quotas.size if kind is QuotaType.SIZE else quotas.age
+    _log.info("topic=%s backlog quota %s exceeded: %s", topic.name, kind.value, quota.policy.value)
+    slowest = slowest_cursor(topic)
+    if slowest is not None and slowest.name == CURSOR and topic.deduplication is not None:
+        # Nobody's backlog but the broker's own.
+        topic.deduplication.snapshot()
+    elif slowest is not None and slowest.name == COMPACTION:
+        # Nobody but a compaction may pass what is not compacted yet.
+        if not topic.compaction.running:
+            topic.compaction.trigger()
+    elif quota.policy is not QuotaPolicy.EVICTION:
+        topic.disconnect_producers()
+    elif kind is QuotaType.SIZE:
+        await _evict_by_size(topic, quota.size_bytes)
+        topic.evictions[kind] += 1
+    else:
+        await _evict_by_age(topic, quota.age_s, precise=quotas.precise_age)
+        topic.evictions[kind] += 1
+
+
+async def _evict_by_size(topic: PersistentTopic, limit: int) -> None:
+    """Let the slowest subscription skip, until little enough is left or no subscription is it."""
+    before = None
+    while (slowest := slowest_cursor(topic)) is not None:
+        subscription = topic.subscriptions.get(slowest.name)
+        standing = (slowest.name, slowest.mark_delete)
+        if subscription is None or standing == before:
+            return
+        before = standing
+        size = backlog_bytes(topic.log.statistics().ledgers, slowest.mark_delete)
+        entries = entries_to_evict(size, limit, slowest.backlog_entries())
+        if not entries:
+            return
+        await subscription.skip(entries)
+
+
+async def _evict_by_age(topic: PersistentTopic, limit_s: int, *, precise: bool) -> None:
+    """Acknowledge for every subscription what is too old, or else the ledgers that are."""
+    log = topic.log
+    now_ms = topic.environment.now_ms()
+    last = Position(LedgerId(-1), EntryId(-1))
+    if precise:
+        before_ms = now_ms - int(EVICTION_FACTOR * limit_s * 1000)
+        last = log.previous_position(await log.find_by_time(before_ms))
+    else:
+        for ledger in log.statistics().ledgers:
+            if not ledger.closed_ms or now_ms - ledger.closed_ms <= limit_s * 1000:
+                break
+            last = Position(LedgerId(ledger.ledger_id), EntryId(ledger.entries - 1))
+    for subscription in list(topic.subscriptions.values()):
+        subscription.expire(last)

@@ -1,0 +1,70 @@
+"""What a broker does for its topics from time to time, whoever uses them (spec BR-04, BR-21)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+import trio
+
+from geminga_broker.compaction.threshold import compact_if_due
+from geminga_broker.config import PolicyConfig
+from geminga_broker.errors import BrokerError
+from geminga_broker.log.api import LogError
+from geminga_broker.policies.apply import expire_messages, expire_subscriptions
+from geminga_broker.policies.backlog_quota_manager import keep_quotas
+from geminga_broker.topic.api import Topic
+from geminga_broker.topic.persistent import PersistentTopic
+from geminga_runtime.background import Turns
+
+_log = logging.getLogger(__name__)
+
+Step = Callable[[PersistentTopic], Awaitable[None]]
+
+
+class Upkeep:
+    """Timers over all loaded topics; one task each, whatever the number of topics."""
+
+    def __init__(self, topics: Mapping[str, Topic], config: PolicyConfig) -> None:
+        self._topics = topics
+        self._config = config
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        config = self._config
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._every, config.deduplication_snapshot_s, take_snapshot)
+            nursery.start_soon(self._every, config.expiry_check_minutes * 60, expire_messages)
+            period_s = config.subscription_check_minutes * 60
+            nursery.start_soon(self._every, period_s, expire_subscriptions)
+            nursery.start_soon(self._every, config.compaction_monitor_s, compact_if_due)
+            if config.quota_check:
+                nursery.start_soon(self._every, config.quota_check_s, keep_quotas)
+
+    async def _every(self, period_s: float, step: Step) -> None:
+        while True:
+            await trio.sleep(period_s)
+            turns = Turns()
+            for topic in list(self._topics.values()):
+                if isinstance(topic, PersistentTopic) and not topic.fenced:
+                    await self._take(step, topic)
+                    await turns.spend(1 + len(topic.subscriptions))
+
+    async def _take(self, step: Step, topic: PersistentTopic) -> None:
+        try:
+            await step(topic)
+        except (LogError, BrokerError) as error:
+            _log.warning("topic=%s %s failed: %s", topic.name, step.__name__, error)
+        except Exception:
+            # A defect here must not take down the broker.
+            _log.exception("topic=%s %s broke off", topic.name, step.__name__)
+
+
+async def take_snapshot(topic: PersistentTopic) -> None:
+    """Forget producers that left long ago, and write down the sequence ids of the others, if that
+    was long enough ago.
+    """
+    await trio.lowlevel.checkpoint()
+    interval_s = topic.policies.deduplication_snapshot_s
+    if topic.deduplication is not None and interval_s > 0:
+        topic.deduplication.purge(trio.current_time(), interval_s)

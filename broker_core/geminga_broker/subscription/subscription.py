@@ -1,0 +1,366 @@
+"""A persistent topic's subscription: consumers, cursor, dispatcher (BR-30, BR-33, BR-36)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+import trio
+
+from geminga_broker.compaction.reading import CompactedCursor, CompactedTopic
+from geminga_broker.errors import BrokerError
+from geminga_broker.log.api import Ack, Cursor, ManagedLedger
+from geminga_broker.log.cursor_use import CursorUse
+from geminga_broker.metrics.rates import Rates, now_ms
+from geminga_broker.policies.model import TopicPolicies
+from geminga_broker.policies.rate_limit import RateLimit
+from geminga_broker.subscription.consumer import Consumer
+from geminga_broker.subscription.entry_filters import FilterContext
+from geminga_broker.subscription.pump import DispatchContext, Dispatcher, Pump
+from geminga_broker.subscription.stats import subscription_stats
+from geminga_broker.subscription.strategies.key_shared import KeySharedDispatcher
+from geminga_broker.subscription.strategies.shared import SharedDispatcher
+from geminga_broker.subscription.strategies.single_active import (
+    ActiveChoice,
+    SingleActiveDispatcher,
+)
+from geminga_broker.topic.api import (
+    KeySharedPolicy,
+    LastMessage,
+    SubscribeRequest,
+    SubType,
+    TopicEnvironment,
+    TopicOptions,
+)
+from geminga_broker.topic.stats import SubscriptionStats
+from geminga_protocol.ids import EARLIEST, LATEST, Position
+from geminga_protocol.pb.pulsar_api_pb2 import ServerError
+from geminga_runtime.background import run_guarded
+
+_log = logging.getLogger(__name__)
+
+READER_RETURN_S = 60.0
+"""How long a subscription that isn't durable outlives a seek, for its reader to come back."""
+
+
+@runtime_checkable
+class KeepsUse(Protocol):
+    """A cursor that remembers over restarts when it was last used."""
+
+    @property
+    def use(self) -> CursorUse:
+        """When that was."""
+
+    def write_use(self, slack_s: float) -> None:
+        """Write it down soon, if what is written is older by so much."""
+
+
+class SubscriptionHost(Protocol):
+    """The topic, as its subscriptions use it."""
+
+    name: str
+    partition: int
+    log: ManagedLedger
+    environment: TopicEnvironment
+    options: TopicOptions
+    terminated: bool
+    dispatch_limits: tuple[RateLimit, ...]
+    """Those that all its subscriptions share."""
+    rates: Rates
+    """What is published."""
+    policies: TopicPolicies
+
+    @property
+    def compaction(self) -> CompactedTopic:
+        """The compacted part."""
+
+    def subscription_emptied(self, subscription: Subscription) -> None:
+        """The last consumer left."""
+
+    async def drop_subscription(self, subscription: Subscription) -> None:
+        """Delete it with its cursor."""
+
+    async def last_message(self, *, read_compacted: bool = False) -> LastMessage:
+        """The topic's last."""
+
+
+class Subscription:
+    """One subscription. What it is (type, policy) is decided by the first consumer that comes."""
+
+    def __init__(self, name: str, cursor: Cursor, host: SubscriptionHost) -> None:
+        self.name = name
+        self.topic_name = host.name
+        self.partition = host.partition
+        self.cursor = cursor
+        self.replicated = False
+        self.sub_type: int | None = None
+        self.rates_gone = Rates(trio.current_time())
+        """Counters of consumers that left."""
+        self.mark_delete_advanced_ms = 0
+        self.remembers = cursor if isinstance(cursor, KeepsUse) else None
+        """The cursor, if it remembers over restarts when it was last used."""
+        idle_s = self.remembers.use.idle_s if self.remembers is not None else 0
+        self.idle_since_s = trio.current_time() - idle_s
+        """When the last consumer left, by the loop's clock; of no meaning while there are some."""
+        self._host = host
+        self.pump = Pump(f"{host.name} {name}", host.environment)
+        self._dispatcher: Dispatcher | None = None
+        self._fenced = False
+        self._end_told = False
+        self._seeking = 0
+        self._compacted: CompactedCursor | None = None
+        """Where consumers are that read compacted, once there was one."""
+        self.obey()
+
+    @property
+    def consumers(self) -> Sequence[Consumer]:
+        """Those connected."""
+        return self._dispatcher.consumers if self._dispatcher is not None else ()
+
+    @property
+    def active(self) -> Consumer | None:
+        """The active consumer of Exclusive and Failover."""
+        return self._dispatcher.active if self._dispatcher is not None else None
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """What was said at its making."""
+        return self.cursor.cursor_properties
+
+    async def set_properties(self, properties: Mapping[str, str]) -> None:
+        """Replace its properties; durable on return. Raises LogError."""
+        await self.cursor.set_cursor_properties(properties)
+
+    def backlog_entries(self) -> int:
+        """Entries not acknowledged."""
+        return self.cursor.backlog_entries()
+
+    def obey(self) -> None:
+        """Follow the topic's policies and options as they are now."""
+        policies, options = self._host.policies, self._host.options
+        rate = policies.dispatch_rates.get(self.name, policies.subscription_dispatch_rate)
+        if self._dispatcher is not None:
+            self._dispatcher.options = options
+            for consumer in self.consumers:
+                consumer.obey(options)
+            self._dispatcher.kick()
+        self.pump.limit(rate, self._host.dispatch_limits, self._host.rates.per_second)
+
+    # ---- consumers come and go ----
+
+    def add(self, request: SubscribeRequest) -> Consumer:
+        """Let a consumer in. Raises BrokerError."""
+        if self._fenced:
+            raise BrokerError(ServerError.ServiceNotReady, "Subscription is fenced")
+        policy = request.key_shared or KeySharedPolicy()
+        dispatcher = self._dispatcher
+        if dispatcher is None or not dispatcher.consumers:
+            if dispatcher is None or not _suits(dispatcher, request.sub_type, policy):
+                dispatcher = self._make_dispatcher(request.sub_type, policy)
+        elif request.sub_type != self.sub_type:
+            raise BrokerError(ServerError.ConsumerBusy, "Subscription is of different type")
+        elif not _suits(dispatcher, request.sub_type, policy):
+            text = "Subscription is of different type or has another Key_Shared policy"
+            raise BrokerError(ServerError.ConsumerBusy, text)
+        limit = self._host.options.consumers_per_subscription_max
+        shared = request.sub_type != SubType.Exclusive
+        if limit and shared and len(dispatcher.consumers) >= limit:
+            text = "Subscription reached max consumers limit"
+            raise BrokerError(ServerError.ConsumerBusy, text)
+        consumer = Consumer(request, self, self._host.options)
+        dispatcher.admit(consumer)
+        if self.remembers is not None:
+            self.remembers.use.begin()
+        self.cursor.on_available(self.pump.wake)
+        self._dispatcher = self.pump.dispatcher = dispatcher
+        self.sub_type = request.sub_type
+        request.on_subscribed(consumer)
+        dispatcher.added(consumer)
+        self.pump.start()
+        self._tell_end_if_reached(consumer)
+        return consumer
+
+    def _make_dispatcher(self, sub_type: int, policy: KeySharedPolicy) -> Dispatcher:
+        host = self._host
+        context = DispatchContext(
+            self.cursor,
+            host.environment,
+            host.options,
+            self.pump.wake,
+            host.log.previous_position,
+            FilterContext(self.topic_name, self.name),
+            self._cursor_of,
+        )
+        if sub_type == SubType.Shared:
+            return SharedDispatcher(context)
+        if sub_type == SubType.Key_Shared:
+            return KeySharedDispatcher(context, policy)
+        return SingleActiveDispatcher(
+            context, ActiveChoice(sub_type, self.topic_name, self.partition)
+        )
+
+    def _cursor_of(self, consumer: Consumer) -> Cursor:
+        """What an active consumer's entries are read with."""
+        if not consumer.request.read_compacted:
+            return self.cursor
+        if self._compacted is None:
+            topic, request = self._host.compaction, consumer.request
+            self._compacted = CompactedCursor(self.cursor, topic, request)
+        return self._compacted
+
+    def remove(self, consumer: Consumer) -> None:
+        """The consumer left."""
+        dispatcher = self._dispatcher
+        if dispatcher is None or consumer not in dispatcher.consumers:
+            return
+        self.rates_gone.add(consumer.rates.messages, consumer.rates.bytes)
+        dispatcher.remove(consumer)
+        self.idle_since_s = trio.current_time()
+        if dispatcher.consumers:
+            return
+        self.cursor.on_available(None)  # the cache is kept for those with consumers only
+        if self.remembers is not None:
+            self.remembers.use.end()
+        if not self._seeking:
+            self._host.subscription_emptied(self)
+
+    def disconnect_all(self) -> None:
+        """Close all consumers from the broker's side."""
+        dispatcher = self._dispatcher
+        if dispatcher is not None:
+            dispatcher.emptying = True
+            try:
+                for consumer in list(dispatcher.consumers):
+                    consumer.disconnect()
+            finally:
+                dispatcher.emptying = False
+
+    def fence(self) -> None:
+        """Let nobody in any more, close all."""
+        self._fenced = True
+        self.disconnect_all()
+        self.pump.wake()
+
+    def reopen(self) -> None:
+        """It could not be deleted: let consumers in again."""
+        self._fenced = False
+
+    # ---- what consumers ask ----
+
+    def wake(self) -> None:
+        """A consumer may take more."""
+        if self._dispatcher is not None:
+            self._dispatcher.kick()
+        self.pump.wake()
+
+    def acknowledge(self, consumer: Consumer, acks: Sequence[Ack], cumulative: bool) -> None:
+        """Acknowledge; positions that are unknown, acknowledged or beyond the end do no harm."""
+        assert self._dispatcher is not None, "a consumer has a dispatcher"
+        if cumulative and acks[0].position > self._host.log.last_position:
+            _log.debug("%s: cumulative ack beyond the end ignored: %s", self.topic_name, consumer)
+            return
+        before = self.cursor.mark_delete
+        self._dispatcher.acknowledge(consumer, acks, cumulative)
+        if self.cursor.mark_delete != before:
+            self.mark_delete_advanced_ms = now_ms()
+            if self._host.terminated:
+                self.tell_end_if_reached()
+
+    def redeliver(self, consumer: Consumer, positions: Sequence[Position] | None) -> None:
+        """Send again."""
+        if self._dispatcher is not None:
+            self._dispatcher.redeliver(consumer, positions)
+
+    def tell_end_if_reached(self) -> None:
+        """REACHED_END_OF_TOPIC to all once a terminated topic is consumed."""
+        if self._host.terminated and not self._end_told and self.cursor.backlog_entries() == 0:
+            self._end_told = True
+            for consumer in self.consumers:
+                consumer.notify_end()
+
+    def _tell_end_if_reached(self, consumer: Consumer) -> None:
+        if self._host.terminated and self.cursor.backlog_entries() == 0:
+            self._end_told = True
+            consumer.notify_end()
+
+    async def seek(self, position: Position, ack_set: tuple[int, ...] = ()) -> None:
+        """Read from there. All consumers are closed first and come back; a subscription that isn't
+        durable waits for them a while (PersistentSubscription.removeConsumer).
+        """
+        log = self._host.log
+        if position == LATEST:
+            position = log.next_position(log.last_position)
+        self._seeking += 1
+        try:
+            async with self._paused():
+                await self.cursor.seek(position)
+                if self._dispatcher is not None:
+                    self._dispatcher.forget_deleted()
+                if self._compacted is not None:
+                    self._compacted.sought(position)
+                if ack_set and self._host.options.batch_index_ack and position != EARLIEST:
+                    self.cursor.ack([Ack(position, ack_set)])
+        finally:
+            self._seeking -= 1
+            if not self.cursor.durable and not self.consumers:
+                nursery = self._host.environment.nursery
+                nursery.start_soon(run_guarded, self._end_unless_used)
+
+    async def _end_unless_used(self) -> None:
+        await trio.sleep(READER_RETURN_S)
+        if not self.consumers and not self._seeking:
+            self._host.subscription_emptied(self)
+
+    async def seek_time(self, timestamp_ms: int) -> None:
+        """Read what was published from then on."""
+        found = self._compacted if self._compacted is not None else self._host.log
+        await self.seek(await found.find_by_time(timestamp_ms))
+
+    async def skip(self, entries: int | None) -> None:
+        """Move over that many entries, None: over all."""
+        if entries is None:
+            self.cursor.ack_cumulative(self._host.log.last_position)
+            await self.cursor.persist()
+        else:
+            await self.cursor.skip(entries)
+        self._deleted_from_outside()
+
+    def expire(self, last: Position) -> None:
+        """Acknowledge from outside all up to an entry."""
+        if last > self.cursor.mark_delete:
+            self.cursor.ack_cumulative(last)
+            self._deleted_from_outside()
+
+    def _deleted_from_outside(self) -> None:
+        if self._dispatcher is not None:
+            self._dispatcher.forget_deleted()
+        self.tell_end_if_reached()
+
+    def _paused(self) -> trio.Lock:
+        """Close all consumers; while the answer is held no round runs."""
+        self._end_told = False
+        self.disconnect_all()
+        return self._dispatcher.lock if self._dispatcher is not None else trio.Lock()
+
+    async def unsubscribe(self, consumer: Consumer, force: bool) -> None:
+        """Delete the subscription; only its sole consumer may, unless forced."""
+        if not force and list(self.consumers) != [consumer]:
+            text = "Unconnected or shared consumer attempting to unsubscribe"
+            raise BrokerError(ServerError.MetadataError, text)
+        consumer.close()
+        await self._host.drop_subscription(self)
+
+    async def last_message(self) -> LastMessage:
+        """The topic's last, with this subscription's mark-delete position."""
+        compacted = any(each.request.read_compacted for each in self.consumers)
+        last = await self._host.last_message(read_compacted=compacted)
+        return last._replace(mark_delete=self.cursor.mark_delete)
+
+    def stats(self) -> SubscriptionStats:
+        """As in `/stats`."""
+        return subscription_stats(self, self._dispatcher)
+
+
+def _suits(dispatcher: Dispatcher, sub_type: int, policy: KeySharedPolicy) -> bool:
+    return dispatcher.sub_type == sub_type and dispatcher.matches(policy)

@@ -1,0 +1,357 @@
+"""What sessions, admin and metrics see of topics (spec BR-08, BR-20, BR-30, BR-36).
+
+Persistent and non-persistent topics have this same surface. Synchronous calls take effect before
+they return; what needs storage is awaited. Every refusal is a BrokerError with the code for the
+client.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import trio
+
+from geminga_broker.errors import BrokerError
+from geminga_broker.log.api import Ack
+from geminga_broker.subscription.broker_limit import BrokerUnackedLimit
+from geminga_broker.subscription.catch_up import CatchUp
+from geminga_broker.subscription.entry_filters import EntryFilter
+from geminga_broker.topic.connection import ClientConnection
+from geminga_broker.topic.stats import ConsumerStats, InternalStats, TopicStats
+from geminga_protocol.ids import Position
+from geminga_protocol.pb.pulsar_api_pb2 import (
+    CommandSubscribe,
+    IntRange,
+    KeySharedMode,
+    ProducerAccessMode,
+)
+
+if TYPE_CHECKING:
+    from geminga_broker.policies.model import TopicPolicies
+
+SubType = CommandSubscribe.SubType
+InitialPosition = CommandSubscribe.InitialPosition
+
+ALL_SUBSCRIPTION_TYPES = frozenset(SubType.values())
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOptions:
+    """Limits and switches of one topic; a limit of zero is none. Apache's broker.conf defaults."""
+
+    producers_max: int = 0
+    consumers_max: int = 0
+    consumers_per_subscription_max: int = 0
+    subscriptions_max: int = 0
+    unacked_per_consumer_max: int = 50_000
+    unacked_per_subscription_max: int = 200_000
+    encryption_required: bool = False
+    batch_index_ack: bool = False
+    expose_broker_entry_metadata: bool = False
+    subscription_types: frozenset[int] = ALL_SUBSCRIPTION_TYPES
+    dispatch_entries_max: int = 100
+    dispatch_bytes_max: int = 5 << 20
+    round_robin_entries_max: int = 20
+    failover_delay_s: float = 1.0
+    delayed_entries_max: int = 100_000
+    delayed_delivery: bool = True
+    """Otherwise what is to be delivered later is delivered at once."""
+    consistent_hashing: bool = True
+    hash_points: int = 100
+    look_ahead_per_consumer_entries: int = 2_000
+    look_ahead_entries_max: int = 20_000
+    entry_filters: tuple[EntryFilter, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicEnvironment:
+    """What a topic gets from its process: `nursery` runs its pumps (they never raise), `now_ms` is
+    the wall clock. Constructors: `PersistentTopic(TopicName, ManagedLedger, TopicEnvironment,
+    TopicOptions)`, `NonPersistentTopic(TopicName, TopicEnvironment, TopicOptions)`.
+    """
+
+    nursery: trio.Nursery
+    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    unacked_limit: BrokerUnackedLimit | None = None
+    """Shared by all topics of a broker."""
+    catch_up: CatchUp = field(default_factory=CatchUp)
+    """Shared by all topics of a broker."""
+
+
+class PublishItem(NamedTuple):
+    """One SEND: a message or a batch. `payload` is all that followed the command (checksum already
+    verified); the topic copies it before `publish` returns.
+    """
+
+    sequence_id: int
+    payload: memoryview
+    messages: int = 1
+    highest_sequence_id: int = 0
+    is_chunk: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerRequest:
+    """PRODUCER, after names are resolved.
+
+    `producer_name` is never empty: the session makes one up if the client gave none
+    (`user_provided_name` False). `publish_pending` is told (SENDs, bytes) that came in (positive)
+    or were answered (negative), once per run, so that the session can stop reading. `throttle` is
+    told for how many seconds nothing should be read, when a rate limit is reached. `on_ready` is
+    called once if the producer had to wait for exclusive access; the session then sends the second
+    PRODUCER_SUCCESS. `on_refused` is called instead if it won't get it. `schema_version` only shows
+    in stats.
+    """
+
+    connection: ClientConnection
+    producer_id: int
+    producer_name: str
+    epoch: int = 0
+    user_provided_name: bool = True
+    access_mode: int = ProducerAccessMode.Shared
+    topic_epoch: int | None = None
+    encrypted: bool = False
+    schema_version: bytes = b""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    publish_pending: Callable[[int, int], None] = lambda messages, size: None
+    throttle: Callable[[float], None] = lambda pause_s: None
+    on_ready: Callable[[TopicProducer], None] = lambda producer: None
+    on_refused: Callable[[TopicProducer, BrokerError], None] = lambda producer, error: None
+
+
+@dataclass(frozen=True, slots=True)
+class KeySharedPolicy:
+    """How a consumer takes part in Key_Shared; `ranges` (inclusive) are for STICKY."""
+
+    mode: int = KeySharedMode.AUTO_SPLIT
+    ranges: tuple[tuple[int, int], ...] = ()
+    allow_out_of_order: bool = False
+
+    @classmethod
+    def from_ranges(cls, ranges: Sequence[IntRange]) -> KeySharedPolicy:
+        """STICKY over the ranges of a KeySharedMeta."""
+        return cls(KeySharedMode.STICKY, tuple((r.start, r.end) for r in ranges))
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeRequest:
+    """SUBSCRIBE, after names are resolved.
+
+    `start` (inclusive; clients filter what lies before it in its batch) is only looked at when the
+    subscription is not durable, as in Apache. `on_subscribed` is called synchronously when the
+    consumer is in, before anything is written for it: the place to write SUCCESS, so that nothing
+    comes before it.
+    """
+
+    connection: ClientConnection
+    consumer_id: int
+    subscription: str
+    sub_type: int = SubType.Exclusive
+    consumer_name: str = ""
+    priority_level: int = 0
+    durable: bool = True
+    start: Position | None = None
+    initial_position: int = InitialPosition.Latest
+    rollback_duration_s: int = 0
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    subscription_properties: Mapping[str, str] = field(default_factory=dict)
+    key_shared: KeySharedPolicy | None = None
+    read_compacted: bool = False
+    replicate_state: bool = False
+    consumer_epoch: int | None = None
+    auto_consume: bool = False
+    """Whether it takes messages of any schema."""
+    on_subscribed: Callable[[TopicConsumer], None] = lambda consumer: None
+
+
+class LastMessage(NamedTuple):
+    """Answer to GET_LAST_MESSAGE_ID. An entry id of -1: the topic is empty; a batch index of -1: no
+    batch.
+    """
+
+    position: Position
+    batch_index: int
+    partition: int
+    mark_delete: Position | None
+
+
+class TopicProducer(Protocol):
+    """A registered producer."""
+
+    name: str
+    producer_id: int
+    epoch: int
+    ready: bool
+    """False while it waits for exclusive access."""
+    topic_epoch: int | None
+    """What PRODUCER_SUCCESS reports; None where there is none."""
+    closed: bool
+    """Whether it left the topic."""
+
+    @property
+    def last_sequence_id(self) -> int:
+        """The highest stored sequence id of its name; -1 without deduplication."""
+
+    def publish(self, items: Sequence[PublishItem]) -> None:
+        """Append; receipts and SEND_ERRORs go to the connection, in order (BR-24)."""
+
+    def finish(self, closed: Callable[[], None]) -> None:
+        """CLOSE_PRODUCER: take no more, answer what is pending, then leave the topic and call
+        `closed`.
+        """
+
+    def close(self) -> None:
+        """The connection is gone: leave the topic now. Idempotent."""
+
+
+class TopicConsumer(Protocol):
+    """A consumer of a subscription."""
+
+    name: str
+    consumer_id: int
+    subscription_name: str
+    sub_type: int
+    request: SubscribeRequest
+
+    def flow(self, permits: int) -> None:
+        """FLOW: more messages may be sent."""
+
+    def ack(self, acks: Sequence[Ack], *, cumulative: bool = False) -> None:
+        """Acknowledge. Cumulative on Shared and Key_Shared is ignored with a warning, unknown
+        positions too, as Apache does; the receipt can go out at once.
+        """
+
+    def redeliver(
+        self, positions: Sequence[Position] | None = None, epoch: int | None = None
+    ) -> None:
+        """REDELIVER_UNACKNOWLEDGED_MESSAGES; None: all that this consumer holds."""
+
+    async def seek(self, position: Position, ack_set: tuple[int, ...] = ()) -> None:
+        """SEEK by message id (EARLIEST and LATEST of `ids` too): the position is read next. All
+        consumers are closed; the session must not answer for this one with CLOSE_CONSUMER twice.
+        """
+
+    async def seek_time(self, timestamp_ms: int) -> None:
+        """SEEK by publish time."""
+
+    async def unsubscribe(self, *, force: bool = False) -> None:
+        """UNSUBSCRIBE: delete the subscription. Raises ServiceNotReady/ConsumerBusy when others are
+        connected.
+        """
+
+    def close(self) -> None:
+        """CLOSE_CONSUMER, or the connection is gone. Idempotent; what it held is redelivered."""
+
+    async def last_message(self) -> LastMessage:
+        """GET_LAST_MESSAGE_ID."""
+
+    def stats(self) -> ConsumerStats:
+        """CONSUMER_STATS and /stats."""
+
+    def backlog_entries(self) -> int:
+        """Entries of its subscription that are not acknowledged."""
+
+
+class TopicSubscription(Protocol):
+    """A subscription by name."""
+
+    name: str
+
+    @property
+    def consumers(self) -> Sequence[TopicConsumer]:
+        """Those connected."""
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """What was said at its making, or set since."""
+
+    async def set_properties(self, properties: Mapping[str, str]) -> None:
+        """Replace them; durable on return if the subscription is."""
+
+    def backlog_entries(self) -> int:
+        """Entries not acknowledged."""
+
+
+class Topic(Protocol):
+    """A topic that is loaded here."""
+
+    name: str
+    persistent: bool
+    fenced: bool
+    """Whether it is being given up, or was: it takes nobody any more."""
+    policies: TopicPolicies
+    """What it obeys now."""
+
+    @property
+    def producers(self) -> Mapping[str, TopicProducer]:
+        """Registered producers by name, waiting ones left out."""
+
+    @property
+    def subscriptions(self) -> Mapping[str, TopicSubscription]:
+        """Subscriptions by name."""
+
+    @property
+    def idle(self) -> bool:
+        """No producer, no consumer, not even a waiting one: may be deleted as inactive if there is
+        no subscription either.
+        """
+
+    @property
+    def idle_since_s(self) -> float:
+        """When it became idle, by `trio.current_time()`; of no meaning while it isn't."""
+
+    async def add_producer(self, request: ProducerRequest) -> TopicProducer:
+        """Raises ProducerBusy, ProducerFenced, ConsumerAssignError, NotAllowedError,
+        TopicTerminatedError ...
+        """
+
+    async def subscribe(self, request: SubscribeRequest) -> TopicConsumer:
+        """Raises ConsumerBusy, SubscriptionNotFound, NotAllowedError, ConsumerAssignError ..."""
+
+    async def create_subscription(
+        self, name: str, start: Position, properties: Mapping[str, str] | None = None
+    ) -> None:
+        """Durable; reads from `start` on (EARLIEST, LATEST or inclusive). Raises ConsumerBusy if it
+        exists.
+        """
+
+    async def delete_subscription(self, name: str, *, force: bool = False) -> None:
+        """Raises SubscriptionNotFound, and ConsumerBusy while consumers are connected."""
+
+    async def skip(self, name: str, entries: int | None) -> None:
+        """Move the subscription over that many entries, None: over all."""
+
+    async def reset(self, name: str, position: Position) -> None:
+        """Let the subscription read from the position on."""
+
+    async def reset_to_time(self, name: str, timestamp_ms: int) -> None:
+        """Let the subscription read from the first message published at or after."""
+
+    async def expire(self, name: str, older_than_s: int) -> None:
+        """Acknowledge all that was published longer ago."""
+
+    async def terminate(self) -> Position:
+        """Take no more messages (BR-09); answers the last position."""
+
+    async def truncate(self) -> None:
+        """Move every subscription to the end and drop what lies before."""
+
+    async def delete(self, *, force: bool = False) -> None:
+        """Delete with all subscriptions; unless forced, raises while clients or subscriptions are
+        there. Clients are closed first.
+        """
+
+    async def close(self, *, close_clients: bool = True) -> None:
+        """Unload: fence, close producers and consumers (CLOSE_*), close the log. Idempotent."""
+
+    async def last_message(self) -> LastMessage:
+        """The last message that can be consumed."""
+
+    def stats(self) -> TopicStats:
+        """As `/stats`."""
+
+    def internal_stats(self) -> InternalStats:
+        """As `/internalStats`."""

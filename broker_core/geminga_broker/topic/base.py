@@ -1,0 +1,159 @@
+"""What persistent and non-persistent topics have in common: name, producers, limits, idleness."""
+
+from __future__ import annotations
+
+import trio
+
+from geminga_broker.compaction.topic_compaction import CURSOR as COMPACTION
+from geminga_broker.errors import BrokerError
+from geminga_broker.metrics.rates import Rates
+from geminga_broker.policies.model import TopicPolicies
+from geminga_broker.policies.rate_limit import RateLimit, SubscribeLimit
+from geminga_broker.topic.api import (
+    ProducerRequest,
+    SubscribeRequest,
+    SubType,
+    TopicEnvironment,
+    TopicOptions,
+)
+from geminga_broker.topic.deduplication import CURSOR, Deduplication
+from geminga_broker.topic.producer import Admission, Producer
+from geminga_broker.topic.registry import ProducerRegistry
+from geminga_broker.topic.stats import SubscriptionStats, TopicStats
+from geminga_protocol.pb.pulsar_api_pb2 import ServerError
+from geminga_protocol.topic_name import TopicName
+
+
+class TopicBase:
+    """State and checks of a topic, whatever is beneath it."""
+
+    def __init__(
+        self, name: TopicName, environment: TopicEnvironment, options: TopicOptions
+    ) -> None:
+        self.topic_name = name
+        self.name = str(name)
+        self.partition = name.partition_index
+        self.persistent = name.is_persistent
+        self.environment = environment
+        self.options = options
+        self.encryption_required = options.encryption_required
+        self.terminated = False
+        self.rates = Rates(trio.current_time())
+        self.idle_since_s = trio.current_time()
+        self.fenced = False
+        self.deduplication: Deduplication | None = None
+        self.policies = TopicPolicies()
+        self.publish_limits: tuple[RateLimit, ...] = ()
+        self.subscribe_limit: SubscribeLimit | None = None
+        self.admission: Admission | None = None
+        self.publishes_limited = 0
+        self._registry = ProducerRegistry(self.name, options.producers_max)
+
+    def set_options(self, options: TopicOptions) -> None:
+        """Policies changed. Limits hold for who comes from now on."""
+        self.options = options
+        self.encryption_required = options.encryption_required
+        self._registry.producers_max = options.producers_max
+
+    @property
+    def producers(self) -> dict[str, Producer]:
+        """Registered producers by name, waiting ones left out."""
+        return self._registry.by_name
+
+    def is_registered(self, producer: Producer) -> bool:
+        """Whether it is here still, and has its turn."""
+        return self._registry.by_name.get(producer.name) is producer
+
+    def check_open(self) -> None:
+        """Raises BrokerError ServiceNotReady while the topic is being given up."""
+        if self.fenced:
+            raise BrokerError(ServerError.ServiceNotReady, "Topic is temporarily unavailable")
+
+    def admit_producer(self, request: ProducerRequest, producer: Producer) -> Producer:
+        """Checks, then the registry decides. Raises BrokerError."""
+        self.check_open()
+        if self.terminated:
+            text = "Topic was already terminated"
+            raise BrokerError(ServerError.TopicTerminatedError, text)
+        if self.encryption_required and not request.encrypted:
+            text = f"Encryption is required in {self.name}"
+            raise BrokerError(ServerError.MetadataError, text)
+        self._registry.add(producer)
+        if self.deduplication is not None:
+            self.deduplication.added(producer.name)
+        return producer
+
+    def disconnect_producers(self) -> None:
+        """Close all, and those that wait for access; their clients come back, and are checked."""
+        self._registry.disconnect_all()
+
+    def remove_producer(self, producer: Producer) -> None:
+        """Forget a closed producer."""
+        self._registry.remove(producer)
+        if self.deduplication is not None and producer.name not in self.producers:
+            self.deduplication.removed(producer.name, trio.current_time())
+        self.idle_since_s = trio.current_time()
+
+    def check_subscribe(self, request: SubscribeRequest, consumers: int, known: bool) -> None:
+        """Raises BrokerError for what no subscription of this topic would take."""
+        self.check_open()
+        if not request.subscription and self.persistent:
+            # Apache's code for it; its non-persistent topics take such a subscription.
+            raise BrokerError(ServerError.ProducerBusy, "Empty subscription name")
+        self.check_subscription_name(request.subscription)
+        if request.sub_type not in self.options.subscription_types:
+            kind = SubType.Name(SubType.ValueType(request.sub_type))
+            text = f"Topic[{{{self.name}}}] doesn't support {kind} sub type!"
+            raise BrokerError(ServerError.NotAllowedError, text)
+        if request.read_compacted and request.sub_type not in (SubType.Exclusive, SubType.Failover):
+            text = "readCompacted only allowed on failover or exclusive subscriptions"
+            raise BrokerError(ServerError.NotAllowedError, text)
+        if request.read_compacted and not self.persistent:
+            text = "readCompacted only valid on persistent topics"
+            raise BrokerError(ServerError.NotAllowedError, text)
+        limit = self.options.consumers_max
+        if limit and consumers >= limit:
+            raise BrokerError(ServerError.ConsumerBusy, "Topic reached max consumers limit")
+        rate = self.subscribe_limit
+        who = (request.connection.address.partition(":")[0], request.consumer_name)
+        if rate and not rate.take((*who, request.consumer_id), trio.current_time()):
+            text = "Subscribe limited by subscribe rate limit per consumer."
+            raise BrokerError(ServerError.NotAllowedError, text)
+        if not known and request.durable and not self.policies.auto_subscription:
+            raise BrokerError(ServerError.SubscriptionNotFound, "Subscription does not exist")
+
+    def check_subscription_name(self, name: str) -> None:
+        """Raises BrokerError NotAllowedError for the names that the broker keeps for itself."""
+        if name in (CURSOR, COMPACTION):
+            text = f"Subscription name {name} is reserved"
+            raise BrokerError(ServerError.NotAllowedError, text)
+
+    def check_subscriptions_limit(self, durable: int) -> None:
+        """Raises BrokerError NotAllowedError when no more may be made."""
+        limit = self.options.subscriptions_max
+        if limit and durable >= limit:
+            text = "Exceed the maximum number of subscriptions of the topic: " + self.name
+            raise BrokerError(ServerError.NotAllowedError, text)
+
+    def base_stats(self, subscriptions: dict[str, SubscriptionStats]) -> TopicStats:
+        """Sums over producers and subscriptions."""
+        rate, throughput = self.rates.per_second(trio.current_time())
+        values = subscriptions.values()
+        return TopicStats(
+            msg_rate_in=rate,
+            msg_throughput_in=throughput,
+            msg_rate_out=sum(s.msg_rate_out for s in values),
+            msg_throughput_out=sum(s.msg_throughput_out for s in values),
+            bytes_in_counter=self.rates.bytes,
+            msg_in_counter=self.rates.messages,
+            bytes_out_counter=sum(s.bytes_out_counter for s in values),
+            msg_out_counter=sum(s.msg_out_counter for s in values),
+            average_msg_size=throughput / rate if rate else 0.0,
+            delayed_message_index_size_in_bytes=sum(
+                s.delayed_message_index_size_in_bytes for s in values
+            ),
+            publish_rate_limited_times=self.publishes_limited,
+            waiting_publishers=self._registry.waiting,
+            publishers=[producer.stats() for producer in self.producers.values()],
+            subscriptions=subscriptions,
+        )

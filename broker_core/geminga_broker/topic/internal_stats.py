@@ -1,0 +1,64 @@
+"""How a topic's log and cursors stand, as `/internalStats` tells it (spec OP-04)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from geminga_broker.log.api import ManagedLedger
+from geminga_broker.metrics.rates import now_ms
+from geminga_broker.subscription.subscription import Subscription
+from geminga_broker.topic.stats import CursorStats, InternalStats, LedgerInfo, iso_time
+
+_STATES = {
+    "open": "LedgerOpened",
+    "rolling": "CreatingLedger",
+    "no ledger": "ClosedLedger",
+    "terminated": "Terminated",
+    "fenced": "Fenced",
+    "closed": "Closed",
+}
+
+
+def internal_stats(
+    log: ManagedLedger, entries_added: int, subscriptions: Mapping[str, Subscription]
+) -> InternalStats:
+    """Apache's `PersistentTopicInternalStats` of a loaded topic."""
+    found = log.statistics()
+    ledgers = [
+        LedgerInfo(ledger_id=ledger.ledger_id, entries=ledger.entries, size=ledger.size_bytes)
+        for ledger in found.ledgers
+    ]
+    current = ledgers[-1] if ledgers else LedgerInfo()
+    return InternalStats(
+        entries_added_counter=entries_added,
+        number_of_entries=found.entries,
+        total_size=found.size_bytes,
+        current_ledger_entries=current.entries,
+        current_ledger_size=current.size,
+        last_ledger_created_timestamp=iso_time(now_ms() - int(found.opened_s_ago * 1000)),
+        waiting_cursors_count=sum(1 for each in subscriptions.values() if _waits(each)),
+        last_confirmed_entry=str(found.last_position),
+        state=_STATES.get(found.state, found.state),
+        ledgers=ledgers,
+        cursors={name: _cursor_stats(log, each) for name, each in subscriptions.items()},
+    )
+
+
+def _waits(subscription: Subscription) -> bool:
+    """Whether its consumers have read all there is."""
+    return bool(subscription.consumers) and not subscription.cursor.available()
+
+
+def _cursor_stats(log: ManagedLedger, subscription: Subscription) -> CursorStats:
+    cursor = subscription.cursor
+    found = cursor.statistics()
+    since = log.entries_between(found.mark_delete, log.last_position)
+    return CursorStats(
+        mark_delete_position=str(found.mark_delete),
+        read_position=str(found.read_position),
+        waiting_read_op=_waits(subscription),
+        active=bool(subscription.consumers),
+        number_of_entries_since_first_not_acked_message=max(0, since),
+        total_non_contiguous_deleted_messages_range=found.holes,
+        properties=dict(cursor.properties),
+    )

@@ -1,0 +1,398 @@
+"""Non-persistent topics: in memory, straight to consumers, dropped without permits (spec BR-08)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import trio
+
+from geminga_broker.errors import BrokerError
+from geminga_broker.log.api import Ack, AppendDone, Buffer, Entry, LogError
+from geminga_broker.metrics.rates import Rates
+from geminga_broker.subscription.consumer import Consumer
+from geminga_broker.subscription.special_metadata import slot_of
+from geminga_broker.subscription.strategies.choose import RoundRobin
+from geminga_broker.subscription.strategies.hash_ring import CannotAssign
+from geminga_broker.subscription.strategies.key_shared import selector_for
+from geminga_broker.subscription.strategies.single_active import ActiveChoice
+from geminga_broker.topic.api import (
+    KeySharedPolicy,
+    LastMessage,
+    ProducerRequest,
+    SubscribeRequest,
+    SubType,
+    TopicEnvironment,
+    TopicOptions,
+)
+from geminga_broker.topic.base import TopicBase
+from geminga_broker.topic.fencing import make_way
+from geminga_broker.topic.producer import Producer
+from geminga_broker.topic.stats import InternalStats, SubscriptionStats, TopicStats
+from geminga_protocol.ids import EntryId, LedgerId, Position
+from geminga_protocol.payload import parse_metadata
+from geminga_protocol.pb.pulsar_api_pb2 import (
+    BrokerEntryMetadata,
+    MessageMetadata,
+    ServerError,
+)
+from geminga_protocol.topic_name import TopicName
+
+NOWHERE = Position(LedgerId(0), EntryId(0))
+"""Message id of everything that is not stored (NonPersistentTopic.publishMessage)."""
+
+
+class PassingEntry:
+    """An entry on its way through."""
+
+    __slots__ = ("data", "messages", "position")
+
+    def __init__(self, data: memoryview, messages: int) -> None:
+        self.position = NOWHERE
+        self.data = data
+        self.messages = messages
+
+    @property
+    def size(self) -> int:
+        """Bytes of `data`."""
+        return len(self.data)
+
+    @property
+    def metadata(self) -> MessageMetadata:
+        """The message metadata. Raises RemoteProtocolError."""
+        return parse_metadata(self.data)
+
+    @property
+    def broker_metadata(self) -> BrokerEntryMetadata | None:
+        """None: only logs add them."""
+        return None
+
+    @property
+    def time_ms(self) -> int:
+        """When it was published. Raises RemoteProtocolError."""
+        return self.metadata.publish_time
+
+
+class NonPersistentSubscription:
+    """Consumers of one name. Nothing is kept: what nobody can take is counted and gone."""
+
+    def __init__(self, name: str, topic: NonPersistentTopic, sub_type: int) -> None:
+        self.name = name
+        self.topic_name = topic.name
+        self.partition = topic.partition
+        self.sub_type = sub_type
+        self.durable = True
+        self.properties: Mapping[str, str] = {}
+        self.consumers: list[Consumer] = []
+        self.dropped = Rates(trio.current_time())
+        self._topic = topic
+        self._round_robin = RoundRobin(topic.options.round_robin_entries_max)
+        self._set_type(sub_type, KeySharedPolicy())
+
+    def _set_type(self, sub_type: int, policy: KeySharedPolicy) -> None:
+        self.sub_type = sub_type
+        self._policy = policy
+        self._choice = ActiveChoice(sub_type, self.topic_name, self.partition)
+        self._selector = selector_for(policy, self._topic.options)
+
+    async def set_properties(self, properties: Mapping[str, str]) -> None:
+        """Replace the properties."""
+        await trio.lowlevel.checkpoint()
+        self.properties = dict(properties)
+
+    def backlog_entries(self) -> int:
+        """Always 0."""
+        return 0
+
+    def add(self, request: SubscribeRequest) -> Consumer:
+        """Let a consumer in. Raises BrokerError."""
+        policy = request.key_shared or KeySharedPolicy()
+        if not self.consumers:
+            self._set_type(request.sub_type, policy)
+        elif request.sub_type != self.sub_type or policy.mode != self._policy.mode:
+            raise BrokerError(ServerError.ConsumerBusy, "Subscription is of different type")
+        limit = self._topic.options.consumers_per_subscription_max
+        if limit and len(self.consumers) >= limit and self.sub_type != SubType.Exclusive:
+            text = "Subscription reached max consumers limit"
+            raise BrokerError(ServerError.ConsumerBusy, text)
+        self._choice.check_add(self.consumers)
+        consumer = Consumer(request, self, self._topic.options)
+        if self.sub_type == SubType.Key_Shared:
+            try:
+                self._selector.add(consumer, policy.ranges)
+            except CannotAssign as error:
+                raise BrokerError(ServerError.ConsumerAssignError, str(error)) from None
+        self.consumers.append(consumer)
+        request.on_subscribed(consumer)
+        if self.sub_type in (SubType.Exclusive, SubType.Failover):
+            self._choice.update(self.consumers, consumer)
+        return consumer
+
+    def remove(self, consumer: Consumer) -> None:
+        """The consumer left."""
+        if consumer not in self.consumers:
+            return
+        self.consumers.remove(consumer)
+        if self.sub_type == SubType.Key_Shared:
+            self._selector.remove(consumer)
+        elif self.sub_type != SubType.Shared:
+            self._choice.update(self.consumers, None)
+        self._topic.subscription_emptied(self)
+
+    def disconnect_all(self) -> None:
+        """Close all consumers from the broker's side."""
+        for consumer in list(self.consumers):
+            consumer.disconnect()
+
+    def dispatch(self, entries: Sequence[Entry]) -> None:
+        """To whoever has permits, now."""
+        if self.sub_type == SubType.Shared:
+            end = 0
+            runs = self._round_robin.assign([e.messages for e in entries], self.consumers)
+            for consumer, start, end in runs:
+                consumer.send(entries[start:end])
+            self._drop(entries[end:])
+        elif self.sub_type == SubType.Key_Shared:
+            by_owner: dict[Consumer | None, list[Entry]] = {}
+            for entry in entries:
+                owner = self._selector.owner(slot_of(entry, self._selector.first_slot))
+                by_owner.setdefault(owner, []).append(entry)
+            for owner, owned in by_owner.items():
+                self._send(owner, owned)
+        else:
+            self._send(self._choice.active, entries)
+
+    def _send(self, consumer: Consumer | None, entries: Sequence[Entry]) -> None:
+        end = 0
+        if consumer is not None and consumer.ready:
+            permits = consumer.permits
+            while end < len(entries) and permits > 0:
+                permits -= entries[end].messages
+                end += 1
+            consumer.send(entries[:end])
+        self._drop(entries[end:])
+
+    def _drop(self, entries: Sequence[Entry]) -> None:
+        if entries:
+            self.dropped.add(sum(e.messages for e in entries), sum(e.size for e in entries))
+
+    # ---- what consumers ask: nothing is kept, so little is to be done ----
+
+    def wake(self) -> None:
+        """What comes next finds the permits; nothing waits for them."""
+
+    def acknowledge(self, consumer: Consumer, acks: Sequence[Ack], cumulative: bool) -> None:
+        """Nothing is kept."""
+
+    def redeliver(self, consumer: Consumer, positions: Sequence[Position] | None) -> None:
+        """Nothing is kept."""
+
+    async def seek(self, position: Position, ack_set: tuple[int, ...] = ()) -> None:
+        """Succeeds without effect, as in Apache."""
+        await trio.lowlevel.checkpoint()
+
+    async def seek_time(self, timestamp_ms: int) -> None:
+        """Succeeds without effect, as in Apache."""
+        await trio.lowlevel.checkpoint()
+
+    async def unsubscribe(self, consumer: Consumer, force: bool) -> None:
+        """Delete the subscription; only its sole consumer may, unless forced."""
+        if not force and self.consumers != [consumer]:
+            text = "Unconnected or shared consumer attempting to unsubscribe"
+            raise BrokerError(ServerError.MetadataError, text)
+        consumer.close()
+        await self._topic.delete_subscription(self.name, force=True)
+
+    async def last_message(self) -> LastMessage:
+        """Raises BrokerError NotAllowedError."""
+        return await self._topic.last_message()
+
+    def stats(self) -> SubscriptionStats:
+        """As in `/stats`."""
+        consumers = [consumer.stats() for consumer in self.consumers]
+        active = self._choice.active
+        return SubscriptionStats(
+            msg_rate_out=sum(c.msg_rate_out for c in consumers),
+            msg_throughput_out=sum(c.msg_throughput_out for c in consumers),
+            bytes_out_counter=sum(c.bytes_out_counter for c in consumers),
+            msg_out_counter=sum(c.msg_out_counter for c in consumers),
+            type=SubType.Name(SubType.ValueType(self.sub_type)),
+            active_consumer_name=active.name if active is not None else None,
+            consumers=consumers,
+            is_durable=False,
+            durable=False,
+            subscription_properties=dict(self.properties),
+            msg_drop_rate=self.dropped.per_second(trio.current_time())[0],
+        )
+
+
+class NonPersistentTopic(TopicBase):
+    """One topic without a log."""
+
+    entry_step = 0
+
+    def __init__(
+        self,
+        name: TopicName,
+        environment: TopicEnvironment,
+        options: TopicOptions | None = None,
+    ) -> None:
+        super().__init__(name, environment, options or TopicOptions())
+        self.subscriptions: dict[str, NonPersistentSubscription] = {}
+        self.on_fenced: Callable[[], None] = lambda: None
+
+    async def add_producer(self, request: ProducerRequest) -> Producer:
+        """Raises BrokerError as PersistentTopic.add_producer."""
+        producer = Producer(request, self)
+        await make_way(self._registry, producer)
+        # From here on nothing suspends, so that neither a cancellation nor an unload comes between
+        # the producer's entry and its owner's learning of it.
+        return self.admit_producer(request, producer)
+
+    def append(self, entries: Sequence[tuple[Buffer, int]], done: AppendDone) -> None:
+        """Copy once, hand to every subscription, answer at once."""
+        if self.subscriptions:
+            passing: list[Entry] = [
+                PassingEntry(memoryview(bytes(data)), count) for data, count in entries
+            ]
+            for subscription in self.subscriptions.values():
+                subscription.dispatch(passing)
+        messages = size = 0
+        for data, count in entries:
+            messages += count
+            size += len(data)
+        self.rates.add(messages, size)
+        self.environment.catch_up.appended(1, 0)
+        done(NOWHERE, len(entries), None)
+
+    def publish_failed(self, error: LogError) -> None:
+        """Does not happen: nothing is stored."""
+
+    @property
+    def consumer_count(self) -> int:
+        """Connected consumers of all subscriptions."""
+        return sum(len(s.consumers) for s in self.subscriptions.values())
+
+    @property
+    def idle(self) -> bool:
+        """Nobody here."""
+        return self._registry.empty and self.consumer_count == 0
+
+    async def subscribe(self, request: SubscribeRequest) -> Consumer:
+        """Raises BrokerError as PersistentTopic.subscribe."""
+        await trio.lowlevel.checkpoint()
+        name = request.subscription
+        subscription = self.subscriptions.get(name)
+        self.check_subscribe(request, self.consumer_count, subscription is not None)
+        if subscription is None:
+            self.check_subscriptions_limit(len(self.subscriptions))
+            subscription = NonPersistentSubscription(name, self, request.sub_type)
+            subscription.durable = request.durable
+            subscription.properties = dict(request.subscription_properties)
+        consumer = subscription.add(request)
+        self.subscriptions[name] = subscription
+        return consumer
+
+    def subscription_emptied(self, subscription: NonPersistentSubscription) -> None:
+        """A consumer left; a subscription that isn't durable ends with its last."""
+        self.idle_since_s = trio.current_time()
+        if not subscription.durable and not subscription.consumers:
+            self.subscriptions.pop(subscription.name, None)
+
+    async def create_subscription(
+        self, name: str, start: Position, properties: Mapping[str, str] | None = None
+    ) -> None:
+        """Raises BrokerError ConsumerBusy if it exists; `start` has no meaning here."""
+        self.check_open()
+        if name in self.subscriptions:
+            text = f"Subscription already exists for topic: {name}"
+            raise BrokerError(ServerError.ConsumerBusy, text)
+        subscription = NonPersistentSubscription(name, self, SubType.Exclusive)
+        subscription.properties = dict(properties or {})
+        self.subscriptions[name] = subscription
+        await trio.lowlevel.checkpoint()
+
+    async def delete_subscription(self, name: str, *, force: bool = False) -> None:
+        """Raises BrokerError SubscriptionNotFound, and ConsumerBusy with consumers connected."""
+        subscription = self._get(name)
+        if subscription.consumers and not force:
+            text = "Subscription has active connected consumers"
+            raise BrokerError(ServerError.ConsumerBusy, text)
+        subscription.disconnect_all()
+        self.subscriptions.pop(name, None)
+        await trio.lowlevel.checkpoint()
+
+    def _get(self, name: str) -> NonPersistentSubscription:
+        try:
+            return self.subscriptions[name]
+        except KeyError:
+            text = f"Subscription {name} not found"
+            raise BrokerError(ServerError.SubscriptionNotFound, text) from None
+
+    async def _nothing_stored(self, name: str) -> None:
+        self._get(name)
+        await trio.lowlevel.checkpoint()
+        text = "This operation is not allowed on a non-persistent topic"
+        raise BrokerError(ServerError.NotAllowedError, text)
+
+    async def skip(self, name: str, entries: int | None) -> None:
+        """Raises BrokerError NotAllowedError: there is nothing to skip."""
+        await self._nothing_stored(name)
+
+    async def reset(self, name: str, position: Position) -> None:
+        """Raises BrokerError NotAllowedError: there is nothing to go back to."""
+        await self._nothing_stored(name)
+
+    async def reset_to_time(self, name: str, timestamp_ms: int) -> None:
+        """Raises BrokerError NotAllowedError: there is nothing to go back to."""
+        await self._nothing_stored(name)
+
+    async def expire(self, name: str, older_than_s: int) -> None:
+        """Raises BrokerError NotAllowedError: there is nothing to expire."""
+        await self._nothing_stored(name)
+
+    async def terminate(self) -> Position:
+        """Raises BrokerError NotAllowedError, as in Apache."""
+        await trio.lowlevel.checkpoint()
+        text = "Termination of a non-persistent topic is not allowed"
+        raise BrokerError(ServerError.NotAllowedError, text)
+
+    async def truncate(self) -> None:
+        """Raises BrokerError NotAllowedError, as in Apache."""
+        await trio.lowlevel.checkpoint()
+        text = "Truncation of a non-persistent topic is not allowed"
+        raise BrokerError(ServerError.NotAllowedError, text)
+
+    async def delete(self, *, force: bool = False) -> None:
+        """Unless forced, raises BrokerError ProducerBusy or ConsumerBusy with clients connected."""
+        if not force and not self.idle:
+            busy = ServerError.ProducerBusy if self.producers else ServerError.ConsumerBusy
+            raise BrokerError(busy, "Topic has connected producers or consumers")
+        await self.close()
+
+    async def close(self, *, close_clients: bool = True) -> None:
+        """Unload: producers and consumers are closed. Idempotent."""
+        self.fenced = True
+        if close_clients:
+            self._registry.disconnect_all()
+            for subscription in list(self.subscriptions.values()):
+                subscription.disconnect_all()
+        await trio.lowlevel.checkpoint()
+
+    async def last_message(self) -> LastMessage:
+        """Raises BrokerError NotAllowedError: there is none to tell of."""
+        await trio.lowlevel.checkpoint()
+        text = "A non-persistent topic has no last message"
+        raise BrokerError(ServerError.NotAllowedError, text)
+
+    def stats(self) -> TopicStats:
+        """As `/stats`."""
+        found = self.base_stats({name: s.stats() for name, s in self.subscriptions.items()})
+        found.msg_drop_rate = sum(s.msg_drop_rate or 0.0 for s in found.subscriptions.values())
+        return found
+
+    def internal_stats(self) -> InternalStats:
+        """There is no log: all zero."""
+        return InternalStats(entries_added_counter=self.rates.messages)
+
+    def __repr__(self) -> str:
+        return f"<NonPersistentTopic {self.name}>"

@@ -1,0 +1,394 @@
+"""A persistent topic over its managed ledger (spec BR-09, BR-20, BR-24, BR-30)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+import trio
+
+from geminga_broker.compaction.subscription import CompactionSubscription
+from geminga_broker.compaction.topic_compaction import CURSOR as COMPACTION
+from geminga_broker.compaction.topic_compaction import TopicCompaction
+from geminga_broker.errors import BrokerError
+from geminga_broker.log.api import (
+    AppendDone,
+    Buffer,
+    Cursor,
+    CursorNotFound,
+    LogError,
+    LogFenced,
+    ManagedLedger,
+)
+from geminga_broker.policies.backlog_quota_manager import check_producer
+from geminga_broker.policies.quota import QuotaType, backlog_bytes
+from geminga_broker.policies.rate_limit import RateLimit
+from geminga_broker.subscription.consumer import Consumer
+from geminga_broker.subscription.subscription import Subscription
+from geminga_broker.topic.api import (
+    InitialPosition,
+    LastMessage,
+    ProducerRequest,
+    SubscribeRequest,
+    TopicEnvironment,
+    TopicOptions,
+)
+from geminga_broker.topic.base import TopicBase
+from geminga_broker.topic.deduplication import CURSOR
+from geminga_broker.topic.fencing import (
+    announce,
+    make_way,
+    make_way_for_consumer,
+    store_epoch,
+    stored_epoch,
+)
+from geminga_broker.topic.internal_stats import internal_stats
+from geminga_broker.topic.last_message import last_message
+from geminga_broker.topic.producer import Producer
+from geminga_broker.topic.stats import InternalStats, TopicStats
+from geminga_protocol.ids import EARLIEST, LATEST, Position
+from geminga_protocol.pb.pulsar_api_pb2 import ServerError
+from geminga_protocol.topic_name import TopicName
+from geminga_runtime.background import run_guarded
+
+_log = logging.getLogger(__name__)
+
+
+class PersistentTopic(TopicBase):
+    """One topic; the log's cursors are its subscriptions."""
+
+    entry_step = 1
+
+    def __init__(
+        self,
+        name: TopicName,
+        log: ManagedLedger,
+        environment: TopicEnvironment,
+        options: TopicOptions | None = None,
+    ) -> None:
+        super().__init__(name, environment, options or TopicOptions())
+        self.log = log
+        self.terminated = log.terminated
+        self.on_fenced: Callable[[], None] = lambda: None
+        """Called once if another broker took the log: the service must forget this topic."""
+        self.subscriptions: dict[str, Subscription] = {}
+        self.entries_added = 0
+        self.oldest_backlog_s = -1
+        """Age of the oldest unacknowledged message as of the last check; -1: not known."""
+        self.evictions = dict.fromkeys(QuotaType, 0)
+        """How often a backlog was cut because a quota was exceeded."""
+        self.policies_lock = trio.Lock()
+        self.dispatch_limits: tuple[RateLimit, ...] = ()
+        self._creating = trio.Lock()
+        self._closed = False
+        self._registry.epoch = stored_epoch(log.properties)
+        self._registry.announce = lambda producer: environment.nursery.start_soon(
+            run_guarded, announce, self, producer
+        )
+        for cursor in log.cursors.values():
+            if cursor.durable and cursor.name != CURSOR:
+                self.adopt(cursor)
+        self.compaction = TopicCompaction(self)
+
+    # ---- publishing ----
+
+    async def add_producer(self, request: ProducerRequest) -> Producer:
+        """Raises BrokerError ProducerBusy, ProducerFenced, TopicTerminatedError, ServiceNotReady,
+        MetadataError (encryption), NotAllowedError, ProducerBlockedQuotaExceededError.
+        """
+        await check_producer(self)
+        producer = Producer(request, self)
+        await make_way(self._registry, producer)
+        # From here on nothing suspends, so that neither a cancellation nor an unload comes between
+        # the producer's entry and its owner's learning of it.
+        self.admit_producer(request, producer)
+        if producer.ready:
+            await store_epoch(self, producer)
+        return producer
+
+    def append(self, entries: Sequence[tuple[Buffer, int]], done: AppendDone) -> None:
+        """Take entries of a producer; `done` is called in order."""
+        messages = size = 0
+        for data, count in entries:
+            messages += count
+            size += len(data)
+        self.rates.add(messages, size)
+        self.entries_added += len(entries)
+        self.environment.catch_up.appended(len(entries), size)
+        self.log.append(entries, done)
+
+    def publish_failed(self, error: LogError) -> None:
+        """A run failed. If the log is lost to another broker, the topic goes with it."""
+        if isinstance(error, LogFenced) and not self.fenced:
+            self._fence()
+            self.on_fenced()
+
+    # ---- consuming ----
+
+    @property
+    def consumer_count(self) -> int:
+        """Connected consumers of all subscriptions."""
+        return sum(len(s.consumers) for s in self.subscriptions.values())
+
+    @property
+    def idle(self) -> bool:
+        """Nobody here: may be deleted as inactive if there is no subscription either."""
+        return self._registry.empty and self.consumer_count == 0
+
+    async def subscribe(self, request: SubscribeRequest) -> Consumer:
+        """Raises BrokerError ConsumerBusy, SubscriptionNotFound, NotAllowedError,
+        ConsumerAssignError, ServiceNotReady.
+        """
+        known = self.subscriptions.get(request.subscription)
+        self.check_subscribe(request, self.consumer_count, known is not None)
+        # A cursor is made or deleted whole, even if the client that asked is gone.
+        with trio.CancelScope(shield=True):
+            async with self._creating:
+                subscription = await self._subscription_for(request)
+        await make_way_for_consumer(subscription, request)
+        self.check_open()
+        try:
+            return subscription.add(request)
+        except BrokerError:
+            self.subscription_emptied(subscription)
+            raise
+
+    async def _subscription_for(self, request: SubscribeRequest) -> Subscription:
+        subscription = self.subscriptions.get(request.subscription)
+        if subscription is None:
+            return await self._make_for(request)
+        if subscription.cursor.durable != request.durable:
+            kind = "Durable" if subscription.cursor.durable else "Non-durable"
+            text = f"{kind} subscription with the same name already exists."
+            raise BrokerError(ServerError.NotAllowedError, text)
+        return subscription
+
+    async def _make_for(self, request: SubscribeRequest) -> Subscription:
+        latest = request.initial_position == InitialPosition.Latest
+        initial = LATEST if latest else EARLIEST
+        properties = dict(request.subscription_properties)
+        if request.durable:
+            cursor = await self._open_cursor(request.subscription, initial, properties)
+        else:
+            start = initial if request.start is None else request.start
+            await _forget_reader(self.log, request.subscription)
+            cursor = self.log.open_reader(request.subscription, start)
+        if request.rollback_duration_s > 0:
+            since_ms = self.environment.now_ms() - request.rollback_duration_s * 1000
+            await cursor.seek(await self.log.find_by_time(since_ms))
+        subscription = self.adopt(cursor)
+        subscription.replicated = request.replicate_state
+        return subscription
+
+    async def _open_cursor(
+        self, name: str, initial: Position, properties: Mapping[str, str]
+    ) -> Cursor:
+        self.check_subscription_name(name)
+        self.check_subscriptions_limit(
+            sum(1 for s in self.subscriptions.values() if s.cursor.durable)
+        )
+        try:
+            return await self.log.open_cursor(name, initial=initial, cursor_properties=properties)
+        except LogError as error:
+            self.check_open()
+            raise BrokerError(ServerError.PersistenceError, str(error)) from error
+
+    def adopt(self, cursor: Cursor) -> Subscription:
+        """The cursor's subscription, made if need be."""
+        name = cursor.name
+        if name not in self.subscriptions:
+            kind = CompactionSubscription if name == COMPACTION else Subscription
+            self.subscriptions[name] = kind(name, cursor, self)
+        return self.subscriptions[name]
+
+    def subscription_emptied(self, subscription: Subscription) -> None:
+        """The last consumer left: a subscription that isn't durable ends with it."""
+        self.idle_since_s = trio.current_time()
+        name = subscription.name
+        if subscription.cursor.durable or subscription.consumers:
+            return
+        if self.subscriptions.get(name) is subscription:
+            del self.subscriptions[name]
+            subscription.fence()
+            if not self._closed:
+                self.environment.nursery.start_soon(run_guarded, self._delete_cursor, name)
+
+    async def _delete_cursor(self, name: str) -> None:
+        async with self._creating:
+            if name not in self.subscriptions:
+                await _forget_reader(self.log, name)
+
+    async def drop_subscription(self, subscription: Subscription) -> None:
+        """Delete it with its cursor; consumers are closed. If that fails, it stays."""
+        name = subscription.name
+        subscription.fence()
+        # Begun, it is carried through: nobody may find a cursor that is half deleted.
+        with trio.CancelScope(shield=True):
+            async with self._creating, self.compaction.paused(name):
+                if self.subscriptions.get(name) is not subscription:
+                    return
+                try:
+                    await self.log.delete_cursor(name)
+                except CursorNotFound:
+                    pass
+                except LogError as error:
+                    subscription.reopen()
+                    raise BrokerError(ServerError.PersistenceError, str(error)) from error
+                del self.subscriptions[name]
+                await self.compaction.cursor_deleted(name)
+
+    # ---- administration ----
+
+    async def create_subscription(
+        self, name: str, start: Position, properties: Mapping[str, str] | None = None
+    ) -> None:
+        """Durable; reads from `start` on (EARLIEST, LATEST or inclusive). Raises BrokerError
+        ConsumerBusy if it exists.
+        """
+        self.check_open()
+        async with self._creating:
+            if name in self.subscriptions:
+                text = f"Subscription already exists for topic: {name}"
+                raise BrokerError(ServerError.ConsumerBusy, text)
+            initial = start
+            if start not in (EARLIEST, LATEST):
+                initial = self.log.previous_position(start)
+            self.adopt(await self._open_cursor(name, initial, properties or {}))
+
+    async def delete_subscription(self, name: str, *, force: bool = False) -> None:
+        """Raises BrokerError SubscriptionNotFound, and ConsumerBusy with consumers connected."""
+        subscription = _require(self.subscriptions, name)
+        if subscription.consumers and not force:
+            text = "Subscription has active connected consumers"
+            raise BrokerError(ServerError.ConsumerBusy, text)
+        await self.drop_subscription(subscription)
+
+    async def skip(self, name: str, entries: int | None) -> None:
+        """Move the subscription over that many entries, None: over all."""
+        await _require(self.subscriptions, name).skip(entries)
+
+    async def reset(self, name: str, position: Position) -> None:
+        """Let the subscription read from the position on; consumers are closed and come back."""
+        await _require(self.subscriptions, name).seek(position)
+
+    async def reset_to_time(self, name: str, timestamp_ms: int) -> None:
+        """Let the subscription read from the first message published at or after."""
+        await _require(self.subscriptions, name).seek_time(timestamp_ms)
+
+    async def expire(self, name: str, older_than_s: int) -> None:
+        """Acknowledge all that was published longer ago."""
+        subscription = _require(self.subscriptions, name)
+        before_ms = self.environment.now_ms() - older_than_s * 1000
+        subscription.expire(self.log.previous_position(await self.log.find_by_time(before_ms)))
+
+    async def terminate(self) -> Position:
+        """Take no more messages (BR-09); answers the last position."""
+        try:
+            last = await self.log.terminate()
+        except LogError as error:
+            raise BrokerError(ServerError.PersistenceError, str(error)) from error
+        self.terminated = True
+        self._registry.disconnect_all()
+        for subscription in self.subscriptions.values():
+            subscription.tell_end_if_reached()
+        return last
+
+    async def truncate(self) -> None:
+        """Move every subscription to the end and drop what lies before, whatever retention says."""
+        for subscription in list(self.subscriptions.values()):
+            await subscription.skip(None)
+        await self.compaction.clear()
+        if self.deduplication is not None:
+            self.deduplication.snapshot()
+        await self.log.truncate()
+
+    async def delete(self, *, force: bool = False) -> None:
+        """Delete with all subscriptions. Unless forced, raises BrokerError ProducerBusy or
+        ConsumerBusy while clients are connected; forced, they are closed first.
+        """
+        if not force and not self.idle:
+            producers, consumers = len(self.producers), self.consumer_count
+            text = f"Topic has {producers + consumers} connected producers/consumers"
+            busy = ServerError.ProducerBusy if producers else ServerError.ConsumerBusy
+            raise BrokerError(busy, text)
+        self._closed = True  # first: the log deletes the cursors of readers that end now
+        self._fence()
+        await self.compaction.stop()
+        try:
+            await self.log.delete()
+        except LogError as error:
+            raise BrokerError(ServerError.PersistenceError, str(error)) from error
+
+    async def close(self, *, close_clients: bool = True) -> None:
+        """Unload: fence, close producers and consumers (CLOSE_*), close the log. Idempotent.
+
+        Without `close_clients` their connections are expected to end by themselves.
+        """
+        self.fenced = True
+        if close_clients:
+            self._fence()
+        if not self._closed:
+            self._closed = True
+            if self.deduplication is not None:
+                self.deduplication.snapshot()
+            await self.compaction.stop()
+            await self.log.close()
+
+    def _fence(self) -> None:
+        self.fenced = True
+        self._registry.disconnect_all()
+        for subscription in list(self.subscriptions.values()):
+            subscription.fence()
+
+    # ---- questions ----
+
+    async def last_message(self, *, read_compacted: bool = False) -> LastMessage:
+        """The last message that can be consumed; entry id -1 for an empty topic."""
+        return await last_message(
+            self.log, self.compaction, self.partition, read_compacted=read_compacted
+        )
+
+    def stats(self) -> TopicStats:
+        """As `/stats`."""
+        found = self.base_stats({name: s.stats() for name, s in self.subscriptions.items()})
+        found.compaction = self.compaction.stats
+        log = self.log.statistics()
+        found.storage_size = log.size_bytes
+        found.deduplication_status = "Disabled" if self.deduplication is None else "Enabled"
+        quotas = self.policies.quotas
+        found.backlog_quota_limit_size = quotas.size.size_bytes
+        found.backlog_quota_limit_time = quotas.age.age_s
+        found.oldest_backlog_message_age_seconds = self.oldest_backlog_s
+        for name, subscription in found.subscriptions.items():
+            mark_delete = self.subscriptions[name].cursor.mark_delete
+            subscription.backlog_size = backlog_bytes(log.ledgers, mark_delete)
+        marks = [cursor.mark_delete for cursor in self.log.cursors.values() if cursor.durable]
+        found.backlog_size = backlog_bytes(log.ledgers, min(marks)) if marks else 0
+        return found
+
+    def internal_stats(self) -> InternalStats:
+        """As `/internalStats`."""
+        return internal_stats(self.log, self.entries_added, self.subscriptions)
+
+    def __repr__(self) -> str:
+        return f"<PersistentTopic {self.name}>"
+
+
+def _require(subscriptions: Mapping[str, Subscription], name: str) -> Subscription:
+    """Raises BrokerError SubscriptionNotFound."""
+    try:
+        return subscriptions[name]
+    except KeyError:
+        text = f"Subscription {name} not found"
+        raise BrokerError(ServerError.SubscriptionNotFound, text) from None
+
+
+async def _forget_reader(log: ManagedLedger, name: str) -> None:
+    """Delete a cursor that isn't durable and whose subscription has ended."""
+    known = log.cursors.get(name)
+    if known is None or known.durable:
+        return
+    try:
+        await log.delete_cursor(name)
+    except LogError as error:
+        _log.warning("log=%s: cursor %s can't be deleted: %s", log.name, name, error)

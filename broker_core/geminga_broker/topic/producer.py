@@ -1,0 +1,400 @@
+"""A registered producer: entries in, receipts out in order (spec BR-20, BR-24)."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import trio
+
+from geminga_broker.errors import BrokerError
+from geminga_broker.log.api import (
+    AppendDone,
+    Buffer,
+    LogClosed,
+    LogError,
+    LogFenced,
+    LogTerminated,
+    LogWriteFailed,
+)
+from geminga_broker.metrics.rates import Rates, utc_now
+from geminga_broker.policies.rate_limit import RateLimit, take_all
+from geminga_broker.topic.api import ProducerRequest, PublishItem
+from geminga_broker.topic.deduplication import Deduplication, Duplicate, Fate, Sent
+from geminga_broker.topic.stats import PublisherStats
+from geminga_protocol.encode import frame
+from geminga_protocol.errors import RemoteProtocolError
+from geminga_protocol.ids import EARLIEST, EntryId, Position
+from geminga_protocol.payload import parse_metadata
+from geminga_protocol.pb.pulsar_api_pb2 import (
+    BaseCommand,
+    CommandSendError,
+    ProducerAccessMode,
+    ServerError,
+)
+from geminga_protocol.receipts import send_receipts
+
+_log = logging.getLogger(__name__)
+
+WARNING_PERIOD_S = 10.0
+"""A producer whose publishes keep failing is logged this often."""
+
+
+Admission = Callable[[PublishItem], str | None]
+"""Why an item is not taken; None if it is."""
+
+
+class PublishTarget(Protocol):
+    """The topic, as its producers use it."""
+
+    name: str
+    encryption_required: bool
+    entry_step: int
+    """How far the entry ids of consecutive receipts are apart: 1, or 0 where nothing is stored."""
+    deduplication: Deduplication | None
+    """Sequence ids of what is stored, if the topic stores nothing twice."""
+    admission: Admission | None
+    """What each item must pass; None if all do."""
+    publish_limits: tuple[RateLimit, ...]
+    publishes_limited: int
+    """How often a producer was told to pause."""
+
+    def append(self, entries: Sequence[tuple[Buffer, int]], done: AppendDone) -> None:
+        """Take entries; `done` is called in order."""
+
+    def remove_producer(self, producer: Producer) -> None:
+        """Forget a closed producer."""
+
+    def publish_failed(self, error: LogError) -> None:
+        """Called once per failed run."""
+
+
+class Producer:
+    """One producer of one connection. `topic_epoch` and `ready` change if it waits for its turn."""
+
+    __slots__ = (
+        "_broken",
+        "_duplicates",
+        "_finishing",
+        "_pending",
+        "_target",
+        "_tell_pending",
+        "_warn_after_s",
+        "_write",
+        "_write_now",
+        "access_mode",
+        "closed",
+        "connected_since",
+        "connection",
+        "epoch",
+        "name",
+        "producer_id",
+        "rates",
+        "ready",
+        "request",
+        "topic_epoch",
+    )
+
+    def __init__(self, request: ProducerRequest, target: PublishTarget) -> None:
+        self.request = request
+        self.connection = request.connection
+        self.producer_id = request.producer_id
+        self.name = request.producer_name
+        self.epoch = request.epoch
+        self.access_mode = request.access_mode
+        self.topic_epoch: int | None = None
+        self.ready = True
+        self.rates = Rates(trio.current_time())
+        self.connected_since = utc_now()
+        self._target = target
+        self._tell_pending: Callable[[int, int], None] = request.publish_pending
+        self._write = request.connection.write
+        self._write_now = request.connection.write_now
+        # (sequence id, highest sequence id, bytes) of what waits for its receipt; the session
+        # bounds it by what it is told through `publish_pending`.
+        self._pending: deque[Sent] = deque()
+        self._duplicates = 0  # how many of them are not to be stored
+        self._broken = False
+        self.closed = False
+        self._warn_after_s = 0.0
+        # Who is to be told when all is answered; empty unless the client closes.
+        self._finishing: list[Callable[[], None]] = []
+
+    def publish(self, items: Sequence[PublishItem]) -> None:
+        """Append; receipts and SEND_ERRORs go to the connection, in order (BR-24)."""
+        if self.closed or self._finishing or not self.ready:
+            return
+        if self._target.encryption_required:
+            items = [item for item in items if self._is_encrypted(item)]
+        if self._target.admission is not None:
+            items = [item for item in items if self._is_admitted(item, self._target.admission)]
+        if self._target.deduplication is not None:
+            self._publish_once(items, self._target.deduplication)
+            return
+        size = messages = 0
+        entries: list[tuple[Buffer, int]] = []
+        pending = self._pending
+        for sequence_id, payload, count, highest, _ in items:
+            if highest and highest < sequence_id:
+                self._refuse_order(sequence_id)
+                continue
+            bytes_here = len(payload)
+            size += bytes_here
+            messages += count
+            entries.append((payload, count))
+            pending.append((sequence_id, highest, bytes_here))
+        if not entries:
+            return
+        self.rates.add(messages, size)
+        self._tell_pending(len(entries), size)
+        if self._target.publish_limits:
+            self._throttle(messages, size)
+        self._append(entries)
+
+    def _append(self, entries: Sequence[tuple[Buffer, int]]) -> None:
+        try:
+            self._target.append(entries, self._done)
+        except LogError as error:
+            self._done(EARLIEST, len(entries), error)
+
+    def _throttle(self, messages: int, size_bytes: int) -> None:
+        """Let the connection pause if the topic or the broker gets more than it may (BR-22)."""
+        target = self._target
+        pause_s = take_all(target.publish_limits, messages, size_bytes, trio.current_time())
+        if pause_s:
+            target.publishes_limited += 1
+            self.request.throttle(pause_s)
+
+    def _publish_once(self, items: Sequence[PublishItem], known: Deduplication) -> None:
+        """Append what is new; the others are answered in their turn."""
+        size = size_new = messages = 0
+        entries: list[tuple[Buffer, int]] = []
+        taken: list[Sent] = []
+        for item in items:
+            if item.highest_sequence_id and item.highest_sequence_id < item.sequence_id:
+                self._refuse_order(item.sequence_id)
+                continue
+            sent = known.take(self.name, item)
+            taken.append(sent)
+            size += sent[2]
+            if type(sent) is Duplicate:
+                self._duplicates += 1
+            else:
+                size_new += sent[2]
+                messages += item.messages
+                entries.append((item.payload, item.messages))
+        self._pending.extend(taken)
+        self._tell_pending(len(taken), size)
+        if entries:
+            self.rates.add(messages, size_new)
+            if self._target.publish_limits:
+                self._throttle(messages, size_new)
+            self._append(entries)
+        self.answer_duplicates()
+
+    def _refuse_order(self, sequence_id: int) -> None:
+        text = "Invalid lowest or highest sequence id"
+        self._send_error(sequence_id, ServerError.MetadataError, text)
+
+    def _is_encrypted(self, item: PublishItem) -> bool:
+        """Whether the message says so; if not, it is answered with SEND_ERROR."""
+        try:
+            encrypted = len(parse_metadata(item.payload).encryption_keys) > 0
+        except RemoteProtocolError:
+            encrypted = False
+        if not encrypted:
+            text = "Messages must be encrypted"
+            self._send_error(item.sequence_id, ServerError.MetadataError, text)
+        return encrypted
+
+    def _is_admitted(self, item: PublishItem, admission: Admission) -> bool:
+        """Whether limits of the topic let it in; if not, it is answered with SEND_ERROR."""
+        text = admission(item)
+        if text is not None:
+            self._send_error(item.sequence_id, ServerError.NotAllowedError, text)
+        return text is None
+
+    def _done(self, first: Position, count: int, error: LogError | None) -> None:
+        """One run is durable, or failed."""
+        pending = self._pending
+        if error is not None:
+            self._failed(count, error)
+            return
+        if self._target.deduplication is not None or self._duplicates:
+            self._done_once(first, count)
+            return
+        pop = pending.popleft
+        run = [pop() for _ in range(count)]
+        if not self.closed:
+            step = self._target.entry_step
+            receipts = send_receipts(self.producer_id, run, *first, step)
+            # With nothing behind it the client may wait for this alone.
+            (self._write if pending else self._write_now)(receipts)
+        size = sum([size_bytes for _, _, size_bytes in run])
+        self._tell_pending(-count, -size)
+        if self._finishing and not pending:
+            self.close()
+
+    def _done_once(self, first: Position, count: int) -> None:
+        """One run is durable; duplicates between its entries are answered in their turn: what they
+        repeat was appended before, and so is durable too.
+        """
+        stored: list[Sent] = []
+        start = size = dropped = 0
+        while len(stored) < count:
+            sent = self._pending.popleft()
+            size += sent[2]
+            if type(sent) is not Duplicate:
+                stored.append(sent)
+                continue
+            dropped += 1
+            self._receipts(stored[start:], first, start)
+            start = len(stored)
+            self._receipts([sent], EARLIEST, 0)
+        self._receipts(stored[start:], first, start)
+        self._duplicates -= dropped
+        self._tell_pending(-count - dropped, -size)
+        known = self._target.deduplication
+        if known is not None:
+            last = Position(first.ledger_id, EntryId(first.entry_id + count - 1))
+            known.record(self.name, () if self._broken else stored, last, count)
+        self.answer_duplicates()
+
+    def _receipts(self, run: Sequence[Sent], first: Position, offset: int) -> None:
+        if run and not self.closed:
+            ledger_id, entry_id = first
+            step = self._target.entry_step
+            receipts = send_receipts(self.producer_id, run, ledger_id, entry_id + offset, step)
+            self._write(receipts)
+
+    def answer_duplicates(self) -> None:
+        """Answer those duplicates that are next and whose originals are stored. If an original is
+        lost, the client must come back and send all again.
+        """
+        known, pending = self._target.deduplication, self._pending
+        while pending and type(sent := pending[0]) is Duplicate:
+            fate = Fate.STORED if known is None else known.fate(self.name, sent)
+            if fate is Fate.PENDING:
+                assert known is not None
+                known.waiting[self] = None
+                return
+            pending.popleft()
+            self._duplicates -= 1
+            self._tell_pending(-1, -sent[2])
+            if fate is Fate.LOST:
+                self.disconnect()
+            self._receipts([sent], EARLIEST, 0)
+        if known is not None:
+            known.waiting.pop(self, None)
+        if self._finishing and not pending:
+            self.close()
+
+    def _failed(self, count: int, error: LogError) -> None:
+        code = ServerError.PersistenceError
+        if isinstance(error, LogTerminated):
+            code = ServerError.TopicTerminatedError
+        # A topic that is given up closes its producers, who then send again elsewhere: an answer
+        # would only confuse them.
+        silent = self.closed or isinstance(error, LogFenced | LogClosed)
+        known = self._target.deduplication
+        if isinstance(error, LogWriteFailed):
+            # What the client has sent meanwhile must not be stored before these, which it sends
+            # again; with deduplication it would make duplicates of them. (PersistentTopic.addFailed
+            # disconnects producers too.)
+            silent = self._broken = True
+            self.disconnect()
+        size = answered = 0
+        while count:
+            sent = self._pending.popleft()
+            size += sent[2]
+            answered += 1
+            if type(sent) is Duplicate:
+                self._duplicates -= 1
+                continue
+            count -= 1
+            if not silent:
+                self._send_error(sent[0], code, str(error))
+        self._warn(error)
+        self._tell_pending(-answered, -size)
+        if known is not None:
+            known.failed(self.name)
+        self._target.publish_failed(error)
+        if self._finishing and not self._pending:
+            self.close()
+
+    def _warn(self, error: LogError) -> None:
+        """Log the failure, at most once in a while: a full disk fails every run."""
+        now_s = trio.current_time()
+        if now_s >= self._warn_after_s:
+            self._warn_after_s = now_s + WARNING_PERIOD_S
+            _log.warning("%s: publishing by %s failed: %s", self._target.name, self.name, error)
+
+    def _send_error(self, sequence_id: int, code: ServerError, text: str) -> None:
+        answer = CommandSendError(
+            producer_id=self.producer_id, sequence_id=sequence_id, error=code, message=text
+        )
+        self._write(frame(BaseCommand(type=BaseCommand.Type.SEND_ERROR, send_error=answer)))
+
+    def finish(self, closed: Callable[[], None]) -> None:
+        """CLOSE_PRODUCER: take no more, answer what is pending, then leave the topic and call
+        `closed` (Producer.close).
+        """
+        self._finishing.append(closed)
+        if self.closed or not self._pending:
+            self.close()
+
+    def close(self) -> None:
+        """Leave the topic now, without further answers: the connection is gone, or the broker
+        closes it. Idempotent.
+        """
+        if not self.closed:
+            self.closed = True
+            self._target.remove_producer(self)
+        waiting, self._finishing = self._finishing, []
+        for closed in waiting:
+            closed()
+
+    def disconnect(self) -> None:
+        """Close from the broker's side. Idempotent."""
+        if not self.closed:
+            # Told first: a client that waits for its own close learns that not all was answered.
+            self.connection.drop_producer(self.producer_id)
+            self.close()
+
+    def refuse(self, error: BrokerError) -> None:
+        """Close one that waited for exclusive access, and tell why it won't get it. Idempotent."""
+        if not self.closed:
+            self.request.on_refused(self, error)
+            self.close()
+
+    @property
+    def last_sequence_id(self) -> int:
+        """The highest stored sequence id of its name; -1 without deduplication."""
+        known = self._target.deduplication
+        return -1 if known is None else known.stored(self.name)
+
+    @property
+    def pending_entries(self) -> int:
+        """Entries without answer yet."""
+        return len(self._pending)
+
+    def stats(self) -> PublisherStats:
+        """As in `/stats`."""
+        rate, throughput = self.rates.per_second(trio.current_time())
+        return PublisherStats(
+            producer_id=self.producer_id,
+            producer_name=self.name,
+            access_mode=ProducerAccessMode.Name(ProducerAccessMode.ValueType(self.access_mode)),
+            msg_rate_in=rate,
+            msg_throughput_in=throughput,
+            average_msg_size=throughput / rate if rate else 0.0,
+            address=self.connection.address,
+            connected_since=self.connected_since,
+            client_version=self.connection.client_version,
+            metadata=dict(self.request.metadata),
+        )
+
+    def __repr__(self) -> str:
+        return f"<Producer {self.name} of {self._target.name}>"
