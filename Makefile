@@ -4,7 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: run test check bench compat spark-versions lock proto clean
+CHECKS := check-generated check-style check-imports check-types check-house
+
+.PHONY: run test test-fast check $(CHECKS) bench compat spark-versions lock proto clean
 
 run: $(VENV)/run.stamp
 	exec $(BIN)/geminga standalone --data-dir $(or $(DATA_DIR),data) $(ARGS)
@@ -12,16 +14,31 @@ run: $(VENV)/run.stamp
 test: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest $(ARGS)
 
-check: $(VENV)/dev.stamp .venv-proto/stamp
+test-fast: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest -m 'not slow and not java and not spark' $(ARGS)
+
+# .pre-commit-config.yaml runs the same steps.
+check: $(CHECKS)
+
+check-generated: $(VENV)/dev.stamp .venv-proto/stamp
 	.venv-proto/bin/python tools/proto.py --check
 	$(BIN)/python tools/faces.py --check
+
+check-style: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/flake8-async --disable ASYNC109,ASYNC114,ASYNC124,ASYNC900,ASYNC910,ASYNC911,ASYNC912,ASYNC913 $$(git grep -l 'async def' -- '*.py' ':!*/_tests/*' ':!compat_tests/*')
+
+check-imports: $(VENV)/dev.stamp
 	$(BIN)/lint-imports
+
+check-types: $(VENV)/dev.stamp
 	$(BIN)/mypy
 	$(BIN)/pyright
-	$(BIN)/python -m pytest -q compat_tests/test_tidy.py
+
+check-house: $(VENV)/dev.stamp
+	$(BIN)/python tools/public_names.py --check
+	$(BIN)/python -m pytest -q compat_tests/test_tidy.py compat_tests/test_project.py
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python -m compat_tests.bench $(ARGS)
