@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 CHECKS := check-generated check-style check-imports check-types check-house
 
-.PHONY: run test test-fast check $(CHECKS) bench compat spark-versions lock proto clean
+.PHONY: run test test-fast check $(CHECKS) docs bench compat spark-versions lock proto clean
 
 run: $(VENV)/run.stamp
 	exec $(BIN)/geminga standalone --data-dir $(or $(DATA_DIR),data) $(ARGS)
@@ -40,6 +40,10 @@ check-house: $(VENV)/dev.stamp
 	$(BIN)/python tools/public_names.py --check
 	$(BIN)/python -m pytest -q compat_tests/test_tidy.py compat_tests/test_project.py
 
+# The API reference, in build/docs.
+docs: .venv-docs/stamp
+	PYTHONPATH=protocol:bookie_core:broker_core:sdk .venv-docs/bin/python tools/api_reference.py
+
 bench: $(VENV)/dev.stamp
 	$(BIN)/python -m compat_tests.bench $(ARGS)
 
@@ -56,7 +60,7 @@ proto: .venv-proto/stamp
 	.venv-proto/bin/python tools/proto.py
 
 clean:
-	rm -rf $(VENV) .venv-proto .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-proto .venv-docs build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -74,4 +78,9 @@ $(VENV)/dev.stamp: requirements/dev.lock $(VENV)/run.stamp
 .venv-proto/stamp: requirements/proto.lock
 	$(PYTHON) -m venv .venv-proto
 	.venv-proto/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/proto.lock
+	touch $@
+
+.venv-docs/stamp: requirements/docs.lock
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/docs.lock
 	touch $@

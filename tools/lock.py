@@ -1,4 +1,4 @@
-"""Write requirements/*.lock from pyproject.toml and requirements/dev.in (`make lock`)."""
+"""Write requirements/*.lock from pyproject.toml and requirements/*.in (`make lock`)."""
 
 from __future__ import annotations
 
@@ -27,10 +27,13 @@ def resolve(*requirements: str) -> list[str]:
 
 
 def main() -> None:
-    """Both locks: what a user runs, and what development needs beside it."""
+    """The locks: what a user runs, what development needs beside it, what the API reference is made
+    with.
+    """
     run = resolve(".[server]", "hatchling", "editables")
     dev = resolve("-r", "requirements/dev.in")
-    for name, pins in (("run", run), ("dev", dev)):
+    docs = resolve("-r", "requirements/docs.in")
+    for name, pins in (("run", run), ("dev", dev), ("docs", docs)):
         head = "# Made by `make lock`; the ranges stand in pyproject.toml.\n"
         text = head + "\n".join(pins) + "\n"
         (ROOT / "requirements" / f"{name}.lock").write_text(text)
