@@ -16,7 +16,7 @@ from geminga_bookie.port import BookiePort
 from geminga_bookie.storage.bookie import InProcessBookie
 from geminga_bookie.storage.data_dirs import check_metadata_cookie
 from geminga_bookie.storage.disk import Disk, OsDisk
-from geminga_bookie.storage.opening import Storage, open_storage
+from geminga_bookie.storage.startup import Storage, open_storage
 from geminga_runtime.metadata.api import MetadataStore
 
 __all__ = ["BookieOptions", "InProcessBookie", "open_bookie"]

@@ -24,7 +24,7 @@ from geminga_bookie.storage.journal_header import (
     first_offset,
     sector_checksums,
 )
-from geminga_bookie.storage.recovery import ReplayReport, replay
+from geminga_bookie.storage.journal_replay import ReplayReport, replay
 
 DIRECTORY = Path("/journal")
 COUNTS = [3, 1, 5, 2, 45, 1]

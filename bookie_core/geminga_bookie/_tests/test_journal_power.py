@@ -17,7 +17,7 @@ from geminga_bookie.storage import journal_files
 from geminga_bookie.storage.journal import Journal
 from geminga_bookie.storage.journal_files import JournalFiles, read_mark
 from geminga_bookie.storage.journal_format import ENTRIES, JournalItem, JournalPosition
-from geminga_bookie.storage.recovery import ReplayReport, replay
+from geminga_bookie.storage.journal_replay import ReplayReport, replay
 
 DIRECTORY = Path("/journal")
 OPTIONS = JournalOptions(segment_bytes=65536, first_segment_bytes=32768, backups_max=1)

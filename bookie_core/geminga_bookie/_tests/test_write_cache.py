@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from geminga_bookie._tests.support import packet, packets
 from geminga_bookie.storage.entry_log_format import BLOCK_BYTES_MAX, BLOCK_ENTRIES_MAX
+from geminga_bookie.storage.ledger_directory import split_run
 from geminga_bookie.storage.read_cache import IDLE_CACHES, CachedBlock, ReadCache
-from geminga_bookie.storage.store import split_run
 from geminga_bookie.storage.write_cache import CachedRun, WriteCache, take_bounded
 
 adds = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(1, 8)), max_size=30)

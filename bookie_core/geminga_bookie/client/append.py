@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from geminga_bookie.client.api import AppendDone, Buffer, LedgerState
-from geminga_bookie.client.ledger_store import LedgerStore, VersionedMetadata
+from geminga_bookie.client.metadata_store import LedgerMetadataStore, VersionedMetadata
 from geminga_bookie.client.read import LedgerHandle, port_of
 from geminga_bookie.errors import (
     BookkeeperError,
@@ -47,7 +47,7 @@ class LedgerAppender(LedgerHandle):
         known: VersionedMetadata,
         digest: Digest,
         ports: Mapping[str, BookiePort],
-        store: LedgerStore,
+        store: LedgerMetadataStore,
     ) -> None:
         super().__init__(known.metadata, digest, ports)
         self._known = known

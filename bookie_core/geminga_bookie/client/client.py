@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Callable, Mapping
 
 from geminga_bookie.client.api import LedgerMetadata, LedgerOptions, LedgerState
 from geminga_bookie.client.append import LedgerAppender
-from geminga_bookie.client.ledger_store import LedgerStore
+from geminga_bookie.client.ledger_recovery import recover as recover_ledger
+from geminga_bookie.client.metadata_store import LedgerMetadataStore
 from geminga_bookie.client.placement import choose_ensemble
 from geminga_bookie.client.read import LedgerHandle
-from geminga_bookie.client.recover import recover as recover_ledger
 from geminga_bookie.errors import MetadataConflict, NotEnoughBookies, UnauthorizedAccess
 from geminga_bookie.port import BookiePort
 from geminga_protocol.bookkeeper.digest import Digest
@@ -38,7 +38,7 @@ class BookkeeperClient:
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self._ports = ports
-        self._store = LedgerStore(store)
+        self._store = LedgerMetadataStore(store)
         self._now_ms = now_ms
         self._digests: dict[tuple[int, bytes], Digest] = {}
 

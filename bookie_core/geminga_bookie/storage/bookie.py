@@ -24,9 +24,9 @@ from geminga_bookie.storage.gc import GarbageCollector
 from geminga_bookie.storage.health import JOURNAL, Part
 from geminga_bookie.storage.journal import BARRIER, JournalStatistics
 from geminga_bookie.storage.journal_format import ENTRIES, EXPLICIT_LAC, FENCE
-from geminga_bookie.storage.ledger_table import LedgerState
-from geminga_bookie.storage.opening import Storage
+from geminga_bookie.storage.ledger_table import LedgerRuntime
 from geminga_bookie.storage.reader import Reader
+from geminga_bookie.storage.startup import Storage
 from geminga_bookie.storage.throttle import Throttle
 from geminga_runtime.ballast import is_full
 
@@ -104,7 +104,7 @@ class InProcessBookie:
             ledger_id, master_key, first_entry_id, packets, size, done, recovery
         ):
 
-            def held(error: TooManyRequests | None) -> bool:
+            def pending(error: TooManyRequests | None) -> bool:
                 if error is not None:
                     self._refuse(ledger_id, first_entry_id, packets, done, error)
                     return True
@@ -112,7 +112,7 @@ class InProcessBookie:
                     ledger_id, master_key, first_entry_id, packets, size, done, recovery
                 )
 
-            if not self.throttle.hold(size, held):
+            if not self.throttle.defer(size, pending):
                 error = TooManyRequests("too many adds wait for room in the write cache")
                 self._refuse(ledger_id, first_entry_id, packets, done, error)
 
@@ -202,7 +202,7 @@ class InProcessBookie:
                 ) from None
             raise
 
-    async def _journaled(self, state: LedgerState, kind: int, number: int) -> None:
+    async def _journaled(self, state: LedgerRuntime, kind: int, number: int) -> None:
         """Return when a request is durable; raise its error."""
         outcome: list[BookkeeperError | None] = []
         passed = trio.Event()

@@ -10,8 +10,8 @@ import trio
 
 from geminga_bookie.storage.health import JOURNAL, LEDGERS, Part
 from geminga_bookie.storage.journal_format import JournalPosition
-from geminga_bookie.storage.opening import Storage
-from geminga_bookie.storage.store import LedgerStore, Sealed
+from geminga_bookie.storage.ledger_directory import LedgerDirectory, Sealed
+from geminga_bookie.storage.startup import Storage
 
 RETRY_S = 1.0
 """How long after a failed flush the next attempt comes; after each further one twice as long."""
@@ -39,7 +39,7 @@ class Checkpointer:
         self._interval_s = interval_s
         self._on_flushed = on_flushed
         self._on_unlocked = on_unlocked
-        self._sealed: dict[LedgerStore, Sealed] = {}
+        self._sealed: dict[LedgerDirectory, Sealed] = {}
         self._positions: list[JournalPosition] | None = None
         self._is_due = False
         self._wake = trio.Event()

@@ -21,9 +21,9 @@ from geminga_bookie.options import GcOptions, LiveLedgers
 from geminga_bookie.storage.checkpoint import Checkpointer
 from geminga_bookie.storage.compaction import CompactionStopped, LogDamaged, compact_log
 from geminga_bookie.storage.entry_log import blocks_within, ledger_map
-from geminga_bookie.storage.opening import Storage
+from geminga_bookie.storage.ledger_directory import LedgerDirectory
 from geminga_bookie.storage.scrub import DamagedEntry, scrub_log
-from geminga_bookie.storage.store import LedgerStore
+from geminga_bookie.storage.startup import Storage
 from geminga_runtime.metadata.api import MetadataError
 
 logger = logging.getLogger(__name__)
@@ -68,9 +68,9 @@ class GarbageCollector:
         self._checkpointer = checkpointer
         self._options = options
         self._on_deleted = on_deleted
-        self._maps: dict[tuple[LedgerStore, int], dict[int, int]] = {}
-        self._damaged: set[tuple[LedgerStore, int]] = set()
-        self._incomplete: set[LedgerStore] = set()
+        self._maps: dict[tuple[LedgerDirectory, int], dict[int, int]] = {}
+        self._damaged: set[tuple[LedgerDirectory, int]] = set()
+        self._incomplete: set[LedgerDirectory] = set()
         self._stopping = threading.Event()
 
     async def run(self, live_ledgers: LiveLedgers) -> None:
@@ -124,7 +124,7 @@ class GarbageCollector:
             raise failure
         return GcReport(sorted(deleted), removed, compacted)
 
-    async def _forget(self, garbage: dict[int, LedgerStore]) -> OSError | None:
+    async def _forget(self, garbage: dict[int, LedgerDirectory]) -> OSError | None:
         """Drop deleted ledgers from memory and index; returns why the index still has them."""
         async with self._checkpointer.paused():
             for ledger_id, store in garbage.items():
@@ -137,14 +137,14 @@ class GarbageCollector:
                 return error
         return None
 
-    def _held(self) -> dict[int, LedgerStore]:
+    def _held(self) -> dict[int, LedgerDirectory]:
         return {
             record.ledger_id: store
             for store in self._storage.stores
             for record in store.index.ledgers()
         }
 
-    def _stored(self, logs: list[tuple[LedgerStore, list[int]]]) -> set[int]:
+    def _stored(self, logs: list[tuple[LedgerDirectory, list[int]]]) -> set[int]:
         """Ledgers that the logs hold anything of, whatever the index says."""
         return {
             ledger_id
@@ -153,7 +153,7 @@ class GarbageCollector:
             for ledger_id in self._map(store, log_id)
         }
 
-    def _map(self, store: LedgerStore, log_id: int) -> dict[int, int]:
+    def _map(self, store: LedgerDirectory, log_id: int) -> dict[int, int]:
         """Bytes of each ledger in a log, also of what the index has there and can't be read."""
         known = self._maps.get((store, log_id))
         if known is None:
@@ -165,7 +165,7 @@ class GarbageCollector:
             self._maps[store, log_id] = known
         return known
 
-    def _delete(self, garbage: dict[int, LedgerStore]) -> None:
+    def _delete(self, garbage: dict[int, LedgerDirectory]) -> None:
         for store in self._storage.stores:
             ids = [ledger_id for ledger_id, holder in garbage.items() if holder is store]
             if ids:
@@ -173,7 +173,7 @@ class GarbageCollector:
 
     def _collect_logs(
         self,
-        store: LedgerStore,
+        store: LedgerDirectory,
         log_ids: list[int],
         threshold: float,
         known: set[int],
@@ -209,7 +209,7 @@ class GarbageCollector:
             compacted += 1
         return len(removable), compacted
 
-    def _check_index(self, store: LedgerStore, stored: set[int], unknown: set[int]) -> None:
+    def _check_index(self, store: LedgerDirectory, stored: set[int], unknown: set[int]) -> None:
         """A ledger of the metadata that stands in a log, but not in the index: the next start
         rebuilds the index. Said once."""
         missed = sorted(unknown & stored)

@@ -17,8 +17,8 @@ from geminga_bookie.port import check_ledger
 from geminga_bookie.storage.health import Refusals
 from geminga_bookie.storage.journal import Request
 from geminga_bookie.storage.journal_format import IN_DOUBT, MASTER_KEY
+from geminga_bookie.storage.ledger_directory import LedgerDirectory
 from geminga_bookie.storage.location_index import LedgerRecord
-from geminga_bookie.storage.store import LedgerStore
 
 STATES_MAX = 16384
 """More than so many are forgotten after a checkpoint, those first that nothing was added to."""
@@ -26,7 +26,7 @@ STATES_MAX = 16384
 Submit = Callable[[Request], None]
 
 
-class LedgerState:
+class LedgerRuntime:
     """One ledger in memory."""
 
     __slots__ = (
@@ -35,7 +35,7 @@ class LedgerState:
     )  # fmt: skip
 
     def __init__(
-        self, record: LedgerRecord, store: LedgerStore, journal: int, submit: Submit
+        self, record: LedgerRecord, store: LedgerDirectory, journal: int, submit: Submit
     ) -> None:
         self.ledger_id, self.master_key, self.fenced, self.limbo, self.lac, self.explicit_lac = (
             record
@@ -65,7 +65,7 @@ class LedgerTable:
 
     def __init__(
         self,
-        stores: Sequence[LedgerStore],
+        stores: Sequence[LedgerDirectory],
         submits: Sequence[Submit],
         *,
         limbo: bool = False,
@@ -77,10 +77,10 @@ class LedgerTable:
         self._limbo = limbo
         self.doubtful_to = -1
         """In limbo: the highest id of a ledger that metadata knew when the bookie started."""
-        self._dirty: list[LedgerState] = []
-        self.states: dict[int, LedgerState] = {}
+        self._dirty: list[LedgerRuntime] = []
+        self.states: dict[int, LedgerRuntime] = {}
 
-    def store_of(self, ledger_id: int) -> LedgerStore:
+    def store_of(self, ledger_id: int) -> LedgerDirectory:
         """The directory that holds a ledger. Raises OSError."""
         state = self.states.get(ledger_id)
         if state is not None:
@@ -88,7 +88,7 @@ class LedgerTable:
         found = self._search(ledger_id)
         return self._place(ledger_id) if found is None else found[1]
 
-    def _search(self, ledger_id: int) -> tuple[LedgerRecord, LedgerStore] | None:
+    def _search(self, ledger_id: int) -> tuple[LedgerRecord, LedgerDirectory] | None:
         stores = self.stores
         home = ledger_id % len(stores)
         for store in (*stores[home:], *stores[:home]):
@@ -97,11 +97,11 @@ class LedgerTable:
                 return record, store
         return None
 
-    def _place(self, ledger_id: int) -> LedgerStore:
+    def _place(self, ledger_id: int) -> LedgerDirectory:
         """Where a ledger that is held nowhere goes."""
         return self.stores[_writable(ledger_id, len(self.stores), self._refusals.stores)]
 
-    def find(self, ledger_id: int) -> LedgerState | None:
+    def find(self, ledger_id: int) -> LedgerRuntime | None:
         """A ledger that the bookie has heard of. Raises StorageFailed, IncorrectParameter."""
         state = self.states.get(ledger_id)
         if state is None:
@@ -120,7 +120,7 @@ class LedgerTable:
         """Whether a damaged journal may have held ledgers that are not known here."""
         return self._limbo
 
-    def known(self, ledger_id: int) -> LedgerState:
+    def known(self, ledger_id: int) -> LedgerRuntime:
         """Raises NoSuchLedger, or UnknownLedgerState where a damaged journal may have held it."""
         state = self.find(ledger_id)
         if state is None:
@@ -129,7 +129,7 @@ class LedgerTable:
             raise NoSuchLedger(f"ledger {ledger_id}")
         return state
 
-    def open(self, ledger_id: int, master_key: bytes, *, fresh: bool = False) -> LedgerState:
+    def open(self, ledger_id: int, master_key: bytes, *, fresh: bool = False) -> LedgerRuntime:
         """Find or make a ledger; a new one's key goes to the journal ahead of its first entry.
 
         `fresh` says that its writer begins with it now, so that no lost journal can have held any
@@ -155,13 +155,13 @@ class LedgerTable:
             self._submit_key(state)
         return state
 
-    def _submit_key(self, state: LedgerState) -> None:
+    def _submit_key(self, state: LedgerRuntime) -> None:
         self.touch(state)
         key = [state.master_key]
         size = len(state.master_key)
         state.submit((MASTER_KEY, state.ledger_id, 0, key, size, None, None))
 
-    def restored(self, ledger_id: int, store: LedgerStore | None = None) -> LedgerState:
+    def restored(self, ledger_id: int, store: LedgerDirectory | None = None) -> LedgerRuntime:
         """As `open`, for a replay: an unknown ledger takes the key that comes later, and goes to
         `store` if that is given."""
         state = self.find(ledger_id)
@@ -170,23 +170,25 @@ class LedgerTable:
             state = self._enter(record, store or self._place(ledger_id))
         return state
 
-    def _enter(self, record: LedgerRecord, store: LedgerStore) -> LedgerState:
+    def _enter(self, record: LedgerRecord, store: LedgerDirectory) -> LedgerRuntime:
         ledger_id = record.ledger_id
         journal = _writable(ledger_id, len(self._submits), self._refusals.journals)
-        state = LedgerState(record, store, journal, self._submits[journal])
+        state = LedgerRuntime(record, store, journal, self._submits[journal])
         self.states[ledger_id] = state
         return state
 
-    def touch(self, state: LedgerState) -> None:
+    def touch(self, state: LedgerRuntime) -> None:
         """Its record must be written with the next flush."""
         if not state.dirty:
             state.dirty = True
             self._dirty.append(state)
 
-    def take_dirty(self, stores: Sequence[LedgerStore]) -> dict[LedgerStore, list[LedgerRecord]]:
+    def take_dirty(
+        self, stores: Sequence[LedgerDirectory]
+    ) -> dict[LedgerDirectory, list[LedgerRecord]]:
         """Records to flush, of ledgers in these directories."""
-        taken: dict[LedgerStore, list[LedgerRecord]] = {}
-        left: list[LedgerState] = []
+        taken: dict[LedgerDirectory, list[LedgerRecord]] = {}
+        left: list[LedgerRuntime] = []
         for state in self._dirty:
             if self.states.get(state.ledger_id) is not state:
                 continue

@@ -16,9 +16,9 @@ from geminga_bookie.port import ids_fit
 from geminga_bookie.storage.data_dirs import COOKIE_NAME, index_directory
 from geminga_bookie.storage.disk import Disk, OsDisk
 from geminga_bookie.storage.journal_format import ENTRIES, JournalItem
+from geminga_bookie.storage.journal_replay import replay
+from geminga_bookie.storage.ledger_directory import LedgerDirectory
 from geminga_bookie.storage.location_index import LocationIndex
-from geminga_bookie.storage.recovery import replay
-from geminga_bookie.storage.store import LedgerStore
 from geminga_bookie.storage.write_cache import WriteCache
 
 
@@ -28,14 +28,14 @@ class OfflineBookie:
 
     def __init__(self, options: BookieOptions, disk: Disk | None = None) -> None:
         self._disk = disk or OsDisk()
-        self._stores: list[LedgerStore] = []
+        self._stores: list[LedgerDirectory] = []
         self._journaled = WriteCache()
         for directory in (*options.ledger_dirs, *options.journal_dirs):
             if COOKIE_NAME not in self._disk.names(directory):
                 raise DataDirError(f"{directory} holds no bookie")
         for number, directory in enumerate(options.ledger_dirs):
             path = index_directory(options, number)
-            store = LedgerStore(self._disk, directory, self._index(path), options)
+            store = LedgerDirectory(self._disk, directory, self._index(path), options)
             self._stores.append(store)
             if store.logs.ids() and not store.index.is_complete():
                 self.close()
@@ -76,7 +76,7 @@ class OfflineBookie:
                 except BookkeeperError as error:
                     yield entry_id, error
 
-    def _store(self, ledger_id: int) -> LedgerStore:
+    def _store(self, ledger_id: int) -> LedgerDirectory:
         """Where the ledger is; the directory of its id if it is nowhere."""
         home = ledger_id % len(self._stores)
         for store in (*self._stores[home:], *self._stores[:home]):

@@ -7,9 +7,9 @@ import trio
 
 from geminga_bookie.errors import BookkeeperError
 from geminga_bookie.options import BookieOptions
+from geminga_bookie.storage.ledger_directory import LedgerDirectory
 from geminga_bookie.storage.ledger_table import LedgerTable
 from geminga_bookie.storage.read_cache import CachedBlock
-from geminga_bookie.storage.store import LedgerStore
 
 READ_THREADS = 2
 FIRST_READ_AHEAD_DIVISOR = 8
@@ -26,13 +26,18 @@ class Reader:
         self._ahead_entries = options.read_ahead_entries
         self._limiter = trio.CapacityLimiter(READ_THREADS)
         self._loading: dict[int, trio.Event] = {}
-        self._wanted: dict[int, tuple[LedgerStore, int]] = {}
+        self._wanted: dict[int, tuple[LedgerDirectory, int]] = {}
         self._wake = trio.Event()
 
     async def read(
-        self, store: LedgerStore, ledger_id: int, entry_id: int, entries_max: int, bytes_max: int
+        self,
+        store: LedgerDirectory,
+        ledger_id: int,
+        entry_id: int,
+        entries_max: int,
+        bytes_max: int,
     ) -> list[bytes]:
-        """An entry that no cache has, and what follows. Raises as `LedgerStore.load`."""
+        """An entry that no cache has, and what follows. Raises as `LedgerDirectory.load`."""
         loading = self._loading.get(ledger_id)
         if loading is not None:
             await loading.wait()
@@ -54,7 +59,7 @@ class Reader:
         raise AssertionError("load answers the entry or raises")
 
     async def _load(
-        self, store: LedgerStore, ledger_id: int, entry_id: int, divisor: int
+        self, store: LedgerDirectory, ledger_id: int, entry_id: int, divisor: int
     ) -> list[CachedBlock]:
         passed = self._loading[ledger_id] = trio.Event()
         try:
@@ -74,7 +79,7 @@ class Reader:
                 del self._loading[ledger_id]
         return blocks
 
-    def served(self, store: LedgerStore, ledger_id: int, next_entry_id: int) -> None:
+    def served(self, store: LedgerDirectory, ledger_id: int, next_entry_id: int) -> None:
         """The caller got everything before `next_entry_id`: past the middle of the window the next
         is fetched."""
         end = store.read_cache.window_end(ledger_id)
@@ -95,7 +100,7 @@ class Reader:
                     if store.cached(ledger_id, entry_id, 1, 1) is None:
                         nursery.start_soon(self._fetch, store, ledger_id, entry_id)
 
-    async def _fetch(self, store: LedgerStore, ledger_id: int, entry_id: int) -> None:
+    async def _fetch(self, store: LedgerDirectory, ledger_id: int, entry_id: int) -> None:
         if ledger_id in self._loading:
             return
         try:

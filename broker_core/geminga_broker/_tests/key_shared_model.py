@@ -78,7 +78,7 @@ class ModelCursor:
     name = "model"
     durable = True
     fetched = (0, 0)
-    side_log = None
+    snapshot_log = None
 
     def __init__(self, model: Model) -> None:
         self.model = model

@@ -24,7 +24,7 @@ from geminga_broker._tests.test_dispatch_shared import publish
 from geminga_broker.log._tests.world import World as Storage
 from geminga_broker.log.api import Ack, LogWriteFailed
 from geminga_broker.log.cursor import LogCursor
-from geminga_broker.log.side_log import SideLog
+from geminga_broker.log.snapshot_log import SnapshotLog
 from geminga_broker.topic.api import SubType
 from geminga_protocol.ids import EntryId, Position
 
@@ -131,9 +131,9 @@ async def test_a_full_tracker_goes_on_when_it_is_saved(
 ) -> None:
     gate = trio.Event()
     attempts = 0
-    append = SideLog.append
+    append = SnapshotLog.append
 
-    async def held(self: SideLog, data: bytes) -> tuple[int, int]:
+    async def held(self: SnapshotLog, data: bytes) -> tuple[int, int]:
         nonlocal attempts
         attempts += 1
         await gate.wait()
@@ -141,7 +141,7 @@ async def test_a_full_tracker_goes_on_when_it_is_saved(
             raise LogWriteFailed("disk")
         return await append(self, data)
 
-    monkeypatch.setattr(SideLog, "append", held)
+    monkeypatch.setattr(SnapshotLog, "append", held)
     async with life(Storage()) as broker:
         broker.topic.options = replace(broker.topic.options, delayed_entries_max=64)
         consumer, connection = await broker.consume(SubType.Shared)

@@ -80,19 +80,19 @@ class AckState:
         acknowledged by it.
         """
         done: list[Position] = []
-        spans = self._chain
+        ledgers = self._chain
         holes = self._holes
         for position, ack_words, batch_size in acks:
             if ack_words and not self._ack_part(position, ack_words, batch_size):
                 continue
             ledger_id, entry_id = position
             mark_ledger, mark_entry = self.mark_delete
-            span = spans.get(ledger_id)
-            if span is None or not 0 <= entry_id < span.entries:
+            ledger = ledgers.get(ledger_id)
+            if ledger is None or not 0 <= entry_id < ledger.entries:
                 continue
             if ledger_id == mark_ledger and entry_id == mark_entry + 1:
                 self.mark_delete = position
-                if holes or entry_id + 1 == span.entries:
+                if holes or entry_id + 1 == ledger.entries:
                     self._absorb()
             elif position <= self.mark_delete:
                 continue
@@ -160,11 +160,13 @@ class AckState:
         is dropped.
         """
         for lower, upper in ranges:
-            for span in self._chain:
-                first = lower[1] + 1 if span.ledger_id == lower[0] else 0
-                stop = upper[1] + 1 if span.ledger_id == upper[0] else span.entries
-                if lower[0] <= span.ledger_id <= upper[0] and first < stop:
-                    self._add_bitmap(span.ledger_id, BitMap(range(first, min(stop, span.entries))))
+            for ledger in self._chain:
+                first = lower[1] + 1 if ledger.ledger_id == lower[0] else 0
+                stop = upper[1] + 1 if ledger.ledger_id == upper[0] else ledger.entries
+                if lower[0] <= ledger.ledger_id <= upper[0] and first < stop:
+                    self._add_bitmap(
+                        ledger.ledger_id, BitMap(range(first, min(stop, ledger.entries)))
+                    )
         for ledger_id, bitmap in bitmaps:
             self._add_bitmap(ledger_id, bitmap)
         for position, ack_words in partial:
@@ -314,14 +316,14 @@ class AckState:
             self.mark_delete = Position(following[0], EntryId(last))
 
     def _add_bitmap(self, ledger_id: int, bitmap: BitMap) -> None:
-        span = self._chain.get(ledger_id)
+        ledger = self._chain.get(ledger_id)
         mark = self.mark_delete
-        if span is None or ledger_id < mark[0]:
+        if ledger is None or ledger_id < mark[0]:
             return
         first = mark[1] + 1 if ledger_id == mark[0] else 0
-        if first >= span.entries:
+        if first >= ledger.entries:
             return
-        kept = bitmap & BitMap(range(first, span.entries))
+        kept = bitmap & BitMap(range(first, ledger.entries))
         known = self._holes.pop(ledger_id, None)
         if known is not None:
             self.holes -= len(known)

@@ -25,10 +25,10 @@ from geminga_broker.log.api import (
     LogWriteFailed,
 )
 from geminga_broker.log.catalog import INDEX_PROPERTY
-from geminga_broker.log.chain import Span
+from geminga_broker.log.chain import LedgerInfo
+from geminga_broker.log.context import LogContext
 from geminga_broker.log.entry import LogEntry, PrefixMaker
 from geminga_broker.log.options import LogOptions
-from geminga_broker.log.parts import LogParts
 from geminga_broker.log.reading import new_tuple
 from geminga_broker.log.state import LogState
 from geminga_protocol.ids import EARLIEST, EntryId, LedgerId, Position
@@ -50,7 +50,7 @@ class LogAppender:
 
     def __init__(
         self,
-        parts: LogParts,
+        context: LogContext,
         *,
         index: int,
         wants_cache: Callable[[], bool],
@@ -58,12 +58,12 @@ class LogAppender:
         rolled: Callable[[], None],
     ) -> None:
         self.index = index
-        self._parts = parts
+        self._context = context
         self._wants_cache = wants_cache
         self._grown = grown
         self._rolled = rolled
-        self._spawn = parts.spawn
-        self._span = Span(-1)
+        self._spawn = context.spawn
+        self._ledger = LedgerInfo(-1)
         self._start_index = index
         self._opened_s = trio.current_time()
         self._retry_s = 0.0
@@ -75,29 +75,29 @@ class LogAppender:
 
     def append(self, entries: Sequence[tuple[Buffer, int]], done: AppendDone) -> None:
         """See `ManagedLedger.append`."""
-        writer = self._parts.writer
+        writer = self._context.writer
         if writer is None:
             self._hold(entries, done)
             return
-        if self._parts.options.broker_entry_metadata:
+        if self._context.options.broker_entry_metadata:
             index = self.index
-            prefix = PrefixMaker(self._parts.options.now_ms()).prefix
-            parts: list[tuple[Buffer, ...]] = []
+            prefix = PrefixMaker(self._context.options.now_ms()).prefix
+            payloads: list[tuple[Buffer, ...]] = []
             for data, messages in entries:
                 index += messages
-                parts.append((prefix(index), data))
+                payloads.append((prefix(index), data))
             self.index = index
         else:
-            parts = [(entry[0],) for entry in entries]
+            payloads = [(entry[0],) for entry in entries]
         first = writer.last_add_pushed + 1
-        self._pending.append((first, len(parts), done))
-        _, views = writer.append(parts, self._written_now)
-        if self._wants_cache() and self._parts.writer is writer:
+        self._pending.append((first, len(payloads), done))
+        _, views = writer.append(payloads, self._written_now)
+        if self._wants_cache() and self._context.writer is writer:
             self._fill_cache(first, views, entries)
 
     def roll_if_due(self) -> None:
         """Start to roll over if the open ledger is full, old, or failed."""
-        if self._parts.state is LogState.OPEN and self._is_due():
+        if self._context.state is LogState.OPEN and self._is_due():
             self._spawn(self.roll)
 
     async def roll(self, *, force: bool = False) -> None:
@@ -106,12 +106,12 @@ class LogAppender:
 
         Failures show in the state: NO_LEDGER or FENCED.
         """
-        parts = self._parts
-        async with parts.mutex:
-            if parts.state is LogState.OPEN:
-                if not (self._is_due() or (force and self._span.entries)):
+        context = self._context
+        async with context.mutex:
+            if context.state is LogState.OPEN:
+                if not (self._is_due() or (force and self._ledger.entries)):
                     return
-            elif parts.state is not LogState.NO_LEDGER:
+            elif context.state is not LogState.NO_LEDGER:
                 return
             await self._next_ledger()
 
@@ -125,23 +125,23 @@ class LogAppender:
 
         What waits for a ledger is refused. Raises LogFenced, BookkeeperError, MetadataError.
         """
-        writer, self._parts.writer = self._parts.writer, None
-        if self._parts.state is not state:
-            self._parts.enter(state)
+        writer, self._context.writer = self._context.writer, None
+        if self._context.state is not state:
+            self._context.enter(state)
         self._refuse_held()
         if writer is not None:
-            self._parts.unclosed = writer
+            self._context.unclosed = writer
         await self._close_old()
 
     def fence(self, why: str) -> None:
         """Another broker owns the log: nothing is acknowledged any more."""
-        self._parts.writer = self._parts.unclosed = None
-        if self._parts.state not in (LogState.FENCED, LogState.CLOSED):
-            _log.warning("log=%s is fenced: %s", self._parts.name, why)
-            self._parts.enter(LogState.FENCED)
+        self._context.writer = self._context.unclosed = None
+        if self._context.state not in (LogState.FENCED, LogState.CLOSED):
+            _log.warning("log=%s is fenced: %s", self._context.name, why)
+            self._context.enter(LogState.FENCED)
         pending, self._pending = self._pending, deque()
         for _, size, done in pending:
-            done(EARLIEST, size, LogFenced(f"{self._parts.name}: {why}"))
+            done(EARLIEST, size, LogFenced(f"{self._context.name}: {why}"))
         self._refuse_held()
 
     @property
@@ -150,15 +150,15 @@ class LogAppender:
         return trio.current_time() - self._opened_s
 
     def _is_due(self) -> bool:
-        span = self._span
-        return self._parts.unclosed is not None or self._parts.options.rollover.is_due(
-            span.entries, span.size_bytes, self.ledger_age_s
+        ledger = self._ledger
+        return self._context.unclosed is not None or self._context.options.rollover.is_due(
+            ledger.entries, ledger.size_bytes, self.ledger_age_s
         )
 
     def _fill_cache(
         self, first: int, views: list[memoryview], entries: Sequence[tuple[Buffer, int]]
     ) -> None:
-        ledger_id = self._span.ledger_id
+        ledger_id = self._ledger.ledger_id
         made: list[LogEntry] = []
         size_bytes = 0
         entry_id = first
@@ -167,22 +167,22 @@ class LogAppender:
             made.append(stored := LogEntry(position, view, entry[1]))
             size_bytes += stored.size
             entry_id += 1
-        self._parts.cache.add(ledger_id, first, made, size_bytes)
+        self._context.cache.add(ledger_id, first, made, size_bytes)
 
     def _written(self, first: int, count: int, error: BookkeeperError | None) -> None:
         """The ledger's answer for a run of entries, in order."""
         if error is not None:
             self._failed(first, error)
             return
-        writer = self._parts.writer or self._parts.unclosed
+        writer = self._context.writer or self._context.unclosed
         if writer is None:
             return  # fenced meanwhile: nothing is confirmed any more
-        span = self._span
+        ledger = self._ledger
         end = first + count
-        span.entries = end
-        span.size_bytes = writer.length
-        ledger_id = LedgerId(span.ledger_id)
-        self._parts.last_position = Position(ledger_id, EntryId(end - 1))
+        ledger.entries = end
+        ledger.size_bytes = writer.length
+        ledger_id = LedgerId(ledger.ledger_id)
+        self._context.last_position = Position(ledger_id, EntryId(end - 1))
         pending = self._pending
         while pending and pending[0][0] < end:
             start, size, done = pending.popleft()
@@ -190,11 +190,11 @@ class LogAppender:
                 pending.appendleft((end, start + size - end, done))
                 size = end - start
             done(Position(ledger_id, EntryId(start)), size, None)
-        if self._held and not pending and self._parts.state in _ERRORS:
+        if self._held and not pending and self._context.state in _ERRORS:
             self._refuse_held()
         self._grown()
-        rollover = self._parts.options.rollover
-        if end >= rollover.entries_max or span.size_bytes >= rollover.size_bytes_max:
+        rollover = self._context.options.rollover
+        if end >= rollover.entries_max or ledger.size_bytes >= rollover.size_bytes_max:
             self.roll_if_due()
 
     def _failed(self, first: int, error: BookkeeperError) -> None:
@@ -205,16 +205,16 @@ class LogAppender:
         """
         if not self._pending:
             return
-        self._parts.cache.truncate(self._span.ledger_id, first)
+        self._context.cache.truncate(self._ledger.ledger_id, first)
         if isinstance(error, LedgerFenced):
             self.fence(str(error))
             return
         self._cause = str(error) or type(error).__name__
-        self._barren = not self._span.entries
-        refusal = LogWriteFailed(f"{self._parts.name}: {self._cause}")
-        _log.warning("log=%s: entries were not written: %s", self._parts.name, error)
-        if self._parts.writer is not None:
-            self._parts.writer, self._parts.unclosed = None, self._parts.writer
+        self._barren = not self._ledger.entries
+        refusal = LogWriteFailed(f"{self._context.name}: {self._cause}")
+        _log.warning("log=%s: entries were not written: %s", self._context.name, error)
+        if self._context.writer is not None:
+            self._context.writer, self._context.unclosed = None, self._context.writer
             self._spawn(self.roll)
         pending, self._pending = self._pending, deque()
         held, self._held = self._held, []
@@ -227,12 +227,12 @@ class LogAppender:
         """Keep an append until there is a ledger, or refuse it: in its turn, so that no answer
         overtakes those of what is still being written.
         """
-        state = self._parts.state
+        state = self._context.state
         kind = _ERRORS.get(state)
         if kind is not None and not self._pending:
-            done(EARLIEST, len(entries), kind(f"{self._parts.name} is {state.value}"))
+            done(EARLIEST, len(entries), kind(f"{self._context.name} is {state.value}"))
         elif state is LogState.NO_LEDGER and trio.current_time() < self._retry_s:
-            done(EARLIEST, len(entries), LogWriteFailed(f"{self._parts.name}: {self._cause}"))
+            done(EARLIEST, len(entries), LogWriteFailed(f"{self._context.name}: {self._cause}"))
         else:
             self._held.append(([(bytes(data), messages) for data, messages in entries], done))
             if state is LogState.NO_LEDGER:
@@ -240,15 +240,17 @@ class LogAppender:
 
     def _refuse_held(self) -> None:
         held, self._held = self._held, []
-        kind = _ERRORS.get(self._parts.state, LogWriteFailed)
+        kind = _ERRORS.get(self._context.state, LogWriteFailed)
         for entries, done in held:
-            done(EARLIEST, len(entries), kind(f"{self._parts.name}: {self._cause or 'is closed'}"))
+            done(
+                EARLIEST, len(entries), kind(f"{self._context.name}: {self._cause or 'is closed'}")
+            )
 
     async def _next_ledger(self) -> None:
-        parts = self._parts
-        parts.enter(LogState.ROLLING)
-        if self._parts.writer is not None:
-            self._parts.writer, self._parts.unclosed = None, self._parts.writer
+        context = self._context
+        context.enter(LogState.ROLLING)
+        if self._context.writer is not None:
+            self._context.writer, self._context.unclosed = None, self._context.writer
         try:
             await self._close_old()
             if self._barren:
@@ -262,68 +264,68 @@ class LogAppender:
             self.fence(str(error))
         except (BookkeeperError, MetadataError) as error:
             self._cause = f"no new ledger: {error or type(error).__name__}"
-            _log.warning("log=%s: %s", parts.name, self._cause)
+            _log.warning("log=%s: %s", context.name, self._cause)
             self._give_up()
         except Exception as error:
             # A defect: nobody knows what is written. Whoever opens the log next recovers it.
-            _log.exception("log=%s: rolling over broke off", parts.name)
+            _log.exception("log=%s: rolling over broke off", context.name)
             self.fence(f"rolling over broke off: {error!r}")
 
     def _give_up(self) -> None:
         """Refuse appends for a while; the next one after that tries again."""
-        self._retry_s = trio.current_time() + self._parts.options.create_retry_s
-        self._parts.enter(LogState.NO_LEDGER)
+        self._retry_s = trio.current_time() + self._context.options.create_retry_s
+        self._context.enter(LogState.NO_LEDGER)
         self._refuse_held()
 
     async def _close_old(self) -> None:
         """Close the last ledger and learn its end. Raises LogFenced if another broker has recovered
         it.
         """
-        writer = self._parts.unclosed
+        writer = self._context.unclosed
         if writer is None:
             return
-        parts = self._parts
+        context = self._context
         try:
             await writer.close()
         except LedgerFenced as error:
-            raise LogFenced(f"{parts.name}: {error}") from error
-        span = self._span
+            raise LogFenced(f"{context.name}: {error}") from error
+        ledger = self._ledger
         entries = writer.last_add_confirmed + 1
-        assert span.entries == entries
-        span.size_bytes = writer.length
+        assert ledger.entries == entries
+        ledger.size_bytes = writer.length
         if entries:
-            span.closed_ms = max(parts.options.now_ms(), 1)
-            self.index = await index_at(writer, entries - 1, self._start_index, parts.options)
+            ledger.closed_ms = max(context.options.now_ms(), 1)
+            self.index = await index_at(writer, entries - 1, self._start_index, context.options)
         else:
             self.index = self._start_index
-            parts.chain.remove(span.ledger_id)
-            parts.catalog.deleting[span.ledger_id] = None
-        self._parts.unclosed = None
+            context.chain.remove(ledger.ledger_id)
+            context.catalog.deleting[ledger.ledger_id] = None
+        self._context.unclosed = None
 
     async def _open_next(self) -> None:
-        parts = self._parts
-        options = parts.options
-        writer = await parts.client.create(options.durability.ledger_options(parts.name))
-        span = Span(writer.ledger_id)
+        context = self._context
+        options = context.options
+        writer = await context.client.create(options.durability.ledger_options(context.name))
+        ledger = LedgerInfo(writer.ledger_id)
         # Should the next step fail, the ledger is in no chain: then it is deleted with the others.
-        parts.catalog.deleting[span.ledger_id] = None
-        stray = dict(parts.catalog.deleting)
-        del parts.catalog.deleting[span.ledger_id]
-        if options.broker_entry_metadata or INDEX_PROPERTY in parts.catalog.properties:
-            parts.catalog.properties[INDEX_PROPERTY] = str(self.index)
+        context.catalog.deleting[ledger.ledger_id] = None
+        stray = dict(context.catalog.deleting)
+        del context.catalog.deleting[ledger.ledger_id]
+        if options.broker_entry_metadata or INDEX_PROPERTY in context.catalog.properties:
+            context.catalog.properties[INDEX_PROPERTY] = str(self.index)
         try:
-            await parts.catalog.save([*parts.chain, span])
+            await context.catalog.save([*context.chain, ledger])
         except BaseException:
-            parts.catalog.deleting = stray
+            context.catalog.deleting = stray
             raise
-        parts.chain.add(span)
-        if not self._parts.last_position[1] + 1:
-            self._parts.last_position = span.position(-1)
-        self._span = span
+        context.chain.add(ledger)
+        if not self._context.last_position[1] + 1:
+            self._context.last_position = ledger.position(-1)
+        self._ledger = ledger
         self._start_index = self.index
         self._opened_s = trio.current_time()
-        self._parts.writer = writer
-        parts.enter(LogState.OPEN)
+        self._context.writer = writer
+        context.enter(LogState.OPEN)
         held, self._held = self._held, []
         for entries, done in held:
             self.append(entries, done)

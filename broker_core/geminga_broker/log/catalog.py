@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from geminga_broker.log.api import LogFenced
-from geminga_broker.log.chain import LedgerChain, Span
+from geminga_broker.log.chain import LedgerChain, LedgerInfo
 from geminga_protocol.ids import EntryId, LedgerId, Position
 from geminga_protocol.managed_ledger import decode_ledger_info, encode_ledger_info
 from geminga_protocol.pb.managed_ledger_pb2 import ManagedLedgerInfo
@@ -62,15 +62,15 @@ class LogCatalog:
             self.terminated = Position(LedgerId(at.ledgerId), EntryId(at.entryId))
         return self._info
 
-    async def save(self, spans: Iterable[Span]) -> None:
-        """Make the store say what is known here, with these spans.
+    async def save(self, ledgers: Iterable[LedgerInfo]) -> None:
+        """Make the store say what is known here, with these ledgers.
 
         Raises LogFenced if another broker wrote meanwhile, StoreUnavailable if the outcome is
         unknown.
         """
         if self._uncertain is not None:
             await self._settle(self._uncertain)
-        info = self._build(spans)
+        info = self._build(ledgers)
         value = encode_ledger_info(info)
         try:
             _, stat = await self._store.put(self.path, value, self._version)
@@ -107,18 +107,18 @@ class LogCatalog:
             raise LogFenced(f"{self.path} was changed by another broker")
         self._uncertain = None
 
-    def _build(self, spans: Iterable[Span]) -> ManagedLedgerInfo:
+    def _build(self, ledgers: Iterable[LedgerInfo]) -> ManagedLedgerInfo:
         info = ManagedLedgerInfo()
         before = {entry.ledgerId: entry for entry in self._info.ledgerInfo}
-        for span in spans:
-            added = info.ledgerInfo.add(ledgerId=span.ledger_id)
-            known = before.get(span.ledger_id)
+        for ledger in ledgers:
+            added = info.ledgerInfo.add(ledgerId=ledger.ledger_id)
+            known = before.get(ledger.ledger_id)
             if known is not None and known.HasField("offloadContext"):
                 added.offloadContext.CopyFrom(known.offloadContext)
-            if span.closed_ms:
-                added.entries = span.entries
-                added.size = span.size_bytes
-            added.timestamp = span.closed_ms
+            if ledger.closed_ms:
+                added.entries = ledger.entries
+                added.size = ledger.size_bytes
+            added.timestamp = ledger.closed_ms
         if self.terminated is not None:
             info.terminatedPosition.ledgerId = self.terminated.ledger_id
             info.terminatedPosition.entryId = self.terminated.entry_id
@@ -137,7 +137,7 @@ def chain_of(info: ManagedLedgerInfo) -> LedgerChain:
     chain = LedgerChain()
     for ledger in sorted(info.ledgerInfo, key=lambda ledger: ledger.ledgerId):
         closed_ms = max(ledger.timestamp, 1) if ledger.entries else 0
-        chain.add(Span(ledger.ledgerId, ledger.entries, ledger.size, closed_ms))
+        chain.add(LedgerInfo(ledger.ledgerId, ledger.entries, ledger.size, closed_ms))
     return chain
 
 

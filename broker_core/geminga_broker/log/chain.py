@@ -14,7 +14,7 @@ from itertools import pairwise
 from geminga_protocol.ids import EntryId, LedgerId, Position
 
 
-class Span:
+class LedgerInfo:
     """One ledger of the chain. `entries` counts what is durable; `closed_ms` is 0 while
     it is open.
     """
@@ -31,7 +31,7 @@ class Span:
         self.base = 0
 
     def __repr__(self) -> str:
-        return f"<Span {self.ledger_id}: {self.entries} entries, {self.size_bytes} bytes>"
+        return f"<LedgerInfo {self.ledger_id}: {self.entries} entries, {self.size_bytes} bytes>"
 
     def position(self, entry_id: int) -> Position:
         """The position of that entry of this ledger."""
@@ -41,109 +41,111 @@ class Span:
 class LedgerChain:
     """Spans in ascending order of ledger ids; only the last may still grow."""
 
-    __slots__ = ("_by_id", "_ids", "spans")
+    __slots__ = ("_by_id", "_ids", "ledgers")
 
     def __init__(self) -> None:
-        self.spans: list[Span] = []
+        self.ledgers: list[LedgerInfo] = []
         self._ids: list[int] = []
-        self._by_id: dict[int, Span] = {}
+        self._by_id: dict[int, LedgerInfo] = {}
 
-    def __iter__(self) -> Iterator[Span]:
-        return iter(self.spans)
+    def __iter__(self) -> Iterator[LedgerInfo]:
+        return iter(self.ledgers)
 
     def __len__(self) -> int:
-        return len(self.spans)
+        return len(self.ledgers)
 
     @property
     def entries(self) -> int:
         """Durable entries in all ledgers."""
-        return self._end() - self.spans[0].base if self.spans else 0
+        return self._end() - self.ledgers[0].base if self.ledgers else 0
 
     @property
     def size_bytes(self) -> int:
         """Bytes of entries in all ledgers."""
-        return sum(span.size_bytes for span in self.spans)
+        return sum(ledger.size_bytes for ledger in self.ledgers)
 
-    def get(self, ledger_id: int) -> Span | None:
-        """The span of that ledger, None if the chain has none."""
+    def get(self, ledger_id: int) -> LedgerInfo | None:
+        """That ledger; None if the chain does not hold it."""
         return self._by_id.get(ledger_id)
 
-    def add(self, span: Span) -> None:
+    def add(self, ledger: LedgerInfo) -> None:
         """Put a ledger at the end. Its id must be the highest: ids order as the ledgers
         were made.
         """
-        assert not self._ids or span.ledger_id > self._ids[-1], "ledger ids must ascend"
-        span.base = self._end()
-        self.spans.append(span)
-        self._ids.append(span.ledger_id)
-        self._by_id[span.ledger_id] = span
+        assert not self._ids or ledger.ledger_id > self._ids[-1], "ledger ids must ascend"
+        ledger.base = self._end()
+        self.ledgers.append(ledger)
+        self._ids.append(ledger.ledger_id)
+        self._by_id[ledger.ledger_id] = ledger
 
-    def extend(self, span: Span, entries: int, closed_ms: int) -> None:
+    def extend(self, ledger: LedgerInfo, entries: int, closed_ms: int) -> None:
         """A ledger that was left open turned out to hold so many entries; it is closed now."""
-        span.entries = entries
-        span.closed_ms = max(closed_ms, 1)
-        for before, after in pairwise(self.spans):
+        ledger.entries = entries
+        ledger.closed_ms = max(closed_ms, 1)
+        for before, after in pairwise(self.ledgers):
             after.base = before.base + before.entries
 
     def remove(self, ledger_id: int) -> None:
         """Take out the first ledger, or an empty one."""
-        span = self._by_id[ledger_id]
-        assert span.entries == 0 or span is self.spans[0], "only the ends of a chain come off"
+        ledger = self._by_id[ledger_id]
+        assert ledger.entries == 0 or ledger is self.ledgers[0], "only the ends of a chain come off"
         del self._by_id[ledger_id]
         index = self._ids.index(ledger_id)
-        del self._ids[index], self.spans[index]
+        del self._ids[index], self.ledgers[index]
 
     def first_position(self) -> Position:
         """Before the first entry that is still there."""
-        if not self.spans:
+        if not self.ledgers:
             return Position(LedgerId(-1), EntryId(-1))
-        return self.spans[0].position(-1)
+        return self.ledgers[0].position(-1)
 
     def last_position(self) -> Position:
         """The last durable entry; before the first entry of the last ledger if there is none at
         all.
         """
-        for span in reversed(self.spans):
-            if span.entries:
-                return span.position(span.entries - 1)
-        return self.spans[-1].position(-1) if self.spans else Position(LedgerId(-1), EntryId(-1))
+        for ledger in reversed(self.ledgers):
+            if ledger.entries:
+                return ledger.position(ledger.entries - 1)
+        return (
+            self.ledgers[-1].position(-1) if self.ledgers else Position(LedgerId(-1), EntryId(-1))
+        )
 
     def next_position(self, position: Position) -> Position:
         """The position after, in the next ledger with entries if need be; at the end the next to be
         written.
         """
         ledger_id, entry_id = position
-        span = self._by_id.get(ledger_id)
-        if span is not None and entry_id + 1 < span.entries:
+        ledger = self._by_id.get(ledger_id)
+        if ledger is not None and entry_id + 1 < ledger.entries:
             return Position(ledger_id, EntryId(entry_id + 1))
-        for later in self.spans[bisect_right(self._ids, ledger_id) :]:
+        for later in self.ledgers[bisect_right(self._ids, ledger_id) :]:
             if later.entries:
                 return later.position(0)
-        if not self.spans:
+        if not self.ledgers:
             return Position(ledger_id, EntryId(entry_id + 1))
-        return self.spans[-1].position(self.spans[-1].entries)
+        return self.ledgers[-1].position(self.ledgers[-1].entries)
 
     def holds(self, position: Position) -> bool:
         """Whether a durable entry is there."""
-        span = self._by_id.get(position[0])
-        return span is not None and 0 <= position[1] < span.entries
+        ledger = self._by_id.get(position[0])
+        return ledger is not None and 0 <= position[1] < ledger.entries
 
     def at_or_after(self, position: Position) -> Position:
         """The position itself if an entry is there, else as `next_position`."""
-        span = self._by_id.get(position[0])
-        if span is not None and 0 <= position[1] < span.entries:
+        ledger = self._by_id.get(position[0])
+        if ledger is not None and 0 <= position[1] < ledger.entries:
             return position
         return self.next_position(position)
 
     def at_or_before(self, position: Position) -> Position:
         """The last entry at or before the position; before the first entry if there is none."""
         ledger_id, entry_id = position
-        for span in reversed(self.spans[: bisect_right(self._ids, ledger_id)]):
-            last = span.entries - 1
-            if span.ledger_id == ledger_id:
+        for ledger in reversed(self.ledgers[: bisect_right(self._ids, ledger_id)]):
+            last = ledger.entries - 1
+            if ledger.ledger_id == ledger_id:
                 last = min(last, entry_id)
             if last >= 0:
-                return span.position(last)
+                return ledger.position(last)
         return self.first_position()
 
     def previous_position(self, position: Position) -> Position:
@@ -156,19 +158,19 @@ class LedgerChain:
     def ordinal(self, position: Position) -> int:
         """How many entries were written up to and with the position."""
         ledger_id, entry_id = position
-        span = self._by_id.get(ledger_id)
-        if span is None:
+        ledger = self._by_id.get(ledger_id)
+        if ledger is None:
             index = bisect_right(self._ids, ledger_id)
-            if index < len(self.spans):
-                return self.spans[index].base
+            if index < len(self.ledgers):
+                return self.ledgers[index].base
             return self._end()
-        return span.base + max(0, min(entry_id + 1, span.entries))
+        return ledger.base + max(0, min(entry_id + 1, ledger.entries))
 
     def at_ordinal(self, ordinal: int) -> Position:
         """The entry with that ordinal, counted from 1; clamped to what is there."""
-        for span in reversed(self.spans):
-            if span.entries and span.base < ordinal:
-                return span.position(min(ordinal - span.base, span.entries) - 1)
+        for ledger in reversed(self.ledgers):
+            if ledger.entries and ledger.base < ordinal:
+                return ledger.position(min(ordinal - ledger.base, ledger.entries) - 1)
         return self.first_position()
 
     def entries_between(self, after: Position, upto: Position) -> int:
@@ -176,7 +178,7 @@ class LedgerChain:
         return max(0, self.ordinal(upto) - self.ordinal(after))
 
     def _end(self) -> int:
-        if not self.spans:
+        if not self.ledgers:
             return 0
-        last = self.spans[-1]
+        last = self.ledgers[-1]
         return last.base + last.entries

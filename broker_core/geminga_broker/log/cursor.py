@@ -11,13 +11,13 @@ from pyroaring import BitMap
 
 from geminga_broker.log.ack_state import AckState, run_end
 from geminga_broker.log.api import Ack, CursorStatistics
+from geminga_broker.log.context import LogContext
 from geminga_broker.log.cursor_store import CursorStore
 from geminga_broker.log.cursor_use import CursorUse
 from geminga_broker.log.cursor_writer import CursorWriter
 from geminga_broker.log.entry import LogEntry
-from geminga_broker.log.parts import LogParts
 from geminga_broker.log.reading import LogReads, limited
-from geminga_broker.log.side_log import SideLog
+from geminga_broker.log.snapshot_log import SnapshotLog
 from geminga_protocol.ids import EntryId, Position
 
 CACHE_GRACE_S = 10.0
@@ -27,7 +27,7 @@ CACHE_GRACE_S = 10.0
 class LogAccess(NamedTuple):
     """What cursors need of their log."""
 
-    parts: LogParts
+    context: LogContext
     reads: LogReads
     changed: Callable[[LogCursor], None]
     """Told when there is something to persist."""
@@ -56,13 +56,17 @@ class LogCursor:
         self.state = state
         self.read_position = state.first_unacked(state.mark_delete)
         self._access = access
-        self._chain = access.parts.chain
-        self.use = CursorUse(access.parts.options.now_ms, last_active_ms)
-        self.writer = CursorWriter(self, store, access.parts.options.cursors, access.parts.spawn)
-        self._side_log: SideLog | None = None
+        self._chain = access.context.chain
+        self.use = CursorUse(access.context.options.now_ms, last_active_ms)
+        self.writer = CursorWriter(
+            self, store, access.context.options.cursors, access.context.spawn
+        )
+        self._snapshot_log: SnapshotLog | None = None
         if store is not None:
-            parts = access.parts
-            self._side_log = SideLog(self.writer, parts.client, parts.options, (parts.name, name))
+            context = access.context
+            self._snapshot_log = SnapshotLog(
+                self.writer, context.client, context.options, (context.name, name)
+            )
         self._wake: Callable[[], None] | None = None
         self._kept_until_s = 0.0
         self._moves = 0
@@ -84,7 +88,7 @@ class LogCursor:
 
     def available(self) -> bool:
         """See `Cursor.available`."""
-        last = self._access.parts.last_position
+        last = self._access.context.last_position
         if self.read_position > last:
             return False
         return self.state.first_unacked(self.read_position) <= last
@@ -122,10 +126,10 @@ class LogCursor:
                 position = chain.at_or_after(self.read_position)
             self.read_position = position
             ledger_id, first = position
-            span = chain.get(ledger_id)
-            if span is None or first >= span.entries:
+            ledger = chain.get(ledger_id)
+            if ledger is None or first >= ledger.entries:
                 return []
-            last = min(span.entries, first + entries_max) - 1
+            last = min(ledger.entries, first + entries_max) - 1
             entries = self._access.reads.cached(ledger_id, first, last)
             if entries:
                 entries = limited(entries, bytes_max)
@@ -259,9 +263,9 @@ class LogCursor:
         await self.persist()
 
     @property
-    def side_log(self) -> SideLog | None:
+    def snapshot_log(self) -> SnapshotLog | None:
         """Records beside the cursor; None if it is not durable."""
-        return self._side_log
+        return self._snapshot_log
 
     def write_use(self, slack_s: float) -> None:
         """Write down when it was last used, soon, if what is written is older by so much."""

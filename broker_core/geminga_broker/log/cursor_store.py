@@ -76,7 +76,7 @@ class CursorStore:
         self.key = key
         self.cursor_properties: dict[str, str] = {}
         self.side_ledgers: tuple[int, ...] = ()
-        """Ledgers of the cursor's `SideLog`."""
+        """Ledgers of the cursor's `SnapshotLog`."""
         self.last_active_ms = options.now_ms()
         """When the cursor was last used; written with the next change of its node."""
         self._client = client

@@ -17,10 +17,10 @@ import trio
 from geminga_bookie.errors import BookkeeperError
 from geminga_broker.log.ack_state import AckState
 from geminga_broker.log.api import LogError, LogFenced, LogWriteFailed
+from geminga_broker.log.context import Spawn
 from geminga_broker.log.cursor_store import CursorStore
 from geminga_broker.log.cursor_use import CursorUse
 from geminga_broker.log.options import CursorOptions
-from geminga_broker.log.parts import Spawn
 from geminga_broker.log.position_info import closed_cursor_info, position_infos
 from geminga_protocol.pb.managed_ledger_pb2 import PositionInfo
 from geminga_runtime.metadata.api import MetadataError
@@ -115,7 +115,7 @@ class CursorWriter:
 
     @property
     def side_ledgers(self) -> tuple[int, ...]:
-        """Ledgers of the cursor's `SideLog`."""
+        """Ledgers of the cursor's `SnapshotLog`."""
         return self._store.side_ledgers if self._store is not None else ()
 
     async def set_side_ledgers(self, ids: tuple[int, ...]) -> None:

@@ -10,9 +10,9 @@ import trio
 
 from geminga_broker.log.ack_state import AckState
 from geminga_broker.log.api import CursorNotFound
+from geminga_broker.log.context import LogContext
 from geminga_broker.log.cursor import LogAccess, LogCursor
 from geminga_broker.log.cursor_store import CursorKey, CursorStore, cursor_names
-from geminga_broker.log.parts import LogParts
 from geminga_broker.log.reading import LogReads
 from geminga_broker.log.state import LogState
 from geminga_protocol.ids import EARLIEST, LATEST, Position
@@ -31,23 +31,23 @@ class LogCursors:
 
     def __init__(
         self,
-        parts: LogParts,
+        context: LogContext,
         store: MetadataStore,
         reads: LogReads,
         dirty: DirtyCursors,
         passed: Callable[[], None],
     ) -> None:
         self.by_name: dict[str, LogCursor] = {}
-        self._parts = parts
-        self._chain = parts.chain
+        self._context = context
+        self._chain = context.chain
         self._store = store
         self._dirty = dirty
-        self._access = LogAccess(parts, reads, self._changed, passed, {})
+        self._access = LogAccess(context, reads, self._changed, passed, {})
         self._cache_floor_bytes = 0
 
     async def load(self) -> None:
         """Open all that the store knows. Raises BookkeeperError, MetadataError."""
-        for encoded in await cursor_names(self._store, self._parts.name):
+        for encoded in await cursor_names(self._store, self._context.name):
             name = url_decode(encoded)
             store = self._cursor_store(name)
             found = await store.load()
@@ -55,7 +55,7 @@ class LogCursors:
                 continue
             mark = found.mark_delete
             if len(self._chain):
-                mark = min(mark, self._parts.last_position)
+                mark = min(mark, self._context.last_position)
             state = AckState(self._chain, mark)
             state.restore(found.ranges, found.bitmaps, found.partial)
             self.by_name[name] = LogCursor(
@@ -98,7 +98,7 @@ class LogCursors:
         """Raises CursorNotFound, LogWriteFailed."""
         cursor = self.by_name.get(name)
         if cursor is None:
-            raise CursorNotFound(f"{self._parts.name} has no cursor {name}")
+            raise CursorNotFound(f"{self._context.name} has no cursor {name}")
         await cursor.writer.remove()
         if self.by_name.get(name) is cursor:
             del self.by_name[name]
@@ -150,9 +150,9 @@ class LogCursors:
 
     def wants_cache(self) -> bool:
         """Whether an active cursor is near the tail, so that it will read what is appended now."""
-        parts = self._parts
-        cache = parts.cache
-        last = parts.last_position
+        context = self._context
+        cache = context.cache
+        last = context.last_position
         near = in_use = False
         for cursor in self._access.active:
             if not cursor.active:
@@ -162,7 +162,7 @@ class LogCursors:
             if (
                 at > last
                 or cache.get(at[0], at[1], at[1])
-                or self._chain.entries_between(at, last) < parts.options.near_tail_entries
+                or self._chain.entries_between(at, last) < context.options.near_tail_entries
             ):
                 near = True
                 break
@@ -175,26 +175,28 @@ class LogCursors:
         """Drop what every active cursor has acknowledged; a restarted consumer still finds the
         rest.
         """
-        cache, active = self._parts.cache, self._access.active
+        cache, active = self._context.cache, self._access.active
         for cursor in [cursor for cursor in active if not cursor.active]:
             del active[cursor]
         if cache.size_bytes:
             marks = [cursor.mark_delete for cursor in active]
-            cache.evict_upto(min(marks, default=self._parts.last_position))
+            cache.evict_upto(min(marks, default=self._context.last_position))
         self._cache_floor_bytes = cache.size_bytes
 
     def _changed(self, cursor: LogCursor) -> None:
-        if cursor.durable and self._parts.state not in (LogState.CLOSED, LogState.FENCED):
+        if cursor.durable and self._context.state not in (LogState.CLOSED, LogState.FENCED):
             self._dirty[cursor] = None
 
     def _start_of(self, position: Position) -> Position:
         """The mark-delete of a cursor that starts after the position."""
         if position == LATEST:
-            return self._parts.last_position
+            return self._context.last_position
         if position == EARLIEST:
             return self._chain.first_position()
         return self._chain.at_or_before(position)
 
     def _cursor_store(self, name: str) -> CursorStore:
-        parts = self._parts
-        return CursorStore(CursorKey(parts.name, name), parts.client, self._store, parts.options)
+        context = self._context
+        return CursorStore(
+            CursorKey(context.name, name), context.client, self._store, context.options
+        )

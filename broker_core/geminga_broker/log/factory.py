@@ -18,9 +18,9 @@ from geminga_broker.log.append import index_at
 from geminga_broker.log.cache import EntryCache
 from geminga_broker.log.catalog import INDEX_PROPERTY, LogCatalog, chain_of, log_names
 from geminga_broker.log.chain import LedgerChain
+from geminga_broker.log.context import LogContext
 from geminga_broker.log.cursors import DirtyCursors
 from geminga_broker.log.options import LogOptions
-from geminga_broker.log.parts import LogParts
 from geminga_broker.log.state import LogState
 from geminga_broker.log.topic_log import TopicLog
 from geminga_protocol.errors import RemoteProtocolError
@@ -172,12 +172,12 @@ class ManagedLedgerFactory:
         chain = chain_of(info or ManagedLedgerInfo())
         index = await self._recover(catalog, chain)
         cache = self.cache.new_log()
-        parts = LogParts(name, self.options, self.client, catalog, chain, cache, self._spawn)
-        log = TopicLog(parts, self._store, self._dirty, index)
+        context = LogContext(name, self.options, self.client, catalog, chain, cache, self._spawn)
+        log = TopicLog(context, self._store, self._dirty, index)
         try:
             await log.start()
         except BaseException:
-            parts.cache.clear()
+            context.cache.clear()
             raise
         return log
 
@@ -186,26 +186,26 @@ class ManagedLedgerFactory:
         options = self.options
         password = options.durability.password
         index = int(catalog.properties.get(INDEX_PROPERTY, "-1"))
-        for span in list(chain):
-            if span.closed_ms:
+        for ledger in list(chain):
+            if ledger.closed_ms:
                 continue
             entries = 0
             try:
-                reader = await self.client.open(span.ledger_id, password, recover=True)
+                reader = await self.client.open(ledger.ledger_id, password, recover=True)
             except NoSuchLedger:
-                _log.warning("log=%s: ledger %d is gone", catalog.path, span.ledger_id)
+                _log.warning("log=%s: ledger %d is gone", catalog.path, ledger.ledger_id)
             else:
                 entries = reader.last_add_confirmed + 1
-                span.size_bytes = reader.length
+                ledger.size_bytes = reader.length
             if entries:
-                chain.extend(span, entries, options.now_ms())
+                chain.extend(ledger, entries, options.now_ms())
             else:
-                chain.remove(span.ledger_id)
-                catalog.deleting[span.ledger_id] = None
+                chain.remove(ledger.ledger_id)
+                catalog.deleting[ledger.ledger_id] = None
         if len(chain) and options.broker_entry_metadata:
-            span = chain.spans[-1]
-            reader = await self.client.open(span.ledger_id, password, recover=False)
-            index = await index_at(reader, span.entries - 1, index, options)
+            ledger = chain.ledgers[-1]
+            reader = await self.client.open(ledger.ledger_id, password, recover=False)
+            index = await index_at(reader, ledger.entries - 1, index, options)
         return index
 
     def _spawn(self, job: Callable[[], Awaitable[None]]) -> None:

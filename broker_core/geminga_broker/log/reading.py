@@ -7,9 +7,9 @@ from collections import OrderedDict
 from geminga_bookie.client.api import LedgerReader
 from geminga_bookie.errors import BookkeeperError
 from geminga_broker.log.api import EntryDamaged, LogReadFailed
-from geminga_broker.log.chain import Span
+from geminga_broker.log.chain import LedgerInfo
+from geminga_broker.log.context import LogContext
 from geminga_broker.log.entry import LogEntry
-from geminga_broker.log.parts import LogParts
 from geminga_broker.log.salvage import DAMAGE
 from geminga_protocol.ids import Position
 from geminga_runtime.metadata.api import MetadataError
@@ -25,13 +25,13 @@ new_tuple = tuple.__new__
 class LogReads:
     """Reads entries of one log, of one ledger at a time."""
 
-    def __init__(self, parts: LogParts) -> None:
-        self._parts = parts
+    def __init__(self, context: LogContext) -> None:
+        self._context = context
         self._handles: OrderedDict[int, LedgerReader] = OrderedDict()
 
     def cached(self, ledger_id: int, first: int, last: int) -> list[LogEntry]:
         """Entries first..last of the ledger, as many as the cache has from the first on."""
-        return self._parts.cache.get(ledger_id, first, last)
+        return self._context.cache.get(ledger_id, first, last)
 
     async def entries(
         self, position: Position, *, entries_max: int, bytes_max: int
@@ -41,20 +41,20 @@ class LogReads:
 
         Goes on to the next ledger if the position is in none. Raises LogReadFailed.
         """
-        chain = self._parts.chain
+        chain = self._context.chain
         while True:
             ledger_id, entry_id = chain.at_or_after(position)
-            span = chain.get(ledger_id)
-            if span is None or entry_id >= span.entries:
+            ledger = chain.get(ledger_id)
+            if ledger is None or entry_id >= ledger.entries:
                 return []
-            last = min(span.entries, entry_id + entries_max) - 1
+            last = min(ledger.entries, entry_id + entries_max) - 1
             found = self.cached(ledger_id, entry_id, last)
             if found:
                 return limited(found, bytes_max)
             try:
-                return await self._fetch(span, entry_id, last, bytes_max)
+                return await self._fetch(ledger, entry_id, last, bytes_max)
             except (BookkeeperError, MetadataError) as error:
-                if chain.get(ledger_id) is span:
+                if chain.get(ledger_id) is ledger:
                     damaged = isinstance(error, DAMAGE)
                     if damaged and last > entry_id:
                         # One of them is; those before it are as good as ever.
@@ -62,7 +62,7 @@ class LogReads:
                         continue
                     kind = EntryDamaged if damaged else LogReadFailed
                     raise kind(
-                        f"{self._parts.name}: {ledger_id}:{entry_id}: "
+                        f"{self._context.name}: {ledger_id}:{entry_id}: "
                         f"{type(error).__name__}: {error}"
                     ) from error
                 # Trimmed while it was read: what comes next is in a later ledger.
@@ -78,33 +78,35 @@ class LogReads:
         for ledger_id in list(self._handles):
             await self.forget(ledger_id)
 
-    async def _fetch(self, span: Span, first: int, last: int, bytes_max: int) -> list[LogEntry]:
+    async def _fetch(
+        self, ledger: LedgerInfo, first: int, last: int, bytes_max: int
+    ) -> list[LogEntry]:
         # A ledger that is open, or not closed yet, is known best to its writer.
-        reader: LedgerReader | None = self._parts.writer or self._parts.unclosed
-        if reader is None or reader.ledger_id != span.ledger_id:
-            reader = await self._handle(span)
+        reader: LedgerReader | None = self._context.writer or self._context.unclosed
+        if reader is None or reader.ledger_id != ledger.ledger_id:
+            reader = await self._handle(ledger)
         views = await reader.read(first, last, bytes_max=max(bytes_max, 1))
-        ledger_id = span.ledger_id
+        ledger_id = ledger.ledger_id
         return [
             LogEntry(new_tuple(Position, (ledger_id, entry_id)), view)
             for entry_id, view in enumerate(views, first)
         ]
 
-    async def _handle(self, span: Span) -> LedgerReader:
+    async def _handle(self, ledger: LedgerInfo) -> LedgerReader:
         """A reader of the ledger; opened without recovery, so it never disturbs a writer."""
         handles = self._handles
-        handle = handles.get(span.ledger_id)
+        handle = handles.get(ledger.ledger_id)
         if handle is None:
-            handle = await self._parts.client.open(
-                span.ledger_id, self._parts.options.durability.password, recover=False
+            handle = await self._context.client.open(
+                ledger.ledger_id, self._context.options.durability.password, recover=False
             )
-            if span.closed_ms:
-                handles[span.ledger_id] = handle
+            if ledger.closed_ms:
+                handles[ledger.ledger_id] = handle
             while len(handles) > HANDLES_MAX:
                 _, oldest = handles.popitem(last=False)
                 await oldest.aclose()
         else:
-            handles.move_to_end(span.ledger_id)
+            handles.move_to_end(ledger.ledger_id)
         return handle
 
 

@@ -19,11 +19,11 @@ from geminga_broker.log.api import (
     LogWriteFailed,
 )
 from geminga_broker.log.append import LogAppender
+from geminga_broker.log.context import LogContext
 from geminga_broker.log.cursor import LogCursor
 from geminga_broker.log.cursors import DirtyCursors, LogCursors
 from geminga_broker.log.entry import LogEntry
 from geminga_broker.log.options import LogOptions, Retention
-from geminga_broker.log.parts import LogParts
 from geminga_broker.log.reading import LogReads
 from geminga_broker.log.state import LogState
 from geminga_broker.log.trim import LogTrimmer
@@ -37,19 +37,19 @@ class TopicLog:
     """A chain of ledgers and its cursors. Made by `ManagedLedgerFactory.open`."""
 
     def __init__(
-        self, parts: LogParts, store: MetadataStore, dirty: DirtyCursors, index: int
+        self, context: LogContext, store: MetadataStore, dirty: DirtyCursors, index: int
     ) -> None:
-        self.name = parts.name
+        self.name = context.name
         self.closing = False
         """Whether it is being closed, or was: it must not be used any more."""
-        self._parts = parts
-        self._chain = parts.chain
-        self._reads = LogReads(parts)
-        self._trimmer = LogTrimmer(parts)
-        self._cursors = LogCursors(parts, store, self._reads, dirty, self._trimmer.schedule)
+        self._context = context
+        self._chain = context.chain
+        self._reads = LogReads(context)
+        self._trimmer = LogTrimmer(context)
+        self._cursors = LogCursors(context, store, self._reads, dirty, self._trimmer.schedule)
         self._trimmer.watch(self._cursors)
         self._appender = LogAppender(
-            parts,
+            context,
             index=index,
             wants_cache=self._cursors.wants_cache,
             grown=self._cursors.grown,
@@ -57,7 +57,7 @@ class TopicLog:
         )
 
     def __repr__(self) -> str:
-        return f"<TopicLog {self.name}, {self._parts.state.value}, ends at {self.last_position}>"
+        return f"<TopicLog {self.name}, {self._context.state.value}, ends at {self.last_position}>"
 
     @property
     def cursors(self) -> Mapping[str, LogCursor]:
@@ -67,23 +67,23 @@ class TopicLog:
     @property
     def client(self) -> LedgerClient:
         """Makes and opens its ledgers."""
-        return self._parts.client
+        return self._context.client
 
     @property
     def options(self) -> LogOptions:
         """How it is kept."""
-        return self._parts.options
+        return self._context.options
 
     @property
     def properties(self) -> Mapping[str, str]:
         """See `ManagedLedger.properties`."""
-        return self._parts.catalog.properties
+        return self._context.catalog.properties
 
     async def set_property(self, key: str, value: str) -> None:
         """See `ManagedLedger.set_property`. Raises LogFenced, LogWriteFailed, LogClosed."""
-        catalog = self._parts.catalog
-        async with self._parts.mutex:
-            self._parts.check_open()
+        catalog = self._context.catalog
+        async with self._context.mutex:
+            self._context.check_open()
             before = dict(catalog.properties)
             catalog.properties[key] = value
             try:
@@ -98,17 +98,17 @@ class TopicLog:
     @property
     def last_position(self) -> Position:
         """See `ManagedLedger.last_position`."""
-        return self._parts.last_position
+        return self._context.last_position
 
     @property
     def state(self) -> LogState:
         """Where the log stands."""
-        return self._parts.state
+        return self._context.state
 
     @property
     def terminated(self) -> bool:
         """See `ManagedLedger.terminated`."""
-        return self._parts.catalog.terminated is not None
+        return self._context.catalog.terminated is not None
 
     def append(self, entries: Sequence[tuple[Buffer, int]], done: AppendDone) -> None:
         """See `ManagedLedger.append`."""
@@ -127,7 +127,7 @@ class TopicLog:
         """
         await self._cursors.load()
         if self.terminated:
-            self._parts.enter(LogState.TERMINATED)
+            self._context.enter(LogState.TERMINATED)
         else:
             await self._appender.start()
 
@@ -140,8 +140,8 @@ class TopicLog:
         cursor_properties: Mapping[str, str] | None = None,
     ) -> LogCursor:
         """See `ManagedLedger.open_cursor`. Raises LogFenced, LogWriteFailed, LogClosed."""
-        async with self._parts.mutex:
-            self._parts.check_open()
+        async with self._context.mutex:
+            self._context.check_open()
             return await self._cursors.open(
                 name, initial, properties or {}, cursor_properties or {}
             )
@@ -206,17 +206,17 @@ class TopicLog:
 
     async def terminate(self) -> Position:
         """See `ManagedLedger.terminate`. Raises LogFenced, LogWriteFailed, LogClosed."""
-        parts = self._parts
-        async with parts.mutex:
-            self._parts.check_open()
-            if self.terminated and parts.state is LogState.TERMINATED:
+        context = self._context
+        async with context.mutex:
+            self._context.check_open()
+            if self.terminated and context.state is LogState.TERMINATED:
                 return self.last_position
             try:
                 await self._appender.finish(LogState.TERMINATED)
-                parts.catalog.terminated = self.last_position
-                await parts.catalog.save(self._chain)
+                context.catalog.terminated = self.last_position
+                await context.catalog.save(self._chain)
             except (BookkeeperError, MetadataError) as error:
-                parts.catalog.terminated = None
+                context.catalog.terminated = None
                 raise LogWriteFailed(f"{self.name} can't be terminated: {error}") from error
             except LogFenced as error:
                 self._appender.fence(str(error))
@@ -245,7 +245,7 @@ class TopicLog:
 
     def trim_if_due(self) -> None:
         """For the factory's timer: what is consumed grows too old without an event (BR-04)."""
-        if len(self._chain) > 1 or self._parts.catalog.deleting:
+        if len(self._chain) > 1 or self._context.catalog.deleting:
             self._trimmer.schedule()
 
     async def close(self) -> None:
@@ -256,17 +256,17 @@ class TopicLog:
         """
         again, self.closing = self.closing, True
         try:
-            async with self._parts.mutex:
+            async with self._context.mutex:
                 await self._close()
         finally:
-            if not again and self._parts.state is not LogState.CLOSED:
-                self._parts.spawn(self.close)
+            if not again and self._context.state is not LogState.CLOSED:
+                self._context.spawn(self.close)
 
     async def _close(self) -> None:
-        parts = self._parts
-        if parts.state is LogState.CLOSED:
+        context = self._context
+        if context.state is LogState.CLOSED:
             return
-        owned = parts.state is not LogState.FENCED
+        owned = context.state is not LogState.FENCED
         try:
             await self._appender.finish(LogState.CLOSED)
             if owned:
@@ -280,17 +280,19 @@ class TopicLog:
         """See `ManagedLedger.delete`. Raises LogWriteFailed, LogFenced; can be called
         again then.
         """
-        parts = self._parts
-        async with parts.mutex:
+        context = self._context
+        async with context.mutex:
             try:
-                if parts.state is not LogState.CLOSED:
+                if context.state is not LogState.CLOSED:
                     await self._appender.finish(LogState.CLOSED)
                 # From here on whoever opens the log finds it empty, and goes on deleting.
-                parts.catalog.deleting.update(dict.fromkeys(span.ledger_id for span in self._chain))
-                await parts.catalog.save([])
+                context.catalog.deleting.update(
+                    dict.fromkeys(ledger.ledger_id for ledger in self._chain)
+                )
+                await context.catalog.save([])
                 await self._cursors.remove_all()
                 await self._trimmer.delete_ledgers()
-                await parts.catalog.remove()
+                await context.catalog.remove()
             except (BookkeeperError, MetadataError) as error:
                 raise LogWriteFailed(f"{self.name} can't be deleted: {error}") from error
             finally:
@@ -299,15 +301,17 @@ class TopicLog:
     def statistics(self) -> LogStatistics:
         """See `ManagedLedger.statistics`."""
         return LogStatistics(
-            self._parts.state.value,
+            self._context.state.value,
             self._chain.entries,
             self._chain.size_bytes,
             self.last_position,
             tuple(
-                LedgerStatistics(span.ledger_id, span.entries, span.size_bytes, span.closed_ms)
-                for span in self._chain
+                LedgerStatistics(
+                    ledger.ledger_id, ledger.entries, ledger.size_bytes, ledger.closed_ms
+                )
+                for ledger in self._chain
             ),
-            self._parts.cache.size_bytes,
+            self._context.cache.size_bytes,
             self._appender.ledger_age_s,
         )
 
@@ -315,4 +319,4 @@ class TopicLog:
         self._cursors.release()
         with trio.CancelScope(shield=True):
             await self._reads.close()
-        self._parts.cache.clear()
+        self._context.cache.clear()

@@ -30,7 +30,7 @@ SAVE_PAUSE_S_MAX = 10.0
 
 
 class SnapshotStore(Protocol):
-    """Where snapshots are kept: `SideLog` of the log."""
+    """Where snapshots are kept: `SnapshotLog` of the log."""
 
     def load(self) -> AsyncIterator[tuple[tuple[int, int], memoryview]]:
         """All of them. Raises LogReadFailed."""
@@ -50,7 +50,7 @@ class HasSnapshots(Protocol):
     """A cursor beside which snapshots can be kept, and that can pass over what they hold."""
 
     @property
-    def side_log(self) -> SnapshotStore | None:
+    def snapshot_log(self) -> SnapshotStore | None:
         """None if it is not durable."""
 
     def pass_over(self, members: Callable[[int], BitMap | None]) -> None:
@@ -75,7 +75,7 @@ class DelayedDelivery:
         """Called when there may be room again, or a save is to be tried again."""
         self._tracker = DelayedTracker()
         self._passing = cursor if isinstance(cursor, HasSnapshots) else None
-        self._store = self._passing.side_log if self._passing is not None else None
+        self._store = self._passing.snapshot_log if self._passing is not None else None
         self._restored = self._store is None
         self._restore_failures = 0
         self._saving = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geminga_broker.log.chain import LedgerChain, Span
+from geminga_broker.log.chain import LedgerChain, LedgerInfo
 from geminga_protocol.ids import EARLIEST, LATEST, EntryId, LedgerId, Position
 
 
@@ -17,7 +17,7 @@ def chain_of(sizes: list[int]) -> LedgerChain:
     """Ledgers 3, 5, 7, ... with so many entries each."""
     chain = LedgerChain()
     for index, entries in enumerate(sizes):
-        chain.add(Span(3 + 2 * index, entries, 10 * entries, 1))
+        chain.add(LedgerInfo(3 + 2 * index, entries, 10 * entries, 1))
     return chain
 
 
@@ -68,7 +68,7 @@ def test_trimming_keeps_distances(counts: list[int], data: st.DataObject) -> Non
 def test_an_empty_ledger_comes_off_the_end() -> None:
     chain = chain_of([2, 0])
     chain.remove(5)
-    chain.add(Span(9))
-    assert [span.ledger_id for span in chain] == [3, 9]
+    chain.add(LedgerInfo(9))
+    assert [ledger.ledger_id for ledger in chain] == [3, 9]
     assert chain.next_position(pos(3, 1)) == pos(9, 0)
     assert chain.last_position() == pos(3, 1)

@@ -14,8 +14,8 @@ def trimmed(
     sizes: list[int], marks: list[Position], retention: Retention = NONE, now_ms: int = 1
 ) -> list[int]:
     chain = chain_of(sizes)
-    chain.spans[-1].closed_ms = 0
-    return [span.ledger_id for span in ledgers_to_trim(chain, marks, retention, now_ms)]
+    chain.ledgers[-1].closed_ms = 0
+    return [ledger.ledger_id for ledger in ledgers_to_trim(chain, marks, retention, now_ms)]
 
 
 def test_the_slowest_cursor_holds_the_chain() -> None:

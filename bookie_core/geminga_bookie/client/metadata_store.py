@@ -30,7 +30,7 @@ class VersionedMetadata:
         )
 
 
-class LedgerStore:
+class LedgerMetadataStore:
     """Reads and writes ledger metadata. Everything raises the store's MetadataError kinds too."""
 
     def __init__(self, store: MetadataStore) -> None:

@@ -18,7 +18,7 @@ Spawn = Callable[[Callable[[], Awaitable[None]]], None]
 """Runs a coroutine function in the background of the log's factory."""
 
 
-class LogParts:
+class LogContext:
     """State of one log that more than one part works with."""
 
     def __init__(

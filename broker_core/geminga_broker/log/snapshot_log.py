@@ -31,7 +31,7 @@ Place = tuple[int, int]
 """Ledger and entry of a record."""
 
 
-class NamesLedgers(Protocol):
+class SnapshotLedgers(Protocol):
     """The cursor, whose node names the ledgers."""
 
     @property
@@ -42,11 +42,15 @@ class NamesLedgers(Protocol):
         """Durable on return. Raises LogWriteFailed, LogFenced."""
 
 
-class SideLog:
+class SnapshotLog:
     """Records of one cursor. Its methods may be called at any time."""
 
     def __init__(
-        self, owner: NamesLedgers, client: LedgerClient, options: LogOptions, names: tuple[str, str]
+        self,
+        owner: SnapshotLedgers,
+        client: LedgerClient,
+        options: LogOptions,
+        names: tuple[str, str],
     ) -> None:
         self._owner = owner
         self._client = client

@@ -13,7 +13,7 @@ from dataclasses import replace
 import trio
 
 from geminga_bookie.client.api import LedgerMetadata, LedgerState
-from geminga_bookie.client.ledger_store import LedgerStore, VersionedMetadata
+from geminga_bookie.client.metadata_store import LedgerMetadataStore, VersionedMetadata
 from geminga_bookie.client.placement import covers_every_ack_quorum, ensemble_of, write_set
 from geminga_bookie.client.read import port_of
 from geminga_bookie.errors import (
@@ -37,7 +37,10 @@ _RUN_BYTES = 4 * 1024 * 1024
 
 
 async def recover(
-    known: VersionedMetadata, digest: Digest, store: LedgerStore, ports: Mapping[str, BookiePort]
+    known: VersionedMetadata,
+    digest: Digest,
+    store: LedgerMetadataStore,
+    ports: Mapping[str, BookiePort],
 ) -> VersionedMetadata:
     """Fence, recover and close the ledger; answers its closed metadata.
 

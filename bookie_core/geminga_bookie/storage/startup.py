@@ -38,10 +38,10 @@ from geminga_bookie.storage.journal_format import (
     JournalItem,
     JournalPosition,
 )
+from geminga_bookie.storage.journal_replay import ReplayReport, log_report, replay
+from geminga_bookie.storage.ledger_directory import LedgerDirectory
 from geminga_bookie.storage.ledger_table import LedgerTable
 from geminga_bookie.storage.location_index import LocationIndex
-from geminga_bookie.storage.recovery import ReplayReport, log_report, replay
-from geminga_bookie.storage.store import LedgerStore
 from geminga_runtime.ballast import is_full
 
 logger = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class Storage:
 
     disk: Disk
     directories: DataDirs
-    stores: list[LedgerStore]
+    stores: list[LedgerDirectory]
     journals: list[Journal]
     table: LedgerTable
     health: Health
@@ -125,7 +125,7 @@ def _open_parts(
     token: trio.lowlevel.TrioToken,
     on_journal_failure: Callable[[int, BookkeeperError], None],
 ) -> Storage:
-    stores: list[LedgerStore] = []
+    stores: list[LedgerDirectory] = []
     journals: list[Journal] = []
     try:
         for number, directory in enumerate(options.ledger_dirs):
@@ -169,11 +169,13 @@ def _journal_options(disk: Disk, directory: Path, options: JournalOptions) -> Jo
     return options
 
 
-def _open_store(disk: Disk, number: int, directory: Path, options: BookieOptions) -> LedgerStore:
+def _open_store(
+    disk: Disk, number: int, directory: Path, options: BookieOptions
+) -> LedgerDirectory:
     index_path = index_directory(options, number)
     disk.make_directory(index_path.parent)
     index = open_index(disk, index_path)
-    store = LedgerStore(disk, directory, index, options, number)
+    store = LedgerDirectory(disk, directory, index, options, number)
     try:
         if index.is_complete():
             finish_compactions(store.logs, index)

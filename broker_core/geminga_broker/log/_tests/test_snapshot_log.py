@@ -6,12 +6,12 @@ import pytest
 from trio.testing import MockClock
 
 from geminga_bookie.client import BookkeeperClient
-from geminga_broker.log import side_log
+from geminga_broker.log import snapshot_log
 from geminga_broker.log._tests.world import NAME, World
 from geminga_broker.log.api import LogReadFailed, LogWriteFailed
 from geminga_broker.log.cursor import LogCursor
 from geminga_broker.log.factory import ManagedLedgerFactory
-from geminga_broker.log.side_log import SideLog
+from geminga_broker.log.snapshot_log import SnapshotLog
 from geminga_protocol.ids import EARLIEST
 from geminga_runtime.metadata.api import StoreUnavailable
 
@@ -23,16 +23,16 @@ def world() -> World:
 
 @pytest.fixture(autouse=True)
 def small_ledgers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(side_log, "LEDGER_RECORDS_MAX", 3)
+    monkeypatch.setattr(snapshot_log, "LEDGER_RECORDS_MAX", 3)
 
 
-async def cursor_of(broker: ManagedLedgerFactory) -> tuple[LogCursor, SideLog]:
+async def cursor_of(broker: ManagedLedgerFactory) -> tuple[LogCursor, SnapshotLog]:
     cursor = await (await broker.open(NAME)).open_cursor("s", initial=EARLIEST)
-    assert cursor.side_log is not None
-    return cursor, cursor.side_log
+    assert cursor.snapshot_log is not None
+    return cursor, cursor.snapshot_log
 
 
-async def records(side: SideLog) -> list[bytes]:
+async def records(side: SnapshotLog) -> list[bytes]:
     return [bytes(view) async for _, view in side.load()]
 
 

@@ -45,7 +45,7 @@ class Sealed(NamedTuple):
     records: list[LedgerRecord]
 
 
-class LedgerStore:
+class LedgerDirectory:
     """Storage of the ledgers of one directory."""
 
     def __init__(
