@@ -29,7 +29,7 @@ from geminga_protocol.pb.pulsar_api_pb2 import (
 SEEN = json.loads(
     (
         Path(__file__).resolve().parents[2]
-        / "broker_core/geminga_broker/_tests/rest_permissions.json"
+        / "broker_core/geminga_broker/admin/_tests/rest_permissions.json"
     ).read_text()
 )
 """What an Apache broker was seen to let through, role by role."""

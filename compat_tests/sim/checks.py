@@ -5,8 +5,8 @@ from __future__ import annotations
 import trio
 
 from geminga import Client, ConsumerType
-from geminga_broker._tests.audit import check_consumer, check_subscription
 from geminga_broker.service import BrokerService
+from geminga_broker.subscription._tests.audit import check_consumer, check_subscription
 from geminga_broker.subscription.subscription import Subscription
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.message_id import EARLIEST_ID

@@ -12,11 +12,16 @@ import pytest
 import trio
 import trio.testing
 
-from geminga_broker._tests.audit import CONSUMER_UNACKED_MAX, Audit, check_subscription, install
 from geminga_broker._tests.chaos import BATCH_MAX, Books, Peer, SubType
 from geminga_broker._tests.wire import WireBroker, open_broker
 from geminga_broker.config import BrokerConfig
 from geminga_broker.session.session import Session
+from geminga_broker.subscription._tests.audit import (
+    CONSUMER_UNACKED_MAX,
+    Audit,
+    check_subscription,
+    install,
+)
 from geminga_broker.subscription.consumer import Consumer
 from geminga_broker.subscription.subscription import Subscription
 from geminga_broker.topic.persistent import PersistentTopic

@@ -7,8 +7,8 @@ import re
 import trio
 from trio.testing import MockClock
 
-from geminga_broker._tests.test_schema_routes import Admin
 from geminga_broker._tests.wire import open_broker
+from geminga_broker.admin._tests.test_schema_routes import Admin
 from geminga_broker.admin.app import create_app
 from geminga_broker.compaction._tests.world import append, read_all, single
 from geminga_broker.compaction.topic_compaction import CURSOR

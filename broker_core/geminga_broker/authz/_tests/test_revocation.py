@@ -1,0 +1,284 @@
+"""Rights that end while something is under way, and what hostile peers say (spec PX-22, PX-24)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from geminga_broker._tests.wire import Type, WireBroker, WireClient
+from geminga_broker.admin._tests.test_guard import call
+from geminga_broker.admin.app import create_app
+from geminga_broker.errors import BrokerError
+from geminga_broker.session._tests.test_authentication import TOPIC, hello, login, secured, token
+from geminga_broker.topic.api import Topic
+from geminga_protocol.commands import connection, consuming, lookup, producing
+from geminga_protocol.pb.pulsar_api_pb2 import CommandSubscribe, ServerError
+from geminga_protocol.topic_name import TopicName
+
+NAMESPACE = "acme/app"
+WATCHER = lookup.watch_topic_list(7, 1, NAMESPACE, ".*")
+GRANT = {"namespace_auth": {"writer": ["produce"], "reader": ["consume"]}}
+
+
+async def set_grants(broker: WireBroker, grants: Mapping[str, object]) -> None:
+    service = broker.service
+    await service.namespaces.tenants.update(NAMESPACE, lambda old: old | {"auth_policies": grants})
+    await service.permissions_changed("acme", NAMESPACE)
+
+
+class SlowTopics:
+    """Topics load only when told to."""
+
+    def __init__(self, broker: WireBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.go = trio.Event()
+        self._get = broker.service.get_topic
+        monkeypatch.setattr(broker.service, "get_topic", self._wait)
+
+    async def _wait(self, name: TopicName, *, create: bool) -> Topic:
+        await self.go.wait()
+        return await self._get(name, create=create)
+
+
+@pytest.mark.parametrize(
+    ("role", "command"),
+    [
+        ("writer", producing.producer(TOPIC, 1, 7)),
+        ("reader", consuming.subscribe(TOPIC, "s", CommandSubscribe.SubType.Shared, 1, 7)),
+    ],
+    ids=["producer", "consumer"],
+)
+@pytest.mark.parametrize("comes_back", [False, True])
+async def test_a_grant_revoked_while_the_topic_loads_counts(
+    role: str, command: bytes, comes_back: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with secured() as broker:
+        client = await login(broker, role)
+        slow = SlowTopics(broker, monkeypatch)
+        await client.send(command)
+        await wait_all_tasks_blocked()
+        await set_grants(broker, {})
+        if comes_back:
+            await set_grants(broker, GRANT)
+        slow.go.set()
+        frame = await client.next()
+        assert frame is not None
+        if comes_back:
+            assert not frame.command.HasField("error"), frame.command
+        else:
+            assert frame.command.error.error == ServerError.AuthorizationError
+            topic = broker.service.topics[TOPIC]
+            assert not topic.subscriptions
+            assert not list(topic.producers)
+
+
+async def watching(broker: WireBroker) -> WireClient:
+    client = await login(broker, "reader")
+    await client.ask(WATCHER, Type.WATCH_TOPIC_LIST_SUCCESS)
+    await broker.service.get_topic(TopicName.parse(TOPIC), create=True)
+    update = await client.expect(Type.WATCH_TOPIC_UPDATE)
+    assert list(update.command.watchTopicUpdate.new_topics) == [TOPIC]
+    return client
+
+
+async def test_a_watcher_hears_nothing_after_its_grant_is_revoked() -> None:
+    async with secured() as broker:
+        client = await watching(broker)
+        await set_grants(broker, {})
+        await broker.service.get_topic(TopicName.parse(TOPIC + "-secret"), create=True)
+        await trio.sleep(0.1)
+        await client.send(connection.PING)
+        await client.expect(Type.PONG)
+
+
+async def test_a_namespace_that_is_made_anew_is_not_watched_by_old_rights() -> None:
+    async with secured() as broker:
+        client = await watching(broker)
+        service = broker.service
+        await service.delete_topic(TopicName.parse(TOPIC), force=True)
+        await client.expect(Type.WATCH_TOPIC_UPDATE)
+        await service.namespaces.delete(NAMESPACE)
+        await service.namespaces.create(NAMESPACE, bundles=1, clusters=("standalone",))
+        await service.get_topic(TopicName.parse(TOPIC), create=True)
+        await trio.sleep(0.1)
+        await client.send(connection.PING)
+        await client.expect(Type.PONG)
+
+
+async def test_names_that_must_have_a_prefix_from_now_on() -> None:
+    async with secured() as broker:
+        client = await login(broker, "reader")
+        await client.subscribe(TOPIC)
+        app = create_app(broker.service)
+        url = f"/admin/v2/namespaces/{NAMESPACE}/subscriptionAuthMode"
+        assert (await call(app, "POST", url, "boss", body="Prefix")).status == 204
+        await client.expect(Type.CLOSE_CONSUMER)
+
+
+async def test_to_make_a_subscription_a_producer_must_be_allowed_to_consume() -> None:
+    async with secured() as broker:
+        client = await login(broker, "writer")
+        first = producing.producer(TOPIC, 1, 7, initial_subscription_name="mine")
+        answer = await client.ask(first, Type.ERROR)
+        assert answer.error.error == ServerError.AuthorizationError
+        assert TOPIC not in broker.service.topics
+        both = {"namespace_auth": {"writer": ["produce", "consume"]}}
+        kept = both | {"subscription_auth_roles": {"mine": ["reader"]}}
+        await set_grants(broker, kept)
+        await client.ask(first, Type.ERROR)
+        await set_grants(broker, both)
+        await client.ask(first, Type.PRODUCER_SUCCESS)
+
+
+async def test_a_topic_that_is_deleted_takes_its_grants_with_it() -> None:
+    async with secured() as broker:
+        app = create_app(broker.service)
+        tenants = broker.service.namespaces.tenants
+        base = "/admin/v2/persistent/acme/app"
+        for path, body in (("t", None), ("p/partitions", 2)):
+            assert (await call(app, "PUT", f"{base}/{path}", "root", body=body)).status == 204
+        for path in ("t", "p", "p-partition-0"):
+            url = f"{base}/{path}/permissions/guest"
+            assert (await call(app, "POST", url, "root", body=["produce"])).status == 204
+        guest = await login(broker, "guest")
+        await guest.open_producer(TOPIC)
+        for path in ("t?force=true", "p/partitions"):
+            url, _, query = f"{base}/{path}".partition("?")
+            assert (await call(app, "DELETE", url, "root", query=query)).status == 204
+        record = await tenants.get(NAMESPACE)
+        assert record is not None
+        assert isinstance(record["auth_policies"], dict)
+        assert record["auth_policies"]["destination_auth"] == {}
+        await guest.expect(Type.CLOSE_PRODUCER)
+        answer = await guest.ask(producing.producer(TOPIC, 2, 8), Type.ERROR)
+        assert answer.error.error == ServerError.AuthorizationError
+
+
+async def test_names_that_peers_invent_fill_neither_memory_nor_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    long = "x" * 1000
+    async with secured() as broker:
+        for number in range(20):
+            client = broker.client()
+            await client.ask(hello(b"", method=f"{number}{long}"), Type.ERROR)
+        assert broker.service.authenticator is not None
+        assert dict(broker.service.authenticator.failures) == {
+            ("none", "unknown", "unsupported_method"): 20
+        }
+        client = broker.client()
+        spoofed = hello(token("writer"), original=connection.Original(principal=f"a\n{long}"))
+        await client.ask(spoofed, Type.ERROR)
+        client = await login(broker, "writer")
+        await client.ask(producing.producer(f"persistent://acme/other/{long}", 1, 7), Type.ERROR)
+        app = create_app(broker.service)
+        forged = "/admin/v2/namespaces/acme/app%0AINFO%20forged/topics"
+        assert (await call(app, "GET", forged, "writer")).status == 403
+    lines = [record.getMessage() for record in caplog.records if record.levelno > logging.INFO]
+    assert len(lines) == 23
+    assert max(len(line) for line in lines) < 1000
+    assert not any("\n" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["acme%2Fapp/x/topics", "acme/app%2Fx/topics", "acme/app%2F../topics"],
+)
+async def test_a_name_cannot_be_cut_elsewhere_than_its_rule_does(path: str) -> None:
+    async with secured() as broker:
+        app = create_app(broker.service)
+        assert (await call(app, "GET", f"/admin/v2/namespaces/{path}", "boss")).status == 412
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "get", "TRACE"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/admin/v2/namespaces/acme/app/topics",
+        "/admin/v2/namespaces/acme/app/topics/",
+        "/admin/v2/namespaces/acme//app/topics",
+        "/admin/v2/namespaces/acme/x/../app/topics",
+        "/admin/v2/namespaces/acme/%61pp/topics",
+        "/admin/v2/namespaces/acme/%2561pp/topics",
+        "/admin/v2/Namespaces/acme/app/topics",
+        "/admin//v2/namespaces/acme/app/topics",
+        "//admin/v2/namespaces/acme/app/topics",
+        "/metrics/../admin/v2/namespaces/acme/app/topics",
+        "/status.html/../admin/v2/namespaces/acme/app/topics",
+        "/metrics/%2e%2e/admin/v2/namespaces/acme/app/topics",
+        "/admin/v2/namespaces/acme/app/topics;/metrics/",
+    ],
+)
+async def test_no_spelling_of_a_path_gets_around_its_rule(method: str, path: str) -> None:
+    async with secured() as broker:
+        await broker.service.get_topic(TopicName.parse(TOPIC), create=True)
+        app = create_app(broker.service)
+        answer = await call(app, method, path, "stranger")
+        assert answer.status in (401, 403, 404, 405, 501), answer
+        assert TOPIC.encode() not in answer.body
+
+
+async def test_a_tenant_may_be_called_like_a_domain() -> None:
+    async with secured() as broker:
+        namespaces = broker.service.namespaces
+        await namespaces.create_tenant("persistent", (), ("standalone",))
+        await namespaces.create("persistent/n", bundles=1, clusters=("standalone",))
+        app = create_app(broker.service)
+        stored, volatile = "persistent/persistent/n/t", "non-persistent/persistent/n/t"
+        assert (await call(app, "PUT", f"/admin/v2/{stored}", "root")).status == 204
+        grant = f"/admin/v2/{stored}/permissions/guest"
+        assert (await call(app, "POST", grant, "root", body=["consume"])).status == 204
+        allowed = await call(app, "GET", f"/admin/v2/{stored}/stats", "guest")
+        refused = await call(app, "GET", f"/admin/v2/{volatile}/stats", "guest")
+        assert (allowed.status, refused.status) == (200, 401)
+        assert "non-persistent://persistent/n/t" in refused.reason
+
+
+async def test_a_body_is_not_read_of_those_who_may_not() -> None:
+    async with secured() as broker:
+        app = create_app(broker.service)
+        url = "/admin/v2/namespaces/acme/app/permissions/me"
+        answer = await call(app, "POST", url, "stranger", body=["x"] * 1_000_000, unread=True)
+        assert answer.status == 403
+
+
+async def test_whoever_asks_for_the_status_costs_one_message_a_second(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with secured() as broker:
+        app = create_app(broker.service)
+        checks = 0
+        outcome: Exception | None = None
+
+        async def check() -> None:
+            nonlocal checks
+            checks += 1
+            await trio.sleep(0.1)
+            if outcome is not None:
+                raise outcome
+
+        monkeypatch.setattr(broker.service, "check_health", check)
+
+        async def ask(status: int) -> None:
+            assert (await call(app, "GET", "/status.html", None)).status == status
+
+        for outcome_, status in ((None, 200), (BrokerError(ServerError.ServiceNotReady, ""), 503)):
+            outcome, checks = outcome_, 0
+            async with trio.open_nursery() as nursery:
+                for _ in range(50):
+                    nursery.start_soon(ask, status)
+            assert checks == 1
+            await trio.sleep(1)
+
+
+async def test_a_subscription_that_is_kept_for_others_from_now_on() -> None:
+    async with secured() as broker:
+        client = await login(broker, "reader")
+        await client.subscribe(TOPIC)
+        app = create_app(broker.service)
+        url = f"/admin/v2/namespaces/{NAMESPACE}/permissions/subscription/sub"
+        assert (await call(app, "POST", url, "boss", body=["another"])).status == 204
+        await client.expect(Type.CLOSE_CONSUMER)

@@ -1,0 +1,125 @@
+"""What a broker does for its topics from time to time."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from geminga_broker._tests.fake_client import (
+    FakeConnection,
+    item,
+    producer_request,
+    subscribe_request,
+)
+from geminga_broker._tests.topic_world import World
+from geminga_broker.config import PolicyConfig
+from geminga_broker.log.api import LogReadFailed
+from geminga_broker.policies.apply import obey
+from geminga_broker.policies.maintenance import Upkeep
+from geminga_broker.policies.model import TopicPolicies
+from geminga_broker.topic.deduplication import CURSOR, DeduplicationOptions
+from geminga_protocol.ids import EARLIEST, LATEST
+
+
+async def fill(topic, times_ms):
+    """Publish an entry for each publish time."""
+    producer = await topic.add_producer(producer_request(FakeConnection()))
+    producer.publish([item(n, publish_time=ms) for n, ms in enumerate(times_ms)])
+
+
+async def test_old_messages_expire_for_every_subscription(
+    world: World, nursery: trio.Nursery, autojump_clock
+):
+    topic = world.topic()
+    for name, start in (("a", EARLIEST), ("b", LATEST)):
+        await topic.create_subscription(name, start)
+    await fill(topic, [world.now_ms - 10_000, world.now_ms - 5_000, world.now_ms])
+    config = PolicyConfig(expiry_check_minutes=1)
+    nursery.start_soon(Upkeep({topic.name: topic}, config).run)
+    await trio.sleep(61)
+    assert [s.backlog_entries() for s in topic.subscriptions.values()] == [3, 3]
+    await obey(topic, TopicPolicies(message_ttl_s=4))
+    await trio.sleep(60)
+    assert [s.backlog_entries() for s in topic.subscriptions.values()] == [1, 1]
+    world.now_ms += 5_000
+    await trio.sleep(60)
+    assert [s.backlog_entries() for s in topic.subscriptions.values()] == [0, 0]
+
+
+@pytest.mark.parametrize("error", [LogReadFailed("disk"), KeyError("defect")])
+async def test_a_topic_that_fails_does_not_stop_the_others(
+    world: World, nursery: trio.Nursery, autojump_clock, error: Exception
+):
+    broken, sound = world.topic(), world.topic("persistent://public/default/u")
+    for topic in (broken, sound):
+        await obey(topic, TopicPolicies(message_ttl_s=4))
+
+    async def fail(_timestamp_ms: int):
+        raise error
+
+    broken.log = type("Broken", (), {"find_by_time": staticmethod(fail)})()
+    await sound.create_subscription("a", EARLIEST)
+    broken.subscriptions["a"] = sound.subscriptions["a"]
+    await fill(sound, [1])
+    config = PolicyConfig(expiry_check_minutes=1)
+    nursery.start_soon(Upkeep({"broken": broken, "sound": sound}, config).run)
+    await trio.sleep(61)
+    assert sound.subscriptions["a"].backlog_entries() == 0
+
+
+async def test_snapshots_are_taken_though_few_entries_come(
+    world: World, nursery: trio.Nursery, autojump_clock
+):
+    topic = world.topic()
+    await obey(topic, TopicPolicies(deduplication=DeduplicationOptions()))
+    nursery.start_soon(Upkeep({topic.name: topic}, PolicyConfig()).run)
+    await fill(topic, [1, 1])
+    assert world.log.cursors[CURSOR].properties == {}
+    await trio.sleep(121)
+    assert world.log.cursors[CURSOR].properties == {"p": 1}
+
+
+@pytest.mark.parametrize(("interval_s", "after_s"), [(0, None), (10, 60), (90, 120), (300, 300)])
+async def test_snapshots_are_taken_when_the_last_is_old_enough(
+    world: World,
+    nursery: trio.Nursery,
+    autojump_clock: object,
+    interval_s: int,
+    after_s: int | None,
+) -> None:
+    topic = world.topic()
+    policies = TopicPolicies(
+        deduplication=DeduplicationOptions(), deduplication_snapshot_s=interval_s
+    )
+    await obey(topic, policies)
+    config = PolicyConfig(deduplication_snapshot_s=60)
+    nursery.start_soon(Upkeep({topic.name: topic}, config).run)
+    await fill(topic, [1, 1])
+    await trio.sleep(400 if after_s is None else after_s - 1)
+    assert world.log.cursors[CURSOR].properties == {}
+    await trio.sleep(2)
+    assert world.log.cursors[CURSOR].properties == ({} if after_s is None else {"p": 1})
+
+
+async def test_inactive_subscriptions_are_deleted(
+    world: World, nursery: trio.Nursery, autojump_clock
+):
+    topic = world.topic()
+    await obey(topic, TopicPolicies(subscription_expiration_s=600))
+    nursery.start_soon(Upkeep({topic.name: topic}, PolicyConfig()).run)
+    for name in ("idle", "left", "used"):
+        await topic.create_subscription(name, EARLIEST)
+    connection = FakeConnection()
+    await topic.subscribe(subscribe_request(connection, 1, "used"))
+    leaves = await topic.subscribe(subscribe_request(connection, 2, "left"))
+    await trio.sleep(590)
+    assert sorted(topic.subscriptions) == ["idle", "left", "used"]
+    leaves.close()
+    await trio.sleep(311)
+    assert sorted(topic.subscriptions) == ["left", "used"]
+    await obey(topic, TopicPolicies())
+    await trio.sleep(3600)
+    assert sorted(topic.subscriptions) == ["left", "used"]
+    await obey(topic, TopicPolicies(subscription_expiration_s=600))
+    await trio.sleep(301)
+    assert sorted(topic.subscriptions) == ["used"]

@@ -1,0 +1,374 @@
+"""Policies of single topics: kept, resolved, and taken by topics that are loaded."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+import trio
+
+from geminga_bookie.client.client import BookkeeperClient
+from geminga_bookie.memory import MemoryBookie
+from geminga_broker._tests.fake_client import (
+    FakeConnection,
+    item,
+    payload,
+    producer_request,
+    subscribe_request,
+)
+from geminga_broker._tests.topic_world import World
+from geminga_broker.admin.namespace_routes import delete_namespace, empty_namespace
+from geminga_broker.admin.rest import RestError
+from geminga_broker.cluster.records import JsonObject
+from geminga_broker.config import BrokerConfig, PolicyConfig, TopicConfig
+from geminga_broker.errors import BrokerError
+from geminga_broker.log.factory import ManagedLedgerFactory
+from geminga_broker.log.topic_log import TopicLog
+from geminga_broker.metrics.scrape import scrape
+from geminga_broker.policies.apply import admission, obey
+from geminga_broker.policies.model import Inactivity, TopicPolicies
+from geminga_broker.policies.quota import QuotaType
+from geminga_broker.policies.rate_limit import Rate, SubscribeLimit
+from geminga_broker.policies.resolve import MetadataTopicPolicies
+from geminga_broker.service import BrokerService, open_service
+from geminga_broker.standalone import log_options
+from geminga_broker.topic.api import SubType
+from geminga_broker.topic.persistent import PersistentTopic
+from geminga_protocol.ids import EARLIEST
+from geminga_protocol.pb.pulsar_api_pb2 import ServerError
+from geminga_protocol.topic_name import TopicName
+from geminga_runtime.metadata.memory import MemoryMetadataStore
+from geminga_runtime.settings import ConfigError
+
+T = TopicName.parse("persistent://public/default/t")
+PART = TopicName.parse("persistent://public/default/t-partition-1")
+NP = TopicName.parse("non-persistent://public/default/t")
+
+
+class Disk:
+    """What outlives a broker."""
+
+    def __init__(self) -> None:
+        self.store = MemoryMetadataStore()
+        self.bookie = MemoryBookie()
+
+    @asynccontextmanager
+    async def broker(self, config: BrokerConfig | None = None) -> AsyncIterator[BrokerService]:
+        config = config or BrokerConfig()
+        client = BookkeeperClient({self.bookie.bookie_id: self.bookie}, self.store)
+        async with (
+            ManagedLedgerFactory(client, self.store, log_options(config)) as logs,
+            open_service(config, self.store, logs) as service,
+        ):
+            await service.namespaces.bootstrap("standalone", {}, 4)
+            yield service
+
+
+async def set_policies(service: BrokerService, name: TopicName, **fields: object) -> None:
+    await service.policies.store.update(name, lambda old: old | fields)
+    await service.topic_policies_changed(name)
+
+
+async def test_records_come_and_go() -> None:
+    store = MetadataTopicPolicies(MemoryMetadataStore())
+    assert await store.get(T) == {}
+    await store.delete(T)
+    await store.update(T, lambda old: old | {"a": 1})
+    await store.update(PART, lambda old: old | {"b": 2})
+    assert await store.get(PART) == await store.get(T) == {"a": 1, "b": 2}
+    assert await store.get(NP) == {}
+    await store.delete(T)
+    assert await store.get(T) == {}
+
+
+async def test_two_writers_at_once_lose_nothing() -> None:
+    store = MetadataTopicPolicies(MemoryMetadataStore())
+
+    async def add(number: int) -> None:
+        await store.update(T, lambda old: old | {str(number): number})
+
+    async with trio.open_nursery() as nursery:
+        for number in range(20):
+            nursery.start_soon(add, number)
+    assert len(await store.get(T)) == 20
+
+
+async def test_a_topic_takes_its_policies_when_they_change_and_when_it_is_loaded() -> None:
+    disk = Disk()
+    async with disk.broker() as service:
+        topic = await service.get_topic(T, create=True)
+        other = await service.get_topic(TopicName.parse("u"), create=True)
+        await set_policies(
+            service,
+            T,
+            maxProducerPerTopic=1,
+            publishRate={"publishThrottlingRateInMsg": 7},
+            retentionPolicies={"retentionTimeInMinutes": 1, "retentionSizeInMB": 2},
+        )
+        for _ in range(2):
+            assert topic.policies.publish_rate == Rate(7, 0)
+            assert topic.policies.retention.time_s == 60
+            await topic.add_producer(producer_request(FakeConnection()))
+            with pytest.raises(BrokerError) as refused:
+                await topic.add_producer(producer_request(FakeConnection(), 2))
+            assert refused.value.code == ServerError.ProducerBusy
+            assert isinstance(topic.log, TopicLog)
+            await service.unload_topic(T)
+            topic = await service.get_topic(T, create=False)
+        assert other.policies == TopicPolicies()
+    async with disk.broker() as service:
+        topic = await service.get_topic(T, create=False)
+        assert topic.policies.publish_rate == Rate(7, 0)
+        await service.delete_topic(T)
+        topic = await service.get_topic(T, create=True)
+        assert topic.policies == TopicPolicies()
+
+
+async def test_partitions_and_passing_topics_take_policies_too() -> None:
+    async with Disk().broker() as service:
+        await service.catalog.create_partitioned(T, 2)
+        part = await service.get_topic(PART, create=True)
+        await set_policies(service, T, messageTTLInSeconds=5)
+        assert part.policies.message_ttl_s == 5
+        passing = await service.get_topic(NP, create=True)
+        await set_policies(service, NP, maxProducerPerTopic=1)
+        await passing.add_producer(producer_request(FakeConnection()))
+        with pytest.raises(BrokerError):
+            await passing.add_producer(producer_request(FakeConnection(), 2))
+
+
+async def test_a_namespace_s_policies_are_taken_by_all_its_loaded_topics() -> None:
+    def slow(record: JsonObject) -> JsonObject:
+        rate = {"publishThrottlingRateInMsg": 3}
+        return record | {"publishMaxMessageRate": {"standalone": rate}}
+
+    async with Disk().broker() as service:
+        topics = [await service.get_topic(name, create=True) for name in (T, NP)]
+        await service.namespaces.tenants.update("public/default", slow)
+        await service.policies_changed("public/default")
+        assert [topic.policies.publish_rate for topic in topics] == [Rate(3, 0)] * 2
+        await set_policies(service, T, publishRate={"publishThrottlingRateInMsg": 4})
+        assert [topic.policies.publish_rate.messages for topic in topics] == [4, 3]
+
+
+async def test_filters_of_topics_need_the_broker_s_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[str] = []
+
+    def load(names: str) -> tuple[object, ...]:
+        if names == "gone":
+            raise ConfigError("not installed")
+        loaded.append(names)
+        return (object(),) if names else ()
+
+    monkeypatch.setattr("geminga_broker.policies.resolve.load_filters", load)
+    filters = {"entryFilterNames": "f"}
+    config = BrokerConfig()
+    for allowed, count in ((False, 0), (True, 1)):
+        policies = PolicyConfig(override_entry_filters=allowed)
+        async with Disk().broker(replace(config, policies=policies)) as service:
+            await service.policies.store.update(T, lambda old: old | {"entryFilters": filters})
+            for _ in range(2):
+                _, options = await service.policies.resolve(T)
+                assert len(options.entry_filters) == count
+    assert loaded == ["f"]
+
+
+@pytest.mark.parametrize(
+    ("inactivity", "stays"),
+    [
+        (Inactivity(True, 100), False),
+        (Inactivity(True, 500), True),
+        (Inactivity(False, 100), True),
+        (Inactivity(True, 100, "delete_when_subscriptions_caught_up"), False),
+    ],
+)
+async def test_topics_are_deleted_as_their_policies_say(
+    autojump_clock: trio.testing.MockClock, inactivity: Inactivity, stays: bool
+) -> None:
+    config = replace(BrokerConfig(), topics=TopicConfig(delete_inactive_period_s=10))
+    async with Disk().broker(config) as service:
+        await set_policies(
+            service,
+            T,
+            inactiveTopicPolicies={
+                "inactiveTopicDeleteMode": inactivity.mode,
+                "maxInactiveDurationSeconds": inactivity.after_s,
+                "deleteWhileInactive": inactivity.delete,
+            },
+        )
+        topic = await service.get_topic(T, create=True)
+        if inactivity.mode == "delete_when_subscriptions_caught_up":
+            await topic.create_subscription("s", EARLIEST)
+        await trio.sleep(95)
+        assert str(T) in service.topics
+        await trio.sleep(30)
+        assert (str(T) in service.topics) == stays
+        assert (await service.policies.store.get(T) != {}) == stays
+
+
+@pytest.mark.parametrize("messages", [0, 3])
+async def test_deleting_an_inactive_topic_with_messages_is_a_warning(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture, messages: int
+) -> None:
+    config = replace(BrokerConfig(), topics=TopicConfig(delete_inactive_period_s=10))
+    async with Disk().broker(config) as service:
+        topic = await service.get_topic(T, create=True)
+        producer = await topic.add_producer(producer_request(FakeConnection()))
+        producer.publish([item(n) for n in range(messages)])
+        await trio.sleep(1)
+        producer.close()
+        await trio.sleep(30)
+        assert str(T) not in service.topics
+    told = [each for each in caplog.records if each.levelname == "WARNING"]
+    assert len(told) == bool(messages)
+    for each in told:
+        assert "with its 3 entries" in each.getMessage()
+        assert "brokerDeleteInactiveTopicsEnabled=false" in each.getMessage()
+
+
+async def test_limits_change_under_a_consumer(world: World) -> None:
+    topic = world.topic(unacked_per_consumer_max=5)
+    await topic.create_subscription("sub", EARLIEST)
+    request = subscribe_request(FakeConnection(), 1, sub_type=SubType.Shared)
+    consumer = await topic.subscribe(request)
+    consumer.flow(100)
+    producer = await topic.add_producer(producer_request(FakeConnection()))
+    producer.publish([item(n) for n in range(50)])
+    await world.settle()
+    assert (consumer.sent, consumer.blocked) == (5, True)
+    for limit, sent in ((8, 8), (6, 8), (0, 50)):
+        topic.set_options(replace(topic.options, unacked_per_consumer_max=limit))
+        await obey(topic, TopicPolicies())
+        await world.settle()
+        assert (consumer.sent, consumer.blocked) == (sent, limit != 0)
+
+
+async def test_limits_change_under_a_subscription(world: World) -> None:
+    topic = world.topic(unacked_per_subscription_max=5)
+    await topic.create_subscription("sub", EARLIEST)
+    consumer = await topic.subscribe(
+        subscribe_request(FakeConnection(), 1, sub_type=SubType.Shared)
+    )
+    producer = await topic.add_producer(producer_request(FakeConnection()))
+    producer.publish([item(n) for n in range(50)])
+    consumer.flow(5)
+    await world.settle()
+    consumer.flow(100)
+    await world.settle()
+    assert consumer.sent == 5
+    assert topic.stats().subscriptions["sub"].blocked_subscription_on_unacked_msgs
+    topic.set_options(replace(topic.options, unacked_per_subscription_max=0))
+    await obey(topic, TopicPolicies())
+    await world.settle()
+    assert consumer.sent == 50
+    assert not topic.stats().subscriptions["sub"].blocked_subscription_on_unacked_msgs
+
+
+async def test_one_subscription_has_its_own_rate(world: World, autojump_clock: object) -> None:
+    topic = world.topic()
+    await obey(
+        topic,
+        TopicPolicies(subscription_dispatch_rate=Rate(20), dispatch_rates={"slow": Rate(5)}),
+    )
+    producer = await topic.add_producer(producer_request(FakeConnection()))
+    taken = []
+    for name in ("slow", "quick"):
+        await topic.create_subscription(name, EARLIEST)
+        consumer = await topic.subscribe(subscribe_request(FakeConnection(), 1, name))
+        consumer.flow(1000)
+        taken.append(consumer)
+    producer.publish([item(n) for n in range(500)])
+    await trio.sleep(3.5)
+    assert 15 <= taken[0].sent <= 25
+    assert 60 <= taken[1].sent <= 100
+
+
+async def test_what_a_topic_does_not_admit_is_refused_alone(world: World) -> None:
+    topic = world.topic()
+    await obey(topic, TopicPolicies(message_bytes_max=100, delivery_delay_ms_max=5_000))
+    connection = FakeConnection()
+    producer = await topic.add_producer(producer_request(connection))
+    producer.publish(
+        [
+            item(1),
+            item(2)._replace(payload=payload(2, body=b"x" * 200)),
+            item(3, deliver_at=world.now_ms + 5_001),
+            item(4, deliver_at=world.now_ms + 5_000),
+        ]
+    )
+    await world.settle()
+    code = ServerError.NotAllowedError
+    assert connection.errors == [(2, code), (3, code)]
+    assert topic.log.statistics().entries == 2
+    assert admission(TopicPolicies(), lambda: 0) is None
+    passes = admission(TopicPolicies(message_bytes_max=100), lambda: 0)
+    assert passes is not None
+    large = item(5)._replace(payload=payload(5, body=b"x" * 200))
+    assert passes(large) is not None
+    assert passes(large._replace(is_chunk=True)) is None
+
+
+async def test_a_consumer_subscribes_so_often_in_a_period(
+    world: World, autojump_clock: object
+) -> None:
+    topic = world.topic()
+    await obey(topic, TopicPolicies(subscribe_rate=Rate(2, 0, 30)))
+
+    async def subscribe(consumer_id: int) -> None:
+        consumer = await topic.subscribe(subscribe_request(FakeConnection(), consumer_id))
+        consumer.close()
+
+    for _ in range(2):
+        await subscribe(1)
+    with pytest.raises(BrokerError) as refused:
+        await subscribe(1)
+    assert refused.value.code == ServerError.NotAllowedError
+    await subscribe(2)
+    await trio.sleep(31)
+    await subscribe(1)
+    await obey(topic, TopicPolicies())
+    for _ in range(5):
+        await subscribe(1)
+
+
+async def test_a_namespace_is_emptied_by_force() -> None:
+    config = replace(BrokerConfig(), topics=TopicConfig(force_delete_namespaces=True))
+    async with Disk().broker(config) as service:
+        await service.namespaces.create("public/gone", bundles=1, clusters=("standalone",))
+        await service.catalog.create_partitioned(TopicName.parse("public/gone/p"), 2)
+        for name in (
+            "public/gone/a",
+            "public/gone/p-partition-0",
+            "non-persistent://public/gone/n",
+        ):
+            topic = await service.get_topic(TopicName.parse(name), create=True)
+            await topic.add_producer(producer_request(FakeConnection()))
+        await set_policies(service, TopicName.parse("public/gone/a"), maxProducerPerTopic=1)
+        with pytest.raises(RestError) as refused:
+            await delete_namespace(service, "public/gone")
+        assert refused.value.status == 409
+        await empty_namespace(service, "public/gone")
+        await delete_namespace(service, "public/gone")
+        assert not await service.namespaces.exists("public/gone")
+        assert not service.topics
+        assert await service.policies.store.get(TopicName.parse("public/gone/a")) == {}
+
+
+async def test_evictions_are_counted_for_prometheus() -> None:
+    async with Disk().broker() as service:
+        topic = await service.get_topic(T, create=True)
+        assert isinstance(topic, PersistentTopic)
+        topic.evictions[QuotaType.AGE] += 3
+        text = await scrape(service, version="")
+    name = "pulsar_storage_backlog_quota_exceeded_evictions_total"
+    lines = [line for line in text.splitlines() if line.startswith(name)]
+    assert [line.rpartition("quota_type=")[2] for line in lines] == ['"size"} 0', '"time"} 3']
+
+
+def test_subscribers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("geminga_broker.policies.rate_limit.SUBSCRIBERS_MAX", 3)
+    limit = SubscribeLimit(Rate(1, 0, 10), 0.0)
+    assert [limit.take(("h", "c", n), 1.0) for n in (1, 2, 1, 3)] == [True, True, False, True]
+    assert limit.take(("h", "c", 1), 2.0)
