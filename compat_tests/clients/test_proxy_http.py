@@ -106,6 +106,7 @@ class _Streams(BaseHTTPRequestHandler):
         pass
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_large_bodies_leave_memory_flat(tmp_path: Path) -> None:
     broker = ThreadingHTTPServer(("127.0.0.1", 0), _Streams)

@@ -137,6 +137,7 @@ def test_commands_before_connect_are_refused(standalone: ServerProcess) -> None:
         client.producer(topic("early"))
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_a_thousand_bad_connections(standalone: ServerProcess, good: RawClient) -> None:
     chance = random.Random(1000)
@@ -160,6 +161,7 @@ def test_a_thousand_bad_connections(standalone: ServerProcess, good: RawClient) 
         time.sleep(0.05)
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_a_consumer_that_never_reads(standalone: ServerProcess, good: RawClient) -> None:
     name = topic("never-reads")
@@ -181,6 +183,7 @@ def test_a_consumer_that_never_reads(standalone: ServerProcess, good: RawClient)
         still_served(good, 1)
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_a_producer_that_never_reads_its_receipts(
     standalone: ServerProcess, good: RawClient

@@ -95,6 +95,7 @@ def ask(stream: socket.socket, request: bytes) -> BaseCommand | None:
     return None
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_silent_connections(guarded: Secured) -> None:
     """Thousands that say nothing cost little, hinder nobody, and leave nothing behind."""

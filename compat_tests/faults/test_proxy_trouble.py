@@ -146,6 +146,7 @@ def test_a_proxy_is_drained(tmp_path: Path) -> None:
             proxy.kill()
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_a_slow_consumer_keeps_memory_flat(tmp_path: Path) -> None:
     broker = start_geminga(tmp_path / "data")

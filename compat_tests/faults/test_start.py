@@ -30,6 +30,7 @@ def refused(command: list[str]) -> str:
     return lines[0]
 
 
+@pytest.mark.alone
 def test_starts_quickly_and_small_and_stops_quickly(start: Starter) -> None:
     server = start()
     # The tests share the machine: the bench measures what the promise of one second is worth.

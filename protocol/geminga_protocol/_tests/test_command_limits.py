@@ -85,6 +85,7 @@ def test_wrong_text_in_a_large_command_is_found() -> None:
     assert "UTF-8" in str(taken.error)
 
 
+@pytest.mark.alone
 def test_a_list_as_long_as_a_frame_costs_little() -> None:
     stream = producer(b"", 350_000)
     limits = LIMITS._replace(bytes_max=5 << 20, bytes_by_kind={})

@@ -126,6 +126,7 @@ def test_roles() -> None:
     assert "'iat'" in refused(signed({"sub": "joe"}), Rules(required=("iat",)))
 
 
+@pytest.mark.alone
 def test_a_long_token_is_refused_quickly() -> None:
     began = time.process_time()
     assert "longer than" in refused("a" * (1 << 20))

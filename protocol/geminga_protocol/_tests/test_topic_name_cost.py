@@ -15,6 +15,7 @@ from geminga_protocol.topic_name import NAMES_BYTES_MAX, PARSED_CHARS_MAX, Topic
 FRAME_BYTES = 5 << 20
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     "filling", ["/", " ", "a", "a/", "%", "-partition-", "\u3000", "\U0001f600"]
 )
@@ -28,6 +29,7 @@ def test_a_frame_full_of_name_costs_little(front: str, filling: str) -> None:
     assert len(str(refused.value)) < 5000
 
 
+@pytest.mark.alone
 def test_the_longest_name_that_is_parsed_costs_little() -> None:
     front = "persistent://a/b/c"
     began_s = time.process_time()

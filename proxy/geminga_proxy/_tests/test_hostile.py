@@ -134,6 +134,7 @@ def _rss_peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
+@pytest.mark.alone
 async def test_large_requests_are_refused_and_bounded() -> None:
     """A broker that never answers, and requests as large as frames may be."""
     silent: list[trio.SocketStream] = []

@@ -27,6 +27,7 @@ def cost(also: str) -> tuple[float, float]:
     return float(cpu_s), int(rss_kb) / 1024
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     ("also", "cpu_max_s", "rss_max_mb"),
     [

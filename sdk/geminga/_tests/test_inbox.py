@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 import time
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -264,6 +265,7 @@ def test_seek_id_names_what_is_left() -> None:
     assert Start(None, False).seek_id(MessageId(1, 5)).ack_set == ()
 
 
+@pytest.mark.alone
 def test_many_sources_are_discarded_in_one_walk() -> None:
     sources = [Counter(10) for _ in range(3000)]
     inbox = Inbox()

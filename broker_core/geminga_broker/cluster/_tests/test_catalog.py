@@ -164,6 +164,7 @@ def test_patterns_that_re2_does_not_know_are_left_to_the_client(pattern: str) ->
     assert compile_pattern(pattern) is None
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     "pattern",
     ["t/n/(a+)+", ".*.*.*.*z", "((a|a))*z", ".*.*.*" + ".?" * 21 + "z", "(a|a)" * 9 + "z"],

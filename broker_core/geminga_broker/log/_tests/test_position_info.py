@@ -137,6 +137,7 @@ def test_a_damaged_bitmap_is_an_error() -> None:
         read_position_infos(infos)
 
 
+@pytest.mark.alone
 def test_a_million_holes_are_written_without_holding_up_the_loop() -> None:
     state = with_a_million_holes()
     costs_s: list[float] = []

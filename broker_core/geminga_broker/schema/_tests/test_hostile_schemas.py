@@ -66,6 +66,7 @@ PAIRS = {
 }
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("what", PAIRS)
 def test_no_comparison_takes_long(what: str) -> None:
     old, new = PAIRS[what]
@@ -79,6 +80,7 @@ def test_no_comparison_takes_long(what: str) -> None:
     assert time.process_time() - began_s < 5
 
 
+@pytest.mark.alone
 def test_a_small_one_takes_little() -> None:
     new = doubling_defaults(90)
     assert len(new.data) < INLINE_BYTES_MAX

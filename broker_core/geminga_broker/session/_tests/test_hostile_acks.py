@@ -27,6 +27,7 @@ from geminga_protocol.message_id import MessageId
 TOPIC = "persistent://public/default/acks"
 
 
+@pytest.mark.alone
 async def test_sizes_cost_nothing(world: World) -> None:
     topic = world.topic(batch_index_ack=True)
     client = FakeConnection()
@@ -42,6 +43,7 @@ async def test_sizes_cost_nothing(world: World) -> None:
     assert consumer.pending[position(0)] == 2
 
 
+@pytest.mark.alone
 def test_words_of_long_sets_take_linear_time() -> None:
     words = (-1,) * 1_000_000
     began_s = time.process_time()

@@ -143,6 +143,7 @@ def logged() -> Iterator[Lines]:
         root.setLevel(level)
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.parametrize("role", ["stranger", "both"])
 async def test_no_field_of_any_command_holds_up_the_broker(role: str) -> None:

@@ -130,6 +130,7 @@ def test_what_is_no_snapshot_is_refused(data: bytes) -> None:
         decode(data)
 
 
+@pytest.mark.alone
 def test_many_take_little_memory() -> None:
     tracemalloc.start()
     disk = Disk()

@@ -242,6 +242,7 @@ async def test_bytes_beyond_an_answer_reach_no_other_client(when: str) -> None:
 # ---- bounds ----
 
 
+@pytest.mark.alone
 async def test_a_body_in_small_chunks_is_kept_in_its_own_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -33,6 +33,7 @@ def test_thread_broker_serves_and_stops() -> None:
         urllib.request.urlopen(url.web_url, timeout=60)
 
 
+@pytest.mark.alone
 def test_second_broker_is_ready_at_once() -> None:
     with broker():
         pass

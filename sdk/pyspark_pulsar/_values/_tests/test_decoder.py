@@ -208,6 +208,7 @@ def test_keys_are_needed_for_pairs_only() -> None:
     assert not decoder_of(PLAIN.info).needs_keys
 
 
+@pytest.mark.alone
 def test_columns_cost_less_than_objects() -> None:
     payloads = [PLAIN.encode({"id": n, "name": f"name {n}"}) for n in range(3000)]
     decoder = decoder_of(PLAIN.info)

@@ -6,6 +6,7 @@ import gc
 import time
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -197,6 +198,7 @@ def test_common_entries_need_no_parsing() -> None:
     assert plain_key(memoryview(payloads.build(metadata, b""))) == b"k"
 
 
+@pytest.mark.alone
 def test_many_sticky_ranges_are_taken_fast() -> None:
     """What a frame can bring; those that are there aren't moved for each."""
     members = [Member(f"m{number}") for number in range(6)]

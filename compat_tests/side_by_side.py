@@ -1,0 +1,122 @@
+"""A pytest plugin that spreads the tests over several workers (`make test`; pytest-xdist's `-n`).
+
+A file's tests stay together, so that its fixtures are made once; Spark's tests are one group. Long
+groups go first, tests marked `alone` go last. A test marked `alone` (it measures memory, CPU or
+time) waits until no other test runs, and none begins while it does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
+
+FIRST = ("compat_tests/spark/", "compat_tests/", "broker_core/", "sdk/")
+ALONE = "alone"
+LOCKS = "GEMINGA_TEST_LOCKS"
+"""The folder of the locks; workers inherit it from the process that starts them."""
+
+
+def group_of(path: str) -> str:
+    """The group of a test file: itself, or the package whose engine it shares."""
+    return FIRST[0] if path.startswith(FIRST[0]) else path
+
+
+def rank(path: str) -> int:
+    """Lower ones begin earlier."""
+    return next((at for at, prefix in enumerate(FIRST) if path.startswith(prefix)), len(FIRST))
+
+
+class Groups(LoadScopeScheduling):
+    """Hands out whole groups, in the order in which they were collected."""
+
+    alone: frozenset[str] = frozenset()
+
+    def _split_scope(self, nodeid: str) -> str:
+        return ALONE if nodeid in self.alone else group_of(nodeid.partition("::")[0])
+
+
+class Controller:
+    """In the process that hands out tests."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="geminga-tests-")
+        os.environ[LOCKS] = self._folder.name
+
+    def pytest_xdist_make_scheduler(
+        self, config: pytest.Config, log: object
+    ) -> LoadScopeScheduling:
+        """Our own; tests are handed out in the order of their collection."""
+        config.option.loadscopereorder = False
+        self.scheduler = Groups(config, log)
+        return self.scheduler
+
+    def pytest_xdist_node_collection_finished(
+        self, node: WorkerController, ids: Sequence[str]
+    ) -> None:
+        """The workers' list of tests that run alone comes in a file."""
+        listed = Path(os.environ[LOCKS]) / node.gateway.id
+        if listed.exists():
+            self.scheduler.alone = frozenset(listed.read_text().splitlines())
+
+    def pytest_unconfigure(self) -> None:
+        """Remove the folder."""
+        del os.environ[LOCKS]
+        self._folder.cleanup()
+
+
+class Worker:
+    """In a process that runs tests."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._turn = (folder / "turn").open("w")
+        self._tests = (folder / "tests").open("w")
+        self._listed = folder / name
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Sort the tests, and tell which run alone."""
+        alone = {item.nodeid for item in items if item.get_closest_marker(ALONE)}
+        items.sort(key=lambda item: (item.nodeid in alone, rank(item.nodeid)))
+        self._listed.write_text("\n".join(sorted(alone)))
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        """Let others run beside the test, or nobody. Who waits to be alone keeps the turn, so that
+        it isn't passed by.
+        """
+        how = fcntl.LOCK_EX if item.get_closest_marker(ALONE) else fcntl.LOCK_SH
+        with locked(self._tests, how, turn=self._turn):
+            return (yield)
+
+
+@contextlib.contextmanager
+def locked(file: IO[str], how: int, *, turn: IO[str]) -> Iterator[None]:
+    """Hold a lock, and the turn while waiting for it."""
+    fcntl.flock(turn, fcntl.LOCK_EX)
+    try:
+        fcntl.flock(file, how)
+    finally:
+        fcntl.flock(turn, fcntl.LOCK_UN)
+    try:
+        yield
+    finally:
+        fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register what this process needs; nothing without `-n`."""
+    name = os.environ.get("PYTEST_XDIST_WORKER")
+    if hasattr(config, "workerinput"):
+        assert name is not None
+        config.pluginmanager.register(Worker(Path(os.environ[LOCKS]), name))
+    elif config.getoption("numprocesses"):
+        config.pluginmanager.register(Controller())
