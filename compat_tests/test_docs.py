@@ -258,7 +258,7 @@ ON_BOTH = {"server", "peer", "tls_server"}
 def named_in(path: str) -> dict[str, set[str]]:
     """The tests of the one file that is meant, with the names of their arguments."""
     files = [*ROOT.glob(f"sdk/geminga/**/{path}"), *ROOT.glob(f"compat_tests/**/{path}")]
-    own = [each for each in files if "_faces" not in each.parts] or files
+    own = [each for each in files if "_bridge" not in each.parts] or files
     assert len(own) == 1, f"{path}: {own}"
     return {
         node.name: {each.arg for each in node.args.args}

@@ -173,9 +173,9 @@ DOCS = {
 """Docstrings that can't be the Trio face's."""
 
 IMPORTS = {
-    "function": "geminga._arguments",
+    "function": "geminga._options.arguments",
     "Callable": "collections.abc",
-    "duration": "geminga._arguments",
+    "duration": "geminga._options.arguments",
     "Iterable": "collections.abc",
     "Sequence": "collections.abc",
     "Mapping": "collections.abc",
@@ -278,7 +278,7 @@ def __getattr__(name: str) -> object:
     module = importlib.import_module(_OWN[name]) if name in _OWN else geminga
     value: object = getattr(module, name)
     if name == "connect":
-        importlib.import_module("geminga._signatures").show_options(module)
+        importlib.import_module("geminga._options.signatures").show_options(module)
     globals()[name] = value
     return value
 

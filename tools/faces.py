@@ -1,6 +1,6 @@
 """Write the blocking and the asyncio face of the SDK from its Trio classes.
 
-    python tools/faces.py            writes sdk/geminga/{blocking,aio}/*.py and _faces/threads.py
+    python tools/faces.py            writes sdk/geminga/{blocking,aio}/*.py and _bridge/threads.py
     python tools/faces.py --check    fails when one of them is stale
 
 Names, signatures and docstrings are the Trio classes'. What a method does is one of the bodies
@@ -185,7 +185,7 @@ def module_text(face: Face, name: str) -> str:
     lines: list[str] = []
     own = {f"{face.prefix}{each}" for each in ("Session", "Sender", "Receiver")} | {"Receipt"}
     if taken := sorted(used & own):
-        lines.append(f"from geminga._faces.{face.module} import {', '.join(taken)}")
+        lines.append(f"from geminga._bridge.{face.module} import {', '.join(taken)}")
     for each in sorted(used & CLASSES.keys() - {name}):
         lines.append(f"from geminga.{face.package}.{CLASSES[each]} import {each}")
     for each in ("AbstractAsyncContextManager", "asynccontextmanager"):
@@ -224,7 +224,7 @@ def package_text(face: Face) -> str:
     names, homes = public_names()
     own = {name: f"geminga.{face.package}.{module}" for name, module in CLASSES.items()}
     own["connect"] = f"geminga.{face.package}.client"
-    own["Receipt"] = f"geminga._faces.{face.module}"
+    own["Receipt"] = f"geminga._bridge.{face.module}"
     homes |= {name: f"{module} {name}" for name, module in own.items() if name in names}
     lines = ["if TYPE_CHECKING:"]
     for name in names:
@@ -243,25 +243,26 @@ def package_text(face: Face) -> str:
 
 
 def threads_text() -> str:
-    """`_faces/threads.py` from `_faces/asyncs.py`."""
-    text = BLOCKING.spell((SDK / "_faces" / "asyncs.py").read_text())
+    """`_bridge/threads.py` from `_bridge/asyncs.py`."""
+    text = BLOCKING.spell((SDK / "_bridge" / "asyncs.py").read_text())
     head, _, body = text.partition('"""\n')
     first = head.splitlines()[0].replace("an asyncio program", "a program's thread")
-    text = f'{first}\n\nMade by tools/faces.py from `_faces/asyncs.py`: don\'t edit.\n"""\n{body}'
+    text = f'{first}\n\nMade by tools/faces.py from `_bridge/asyncs.py`: don\'t edit.\n"""\n{body}'
     text = text.replace("A client of an asyncio program", "A client of an ordinary program")
     text = text.replace("in the program's event loop once", "in the client's own thread once")
     text = text.replace("Interrupted or cancelled, the", "Interrupted, the")
     text = re.sub(r"\bAsync(Host|Session|Sender|Receiver|Waiter)", r"Thread\1", text)
-    text = text.replace("geminga._listening", "geminga._faces.thread_listening")
+    text = text.replace("geminga._consuming.listening", "geminga._bridge.thread_listening")
     return text.replace("def aclose(", "def close(")
 
 
 def thread_listening_text() -> str:
-    """`_faces/thread_listening.py` from `_listening.py`."""
-    text = BLOCKING.spell((SDK / "_listening.py").read_text())
+    """`_bridge/thread_listening.py` from `_consuming/listening.py`."""
+    text = BLOCKING.spell((SDK / "_consuming" / "listening.py").read_text())
     head, _, body = text.partition('"""\n')
     first = head.partition("\n\n")[0]
-    text = f'{first}\n\nMade by tools/faces.py from `_listening.py`: don\'t edit.\n"""\n{body}'
+    note = "Made by tools/faces.py from `_consuming/listening.py`: don't edit."
+    text = f'{first}\n\n{note}\n"""\n{body}'
     text = text.replace("AbstractAsyncContextManager", "AbstractContextManager")
     return re.sub(r"Awaitable\[(\w+)\]", r"\1", text)
 
@@ -281,8 +282,8 @@ def formatted(text: str) -> str:
 def texts() -> dict[Path, str]:
     """All that is made."""
     made = {
-        SDK / "_faces" / "threads.py": threads_text(),
-        SDK / "_faces" / "thread_listening.py": thread_listening_text(),
+        SDK / "_bridge" / "threads.py": threads_text(),
+        SDK / "_bridge" / "thread_listening.py": thread_listening_text(),
     }
     for face in (BLOCKING, AIO):
         folder = SDK / face.package

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from unittest import mock
 
-from geminga._acks import AckGroup, AckTracker
-from geminga._outbox import Outbox
-from geminga._receipt import Outgoing
+from geminga._acknowledging.acks import AckGroup, AckTracker
+from geminga._producing.outbox import Outbox
+from geminga._producing.receipt import Outgoing
 from geminga_bookie.port import AddDone
 from geminga_broker.log.cursor import LogCursor
 from geminga_broker.topic.api import PublishItem

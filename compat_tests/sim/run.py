@@ -18,7 +18,7 @@ import trio
 import trio.testing
 
 from geminga import Client
-from geminga._service_url import parse
+from geminga._connection.service_url import parse
 from geminga.client import open_client
 from geminga.options import ClientOptions
 from geminga_protocol.ids import EARLIEST

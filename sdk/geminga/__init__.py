@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import geminga.schema as schema  # noqa: F401
-    from geminga._consumer_statistics import ConsumerStatistics
-    from geminga._receipt import Receipt
-    from geminga._statistics import ProducerStatistics
+    from geminga._connection.statistics import ProducerStatistics
+    from geminga._consuming.statistics import ConsumerStatistics
+    from geminga._producing.receipt import Receipt
     from geminga.auth import (
         Authentication,
         AuthenticationBasic,
@@ -237,10 +237,10 @@ _HOMES = {
         "ProducerCryptoFailureAction",
     ),
     "geminga.failover": ("AutoClusterFailover", "FailoverCluster"),
-    "geminga._consumer_statistics": ("ConsumerStatistics",),
-    "geminga._statistics": ("ProducerStatistics",),
+    "geminga._consuming.statistics": ("ConsumerStatistics",),
+    "geminga._connection.statistics": ("ProducerStatistics",),
     "geminga.producer": ("Producer",),
-    "geminga._receipt": ("Receipt",),
+    "geminga._producing.receipt": ("Receipt",),
     "geminga.consumer": ("Consumer",),
     "geminga.reader": ("Reader",),
     "geminga.received_entry": ("ReceivedEntry",),
@@ -292,7 +292,7 @@ def __getattr__(name: str) -> object:
     module = importlib.import_module(_MODULES.get(name, "geminga.errors"))
     value: object = getattr(module, _RENAMED.get(name, name))
     if name == "connect":
-        importlib.import_module("geminga._signatures").show_options(module)
+        importlib.import_module("geminga._options.signatures").show_options(module)
     globals()[name] = value
     return value
 

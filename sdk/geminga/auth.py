@@ -16,9 +16,9 @@ from pathlib import Path
 
 import trio
 
-from geminga._authentication import Authentication as Authentication
-from geminga._authentication import check_authentication as check_authentication
-from geminga._oauth2 import AuthenticationOAuth2 as AuthenticationOAuth2
+from geminga._connection.authentication import Authentication as Authentication
+from geminga._connection.authentication import check_authentication as check_authentication
+from geminga._connection.oauth2 import AuthenticationOAuth2 as AuthenticationOAuth2
 from geminga.errors import AuthenticationFailed, InvalidArgument
 
 _log = logging.getLogger(__name__)

@@ -11,19 +11,19 @@ from typing import Unpack
 
 import trio
 
-from geminga._arguments import function, texts_of
-from geminga._background import Background, close_timeout_s
-from geminga._core import Closeable, Core
-from geminga._discovery import Discovery, NamedTopics
-from geminga._letterbox import Letterbox
-from geminga._letters import complete
-from geminga._pattern_topics import PatternTopics
-from geminga._pool import Connector, connect_tcp
-from geminga._schema_lookup import with_topic_schema
-from geminga._service_url import Address, parse
-from geminga._subscribe import Subscription
-from geminga._topic_pattern import parse_pattern
-from geminga._topics import Topics, parse_topic
+from geminga._connection.background import Background, close_timeout_s
+from geminga._connection.core import Closeable, Core
+from geminga._connection.pool import Connector, connect_tcp
+from geminga._connection.schema_lookup import with_topic_schema
+from geminga._connection.service_url import Address, parse
+from geminga._connection.topic_pattern import parse_pattern
+from geminga._connection.topics import Topics, parse_topic
+from geminga._consuming.discovery import Discovery, NamedTopics
+from geminga._consuming.pattern_topics import PatternTopics
+from geminga._consuming.subscribe import Subscription
+from geminga._dead_letter.letters import complete
+from geminga._dead_letter.sender import DeadLetterSender
+from geminga._options.arguments import function, texts_of
 from geminga.consumer import Consumer
 from geminga.encryption import ConsumerCryptoKeywords, ConsumerCryptoOptions
 from geminga.errors import AlreadyClosed, InvalidArgument
@@ -330,12 +330,12 @@ class Client:
         subscription = Subscription(
             name, options, consumer_name, queue_size, start_message_id, creates_topics
         )
-        letterbox = None
+        dead_letter_sender = None
         if options.dead_letter_policy is not None:
             policy = options.dead_letter_policy
             open_producer = partial(self._letter_producer, options)
-            letterbox = Letterbox(self._core, subscription, policy, open_producer)
-        consumer = Consumer(self._core, subscription, partitions, letterbox, discovery)
+            dead_letter_sender = DeadLetterSender(self._core, subscription, policy, open_producer)
+        consumer = Consumer(self._core, subscription, partitions, dead_letter_sender, discovery)
         await consumer._start(listener)
         self._core.open[consumer] = None
         return consumer

@@ -9,26 +9,26 @@ from typing import Generic
 
 import trio
 
-from geminga._ack_runs import MessageOrId as MessageOrId
-from geminga._ack_runs import Run, id_of, note_runs
-from geminga._acknowledger import wait_for_receipts
-from geminga._arguments import delay, duration, positive_count, several
-from geminga._checks import texts
-from geminga._consumer_context import ConsumerContext
-from geminga._consumer_interceptors import ConsumerInterceptors
-from geminga._consumer_parts import ConsumerParts
-from geminga._consumer_statistics import ConsumerStatistics
-from geminga._core import Core
-from geminga._discovery import Discovery
-from geminga._entry import Entry
-from geminga._inbox import Inbox
-from geminga._letterbox import Letterbox
-from geminga._listening import Listening
-from geminga._partition_consumer import PartitionConsumer
-from geminga._receiving import RECEIVES_BETWEEN_CHECKPOINTS, Receiving
-from geminga._subscribe import Subscription
-from geminga._trio_listening import listen
-from geminga._typed_inbox import TypedInbox, make_inbox
+from geminga._acknowledging.ack_runs import MessageOrId as MessageOrId
+from geminga._acknowledging.ack_runs import Run, id_of, note_runs
+from geminga._acknowledging.acknowledger import wait_for_receipts
+from geminga._connection.core import Core
+from geminga._consuming.context import ConsumerContext
+from geminga._consuming.discovery import Discovery
+from geminga._consuming.inbox import Inbox
+from geminga._consuming.interceptors import ConsumerInterceptors
+from geminga._consuming.listening import Listening
+from geminga._consuming.partition_consumer import PartitionConsumer
+from geminga._consuming.parts import ConsumerParts
+from geminga._consuming.receiving import RECEIVES_BETWEEN_CHECKPOINTS, Receiving
+from geminga._consuming.statistics import ConsumerStatistics
+from geminga._consuming.subscribe import Subscription
+from geminga._consuming.trio_listening import listen
+from geminga._consuming.typed_inbox import TypedInbox, make_inbox
+from geminga._dead_letter.sender import DeadLetterSender
+from geminga._entries.entry import Entry
+from geminga._options.arguments import delay, duration, positive_count, several
+from geminga._options.checks import texts
 from geminga.errors import AlreadyClosed, InvalidArgument
 from geminga.message import Message, V_co
 from geminga_protocol.message_id import MessageId
@@ -48,7 +48,7 @@ class Consumer(Generic[V_co]):
         core: Core,
         subscription: Subscription,
         partitions: list[tuple[str, int]],
-        letterbox: Letterbox | None = None,
+        dead_letter_sender: DeadLetterSender | None = None,
         discovery: Discovery | None = None,
     ) -> None:
         """`partitions` are full topic names with their partition index, -1 for none."""
@@ -60,7 +60,7 @@ class Consumer(Generic[V_co]):
         self._inbox = make_inbox(core, options.schema, before_consume)
         self._open_inbox: Inbox | None = self._inbox  # None once it closes
         self._since_checkpoint = 0
-        self._letterbox = letterbox
+        self._dead_letter_sender = dead_letter_sender
         self._receipts = options.ack_receipt_enabled
         self._listening: Listening | None = None
         self._is_listened = False
@@ -70,7 +70,7 @@ class Consumer(Generic[V_co]):
         if isinstance(self._inbox, TypedInbox):
             self._inbox.notify = notify
         context = ConsumerContext(
-            core, subscription, self._inbox, notify, letterbox, self._interceptors
+            core, subscription, self._inbox, notify, dead_letter_sender, self._interceptors
         )
         self._parts = self._receiving.parts = ConsumerParts(context, partitions, discovery)
 
@@ -303,9 +303,9 @@ class Consumer(Generic[V_co]):
         delay(delay_s, "delay_s")
         texts({} if properties is None else properties, "properties")
         self._part_of(message)
-        if self._letterbox is None:
+        if self._dead_letter_sender is None:
             raise InvalidArgument("reconsume_later needs retry_enabled")
-        await self._letterbox.send_again(message, delay_s, properties or {})
+        await self._dead_letter_sender.send_again(message, delay_s, properties or {})
         await self.acknowledge(message)
 
     def redeliver_unacknowledged_messages(self) -> None:
@@ -370,8 +370,8 @@ class Consumer(Generic[V_co]):
         parts = self._parts
         parts.error = parts.error or AlreadyClosed("the consumer is closed")
         await parts.aclose()
-        if self._letterbox is not None:
-            await self._letterbox.aclose()
+        if self._dead_letter_sender is not None:
+            await self._dead_letter_sender.aclose()
         self._receiving.wake_all()
         if self._interceptors is not None and not self._is_closed:
             self._interceptors.close()

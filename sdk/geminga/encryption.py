@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict
 
-from geminga._checks import of_enum, texts
+from geminga._options.checks import of_enum, texts
 from geminga.errors import CryptoError, InvalidArgument
 from geminga_runtime.auth.key_files import KeySourceError, read_key
 

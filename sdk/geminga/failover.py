@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import trio
 
-from geminga._checks import not_negative, positive
-from geminga._service_url import parse
-from geminga._tls_options import TlsOptions
+from geminga._connection.service_url import parse
+from geminga._connection.tls_options import TlsOptions
+from geminga._options.checks import not_negative, positive
 from geminga.auth import Authentication, check_authentication
 from geminga.errors import InvalidArgument
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Generic
 
 import msgspec
 
-from geminga._crypto import context_of
-from geminga._entry import Entry
+from geminga._entries.crypto import context_of
+from geminga._entries.entry import Entry
 from geminga.encryption import EncryptionContext
 from geminga.errors import CorruptMessage
 from geminga_protocol.errors import RemoteProtocolError

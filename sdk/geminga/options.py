@@ -11,7 +11,9 @@ import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from geminga._checks import (
+from geminga._connection.tls_options import TlsKeywords
+from geminga._connection.tls_options import TlsOptions as TlsOptions
+from geminga._options.checks import (
     booleans,
     instances,
     lists_of_texts,
@@ -22,24 +24,22 @@ from geminga._checks import (
     texts,
     whole,
 )
-from geminga._checks import make as make
-from geminga._consumer_hooks import BatchReceivePolicy as BatchReceivePolicy
-from geminga._consumer_hooks import ConsumerEventListener as ConsumerEventListener
-from geminga._consumer_hooks import ConsumerInterceptor as ConsumerInterceptor
-from geminga._consumer_options import ConsumerKeywords as ConsumerKeywords
-from geminga._consumer_options import ConsumerOptions as ConsumerOptions
-from geminga._consumer_options import ConsumerType as ConsumerType
-from geminga._consumer_options import DeadLetterPolicy as DeadLetterPolicy
-from geminga._consumer_options import InitialPosition as InitialPosition
-from geminga._consumer_options import KeySharedPolicy as KeySharedPolicy
-from geminga._consumer_options import MultiplierBackoff as MultiplierBackoff
-from geminga._consumer_options import ReaderKeywords as ReaderKeywords
-from geminga._consumer_options import ReaderOptions as ReaderOptions
-from geminga._consumer_options import RegexSubscriptionMode as RegexSubscriptionMode
-from geminga._producer_interceptors import ProducerInterceptor as ProducerInterceptor
-from geminga._producer_interceptors import ProducerMessage as ProducerMessage
-from geminga._tls_options import TlsKeywords
-from geminga._tls_options import TlsOptions as TlsOptions
+from geminga._options.checks import make as make
+from geminga._options.consumer import ConsumerKeywords as ConsumerKeywords
+from geminga._options.consumer import ConsumerOptions as ConsumerOptions
+from geminga._options.consumer import ConsumerType as ConsumerType
+from geminga._options.consumer import DeadLetterPolicy as DeadLetterPolicy
+from geminga._options.consumer import InitialPosition as InitialPosition
+from geminga._options.consumer import KeySharedPolicy as KeySharedPolicy
+from geminga._options.consumer import MultiplierBackoff as MultiplierBackoff
+from geminga._options.consumer import ReaderKeywords as ReaderKeywords
+from geminga._options.consumer import ReaderOptions as ReaderOptions
+from geminga._options.consumer import RegexSubscriptionMode as RegexSubscriptionMode
+from geminga._options.consumer_hooks import BatchReceivePolicy as BatchReceivePolicy
+from geminga._options.consumer_hooks import ConsumerEventListener as ConsumerEventListener
+from geminga._options.consumer_hooks import ConsumerInterceptor as ConsumerInterceptor
+from geminga._options.producer_interceptors import ProducerInterceptor as ProducerInterceptor
+from geminga._options.producer_interceptors import ProducerMessage as ProducerMessage
 from geminga.auth import Authentication, check_authentication
 from geminga.encryption import ProducerCryptoKeywords
 from geminga.encryption import ProducerCryptoOptions as ProducerCryptoOptions

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Generic, Unpack
 
 import trio
 
-from geminga._core import Core
-from geminga._described import MessageKeywords as MessageKeywords
-from geminga._described import extras_of, payload_of
-from geminga._encode import Extras
-from geminga._outbox import Placed
-from geminga._partitions import Partitions
-from geminga._receipt import Receipt
-from geminga._statistics import ProducerStatistics, log_interval, summed
-from geminga._together import ABANDON_TIMEOUT_S, together
-from geminga._typed import prepared
+from geminga._connection.core import Core
+from geminga._connection.statistics import ProducerStatistics, log_interval, summed
+from geminga._connection.together import ABANDON_TIMEOUT_S, together
+from geminga._entries.encode import Extras
+from geminga._producing.message_options import MessageKeywords as MessageKeywords
+from geminga._producing.message_options import extras_of, payload_of
+from geminga._producing.outbox import Placed
+from geminga._producing.partitions import Partitions
+from geminga._producing.receipt import Receipt
+from geminga._producing.schema_encoding import prepared
 from geminga.options import ProducerOptions
 from geminga_protocol.message_id import MessageId
 from geminga_protocol.topic_name import TopicName

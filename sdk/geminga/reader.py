@@ -10,9 +10,9 @@ from typing import Generic
 
 import trio
 
-from geminga._arguments import duration, positive_size
-from geminga._consumer_statistics import ConsumerStatistics
-from geminga._entry_reading import read_entries, received_ids, take_incomplete
+from geminga._consuming.entry_reading import read_entries, received_ids, take_incomplete
+from geminga._consuming.statistics import ConsumerStatistics
+from geminga._options.arguments import duration, positive_size
 from geminga.consumer import Consumer
 from geminga.errors import AlreadyClosed, Timeout
 from geminga.message import Message, V_co

@@ -7,9 +7,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from geminga._batch_index import all_metadata
-from geminga._crypto import context_of
-from geminga._entry import Entry
+from geminga._entries.batch_index import all_metadata
+from geminga._entries.crypto import context_of
+from geminga._entries.entry import Entry
 from geminga.encryption import EncryptionContext
 from geminga.errors import CorruptMessage
 from geminga_protocol.errors import RemoteProtocolError

@@ -9,9 +9,9 @@ from typing import Generic, TypeAlias
 
 import trio
 
-from geminga._arguments import function
-from geminga._core import Core
-from geminga._together import ABANDON_TIMEOUT_S
+from geminga._connection.core import Core
+from geminga._connection.together import ABANDON_TIMEOUT_S
+from geminga._options.arguments import function
 from geminga.errors import AlreadyClosed, CorruptMessage, GemingaError, SchemaError
 from geminga.message import Message
 from geminga.reader import Reader

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 import trio
 
 import geminga
-from geminga._service_url import parse
+from geminga._connection.service_url import parse
 from geminga.client import open_client
 from geminga.options import ClientOptions
 from geminga_broker.authz.authorizer import Caller

@@ -9,7 +9,7 @@ from typing import Any
 import trio
 import trio.testing
 
-from geminga._service_url import parse
+from geminga._connection.service_url import parse
 from geminga._tests.fake_topics import LEDGER, FakeConsumer, FakeSubscription, FakeTopic
 from geminga.client import Client, open_client
 from geminga.options import ClientOptions

@@ -7,8 +7,8 @@ from trio.testing import MockClock
 
 import geminga
 from geminga import errors
-from geminga._entry import Entry
-from geminga._lanes import lanes_of
+from geminga._consuming.lanes import lanes_of
+from geminga._entries.entry import Entry
 from geminga._tests.fake_broker import fake_broker
 from geminga_protocol.pb.pulsar_api_pb2 import MessageMetadata, ServerError
 

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 import geminga
-from geminga import _typed_inbox, schema
+from geminga import schema
+from geminga._consuming import typed_inbox as _typed_inbox
+from geminga._entries.value_reader import ValueReader
 from geminga._tests.fake_broker import fake_broker
-from geminga._value_reader import ValueReader
 from geminga.schema import KeyValueEncodingType, SchemaInfo, SchemaType
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 import geminga
 
 if TYPE_CHECKING:
-    from geminga._consumer_statistics import ConsumerStatistics as ConsumerStatistics
-    from geminga._faces.asyncs import Receipt as Receipt
-    from geminga._statistics import ProducerStatistics as ProducerStatistics
+    from geminga._bridge.asyncs import Receipt as Receipt
+    from geminga._connection.statistics import ProducerStatistics as ProducerStatistics
+    from geminga._consuming.statistics import ConsumerStatistics as ConsumerStatistics
     from geminga.aio.client import Client as Client
     from geminga.aio.client import connect as connect
     from geminga.aio.consumer import Consumer as Consumer
@@ -218,7 +218,7 @@ _OWN = {
     "Consumer": "geminga.aio.consumer",
     "Producer": "geminga.aio.producer",
     "Reader": "geminga.aio.reader",
-    "Receipt": "geminga._faces.asyncs",
+    "Receipt": "geminga._bridge.asyncs",
     "TableChanges": "geminga.aio.table_changes",
     "TableView": "geminga.aio.table_view",
     "connect": "geminga.aio.client",
@@ -232,7 +232,7 @@ def __getattr__(name: str) -> object:
     module = importlib.import_module(_OWN[name]) if name in _OWN else geminga
     value: object = getattr(module, name)
     if name == "connect":
-        importlib.import_module("geminga._signatures").show_options(module)
+        importlib.import_module("geminga._options.signatures").show_options(module)
     globals()[name] = value
     return value
 

@@ -9,7 +9,7 @@ from re import Pattern
 from typing import Unpack
 
 import geminga.client
-from geminga._faces.asyncs import AsyncSession
+from geminga._bridge.asyncs import AsyncSession
 from geminga.aio.consumer import Consumer
 from geminga.aio.producer import Producer
 from geminga.aio.reader import Reader

@@ -7,9 +7,9 @@ from types import TracebackType
 from typing import Generic
 
 import geminga.consumer
-from geminga._arguments import duration
-from geminga._consumer_statistics import ConsumerStatistics as ConsumerStatistics
-from geminga._faces.asyncs import AsyncReceiver, AsyncSession
+from geminga._bridge.asyncs import AsyncReceiver, AsyncSession
+from geminga._consuming.statistics import ConsumerStatistics as ConsumerStatistics
+from geminga._options.arguments import duration
 from geminga.consumer import MessageOrId
 from geminga.message import Message, V_co
 from geminga_protocol.message_id import MessageId

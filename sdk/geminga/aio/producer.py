@@ -6,8 +6,8 @@ from types import TracebackType
 from typing import Generic, Unpack
 
 import geminga.producer
-from geminga._faces.asyncs import AsyncSender, AsyncSession, Receipt
-from geminga._statistics import ProducerStatistics as ProducerStatistics
+from geminga._bridge.asyncs import AsyncSender, AsyncSession, Receipt
+from geminga._connection.statistics import ProducerStatistics as ProducerStatistics
 from geminga.producer import MessageKeywords, S
 from geminga_protocol.message_id import MessageId
 

@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import Generic
 
 import geminga.reader
-from geminga._consumer_statistics import ConsumerStatistics as ConsumerStatistics
-from geminga._faces.asyncs import AsyncReceiver, AsyncSession
+from geminga._bridge.asyncs import AsyncReceiver, AsyncSession
+from geminga._consuming.statistics import ConsumerStatistics as ConsumerStatistics
 from geminga.message import Message, V_co
 from geminga.received_entry import ReceivedEntry as ReceivedEntry
 from geminga_protocol.message_id import MessageId

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Generic
 
 import geminga.table_changes
-from geminga._faces.asyncs import AsyncSession
+from geminga._bridge.asyncs import AsyncSession
 from geminga.table_changes import R
 
 

@@ -7,8 +7,8 @@ from types import TracebackType
 from typing import Generic
 
 import geminga.table_view
-from geminga._arguments import function
-from geminga._faces.asyncs import AsyncSession
+from geminga._bridge.asyncs import AsyncSession
+from geminga._options.arguments import function
 from geminga.aio.table_changes import TableChanges
 from geminga.table_changes import R
 from geminga.table_view import TableListener

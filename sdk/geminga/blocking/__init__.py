@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 import geminga
 
 if TYPE_CHECKING:
-    from geminga._consumer_statistics import ConsumerStatistics as ConsumerStatistics
-    from geminga._faces.threads import Receipt as Receipt
-    from geminga._statistics import ProducerStatistics as ProducerStatistics
+    from geminga._bridge.threads import Receipt as Receipt
+    from geminga._connection.statistics import ProducerStatistics as ProducerStatistics
+    from geminga._consuming.statistics import ConsumerStatistics as ConsumerStatistics
     from geminga.auth import Authentication as Authentication
     from geminga.auth import AuthenticationBasic as AuthenticationBasic
     from geminga.auth import AuthenticationOAuth2 as AuthenticationOAuth2
@@ -218,7 +218,7 @@ _OWN = {
     "Consumer": "geminga.blocking.consumer",
     "Producer": "geminga.blocking.producer",
     "Reader": "geminga.blocking.reader",
-    "Receipt": "geminga._faces.threads",
+    "Receipt": "geminga._bridge.threads",
     "TableChanges": "geminga.blocking.table_changes",
     "TableView": "geminga.blocking.table_view",
     "connect": "geminga.blocking.client",
@@ -232,7 +232,7 @@ def __getattr__(name: str) -> object:
     module = importlib.import_module(_OWN[name]) if name in _OWN else geminga
     value: object = getattr(module, name)
     if name == "connect":
-        importlib.import_module("geminga._signatures").show_options(module)
+        importlib.import_module("geminga._options.signatures").show_options(module)
     globals()[name] = value
     return value
 

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Unpack
 
 import geminga.client
-from geminga._faces.threads import ThreadSession
+from geminga._bridge.threads import ThreadSession
 from geminga.blocking.consumer import Consumer
 from geminga.blocking.producer import Producer
 from geminga.blocking.reader import Reader

@@ -6,8 +6,8 @@ from types import TracebackType
 from typing import Generic, Unpack
 
 import geminga.producer
-from geminga._faces.threads import Receipt, ThreadSender, ThreadSession
-from geminga._statistics import ProducerStatistics as ProducerStatistics
+from geminga._bridge.threads import Receipt, ThreadSender, ThreadSession
+from geminga._connection.statistics import ProducerStatistics as ProducerStatistics
 from geminga.producer import MessageKeywords, S
 from geminga_protocol.message_id import MessageId
 

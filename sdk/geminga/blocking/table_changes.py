@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Generic
 
 import geminga.table_changes
-from geminga._faces.threads import ThreadSession
+from geminga._bridge.threads import ThreadSession
 from geminga.table_changes import R
 
 

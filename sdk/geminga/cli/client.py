@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Concatenate, ParamSpec
 
 import click
 
 from geminga.cli._access import Access, access_options
-from geminga.cli._encryption import decrypts, encrypts
 from geminga.cli._run import properties, run
 
 if TYPE_CHECKING:
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
 BOUNDARY = "----- got message -----"
 TYPES = {"exclusive": 0, "shared": 1, "failover": 2, "key_shared": 3}
+P = ParamSpec("P")
+_WHERE = "file:///..., data:application/x-pem-file;base64,... or a path."
+LINE_BYTES_MAX = 1 << 26
+"""A line that is longer ends the command: no message is that large."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,49 @@ class Broker:
 
     access: Access
     listener_name: str | None
+
+
+def encrypts(
+    command: Callable[Concatenate[ProducerCryptoKeywords, P], None],
+) -> Callable[P, None]:
+    """`-ekn` and `-ekv` of a command that writes: its first argument are options of producers."""
+
+    @click.option("-ekn", "--encryption-key-name", "key_name", help="Name of the public key.")
+    @click.option("-ekv", "--encryption-key-value", "key_value", help=f"Public key: {_WHERE}")
+    @functools.wraps(command)
+    def wrapped(*arguments: P.args, **keywords: P.kwargs) -> None:
+        name, value = keywords.pop("key_name"), keywords.pop("key_value")
+        if (name is None) != (value is None):
+            # One of them alone would send in plain what was to be encrypted.
+            raise click.UsageError("-ekn and -ekv need each other")
+        options: ProducerCryptoKeywords = {}
+        if isinstance(name, str) and isinstance(value, str):
+            from geminga.encryption import DefaultCryptoKeyReader
+
+            reader = DefaultCryptoKeyReader(default_public_key=value)
+            options = {"encryption_keys": [name], "crypto_key_reader": reader}
+        command(options, *arguments, **keywords)
+
+    return wrapped
+
+
+def decrypts(
+    command: Callable[Concatenate[ConsumerCryptoKeywords, P], None],
+) -> Callable[P, None]:
+    """`-ekv` of a command that reads: its first argument are options of consumers."""
+
+    @click.option("-ekv", "--encryption-key-value", "key_value", help=f"Private key: {_WHERE}")
+    @functools.wraps(command)
+    def wrapped(*arguments: P.args, **keywords: P.kwargs) -> None:
+        value = keywords.pop("key_value")
+        options: ConsumerCryptoKeywords = {}
+        if isinstance(value, str):
+            from geminga.encryption import DefaultCryptoKeyReader
+
+            options = {"crypto_key_reader": DefaultCryptoKeyReader(default_private_key=value)}
+        command(options, *arguments, **keywords)
+
+    return wrapped
 
 
 @click.group()
@@ -87,7 +135,6 @@ def produce(
         import trio
 
         import geminga
-        from geminga.cli._lines import given_or_read
 
         described: MessageKeywords = {
             "properties": pairs or None,
@@ -213,3 +260,35 @@ def consume(
         click.echo(f"{taken} messages successfully consumed", err=in_json)
 
     run(main)
+
+
+async def given_or_read(payloads: Sequence[bytes], times: int) -> AsyncGenerator[bytes]:
+    """These payloads so often; if there are none, each line of standard input. Raises
+    InvalidArgument as `lines_of_input`.
+    """
+    if not payloads:
+        async for line in lines_of_input():
+            yield line
+    for _ in range(times):
+        for payload in payloads:
+            yield payload
+
+
+async def lines_of_input() -> AsyncIterator[bytes]:
+    """Each line without its end, read in a thread; an empty one is an empty message.
+
+    Raises InvalidArgument for a line above LINE_BYTES_MAX.
+    """
+    import trio
+
+    from geminga.errors import InvalidArgument
+
+    while True:
+        line = await trio.to_thread.run_sync(
+            sys.stdin.buffer.readline, LINE_BYTES_MAX + 1, abandon_on_cancel=True
+        )
+        if not line:
+            return
+        if len(line) > LINE_BYTES_MAX:
+            raise InvalidArgument(f"a line of standard input is longer than {LINE_BYTES_MAX} bytes")
+        yield line.removesuffix(b"\n").removesuffix(b"\r")

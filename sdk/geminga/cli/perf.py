@@ -16,7 +16,7 @@ from geminga.cli._histogram import Histogram
 from geminga.cli._run import run
 
 if TYPE_CHECKING:
-    from geminga._receipt import Receipt
+    from geminga._producing.receipt import Receipt
     from geminga.client import Client
     from geminga.consumer import Consumer
     from geminga.producer import Producer

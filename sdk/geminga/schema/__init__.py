@@ -14,8 +14,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from geminga.schema._already import AlreadyEncoded
-    from geminga.schema._auto import AutoConsume, AutoProduce
+    from geminga.schema._auto import AlreadyEncoded, AutoConsume, AutoProduce
     from geminga.schema._avro import Avro, Json
     from geminga.schema._base import Schema
     from geminga.schema._info import SchemaInfo
@@ -79,8 +78,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "geminga.schema._already": ("AlreadyEncoded",),
-    "geminga.schema._auto": ("AutoConsume", "AutoProduce"),
+    "geminga.schema._auto": ("AlreadyEncoded", "AutoConsume", "AutoProduce"),
     "geminga.schema._avro": ("Avro", "Json"),
     "geminga.schema._base": ("Schema",),
     "geminga.schema._info": ("SchemaInfo",),

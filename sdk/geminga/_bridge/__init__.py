@@ -1,0 +1,1 @@
+"""The Trio client for programs without Trio: asyncio's and ordinary ones."""

@@ -1,0 +1,193 @@
+"""Entries through the blocking and the asyncio face."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+
+import pytest
+
+import geminga
+import geminga.aio as ga
+import geminga.blocking as gb
+from geminga._bridge._tests.test_aio import in_asyncio
+from geminga._bridge._tests.test_fork_and_signals import in_child
+from geminga.testing import BrokerUrl
+
+
+def publish(url: str, topic: str, count: int) -> None:
+    """In batches of a hundred at most."""
+    with (
+        gb.connect(url) as client,
+        client.create_producer(topic, batching_max_messages=100) as producer,
+    ):
+        for n in range(count):
+            producer.send_soon(b"%d" % n)
+
+
+def numbers(entries: list[geminga.ReceivedEntry]) -> list[int]:
+    return [int(payload) for entry in entries for payload in entry.payloads()]
+
+
+def test_blocking(url: BrokerUrl, topic: str) -> None:
+    publish(url, topic, 3000)
+    with gb.connect(url) as client:
+        reader = client.create_reader(topic, gb.EARLIEST, receiver_queue_size=500)
+        got: list[int] = []
+        while len(got) < 3000:
+            got += numbers(reader.read_entries(5, bytes_max=2000))
+        assert got == list(range(3000))
+        with pytest.raises(gb.Timeout):
+            reader.read_entries(0)
+        with pytest.raises(gb.InvalidArgument, match="bytes_max"):
+            reader.read_entries(bytes_max=-1)
+        (last,) = reader.last_message_ids()
+        assert last.ledger_id >= 0
+        assert reader.incomplete_message_ids() == []
+        assert reader.received_ids() == [last.__class__(last.ledger_id, last.entry_id)]
+        assert reader.statistics().total_msgs_received == 3000
+        reader.close()
+        with pytest.raises(gb.AlreadyClosed):
+            reader.read_entries()
+
+
+@pytest.mark.parametrize("at", [0, 1, 70, 299])
+def test_messages_and_entries_in_turn(url: BrokerUrl, topic: str, at: int) -> None:
+    """What was taken ahead for `read_next` comes before what is behind it."""
+    publish(url, topic, 300)
+    with gb.connect(url) as client:
+        reader = client.create_reader(topic, gb.EARLIEST)
+        got = [int(reader.read_next(60).data) for _ in range(at)]
+        while len(got) < 300:
+            got += numbers(reader.read_entries(5, bytes_max=20))
+            if len(got) < 300:
+                got.append(int(reader.read_next(60).data))
+        assert got == list(range(300))
+        assert not reader.has_message_available()
+
+
+@in_asyncio
+async def test_a_call_that_is_given_up_loses_nothing(url: str, topic: str) -> None:
+    async with ga.connect(url) as client:
+        reader = await client.create_reader(topic, ga.EARLIEST)
+        producer = await client.create_producer(topic, batching_enabled=False)
+        got: list[int] = []
+        sent = 0
+        for turn in range(30):
+            task = asyncio.ensure_future(reader.read_entries(5))
+            for _ in range(turn % 3):
+                await producer.send(b"%d" % sent)
+                sent += 1
+            for _ in range(turn % 5):
+                await asyncio.sleep(0)
+            task.cancel()
+            try:
+                got += numbers(await task)
+            except asyncio.CancelledError:
+                pass
+            if turn % 4 == 3:
+                while len(got) < sent:
+                    got.append(int((await reader.read_next(60)).data))
+        while len(got) < sent:
+            got += numbers(await reader.read_entries(5))
+        assert got == list(range(sent))
+
+
+@pytest.mark.parametrize("ahead", ["messages", "entries"])
+def test_a_reader_keeps_what_it_took_when_the_connection_breaks(
+    url: BrokerUrl, topic: str, ahead: str
+) -> None:
+    """The broker goes on behind what left the queue, so that what is on its way must not be thrown
+    away.
+    """
+    publish(url, topic, 400)
+    with gb.connect(url) as client:
+        reader = client.create_reader(topic, gb.EARLIEST)
+        got = [int(reader.read_next(60).data)] if ahead == "messages" else []
+        if ahead == "entries":
+            # As a call leaves them that was given up when they were there.
+            receiver = reader._receiver
+            receiver.session.call(lambda: receiver.fill_entries(100, 5))
+            assert receiver._entries
+        session = client._session
+        session.portal.post(cut, session.client)
+        while len(got) < 400:
+            got += numbers(reader.read_entries(5))
+        assert got == list(range(400))
+        with pytest.raises(gb.Timeout):
+            reader.read_entries(0.05)
+
+
+def cut(client: geminga.Client) -> None:
+    for connection in list(client._core.pool.connections):
+        connection.close("cut")
+
+
+def test_what_brokers_tell_of_topics(
+    url: BrokerUrl, topic: str, partitioned: Callable[[str, int], str]
+) -> None:
+    parts = partitioned(f"{topic}-parts", 2)
+    publish(url, topic, 1)
+    with gb.connect(url) as client:
+        pattern = re.compile(f"{topic}.*")
+        assert client.topics_matching(pattern) == [topic, parts]
+        mode = gb.RegexSubscriptionMode.NON_PERSISTENT_ONLY
+        assert client.topics_matching(pattern, mode) == []
+        assert client.get_topic_partitions(topic, auto_create=False) == [topic]
+        expected = [f"{parts}-partition-{n}" for n in range(2)]
+        assert client.get_topic_partitions(parts, auto_create=False) == expected
+        for missing in (f"{topic}-no", f"{parts}-partition-2", f"{topic}-partition-0"):
+            with pytest.raises(gb.TopicNotFound) as raised:
+                client.get_topic_partitions(missing, auto_create=False)
+            assert raised.value.topic == missing
+            with pytest.raises(gb.TopicNotFound):
+                client.topic_schema(missing)
+        assert client.topic_schema(topic) is None
+        schema = geminga.schema.String()
+        client.create_producer(parts, schema=schema).close()
+        found = client.topic_schema(parts)
+        assert found is not None
+        assert found.type == schema.info.type
+        assert client.topic_schema(f"{parts}-partition-1") == found
+        assert client.topic_schema(parts, (0).to_bytes(8, "big")) == found
+        assert client.topic_schema(parts, (7).to_bytes(8, "big")) is None
+        with pytest.raises(gb.InvalidArgument, match="version"):
+            client.topic_schema(parts, 0)
+        with pytest.raises(gb.InvalidArgument, match="pattern"):
+            client.topics_matching(topic)
+        with pytest.raises(gb.InvalidArgument, match="mode"):
+            client.topics_matching(pattern, "all")
+
+
+def test_a_seek_recalls_what_is_on_its_way(url: BrokerUrl, topic: str) -> None:
+    publish(url, topic, 300)
+    with gb.connect(url) as client:
+        reader = client.create_reader(topic, gb.EARLIEST)
+        (first, *_) = reader.read_entries(5, bytes_max=1)
+        receiver = reader._receiver
+        receiver.session.call(lambda: receiver.fill_entries(1000, 5))
+        assert receiver._entries
+        assert reader.has_message_available()
+        reader.seek(first.message_ids()[0])
+        got: list[int] = []
+        while len(got) < 299:
+            got += numbers(reader.read_entries(5))
+        assert got == list(range(1, 300))
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_in_a_forked_child(url: BrokerUrl, topic: str) -> None:
+    """Nothing of the parent's is handed out there."""
+    publish(url, topic, 10)
+    with gb.connect(url) as client:
+        reader = client.create_reader(topic, gb.EARLIEST)
+        receiver = reader._receiver
+        receiver.session.call(lambda: receiver.fill_entries(1000, 5))
+
+        def child() -> None:
+            with pytest.raises(gb.ForkedClient):
+                reader.read_entries(5)
+
+        in_child(child)
+        assert numbers(reader.read_entries(5)) == list(range(10))

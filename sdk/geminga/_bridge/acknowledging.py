@@ -1,0 +1,149 @@
+"""Acknowledgements on their way from the program's threads to the loop, many in one go."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TypeVar
+
+import trio
+
+from geminga._acknowledging.ack_runs import MessageOrId, Run, note_runs
+from geminga._bridge.calls import Session
+from geminga._entries.entry import Entry
+from geminga.consumer import Consumer
+from geminga.errors import GemingaError
+from geminga.message import Message
+from geminga_runtime.waiters import Promise
+
+T = TypeVar("T")
+logger = logging.getLogger("geminga")
+
+
+class AckSender:
+    """Hands the acknowledgements of one consumer over (bounded by the messages received)."""
+
+    def __init__(self, session: Session, consumer: Consumer) -> None:
+        self.session = session
+        self.consumer = consumer
+        self._portal = session.portal
+        self._checked: Entry | None = None
+        """The entry whose message was acknowledged last, which is known to be this consumer's."""
+        self._acks: deque[MessageOrId] = deque()
+        self._ack_runs: deque[Run] = deque()
+        self._read: Message | None = None
+        self._drains = 0
+        self._signalled_for = -1
+        """As in Sender: a flag set before the loop is asked would deceive signal handlers."""
+        self.waits_for_receipts = consumer._subscription.options.ack_receipt_enabled
+        """Whether an acknowledgement is done only when the broker has answered."""
+
+    # ---- in the program's threads ----
+
+    def check(self, message: MessageOrId) -> None:
+        """Raises InvalidArgument if the message isn't of this consumer."""
+        self.consumer._part_of(message)
+
+    def acknowledge(self, message: MessageOrId) -> None:
+        """Hand an acknowledgement over. Raises InvalidArgument and ForkedClient."""
+        if not isinstance(message, Message) or message._entry is not self._checked:
+            self._check_once(message)
+        self._acks.append(message)
+        if self._signalled_for != self._drains:
+            self._signal()
+
+    def _check_once(self, message: MessageOrId) -> None:
+        self.check(message)
+        if isinstance(message, Message):
+            self._checked = message._entry
+
+    def acknowledge_runs(self, runs: list[Run]) -> None:
+        """Hand many over, as `Consumer._runs` has put them together. Raises ForkedClient."""
+        self._ack_runs.extend(runs)
+        if runs:
+            self._signal()
+
+    def acknowledge_read(self, message: Message) -> None:
+        """A reader has come to that message; only the newest counts."""
+        self._read = message
+        self._signal()
+
+    def _signal(self) -> None:
+        portal = self._portal
+        if portal.is_forked:
+            portal.refuse()
+        drains = self._drains
+        if self._signalled_for != drains:
+            portal.post(self._drain)
+            self._signalled_for = drains
+
+    # ---- in the loop ----
+
+    def _drain(self) -> None:
+        self._drains += 1
+        self.hand_acks_over()
+
+    def hand_acks_over(self) -> None:
+        """Acknowledge all that was handed over before, at once: nothing that is asked of the Trio
+        consumer later comes before it.
+        """
+        try:
+            read, self._read = self._read, None
+            if read is not None:
+                part = self.consumer._part_of(read)
+                part.acknowledger.acknowledge_cumulative(read.message_id)
+        except GemingaError as error:
+            logger.warning("acknowledging: %s", error)
+        acks, waiting = self._acks, self._ack_runs
+        if acks:
+            note_runs(self._runs([acks.popleft() for _ in range(len(acks))]))
+        if waiting:
+            note_runs([waiting.popleft() for _ in range(len(waiting))])
+
+    def _runs(self, messages: list[MessageOrId]) -> list[Run]:
+        """Without those that can't be acknowledged any more."""
+        try:
+            return self.consumer._runs(messages)
+        except GemingaError as error:
+            logger.warning("acknowledging: %s", error)
+        runs: list[Run] = []
+        for message in messages:
+            with suppress(GemingaError):
+                runs += self.consumer._runs([message])
+        return runs
+
+    def note(self, runs: list[Run], groups: list[Promise[None] | None]) -> None:
+        """Acknowledge these, behind what was handed over before; the groups whose receipts are to
+        be waited for are added.
+        """
+        self.hand_acks_over()
+        note_runs(runs)
+        groups += [part.acknowledger.group for part in {part: None for part, _, _ in runs}]
+
+    @staticmethod
+    async def receipts_of(groups: list[Promise[None] | None]) -> None:
+        """Until the broker has answered these groups. Raises what it says."""
+        await trio.lowlevel.checkpoint()
+        for group in groups:
+            if group is not None:
+                await group.wait()
+
+    async def ask(self, function: Callable[[], Awaitable[T]]) -> T:
+        """Call a function once all acknowledgements are with the Trio consumer."""
+        self.hand_acks_over()
+        return await function()
+
+    def redeliver(self) -> None:
+        """As Consumer.redeliver_unacknowledged_messages."""
+        self.hand_acks_over()
+        self.consumer.redeliver_unacknowledged_messages()
+
+    def negative_acknowledge(self, message: MessageOrId) -> None:
+        """As Consumer.negative_acknowledge."""
+        self.hand_acks_over()
+        try:
+            self.consumer.negative_acknowledge(message)
+        except GemingaError as error:
+            logger.warning("refusing a message: %s", error)

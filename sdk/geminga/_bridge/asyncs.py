@@ -1,0 +1,379 @@
+"""Sending, receiving and asking, as seen by an asyncio program.
+
+The same for threads is made from this file by `tools/faces.py`: `_bridge/threads.py`.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
+from typing import Any, TypeVar
+
+import geminga.client
+from geminga._acknowledging.ack_runs import MessageOrId, Run
+from geminga._bridge.calls import Call, Session
+from geminga._bridge.handed import Handed
+from geminga._bridge.portal import portal
+from geminga._bridge.receiving import Receiver, check_limits
+from geminga._bridge.sending import Sender
+from geminga._bridge.waiting import AsyncHost
+from geminga._consuming.listening import Listening
+from geminga._consuming.trio_listening import lanes_for
+from geminga._options.arguments import duration, positive_size, several
+from geminga._producing.schema_encoding import prepared
+from geminga.errors import AlreadyClosed, Timeout
+from geminga.message import Message
+from geminga.producer import MessageKeywords, Producer
+from geminga.received_entry import ReceivedEntry
+from geminga_protocol.message_id import MessageId
+from geminga_runtime.waiters import Promise
+
+T = TypeVar("T")
+C = TypeVar("C")
+
+QUEUED_MAX = 384
+"""Messages that wait for the loop before `send_soon` lets it take them."""
+BYTES_BETWEEN_TURNS = 128 * 1024
+"""`send_soon` lets the program's other tasks run after that much; a message is 1 KiB at least."""
+
+
+class AsyncSession(Session):
+    """A client of an asyncio program."""
+
+    def __init__(self, opening: AbstractAsyncContextManager[geminga.client.Client]) -> None:
+        self.host = AsyncHost()
+        self._open_waiter = self.host.waiter()
+        self.listenings: dict[Listening, None] = {}
+        """What calls the message listeners of the client's consumers."""
+        super().__init__(portal(), opening, self._open_waiter.notify)
+
+    async def open(self) -> None:
+        """Until the client is there."""
+        self.portal.check_may_wait()
+        try:
+            self.portal.start(self.run, self)
+            await self._open_waiter.wait(self.portal)
+        except BaseException:
+            if not self.portal.is_gone:
+                self.portal.post(self.begin_closing)
+            raise
+        if self.error is not None:
+            raise self.error
+
+    async def call(self, function: Callable[[], Awaitable[T]]) -> T:
+        """Run a coroutine function in the loop; answers what it does. Interrupted or cancelled, the
+        function is cancelled too.
+        """
+        self.portal.check_may_wait()
+        waiter = self.host.waiter()
+        call = Call(function, waiter.notify)
+        try:
+            self.portal.post(self.spawn, call)
+            await waiter.wait(self.portal)
+        except BaseException:
+            if not self.portal.is_gone:
+                self.portal.post(self.abandon, call)
+            raise
+        return call.result()
+
+    async def aclose(self) -> None:
+        """Close the client. Idempotent; in a forked child there is nothing to close."""
+        if self.portal.is_forked or not self.is_running:
+            return
+        self.portal.check_may_wait()
+        for listening in list(self.listenings):
+            await listening.stop()
+        waiter = self.host.waiter()
+        # It may end meanwhile by itself, with its loop.
+        with suppress(AlreadyClosed):
+            self.portal.post(self.begin_closing)
+            self.portal.post(self.on_end, waiter.notify)
+            await waiter.wait(self.portal)
+
+
+class Receipt(Handed, eq=False, gc=False):
+    """A message that was handed over for sending; made by `send_soon` and `send_nowait`."""
+
+    @property
+    def _home(self) -> AsyncSession:
+        session = self.session
+        assert isinstance(session, AsyncSession)
+        return session
+
+    async def wait(self) -> MessageId:
+        """The message's id once the broker has stored it; raises what it failed with.
+
+        Giving up waiting doesn't take the message back.
+        """
+        if not self.is_done:
+            session = self._home
+            session.portal.check_may_wait()
+            waiter = session.host.waiter()
+            session.portal.post(self.on_done, waiter.notify)
+            await waiter.wait(session.portal)
+        return self.message_id
+
+    def add_done_callback(self, callback: Callable[[Receipt], object]) -> None:
+        """Call `callback(receipt)` in the program's event loop once it is done.
+
+        The callback must be short and must not raise; what it raises is logged.
+        """
+        host = self._home.host
+        self.session.portal.post(self.on_done, lambda: host.tell(callback, self))
+
+
+class AsyncSender(Sender):
+    """What the methods of a producer do."""
+
+    session: AsyncSession
+
+    def __init__(self, session: AsyncSession, producer: Producer[Any]) -> None:
+        super().__init__(session, producer)
+        self._since_turn = 0
+        self._room_lock = session.host.lock()
+
+    async def send(
+        self, data: object, sequence_id: int | None, described: MessageKeywords
+    ) -> MessageId:
+        """As Producer.send."""
+        self.session.portal.check_may_wait()
+        handed = self._make(data, sequence_id, described)
+        waiter = self.session.host.waiter()
+        handed.on_done(waiter.notify)
+        if self.put(handed) is not None:
+            await self._put_when_there_is_room(handed)
+        await waiter.wait(self.session.portal)
+        return handed.message_id
+
+    def send_at_once(self, data: Any) -> Receipt | None:
+        """Hand a message over that has nothing but a payload; None if `send_soon` has to: there is
+        a schema or no room, or it is the turn of the program's other tasks.
+        """
+        if not self.producer._takes_bytes:
+            return None
+        size_bytes = len(data)
+        since_turn = self._since_turn + (size_bytes if size_bytes > 1024 else 1024)
+        if since_turn >= BYTES_BETWEEN_TURNS:
+            return None
+        handed = Receipt(self.session, data, None)
+        # As `_take_in`, without a call: this stands on the hot path.
+        if self._grant_messages <= 0 or self._grant_bytes <= 0:
+            return None
+        self._grant_messages -= 1
+        self._grant_bytes -= size_bytes
+        self._queue.append(handed)
+        self._since_turn = since_turn
+        if self._signalled_for != self._drains:
+            self._signal()
+        return handed
+
+    async def send_soon(
+        self, data: object, sequence_id: int | None, described: MessageKeywords
+    ) -> Receipt:
+        """As Producer.send_soon."""
+        handed = self._make(data, sequence_id, described)
+        size_bytes = len(handed.data)
+        self._since_turn += size_bytes if size_bytes > 1024 else 1024
+        if self._since_turn >= BYTES_BETWEEN_TURNS:
+            self._since_turn = 0
+            if len(self._queue) < QUEUED_MAX:
+                await self.session.host.turn()
+            else:
+                # The interpreter's lock alone would let the loop have its turn after 5 ms only, and
+                # the broker would have nothing to do meanwhile.
+                waiter = self.session.host.waiter()
+                self.session.portal.post(waiter.notify)
+                await waiter.wait(self.session.portal)
+        if self.put(handed) is not None:
+            await self._put_when_there_is_room(handed)
+        return handed
+
+    def send_nowait(
+        self, data: object, sequence_id: int | None, described: MessageKeywords
+    ) -> Receipt:
+        """As Producer.send_nowait."""
+        handed = self._make(data, sequence_id, described)
+        full = self.put(handed)
+        if full is not None:
+            raise full
+        return handed
+
+    def _make(self, data: object, sequence_id: int | None, described: MessageKeywords) -> Receipt:
+        payload, extras = prepared(self.producer._schema, data, sequence_id, described)
+        if extras is not None or sequence_id is not None:
+            return Receipt(self.session, payload, (extras, sequence_id))
+        return Receipt(self.session, payload, None)
+
+    async def _put_when_there_is_room(self, handed: Receipt) -> None:
+        self.session.portal.check_may_wait()
+        # One at a time: were all woken whenever there is room for one, many would cost much.
+        async with self._room_lock:
+            while self.put(handed) is not None:
+                await self.session.call(self.wait_for_room)
+
+    async def call(self, function: Callable[[], Awaitable[T]]) -> T:
+        """Ask the Trio producer something, once it has all that was handed over before."""
+        return await self.session.call(lambda: self.ask(function))
+
+    async def close(self) -> None:
+        """As Producer.aclose."""
+        if not self.session.portal.is_forked and self.session.is_running:
+            with suppress(AlreadyClosed):
+                await self.call(self.producer.aclose)
+
+
+class AsyncReceiver(Receiver):
+    """What the methods of a consumer and of a reader do."""
+
+    session: AsyncSession
+    _listening: Listening | None = None
+
+    async def receive(self, timeout_s: float | None) -> Message:
+        """As Consumer.receive. It waits when nothing was taken ahead, so after AHEAD_MAX messages
+        at the latest.
+        """
+        if timeout_s is not None:
+            duration(timeout_s, "timeout_s")
+        message = self.take()
+        return message if message is not None else await self.receive_slowly(timeout_s)
+
+    async def receive_slowly(self, timeout_s: float | None) -> Message:
+        """The same with nothing taken ahead."""
+        until_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            await self._fill(1, until_s)
+            message = self.take()
+            if message is not None:
+                return message
+            if time.monotonic() >= until_s:
+                raise Timeout(f"no message within {timeout_s} s")
+
+    async def _fill(self, messages_max: int, until_s: float) -> None:
+        left_s = None if until_s == math.inf else max(0.0, until_s - time.monotonic())
+        await self.session.call(lambda: self.fill(messages_max, left_s))
+
+    async def receive_many(
+        self, messages_max: int, bytes_max: int, timeout_s: float | None
+    ) -> list[Message]:
+        """As Consumer.receive_many."""
+        check_limits(messages_max, bytes_max, timeout_s)
+        await self.session.host.turn()
+        until_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
+        taken = self.take_many(messages_max, bytes_max)
+        while not taken:
+            await self._fill(messages_max, until_s)
+            taken = self.take_many(messages_max, bytes_max)
+            if time.monotonic() >= until_s:
+                break
+        return taken
+
+    async def read_entries(self, timeout_s: float | None, bytes_max: float) -> list[ReceivedEntry]:
+        """As Reader.read_entries."""
+        if timeout_s is not None:
+            duration(timeout_s, "timeout_s")
+        positive_size(bytes_max, "bytes_max")
+        until_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            left_s = None if timeout_s is None else max(0.0, until_s - time.monotonic())
+            await self.session.call(partial(self.fill_entries, bytes_max, left_s))
+            entries = self.take_entries(bytes_max)
+            if entries:
+                return entries
+            if time.monotonic() >= until_s:
+                raise Timeout(f"no message within {timeout_s} s")
+
+    async def batch_receive(self) -> list[Message]:
+        """As Consumer.batch_receive."""
+        messages_max, bytes_max, _ = self.consumer._batch_limits()
+        await self.session.call(self.fill_batch)
+        return self.take_many(messages_max, bytes_max)
+
+    def listen(self, consumer: C, listener: Callable[[C, Message], object]) -> None:
+        """Call that with each message from now on."""
+        host = self.session.host
+        inner = self.consumer
+        inner._begin_listening()
+        options = inner._subscription.options
+        source = AsyncReceiver(self.session, inner, for_listener=True)
+        self._listening = Listening(
+            host,
+            lambda: source.receive(None),
+            lambda message: host.run(listener, consumer, message),
+            self.refuse,
+            lanes_for(options),
+            options.message_listener_concurrency,
+        )
+        self.session.listenings[self._listening] = None
+        for _ in range(options.message_listener_concurrency):
+            host.start(self._listening.work)
+
+    async def stop_listening(self) -> None:
+        """Call it no more, once the calls that run have ended."""
+        if self._listening is not None:
+            await self._listening.stop()
+            self.session.listenings.pop(self._listening, None)
+
+    async def next(self) -> Message:
+        """As Consumer.__anext__."""
+        try:
+            return await self.receive(None)
+        except AlreadyClosed:
+            raise StopAsyncIteration from None
+
+    async def read(self, timeout_s: float | None) -> Message:
+        """As Reader.read_next."""
+        message = await self.receive(timeout_s)
+        self.acknowledge_read(message)
+        return message
+
+    async def read_on(self) -> Message:
+        """As Reader.__anext__."""
+        message = await self.next()
+        self.acknowledge_read(message)
+        return message
+
+    async def acknowledge_now(self, message: MessageOrId) -> None:
+        """As Consumer.acknowledge."""
+        if self.waits_for_receipts:
+            await self._acknowledge_for_receipts(self.consumer._runs([message]))
+        else:
+            self.acknowledge(message)
+
+    async def acknowledge_all(self, messages: Iterable[MessageOrId]) -> None:
+        """As Consumer.acknowledge_many."""
+        several(messages, "messages")
+        runs = self.consumer._runs(messages)
+        if self.waits_for_receipts:
+            await self._acknowledge_for_receipts(runs)
+        else:
+            self.acknowledge_runs(runs)
+
+    async def _acknowledge_for_receipts(self, runs: list[Run]) -> None:
+        groups: list[Promise[None] | None] = []
+        # Noted now, not when the call begins to run: what is posted next comes behind it.
+        self.session.portal.post(self.note, runs, groups)
+        await self.session.call(lambda: self.receipts_of(groups))
+
+    def refuse(self, message: MessageOrId) -> None:
+        """As Consumer.negative_acknowledge."""
+        self.check(message)
+        self.session.portal.post(self.negative_acknowledge, message)
+
+    def redeliver_all(self) -> None:
+        """As Consumer.redeliver_unacknowledged_messages."""
+        self.forget()
+        self.session.portal.post(self.redeliver)
+
+    async def call(self, function: Callable[[], Awaitable[T]]) -> T:
+        """Ask the Trio consumer something, once it has all acknowledgements."""
+        return await self.session.call(lambda: self.ask(function))
+
+    async def close(self) -> None:
+        """As Consumer.aclose."""
+        if not self.session.portal.is_forked and self.session.is_running:
+            await self.stop_listening()
+            with suppress(AlreadyClosed):
+                await self.session.call(self.aclose)

@@ -1,0 +1,173 @@
+"""A question to the loop, and the client's own place in it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Generic, TypeVar
+
+import trio
+
+from geminga._bridge.portal import Portal
+from geminga.client import Client
+from geminga.errors import AlreadyClosed, GemingaError
+
+T = TypeVar("T")
+logger = logging.getLogger("geminga")
+
+
+class Call(Generic[T]):
+    """One coroutine function to be run in the loop, and its outcome.
+
+    `notify` is called in the loop when the outcome is there. Nobody waits for an abandoned call: it
+    is cancelled, and what it opened all the same is closed.
+    """
+
+    __slots__ = ("_abandoned", "_done", "_error", "_function", "_notify", "_scope", "_value")
+    _value: T
+
+    def __init__(self, function: Callable[[], Awaitable[T]], notify: Callable[[], object]) -> None:
+        self._function = function
+        self._notify = notify
+        self._scope: trio.CancelScope | None = None
+        self._error: BaseException | None = None
+        self._done = False
+        self._abandoned = False
+
+    async def run(self) -> None:
+        """Run it to its outcome. Doesn't raise, but for cancellation from outside."""
+        try:
+            with trio.CancelScope() as self._scope:
+                if not self._abandoned:
+                    self._value = await self._function()
+                    self._done = True
+        except Exception as error:
+            self._error = error
+        finally:
+            if not self._done and self._error is None:
+                self._error = AlreadyClosed("the client was closed")
+            self._notify()
+        if self._abandoned:
+            await self._close_value()
+
+    def fail(self, error: GemingaError) -> None:
+        """It can't be run."""
+        self._error = error
+        self._notify()
+
+    def abandon(self) -> Callable[[], Awaitable[None]] | None:
+        """Nobody waits any more. Answers what is left to do if the outcome is there already."""
+        self._abandoned = True
+        if self._scope is not None:
+            self._scope.cancel()
+        return self._close_value if self._done else None
+
+    async def _close_value(self) -> None:
+        close = getattr(self._value, "aclose", None) if self._done else None
+        if close is not None:
+            await close()
+
+    def result(self) -> T:
+        """The outcome, once: raises what the function raised."""
+        error = self._error
+        if error is None:
+            return self._value
+        self._error = None
+        try:
+            raise error
+        finally:
+            del error
+
+
+class Session:
+    """A Trio client that is open in the loop, and the calls that run in it."""
+
+    def __init__(
+        self,
+        portal: Portal,
+        opening: AbstractAsyncContextManager[Client],
+        notify: Callable[[], object],
+    ) -> None:
+        """`notify` is called in the loop once the client is open."""
+        self.portal = portal
+        self.is_running = True
+        self._opening = opening
+        self._opened: Callable[[], object] | None = notify
+        self.error: Exception | None = None
+        """Why it failed, if it did."""
+        self._closing = trio.Event()
+        self._ended = trio.Event()
+        self._on_end: list[Callable[[], object]] = []
+        self._client: Client | None = None
+        self.nursery: trio.Nursery | None = None
+        """Where calls run, None once it is closed."""
+
+    @property
+    def client(self) -> Client:
+        """The Trio client."""
+        assert self._client is not None, "the session is not open yet"
+        return self._client
+
+    async def run(self) -> None:
+        """Keep the client open until `begin_closing`."""
+        try:
+            async with self._opening as self._client, trio.open_nursery() as nursery:
+                self.nursery = nursery
+                try:
+                    self._tell_opened()
+                    await self._closing.wait()
+                    await self._client.aclose()
+                    nursery.cancel_scope.cancel()
+                finally:
+                    # What is asked from now on is refused: a nursery that ends takes nothing in.
+                    self.nursery = None
+        except Exception as error:
+            logger.exception("the client failed")
+            self.error = error
+        finally:
+            self.is_running = False
+            self.nursery = None
+            self._tell_opened()
+            self._ended.set()
+            for notify in self._on_end:
+                notify()
+
+    def _tell_opened(self) -> None:
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened()
+
+    def begin_closing(self) -> None:
+        """Close the client; calls that wait raise AlreadyClosed."""
+        self._closing.set()
+
+    async def closed(self) -> None:
+        """Until it is closed."""
+        await self._ended.wait()
+
+    def loop_ended(self, error: AlreadyClosed) -> None:
+        """The loop has ended without it."""
+        self.is_running = False
+        self.nursery = None
+        self.error = self.error or error
+
+    def on_end(self, notify: Callable[[], object]) -> None:
+        """Have `notify` called once it is closed, at once if it is."""
+        if self.is_running:
+            self._on_end.append(notify)
+        else:
+            notify()
+
+    def spawn(self, call: Call[T]) -> None:
+        """Run a call beside the others."""
+        if self.nursery is None or not self.is_running:
+            call.fail(AlreadyClosed("the client is closed"))
+        else:
+            self.nursery.start_soon(call.run)
+
+    def abandon(self, call: Call[T]) -> None:
+        """Nobody waits for the call any more."""
+        left = call.abandon()
+        if left is not None and self.nursery is not None:
+            self.nursery.start_soon(left)

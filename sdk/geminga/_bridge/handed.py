@@ -1,0 +1,91 @@
+"""A message between the program that handed it over and the loop that sends it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from geminga._bridge.calls import Session
+from geminga._entries.encode import Extras
+from geminga._producing.receipt import Outgoing, Receipt
+from geminga.errors import GemingaError
+from geminga_protocol.message_id import MessageId
+from geminga_runtime.waiters import own_copy
+
+Details = tuple[Extras | None, int | None]
+"""What describes a message, and its sequence id."""
+
+
+class Handed(msgspec.Struct, eq=False, gc=False):
+    """A message that was handed over: what the loop's receipt will be, before and after there is
+    one. Made in the program's thread, completed in the loop; all are in the end.
+    """
+
+    session: Session
+    data: bytes
+    details: Details | None
+    _index: int = 0
+    _outgoing: Outgoing | None = None
+    """Where the Trio producer put it."""
+    _failure: GemingaError | None = None
+    _waiting: list[Callable[[], object]] | None = None
+    """What is to be called once it is there."""
+
+    def __repr__(self) -> str:
+        if not self.is_done:
+            return "<Receipt pending>"
+        return f"<Receipt {self.error or self.message_id!r}>"
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the broker has answered, or the message has failed."""
+        outgoing = self._outgoing
+        return self._failure is not None if outgoing is None else outgoing.is_settled
+
+    @property
+    def error(self) -> GemingaError | None:
+        """Why the message failed, None if it didn't (yet)."""
+        outgoing = self._outgoing
+        return self._failure if outgoing is None else outgoing.error
+
+    @property
+    def message_id(self) -> MessageId:
+        """The message's id; raises what it failed with, and RuntimeError while it is pending."""
+        if self._outgoing is not None:
+            return Receipt(self._outgoing, self._index).message_id
+        if self._failure is not None:
+            raise own_copy(self._failure)
+        raise RuntimeError("the message is still pending: wait() first")
+
+    def place(self, outgoing: Outgoing, index: int) -> None:
+        """The Trio producer took it."""
+        self._index = index
+        self._outgoing = outgoing
+        self.data = b""
+        if self._waiting is not None:
+            self._tell()
+
+    def refuse(self, error: GemingaError) -> None:
+        """It couldn't be sent."""
+        self._failure = error
+        self.data = b""
+        self._tell()
+
+    def _tell(self) -> None:
+        waiting, self._waiting = self._waiting or [], None
+        for callback in waiting:
+            self.on_done(callback)
+
+    def on_done(self, callback: Callable[[], object]) -> None:
+        """Have the loop call `callback` once it is done; called in the loop, or before the message
+        is handed over.
+        """
+        if self._outgoing is not None:
+            self._outgoing.on_settled(self._index, lambda _: callback())
+        elif self._failure is not None:
+            callback()
+        elif self._waiting is None:
+            self._waiting = [callback]
+        else:
+            self._waiting.append(callback)

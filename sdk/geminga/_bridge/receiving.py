@@ -1,0 +1,267 @@
+"""Messages on their way from the loop to the program's threads, many in one go.
+
+The loop takes messages ahead of the program, at most half the receiver queue at once, and none
+beyond the one asked for if that is small. When the loop throws away what was received and not taken
+(lost connection, seek, redelivery), what was taken ahead goes with it.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import sys
+from collections import deque
+from collections.abc import Callable, Container, Iterator
+from itertools import islice
+from typing import TypeVar
+
+import trio
+
+from geminga._bridge.acknowledging import AckSender
+from geminga._bridge.calls import Session
+from geminga._consuming.entry_reading import messages_of, parts_of, read_entries
+from geminga._entries.entry import Entry, Source
+from geminga._options.arguments import duration, positive_count
+from geminga.consumer import Consumer
+from geminga.errors import AlreadyClosed
+from geminga.message import Message
+from geminga.received_entry import ReceivedEntry
+
+T = TypeVar("T")
+Ahead = TypeVar("Ahead", Message, ReceivedEntry)
+logger = logging.getLogger("geminga")
+
+AHEAD_MAX = 1000
+"""Most messages that are taken ahead in one go."""
+BYTES_AHEAD_MAX = 10 * 1024 * 1024
+"""And most bytes of them."""
+
+Discarded = tuple[Source, Container[tuple[int, int]] | None]
+
+
+class Receiver(AckSender):
+    """What one consumer's messages pass on their way to the program, and its acknowledgements on
+    their way back.
+    """
+
+    def __init__(self, session: Session, consumer: Consumer, *, for_listener: bool = False) -> None:
+        """Beside a message listener only its own workers may receive."""
+        super().__init__(session, consumer)
+        self._for_listener = for_listener
+        self._local: deque[Message] = deque()
+        self.pops: Iterator[Message] = iter(self._local.popleft, None)
+        """Taking by iteration: no signal handler can run between taking and returning, so that
+        KeyboardInterrupt loses nothing. Raises IndexError when there is nothing."""
+        self._entries: deque[ReceivedEntry] = deque()
+        """Whole entries on their way to a reader's program, behind the messages taken ahead."""
+        self._entry_pops: Iterator[ReceivedEntry] = iter(self._entries.popleft, None)
+        self._are_few_bytes = True
+        """Whether what was taken ahead has no more than BYTES_AHEAD_MAX, or is one message."""
+        self.is_stale = False
+        """Whether what was taken ahead must be looked at first, or this is a copy in a child
+        process.
+        """
+        self._discarded: list[Discarded] = []
+        self._ahead_max = max(1, min(AHEAD_MAX, consumer._subscription.queue_size // 2))
+        if consumer._subscription.options.ack_timeout_s:
+            # The time to acknowledge a message runs from when it is taken.
+            self._ahead_max = 1
+        consumer._inbox.on_discard = self._on_discard
+        session.portal.forkables.add(self)
+
+    def after_fork(self) -> None:
+        """In the child: nothing is taken from here any more, and the next call tells why."""
+        self.is_stale = True
+        self._signalled_for = -1
+
+    def loop_ended(self, error: AlreadyClosed) -> None:
+        """What was taken ahead may still be received; the next acknowledgement raises it."""
+        self._signalled_for = -1
+
+    # ---- in the program's threads ----
+
+    def take(self) -> Message | None:
+        """The next message if one was taken ahead. Raises ForkedClient."""
+        if self.is_stale:
+            self._check_fork()
+            return None
+        try:
+            for message in self.pops:
+                return message
+        except IndexError:
+            pass
+        return None
+
+    def take_many(self, messages_max: int, bytes_max: float) -> list[Message]:
+        """Those taken ahead, up to both limits, but one in any case if there is one."""
+        taken: list[Message] = []
+        if self.is_stale:
+            self._check_fork()
+            return taken
+        append = taken.append
+        try:
+            if self._are_few_bytes and bytes_max >= BYTES_AHEAD_MAX:
+                # In one go, and by iteration again; what came before the end stays.
+                taken.extend(islice(self.pops, messages_max))
+                return taken
+            for message in self.pops:
+                append(message)
+                bytes_max -= message._entry.size_of(message._index)
+                if bytes_max < 0 and len(taken) > 1:
+                    self._local.appendleft(taken.pop())
+                    break
+                if len(taken) >= messages_max:
+                    break
+        except IndexError:
+            pass
+        except BaseException:
+            self._local.extendleft(reversed(taken))
+            raise
+        return taken
+
+    def take_entries(self, bytes_max: float) -> list[ReceivedEntry]:
+        """Those on their way, up to that many bytes, but one in any case if there is one. What was
+        taken ahead message by message comes before, as parts of entries.
+        """
+        if self._local or self.is_stale:
+            return parts_of(self.take_many(sys.maxsize, bytes_max))
+        taken: list[ReceivedEntry] = []
+        try:
+            for entry in self._entry_pops:
+                taken.append(entry)
+                if bytes_max != math.inf:
+                    bytes_max -= entry.size_bytes
+                    if bytes_max < 0 and len(taken) > 1:
+                        self._entries.appendleft(taken.pop())
+                        break
+        except IndexError:
+            pass
+        except BaseException:
+            self._entries.extendleft(reversed(taken))
+            raise
+        return taken
+
+    def _check_fork(self) -> None:
+        if self._portal.is_forked:
+            self._portal.refuse()
+
+    def forget(self) -> None:
+        """Everything received is to come again: what was taken ahead is looked at before any of it
+        is handed out.
+        """
+        self.is_stale = True
+
+    # ---- in the loop ----
+
+    def _on_discard(self, source: Source, positions: Container[tuple[int, int]] | None) -> None:
+        self._discarded.append((source, positions))
+        self.is_stale = True
+
+    def _forget_discarded(self) -> None:
+        """Leave out of what was taken ahead what the loop has thrown away since."""
+        self.is_stale = False
+        discarded, self._discarded = self._discarded, []
+        if not discarded:
+            return
+        _leave_out(self._local, lambda message: message._entry, discarded)
+        _leave_out(self._entries, lambda received: received._entry, discarded)
+
+    async def fill(self, messages_max: int, timeout_s: float | None) -> None:
+        """Wait for messages and take them ahead: those asked for, or half a queue; none if none
+        came in time. Raises what Consumer.receive raises.
+        """
+        self.hand_acks_over()
+        self._forget_discarded()
+        if self._local:
+            await trio.lowlevel.checkpoint()
+            return
+        if self._entries:
+            # A call that was given up has left them.
+            await trio.lowlevel.checkpoint()
+            self._are_few_bytes = False
+            for received in self.take_entries(math.inf):
+                self._local.extend(messages_of(received))
+            return
+        if not self._for_listener:
+            self.consumer._refuse_beside_listener()
+        messages = await self.consumer._receiving.receive_some(
+            max(messages_max, self._ahead_max), BYTES_AHEAD_MAX, timeout_s
+        )
+        # No checkpoint since they were taken: cancellation loses none. What was thrown away while
+        # waiting was received before them.
+        self._forget_discarded()
+        self._are_few_bytes = not self._local
+        self._local.extend(messages)
+
+    async def fill_entries(self, bytes_max: float, timeout_s: float | None) -> None:
+        """Wait for entries and hand them over whole; none if none came in time. Raises what
+        Reader.read_entries raises otherwise.
+        """
+        self.hand_acks_over()
+        self._forget_discarded()
+        if self._local or self._entries:
+            await trio.lowlevel.checkpoint()
+            return
+        entries = await read_entries(self.consumer, bytes_max, timeout_s)
+        # No checkpoint since they were taken: cancellation loses none.
+        self._forget_discarded()
+        self._entries.extend(entries)
+
+    async def fill_batch(self) -> None:
+        """Wait for as many messages as `batch_receive_policy` says, together with those that were
+        taken ahead. Raises what Consumer.batch_receive raises.
+        """
+        messages_max, bytes_max, timeout_s = self.consumer._batch_limits()
+        self.hand_acks_over()
+        self._forget_discarded()
+        ahead = list(self._local)
+        messages_max -= len(ahead)
+        bytes_max -= sum(message._entry.size_of(message._index) for message in ahead)
+        if messages_max > 0 and bytes_max > 0:
+            messages = await self.consumer._receiving.receive_batch(
+                messages_max, bytes_max, timeout_s
+            )
+            self._forget_discarded()
+            self._are_few_bytes = False
+            self._local.extend(messages)
+
+    async def has_message_available(self) -> bool:
+        """As Consumer.has_message_available."""
+        self._forget_discarded()
+        if self._local or self._entries:
+            await trio.lowlevel.checkpoint()
+            return True
+        return await self.consumer.has_message_available()
+
+    async def aclose(self) -> None:
+        """As Consumer.aclose. What was taken ahead is given back."""
+        self.hand_acks_over()
+        self._local.clear()
+        self._entries.clear()
+        await self.consumer.aclose()
+
+
+def _leave_out(
+    ahead: deque[Ahead], entry_of: Callable[[Ahead], Entry], discarded: list[Discarded]
+) -> None:
+    for _ in range(len(ahead)):
+        try:
+            each = ahead.popleft()
+        except IndexError:
+            # Another thread received it meanwhile.
+            return
+        entry = entry_of(each)
+        position = entry.ledger_id, entry.entry_id
+        if not any(
+            source is entry.source and (positions is None or position in positions)
+            for source, positions in discarded
+        ):
+            ahead.append(each)
+
+
+def check_limits(messages_max: int, bytes_max: int, timeout_s: float | None) -> None:
+    """Raises InvalidArgument."""
+    positive_count(messages_max, "messages_max")
+    positive_count(bytes_max, "bytes_max")
+    if timeout_s is not None:
+        duration(timeout_s, "timeout_s")

@@ -1,0 +1,166 @@
+"""Calls a program's message listener (spec SDK-20; MessageListener and ConsumerBase of the Java
+client).
+
+Made by tools/faces.py from `_consuming/listening.py`: don't edit.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Hashable
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from geminga._consuming.lanes import Lanes
+from geminga.errors import AlreadyClosed, GemingaError
+from geminga.message import Message
+
+logger = logging.getLogger("geminga")
+
+WAITING_PER_WORKER = 16
+"""Received messages that may wait for their lane, for each call that may run at once."""
+
+
+class Happening(Protocol):
+    """Something to wait for that happens once."""
+
+    def set(self) -> object:
+        """It has happened."""
+        ...
+
+    def wait(self) -> object:
+        """Until it has."""
+        ...
+
+
+class Surroundings(Protocol):
+    """What the program runs in: Trio, asyncio or threads."""
+
+    def event(self) -> Happening:
+        """Something to wait for."""
+        ...
+
+    def lock(self) -> AbstractContextManager[object]:
+        """One that workers wait for."""
+        ...
+
+    def worker(self) -> Hashable:
+        """Who is running now."""
+        ...
+
+
+class Listening:
+    """Workers that receive and call the listener, until the subscription ends or `stop`."""
+
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        receive: Callable[[], Message],
+        call: Callable[[Message], object],
+        refuse: Callable[[Message], object],
+        lanes: Lanes | None,
+        concurrency: int,
+    ) -> None:
+        """Without `lanes` there is one worker, and everything is in order. `refuse` is called with
+        a message for which the listener raised something.
+        """
+        self._surroundings = surroundings
+        self._receive = receive
+        self._call = call
+        self._refuse = refuse
+        self._lanes = lanes
+        self._waiting_max = WAITING_PER_WORKER * concurrency
+        self._receiving = surroundings.lock()
+        self._guard = threading.Lock()
+        """Between workers. `stop` does without: signal handlers may interrupt it, and stop too."""
+        self._running: set[Hashable] = set()
+        self._is_over = False
+        self._idle = surroundings.event()
+        """Set once it is over and no call runs."""
+        self._room: Happening | None = None
+
+    def work(self) -> None:
+        """One of the workers."""
+        lane: Hashable | None = None
+        try:
+            while not self._is_over:
+                if self._lanes is None:
+                    message: Message | None = self._receive()
+                else:
+                    lane, message = self._next(self._lanes)
+                if message is None or not self._begin():
+                    continue
+                try:
+                    self._handle(message)
+                finally:
+                    self._end(lane)
+        except AlreadyClosed:
+            pass
+        except GemingaError as error:
+            logger.error("the message listener is called no more: %s", error)
+
+    def _next(self, lanes: Lanes) -> tuple[Hashable | None, Message | None]:
+        with self._guard:
+            found = lanes.take()
+            room = None
+            if found is None and lanes.waiting >= self._waiting_max:
+                if self._room is None:
+                    self._room = self._surroundings.event()
+                room = self._room
+                if self._is_over:
+                    room.set()
+        if found is not None:
+            return found
+        if room is not None:
+            room.wait()
+            return None, None
+        # One at a time, so that messages are put in the order in which they came.
+        with self._receiving:
+            message = self._receive()
+            with self._guard:
+                lanes.put(message)
+                return lanes.take() or (None, None)
+
+    def _begin(self) -> bool:
+        with self._guard:
+            # Before it looks: `stop` looks at who runs after it has said that it is over.
+            self._running.add(self._surroundings.worker())
+            if self._is_over:
+                self._leave()
+            return not self._is_over
+
+    def _leave(self) -> None:
+        self._running.discard(self._surroundings.worker())
+        if self._is_over and not self._running:
+            self._idle.set()
+
+    def _end(self, lane: Hashable | None) -> None:
+        with self._guard:
+            self._leave()
+            if self._lanes is not None:
+                self._lanes.done(lane)
+            room, self._room = self._room, None
+        if room is not None:
+            room.set()
+
+    def _handle(self, message: Message) -> None:
+        try:
+            self._call(message)
+        except Exception:
+            logger.exception("%s: the message listener failed", message.topic_name)
+            try:
+                self._refuse(message)
+            except GemingaError as error:
+                logger.debug("refusing what the listener failed at: %s", error)
+
+    def stop(self) -> None:
+        """Call the listener no more, and wait for the calls that run. Called by the listener itself
+        it doesn't wait. Idempotent.
+        """
+        self._is_over = True
+        room = self._room
+        if room is not None:
+            room.set()
+        if self._running and self._surroundings.worker() not in self._running:
+            self._idle.wait()

@@ -1,0 +1,236 @@
+"""How a program waits for the loop: a thread by a lock, an asyncio task by a future."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import threading
+from _thread import allocate_lock, get_ident
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractContextManager
+from typing import TypeVar, TypeVarTuple
+
+from geminga._bridge.portal import Portal, acquire
+from geminga._options.arguments import function as check_function
+from geminga.errors import InvalidArgument
+
+Ts = TypeVarTuple("Ts")
+T = TypeVar("T")
+logger = logging.getLogger("geminga")
+
+
+class ThreadWaiter:
+    """Waited for once by one thread; `notify` is called once in the loop."""
+
+    __slots__ = ("_is_cut", "_lock", "notify")
+
+    def __init__(self) -> None:
+        self._is_cut = False
+        self._lock = allocate_lock()
+        self._lock.acquire()
+        self.notify: Callable[[], object] = self._lock.release
+
+    def wait(self, portal: Portal) -> None:
+        """Until notified. KeyboardInterrupt comes through at once. Raises AlreadyClosed when the
+        loop ends.
+        """
+        portal.waiters.add(self)
+        try:
+            portal.check()
+            self.wait_for_threads()
+        finally:
+            portal.waiters.discard(self)
+        if self._is_cut:
+            portal.check()
+
+    def wait_for_threads(self) -> None:
+        """The same where another thread of the program notifies."""
+        acquire(self._lock)
+
+    def cut(self) -> None:
+        """The loop has ended."""
+        if self._lock.locked():
+            self._is_cut = True
+            self.notify()
+
+
+class ThreadEvent:
+    """Something that happens once. Unlike `threading.Event` it has no lock that a signal handler
+    could find held.
+    """
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._waiters: deque[ThreadWaiter] = deque()
+
+    def set(self) -> None:
+        """It has happened."""
+        self._is_set = True
+        while True:
+            try:
+                self._waiters.popleft().notify()
+            except IndexError:
+                return
+
+    def wait(self) -> None:
+        """Until it has. KeyboardInterrupt comes through at once."""
+        waiter = ThreadWaiter()
+        self._waiters.append(waiter)
+        if self._is_set:
+            # It may have happened before this one was there to be told.
+            self.set()
+        waiter.wait_for_threads()
+
+
+class ThreadHost:
+    """Where the blocking face's program runs: nowhere in particular."""
+
+    def waiter(self) -> ThreadWaiter:
+        """Something to wait for."""
+        return ThreadWaiter()
+
+    def lock(self) -> AbstractContextManager[object]:
+        """One that threads wait for; not the signal handlers of the thread that has it."""
+        return threading.RLock()
+
+    def tell(self, callback: Callable[[T], object], value: T) -> None:
+        """Call the program's callback, in the loop's thread."""
+        try:
+            callback(value)
+        except Exception:
+            logger.exception("a callback of a sent message failed")
+
+    def turn(self) -> None:
+        """Threads take turns by themselves."""
+
+    def event(self) -> ThreadEvent:
+        """Something to wait for that happens once."""
+        return ThreadEvent()
+
+    def worker(self) -> int:
+        """The thread that runs now."""
+        return get_ident()
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Run a listener's worker, in a thread of its own."""
+        threading.Thread(target=work, name="geminga-listener", daemon=True).start()
+
+    def run(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
+        """Call a listener."""
+        function(*args)
+
+    def check_listener(self, listener: object) -> None:
+        """Raises InvalidArgument for what can't be called in a thread."""
+        check_function(listener, "message_listener")
+        if inspect.iscoroutinefunction(listener):
+            raise InvalidArgument("message_listener must not be a coroutine function here")
+
+
+class AsyncWaiter:
+    """Waited for once by one asyncio task; `notify` is called once in the Trio loop."""
+
+    __slots__ = ("_future", "_host", "_is_cut")
+
+    def __init__(self, host: AsyncHost) -> None:
+        self._is_cut = False
+        self._host = host
+        self._future: asyncio.Future[None] = host.loop.create_future()
+
+    def notify(self) -> None:
+        """Let `wait` return."""
+        self._host.post(self._finish)
+
+    def _finish(self) -> None:
+        if not self._future.done():
+            self._future.set_result(None)
+
+    async def wait(self, portal: Portal) -> None:
+        """Until notified. Raises AlreadyClosed when the loop ends."""
+        portal.waiters.add(self)
+        try:
+            portal.check()
+            await self._future
+        finally:
+            portal.waiters.discard(self)
+        if self._is_cut:
+            portal.check()
+
+    def cut(self) -> None:
+        """The loop has ended."""
+        self._is_cut = not self._future.done()
+        self.notify()
+
+
+class AsyncHost:
+    """The asyncio loop that a client belongs to. The Trio loop hands it what to call; a burst costs
+    one wake-up.
+    """
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._posts: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
+        self._is_awake = False
+
+    def waiter(self) -> AsyncWaiter:
+        """Something to wait for."""
+        return AsyncWaiter(self)
+
+    def lock(self) -> asyncio.Lock:
+        """One that tasks wait for."""
+        return asyncio.Lock()
+
+    def tell(self, callback: Callable[[T], object], value: T) -> None:
+        """Call the program's callback, in its own loop."""
+        self.post(callback, value)
+
+    async def turn(self) -> None:
+        """Let the program's other tasks run."""
+        await asyncio.sleep(0)
+
+    def event(self) -> asyncio.Event:
+        """Something to wait for that happens once."""
+        return asyncio.Event()
+
+    def worker(self) -> asyncio.Task[object] | None:
+        """The task that runs now."""
+        return asyncio.current_task()
+
+    def start(self, work: Callable[[], Coroutine[object, object, None]]) -> None:
+        """Run a listener's worker, in a task of its own."""
+        task = self.loop.create_task(work(), name="geminga-listener")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def run(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
+        """Call a listener, whether it is a coroutine function or not."""
+        answer = function(*args)
+        if isinstance(answer, Awaitable):
+            await answer
+
+    def check_listener(self, listener: object) -> None:
+        """Raises InvalidArgument for what can't be called."""
+        check_function(listener, "message_listener")
+
+    def post(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
+        """Have the asyncio loop call a function. Called in the Trio loop."""
+        self._posts.append((function, args))
+        if not self._is_awake:
+            self._is_awake = True
+            try:
+                self.loop.call_soon_threadsafe(self._run_posts)
+            except RuntimeError:
+                # The program's loop is closed: nobody waits there any more.
+                self._posts.clear()
+
+    def _run_posts(self) -> None:
+        self._is_awake = False
+        posts = self._posts
+        for _ in range(len(posts)):
+            function, args = posts.popleft()
+            try:
+                function(*args)
+            except Exception:
+                logger.exception("a callback of a sent message failed")

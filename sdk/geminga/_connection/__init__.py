@@ -1,0 +1,1 @@
+"""How a client reaches its brokers: lookup, connections, authentication, retries."""

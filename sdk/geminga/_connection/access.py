@@ -1,0 +1,43 @@
+"""How to reach one cluster: its addresses, who we are there, and TLS with it."""
+
+from __future__ import annotations
+
+from geminga._connection.service_url import Address
+from geminga._connection.tls_options import OPTION_NAMES, TlsOptions
+from geminga.auth import Authentication
+from geminga.errors import InvalidArgument
+from geminga_runtime.tls import TlsConfigError, TlsContexts
+
+
+class Access:
+    """What a client needs to know of a cluster. Raises InvalidArgument for certificates of a
+    `pulsar+ssl://` or `https://` address that can't be used.
+    """
+
+    def __init__(
+        self,
+        addresses: tuple[Address, ...],
+        authentication: Authentication | None,
+        tls: TlsOptions,
+    ) -> None:
+        self.addresses = addresses
+        self.authentication = authentication
+        shown = None if authentication is None else authentication.tls_certificate
+        self._options = tls.client_tls(shown)
+        self._tls: TlsContexts | None = None
+        if any(address.tls for address in addresses):
+            self._tls = self._contexts()
+
+    @property
+    def tls(self) -> TlsContexts:
+        """Contexts for connections. The files are looked at for each of them."""
+        if self._tls is None:
+            self._tls = self._contexts()
+        return self._tls
+
+    def _contexts(self) -> TlsContexts:
+        try:
+            return TlsContexts(self._options, refresh_check_s=0)
+        except TlsConfigError as error:
+            name = OPTION_NAMES.get(error.field, error.field)
+            raise InvalidArgument(f"{name}: {error.reason}") from error

@@ -1,0 +1,383 @@
+"""One connection to a broker: requests with their answers, and who gets what else arrives.
+
+One task reads, one writes, one keeps it alive. Whoever has a producer or consumer on it is told
+when it is lost; nothing is retried here.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+
+import trio
+
+from geminga._connection.background import protected
+from geminga._connection.sinks import ConsumerSink, ProducerSink, TopicListSink
+from geminga.auth import Authentication
+from geminga.errors import ConnectionFailed, GemingaError, Timeout, from_broker
+from geminga_protocol.buffers import Buffer
+from geminga_protocol.commands import connection as connection_commands
+from geminga_protocol.errors import RemoteProtocolError
+from geminga_protocol.frames import BROKEN, SUBMESSAGE, Frame, FrameReader, FramingError
+from geminga_protocol.ids import RequestId
+from geminga_protocol.pb.pulsar_api_pb2 import (
+    BaseCommand,
+    CommandCloseConsumer,
+    CommandCloseProducer,
+    FeatureFlags,
+    ServerError,
+)
+from geminga_runtime.errors import ConnectionLost, TooManyRequests
+from geminga_runtime.requests import RequestTable
+from geminga_runtime.stream import FramedStream
+from geminga_runtime.waiters import Promise, Wakeup
+
+logger = logging.getLogger("geminga")
+
+CLIENT_VERSION = "Geminga-Python-v0.1.0"
+
+
+def error_name(code: int) -> str:
+    """The ServerError's name; a number that this version doesn't know stays a text."""
+    try:
+        return ServerError.Name(code)
+    except ValueError:
+        return f"ServerError{code}"
+
+
+class Connection:
+    """A connection after its stream was opened; `run` serves it until it is lost."""
+
+    def __init__(
+        self,
+        stream: FramedStream,
+        keep_alive_interval_s: float,
+        authentication: Authentication | None = None,
+        *,
+        prefers_tls: bool = False,
+    ) -> None:
+        self.name = stream.name
+        self.max_message_size_bytes = 0
+        self.protocol_version = 0
+        self.supports_topic_watchers = False
+        self._stream = stream
+        self._reader = FrameReader()
+        self._keep_alive_interval_s = keep_alive_interval_s
+        self._requests: RequestTable[BaseCommand] = RequestTable()
+        self._waiting: dict[int, trio.CancelScope] = {}
+        self._producers: dict[int, ProducerSink] = {}
+        self._consumers: dict[int, ConsumerSink] = {}
+        self._watchers: dict[int, TopicListSink] = {}
+        self._connected: Promise[None] = Promise()
+        self._authentication = authentication
+        self._prefers_tls = prefers_tls
+        self._is_proxied = False
+        self._challenged = Wakeup()
+        self._heard = True
+        self.read_at_s = 0.0
+        """When the last bytes came, by Trio's clock."""
+        self._lost_reason: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<Connection {self.name} {self._lost_reason or 'open'}>"
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it can't be used any more."""
+        return self._lost_reason is not None
+
+    @property
+    def writable(self) -> bool:
+        """Whether the socket keeps up with what is written."""
+        return self._stream.writable
+
+    def write(self, *buffers: Buffer) -> None:
+        """Send frames, in order; never blocks. What is written to a lost connection is dropped."""
+        self._stream.write(*buffers)
+
+    def write_now(self, *buffers: Buffer) -> None:
+        """The same with the kernel at once, if nothing waits before them."""
+        self._stream.write_now(*buffers)
+
+    async def flush(self) -> None:
+        """Until everything written is with the kernel; returns too if the connection is lost."""
+        try:
+            await self._stream.flush()
+        except ConnectionLost:
+            pass
+
+    def close(self, reason: str) -> None:
+        """Give the connection up now; everybody on it is told."""
+        self._lose(reason)
+
+    def add_producer(self, producer_id: int, sink: ProducerSink) -> None:
+        """Deliver to `sink` what comes for that producer."""
+        self._producers[producer_id] = sink
+
+    def add_consumer(self, consumer_id: int, sink: ConsumerSink) -> None:
+        """Deliver to `sink` what comes for that consumer."""
+        self._consumers[consumer_id] = sink
+
+    def remove_producer(self, producer_id: int) -> None:
+        """Deliver nothing more for that producer."""
+        self._producers.pop(producer_id, None)
+
+    def remove_consumer(self, consumer_id: int) -> None:
+        """Deliver nothing more for that consumer."""
+        self._consumers.pop(consumer_id, None)
+
+    def add_watcher(self, watcher_id: int, sink: TopicListSink) -> None:
+        """Tell `sink` what comes for that watcher."""
+        self._watchers[watcher_id] = sink
+
+    def remove_watcher(self, watcher_id: int) -> None:
+        """Tell nothing more about that watcher."""
+        self._watchers.pop(watcher_id, None)
+
+    def next_request_id(self) -> int:
+        """An id for a request whose answer nobody awaits."""
+        return self._requests.next_id()
+
+    async def request(
+        self, make: Callable[[int], bytes], *, timeout_s: float, topic: str | None = None
+    ) -> BaseCommand:
+        """Send the frame that `make` answers for a request id, and wait for its answer.
+
+        Raises the BrokerError of an ERROR answer, ConnectionFailed, and Timeout; a producer that is
+        told to wait for exclusive access (PIP-68) waits without a timeout from then on.
+        """
+        request_id = -1
+        answer: BaseCommand | None = None
+        scope = trio.CancelScope(deadline=trio.current_time() + timeout_s)
+
+        def send(given: RequestId) -> None:
+            nonlocal request_id
+            request_id = given
+            self._waiting[given] = scope
+            self._stream.write(make(given))
+
+        try:
+            with scope:
+                answer = await self._requests.call(send, timeout_s=math.inf)
+        except TooManyRequests as error:
+            raise ConnectionFailed(f"{self.name}: {error}", topic=topic) from error
+        except GemingaError as error:
+            # A lost connection rejects all with one error; each raises its own, with its topic.
+            raise type(error)(str(error), code=error.code, topic=topic) from error
+        finally:
+            self._waiting.pop(request_id, None)
+        if answer is None:
+            raise Timeout(f"{self.name}: no answer within {timeout_s:g} s", topic=topic)
+        return answer
+
+    async def handshake(self, timeout_s: float, proxy_to_broker_url: str | None) -> None:
+        """CONNECT and its answer. Raises ConnectionFailed, Timeout, AuthenticationFailed, or what
+        the broker says.
+        """
+        flags = FeatureFlags(
+            supports_auth_refresh=True,
+            supports_broker_entry_metadata=True,
+            supports_partial_producer=True,
+            supports_topic_watchers=True,
+            supports_get_partitioned_metadata_without_auto_creation=True,
+        )
+        self._is_proxied = proxy_to_broker_url is not None
+        who = self._authentication
+        with trio.move_on_after(timeout_s) as scope:
+            try:
+                data = None if who is None else await who.data()
+            except GemingaError as error:
+                self._lose(str(error))
+                raise
+            self._stream.write(
+                connection_commands.connect(
+                    CLIENT_VERSION,
+                    auth_method_name=None if who is None else who.method_name,
+                    auth_data=data,
+                    feature_flags=flags,
+                    proxy_to_broker_url=proxy_to_broker_url,
+                )
+            )
+            await self._connected.wait()
+        if scope.cancelled_caught:
+            self._lose("no answer to CONNECT")
+            raise Timeout(f"{self.name}: no answer to CONNECT within {timeout_s:g} s")
+
+    async def run(self) -> None:
+        """Serve the connection until it is lost or closed."""
+        try:
+            async with trio.open_nursery() as nursery:
+                for task in (self._stream.run_writer, self._keep_alive, self._answer_challenges):
+                    nursery.start_soon(protected, task)
+                await self._read()
+                nursery.cancel_scope.cancel()
+        finally:
+            self._lose("closed")
+            await self._stream.aclose()
+
+    async def _read(self) -> None:
+        reason = "closed by the broker"
+        try:
+            while data := await self._stream.receive():
+                self._heard = True
+                self.read_at_s = trio.current_time()
+                for frame in self._reader.feed(data):
+                    self._on_frame(frame)
+        except ConnectionLost as error:
+            reason = str(error)
+        except FramingError as error:
+            for frame in error.frames:
+                self._on_frame(frame)
+            reason = str(error)
+        except RemoteProtocolError as error:
+            reason = str(error)
+        self._lose(reason)
+
+    async def _keep_alive(self) -> None:
+        while True:
+            await trio.sleep(self._keep_alive_interval_s)
+            if not self._heard:
+                self._lose(f"nothing heard for {self._keep_alive_interval_s} s")
+                return
+            self._heard = False
+            self._stream.write(connection_commands.PING)
+
+    async def _answer_challenges(self) -> None:
+        """Prove anew who we are whenever the broker asks (PIP-30); several that wait are one."""
+        while True:
+            await self._challenged.wait()
+            who = self._authentication
+            if who is None:
+                self._lose("the broker asks for authentication, and there is none")
+                return
+            try:
+                data = await who.renewed()
+            except GemingaError as error:
+                self._connected.reject(error)
+                self._lose(str(error))
+                return
+            self._stream.write(
+                connection_commands.auth_response(CLIENT_VERSION, who.method_name, data)
+            )
+
+    def _on_frame(self, frame: Frame) -> None:
+        kind = frame.type
+        command = frame.command
+        if kind == _MESSAGE:
+            message = command.message
+            consumer = self._consumers.get(message.consumer_id)
+            if consumer is not None and frame.payload is not None:
+                consumer.on_message(message, frame.payload)
+        elif kind == _SEND_RECEIPT:
+            receipt = command.send_receipt
+            producer = self._producers.get(receipt.producer_id)
+            if producer is not None:
+                producer.on_receipt(receipt)
+        else:
+            self._on_other(kind, command, frame.error)
+
+    def _on_other(
+        self, kind: int, command: BaseCommand, broken: RemoteProtocolError | None
+    ) -> None:
+        if kind == BROKEN:
+            raise broken or RemoteProtocolError("command can't be understood")
+        if kind == BaseCommand.PING:
+            self._stream.write(connection_commands.PONG)
+        elif kind == BaseCommand.CONNECTED:
+            self._on_connected(command)
+        elif kind == BaseCommand.ERROR:
+            self._on_error(command)
+        elif kind == BaseCommand.AUTH_CHALLENGE:
+            self._challenged.set()
+        elif kind == BaseCommand.PRODUCER_SUCCESS and not command.producer_success.producer_ready:
+            scope = self._waiting.get(command.producer_success.request_id)
+            if scope is not None:
+                scope.deadline = math.inf
+        elif kind == BaseCommand.SEND_ERROR:
+            sink = self._producers.get(command.send_error.producer_id)
+            if sink is not None:
+                sink.on_send_error(command.send_error, error_name(command.send_error.error))
+        elif kind == BaseCommand.WATCH_TOPIC_UPDATE:
+            update = command.watchTopicUpdate
+            watcher = self._watchers.get(update.watcher_id)
+            if watcher is not None:
+                watcher.on_topics_changed(update.new_topics, update.deleted_topics)
+        elif kind in _FOR_CONSUMER or kind in _CLOSES:
+            self._on_notice(kind, command)
+        else:
+            # Every answer to a request has its id; what has none is not for us and is ignored.
+            body = getattr(command, SUBMESSAGE.get(kind, ""), None)
+            self._requests.resolve(getattr(body, "request_id", -1), command)
+
+    def _on_notice(self, kind: int, command: BaseCommand) -> None:
+        if kind == BaseCommand.CLOSE_PRODUCER:
+            closed = command.close_producer
+            producer = self._producers.pop(closed.producer_id, None)
+            if producer is not None:
+                producer.on_lost(self._assigned(closed))
+        elif kind == BaseCommand.CLOSE_CONSUMER:
+            gone = command.close_consumer
+            consumer = self._consumers.pop(gone.consumer_id, None)
+            if consumer is not None:
+                consumer.on_lost(self._assigned(gone))
+        elif kind == BaseCommand.ACTIVE_CONSUMER_CHANGE:
+            change = command.active_consumer_change
+            consumer = self._consumers.get(change.consumer_id)
+            if consumer is not None:
+                consumer.on_active_change(change.is_active)
+        else:
+            consumer = self._consumers.get(command.reachedEndOfTopic.consumer_id)
+            if consumer is not None:
+                consumer.on_end_of_topic()
+
+    def _assigned(self, notice: CommandCloseProducer | CommandCloseConsumer) -> str | None:
+        """Where the topic goes (PIP-307); behind a proxy brokers can't be gone to."""
+        if self._is_proxied:
+            return None
+        secure, plain = notice.assignedBrokerServiceUrlTls, notice.assignedBrokerServiceUrl
+        return (secure if self._prefers_tls else plain) or None
+
+    def _on_connected(self, command: BaseCommand) -> None:
+        connected = command.connected
+        self.protocol_version = connected.protocol_version
+        self.supports_topic_watchers = connected.feature_flags.supports_topic_watchers
+        limit = connected.max_message_size or self._reader.max_message_size
+        self.max_message_size_bytes = limit
+        self._reader.max_message_size = limit
+        self._connected.resolve(None)
+
+    def _on_error(self, command: BaseCommand) -> None:
+        error = from_broker(error_name(command.error.error), command.error.message)
+        told = self._requests.reject(command.error.request_id, error)
+        if not told and not self._connected.is_done():
+            # Before CONNECTED an ERROR is about the connection itself, whatever its id.
+            self._connected.reject(error)
+            self._lose(str(error))
+
+    def _lose(self, reason: str) -> None:
+        if self._lost_reason is not None:
+            return
+        self._lost_reason = reason
+        logger.debug("connection to %s lost: %s", self.name, reason)
+        self._stream.abort(reason)
+        error = ConnectionFailed(f"{self.name}: {reason}")
+        self._connected.reject(error)
+        self._requests.fail_all(error)
+        sinks: list[ProducerSink | ConsumerSink] = [
+            *self._producers.values(),
+            *self._consumers.values(),
+        ]
+        self._producers.clear()
+        self._consumers.clear()
+        for sink in sinks:
+            sink.on_lost(None)
+        watchers, self._watchers = self._watchers, {}
+        for watcher in watchers.values():
+            watcher.on_watch_lost()
+
+
+_MESSAGE = int(BaseCommand.MESSAGE)
+_SEND_RECEIPT = int(BaseCommand.SEND_RECEIPT)
+_FOR_CONSUMER = frozenset({BaseCommand.ACTIVE_CONSUMER_CHANGE, BaseCommand.REACHED_END_OF_TOPIC})
+_CLOSES = frozenset({BaseCommand.CLOSE_PRODUCER, BaseCommand.CLOSE_CONSUMER})

@@ -1,0 +1,232 @@
+"""Keeping a producer or consumer known to its broker: the one place where reconnecting is decided
+(spec SDK-07; ConnectionHandler of the Java client).
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import Protocol
+
+import trio
+
+from geminga._connection.connection import Connection
+from geminga._connection.core import Core
+from geminga._connection.retry import AttachAction, attach_action
+from geminga.errors import AlreadyClosed, ConnectionFailed, GemingaError, Timeout
+from geminga_runtime.backoff import Backoff
+from geminga_runtime.waiters import Promise, Wakeup
+
+logger = logging.getLogger("geminga")
+
+WAITED_FOR_MAX_S = 2.0
+"""The longest pause between two attempts while messages wait to be sent."""
+LAST_WAIT_SHARE = 0.9
+"""Of the time that is left to a first attempt, a wait takes no more."""
+TELLING_S = 1.0
+"""An attempt that the deadline ended sooner says nothing: what was told before it counts."""
+
+
+class Target(Protocol):
+    """What is kept attached."""
+
+    @property
+    def topic(self) -> str:
+        """Full name of its topic."""
+        ...
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether messages wait to be sent."""
+        ...
+
+    async def attach(self, connection: Connection) -> None:
+        """Make itself known on that connection, and begin. Raises GemingaError."""
+
+    def detached(self) -> None:
+        """It is known no more."""
+
+    def failed(self, error: GemingaError) -> None:
+        """It will not be attached again."""
+
+
+class ConnectionHandler:
+    """Looks the topic up, connects, attaches; again after every loss, with back-off."""
+
+    def __init__(self, core: Core, target: Target) -> None:
+        self._core = core
+        self._target = target
+        self._lost = Wakeup()
+        self._lost_while_attaching = False
+        self._attaching = trio.CancelScope()
+        self._hint: str | None = None
+        self._scope = trio.CancelScope()
+        self._finished = trio.Event()
+        self._ready: Promise[None] = Promise()
+        self._deadline_s = math.inf
+        self._pause: trio.CancelScope | None = None
+        self._paused_s = 0.0
+        self._was_reached = True
+        self._found = False
+        self.connection: Connection | None = None
+        """The one attached to, None while there is none."""
+
+    @property
+    def timeout_s(self) -> float:
+        """How long a request may take that attaches: at first all attempts share the operation
+        timeout, later each has it.
+        """
+        timeout_s = self._core.options.operation_timeout_s
+        if self._ready.is_done():
+            return timeout_s
+        return max(0.0, min(timeout_s, self._deadline_s - trio.current_time()))
+
+    async def start(self) -> None:
+        """Until it is attached for the first time. Raises GemingaError.
+
+        Failed or cancelled, it is stopped.
+        """
+        self.start_soon()
+        try:
+            await self._ready.wait()
+        except BaseException:
+            self._scope.cancel()
+            raise
+
+    def start_soon(self) -> None:
+        """The same without waiting; a failure is told to the target alone."""
+        self._core.nursery.start_soon(self._run)
+
+    def lost(self, assigned_broker_url: str | None) -> None:
+        """The connection is gone, or the broker closed the target on it; the broker may have told
+        where it goes (PIP-307).
+        """
+        self._hint = assigned_broker_url
+        if self.connection is None:
+            # An answer may never come: one that waits for exclusive access has no timeout.
+            self._lost_while_attaching = True
+            self._attaching.cancel()
+            return
+        self.connection = None
+        self._target.detached()
+        self._lost.set()
+
+    def hurry(self) -> None:
+        """A message waits to be sent: end a pause that would be too long for it."""
+        if self._pause is not None:
+            latest_s = self._paused_s + WAITED_FOR_MAX_S
+            self._pause.deadline = min(self._pause.deadline, latest_s)
+
+    def abandon(self) -> None:
+        """Keep it attached no longer."""
+        self._scope.cancel()
+
+    async def stop(self) -> None:
+        """The same, and wait until nothing more is done about it."""
+        self._scope.cancel()
+        self._ready.reject(AlreadyClosed("closed", topic=self._target.topic))
+        await self._finished.wait()
+
+    async def _run(self) -> None:
+        options = self._core.options
+        backoff = Backoff(options.initial_backoff_s, options.max_backoff_s, rng=self._core.chance)
+        self._deadline_s = trio.current_time() + options.operation_timeout_s
+        try:
+            with self._scope:
+                while await self._attach_once(backoff):
+                    await self._lost.wait()
+                    logger.info("%s: connection lost, attaching again", self._target.topic)
+                    self._was_reached = True
+                    if self._hint is None:
+                        await self._wait(backoff.next_s(trio.current_time()))
+        except trio.Cancelled:
+            # The client ends without having closed its producers and consumers.
+            error = AlreadyClosed("the client is closed", topic=self._target.topic)
+            self._target.failed(error)
+            self._ready.reject(error)
+            raise
+        finally:
+            self._finished.set()
+
+    async def _attach_once(self, backoff: Backoff) -> bool:
+        """Until it is attached; answers False if that is given up."""
+        refusal: GemingaError | None = None
+        pool = self._core.pool
+        while True:
+            began_s = trio.current_time()
+            opened = pool.opened
+            self._found = False
+            try:
+                await self._attach()
+            except GemingaError as error:
+                attached_before = self._ready.is_done()
+                left_s = self._deadline_s - trio.current_time()
+                action = attach_action(
+                    error,
+                    attached_before=attached_before,
+                    deadline_passed=left_s <= self._core.options.initial_backoff_s,
+                )
+                if action is AttachAction.GIVE_UP:
+                    was_cut_short = trio.current_time() - began_s < TELLING_S
+                    if refusal is not None and isinstance(error, Timeout) and was_cut_short:
+                        error = refusal
+                    final = error.of_topic(self._target.topic)
+                    self._target.failed(final)
+                    self._ready.reject(final)
+                    return False
+                refusal = error
+                is_reached = self._found or pool.opened != opened
+                if is_reached and not self._was_reached:
+                    # The broker is back, though not for us yet: what follows is another trouble.
+                    backoff.reset()
+                self._was_reached = is_reached
+                delay_s = backoff.next_s(trio.current_time())
+                if self._target.has_pending:
+                    delay_s = min(delay_s, WAITED_FOR_MAX_S)
+                if not attached_before:
+                    # The last tries come before the deadline, however long the waits have become.
+                    delay_s = min(delay_s, left_s * LAST_WAIT_SHARE)
+                logger.warning(
+                    "%s: %s; trying again in %.1f s", self._target.topic, error.args[0], delay_s
+                )
+                await self._wait(delay_s)
+            else:
+                backoff.reset()
+                self._ready.resolve(None)
+                return True
+
+    async def _wait(self, delay_s: float) -> None:
+        """A pause, until `hurry` ends it; one because no broker could be reached ends too when the
+        client opens a connection.
+        """
+        self._paused_s = trio.current_time()
+        with trio.CancelScope(deadline=self._paused_s + delay_s) as self._pause:
+            if self._was_reached:
+                await trio.sleep_forever()
+            else:
+                await self._core.pool.wait_for_opening()
+        self._pause = None
+
+    async def _attach(self) -> None:
+        timeout_s = math.inf if self._ready.is_done() else self.timeout_s
+        connection: Connection | None = None
+        with trio.move_on_after(timeout_s):
+            connection = await self._connection_to_broker()
+        self._found = connection is not None
+        if connection is None:
+            raise Timeout("no broker found within the operation timeout", topic=self._target.topic)
+        self._lost_while_attaching = False
+        with trio.CancelScope() as self._attaching:
+            await self._target.attach(connection)
+        if self._lost_while_attaching:
+            self._target.detached()
+            raise ConnectionFailed("lost while attaching", topic=self._target.topic)
+        self.connection = connection
+
+    async def _connection_to_broker(self) -> Connection:
+        hint, self._hint = self._hint, None
+        if hint is not None:
+            endpoint = self._core.lookup.endpoint(hint)
+        else:
+            endpoint = await self._core.lookup.broker_of(self._target.topic)
+        return await self._core.pool.get(endpoint)

@@ -1,0 +1,184 @@
+"""What all producers and consumers of a client share."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import random
+import time
+import weakref
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
+
+import trio
+
+from geminga._connection.access import Access
+from geminga._connection.background import Background
+from geminga._connection.http_lookup import HttpLookup
+from geminga._connection.lookup import Lookup
+from geminga._connection.pool import ConnectionPool, Connector
+from geminga._connection.service_url import Address, parse
+from geminga._connection.statistics import Intervals
+from geminga.errors import ForkedClient, GemingaError
+from geminga.failover import FailoverCluster, watch
+from geminga.options import ClientOptions
+from geminga_runtime.backoff import Backoff
+
+T = TypeVar("T")
+logger = logging.getLogger("geminga")
+
+
+class MemoryLimit:
+    """Bytes of pending messages over all producers of a client (PIP-74; MemoryLimitController).
+
+    One message may pass the limit, so that a message larger than it can be sent at all.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.used_bytes = 0
+        """Producers add to it what they take in."""
+        self._lot = trio.lowlevel.ParkingLot()
+        self._is_waited_for = False
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a message may be added."""
+        return self.used_bytes < self.limit_bytes
+
+    def release(self, size_bytes: int) -> None:
+        """Messages are done; whoever waits looks again."""
+        self.used_bytes -= size_bytes
+        if self._is_waited_for and self.used_bytes < self.limit_bytes:
+            self._is_waited_for = False
+            self._lot.unpark_all()
+
+    def wake_all(self) -> None:
+        """Have all who wait look again: they may wait for nothing."""
+        self._lot.unpark_all()
+
+    async def wait_for_room(self) -> None:
+        """Until it is worth to look again."""
+        self._is_waited_for = True
+        await self._lot.park()
+
+
+class Closeable(Protocol):
+    """What a client has to close."""
+
+    async def aclose(self) -> None:
+        """Leave the topic; idempotent."""
+
+
+class Core:
+    """The client's options, tasks, connections and counters."""
+
+    def __init__(
+        self,
+        addresses: tuple[Address, ...],
+        options: ClientOptions,
+        nursery: Background,
+        connector: Connector,
+    ) -> None:
+        self.options = options
+        self.nursery = nursery
+        self.chance = random.Random()
+        self.memory = MemoryLimit(options.memory_limit_bytes)
+        self._clusters = [Access(addresses, options.authentication, options)]
+        if options.failover is not None:
+            self._clusters += [self._secondary(each) for each in options.failover.secondary]
+        self.pool = ConnectionPool(options, nursery, connector, self._clusters)
+        self.intervals = Intervals(options.stats_interval_s, nursery)
+        self.is_forked = False
+        """Whether this is a copy in a child process, whose loop nobody runs."""
+        _all.add(self)
+        self.open: dict[Closeable, None] = {}
+        """Producers, consumers and readers that the client closes at its end."""
+        self._producer_ids = itertools.count(0)
+        self._consumer_ids = itertools.count(0)
+        self.lookup = self._lookup_at(0)
+        if options.failover is not None:
+            nursery.start_soon(watch, options.failover, self._probe, self._switch)
+
+    def forked(self) -> None:
+        """From now on this is a child's copy: nothing has room, and looking why tells it."""
+        self.is_forked = True
+        self.memory.limit_bytes = -1
+
+    def check_fork(self, topic: str | None = None) -> None:
+        """Raises ForkedClient in a child process."""
+        if self.is_forked:
+            raise ForkedClient(
+                "the client was made before the fork: make one in this process", topic=topic
+            )
+
+    def _secondary(self, where: str | FailoverCluster) -> Access:
+        """A service URL alone is reached as the primary cluster is."""
+        if isinstance(where, str):
+            return Access(parse(where), self.options.authentication, self.options)
+        return Access(parse(where.service_url), where.authentication, where)
+
+    def _lookup_at(self, cluster: int) -> Lookup:
+        access = self._clusters[cluster]
+        kind = HttpLookup if access.addresses[0].http else Lookup
+        return kind(access, cluster, self.options, self.pool)
+
+    async def _probe(self, cluster: int) -> bool:
+        """Whether any host of that service URL can be connected to."""
+        for address in self._clusters[cluster].addresses:
+            deadline = trio.current_time() + self.options.connection_timeout_s
+            try:
+                stream = await self.pool.open_stream(address, deadline, cluster)
+            except GemingaError:
+                continue
+            await stream.aclose()
+            return True
+        return False
+
+    def _switch(self, cluster: int) -> None:
+        self.lookup = self._lookup_at(cluster)
+        self.pool.go_to(cluster)
+
+    async def with_retries(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """The answer to a question that may be asked again: retryable errors are met with back-off
+        until the operation timeout has passed.
+        """
+        backoff = Backoff(
+            self.options.initial_backoff_s, self.options.max_backoff_s, rng=self.chance
+        )
+        deadline_s = trio.current_time() + self.options.operation_timeout_s
+        while True:
+            try:
+                return await ask()
+            except GemingaError as error:
+                delay_s = backoff.next_s(trio.current_time())
+                if not error.retryable or trio.current_time() + delay_s >= deadline_s:
+                    raise
+                logger.warning("%s; trying again in %.1f s", error, delay_s)
+            await trio.sleep(delay_s)
+
+    def next_producer_id(self) -> int:
+        """An id for a producer, unique in the client."""
+        return next(self._producer_ids)
+
+    def next_consumer_id(self) -> int:
+        """An id for a consumer, unique in the client."""
+        return next(self._consumer_ids)
+
+
+_all: weakref.WeakSet[Core] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for core in list(_all):
+        core.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def wall_clock_ms() -> int:
+    """Now, in ms since 1970."""
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,171 @@
+"""Lookups over HTTP, for `http://` and `https://` service URLs (spec SDK-40; HttpLookupService)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from urllib.parse import quote, urlencode, urlsplit
+
+import trio
+
+from geminga._connection.connection import Connection
+from geminga._connection.lookup import Lookup
+from geminga._connection.pool import Endpoint
+from geminga._connection.service_url import PORT_HTTP, PORT_HTTPS, Address, is_trusted
+from geminga._connection.topic_pattern import TopicPattern
+from geminga.errors import (
+    AuthenticationFailed,
+    AuthorizationFailed,
+    ConnectionFailed,
+    GemingaError,
+    InvalidTopicName,
+    ServiceNotReady,
+    Timeout,
+    TooManyRequests,
+    TopicNotFound,
+    UnknownBrokerError,
+    UnsupportedVersion,
+)
+from geminga.options import RegexSubscriptionMode
+from geminga_protocol.topic_name import TopicName
+from geminga_runtime.errors import ConnectionLost
+from geminga_runtime.http_get import BadHttpAnswer, HttpAnswer, get
+
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+STATUSES: Mapping[int, type[GemingaError]] = {
+    401: AuthenticationFailed,
+    403: AuthorizationFailed,
+    404: TopicNotFound,
+    412: InvalidTopicName,
+    429: TooManyRequests,
+    503: ServiceNotReady,
+}
+"""What is raised for an answer; every other one is an UnknownBrokerError."""
+_MODES = {
+    RegexSubscriptionMode.PERSISTENT_ONLY: "PERSISTENT",
+    RegexSubscriptionMode.NON_PERSISTENT_ONLY: "NON_PERSISTENT",
+    RegexSubscriptionMode.ALL_TOPICS: "ALL",
+}
+
+
+class HttpLookup(Lookup):
+    """Asks the web services of the service URL, the next one when one can't be reached. Each
+    question has its own connection.
+    """
+
+    async def service_connection(self) -> Connection:
+        """There is none: what needs it, as watching topics, can't be had over HTTP. Raises
+        UnsupportedVersion.
+        """
+        await trio.lowlevel.checkpoint()
+        raise UnsupportedVersion("an http:// service URL has no connection of Pulsar's protocol")
+
+    async def broker_of(self, topic: str) -> Endpoint:
+        """The broker that serves the topic. Raises ConnectionFailed, Timeout, what is answered."""
+        path = f"/lookup/v2/topic/{TopicName.parse(topic).lookup_path}"
+        if self._options.listener_name is not None:
+            path += f"?{urlencode({'listenerName': self._options.listener_name})}"
+        found = await self._fetch(path, topic)
+        name = "brokerUrlTls" if self.service_address.tls else "brokerUrl"
+        url = found.get(name) if isinstance(found, dict) else None
+        if not isinstance(url, str) or not url:
+            raise ServiceNotReady("the lookup names no broker", topic=topic)
+        return self.endpoint(url)
+
+    async def partitions_of(self, topic: str, *, auto_create: bool = True) -> int:
+        """Number of partitions, 0 for a topic without partitions."""
+        path = f"/admin/v2/{TopicName.parse(topic).lookup_path}/partitions"
+        query = urlencode({"checkAllowAutoCreation": str(auto_create).lower()})
+        found = await self._fetch(f"{path}?{query}", topic)
+        count = found.get("partitions") if isinstance(found, dict) else None
+        if not isinstance(count, int) or count < 0:
+            raise UnknownBrokerError("no number of partitions in the answer", topic=topic)
+        return count
+
+    async def topics_of(
+        self, pattern: TopicPattern, mode: RegexSubscriptionMode
+    ) -> tuple[list[str], bool]:
+        """All topics of the pattern's namespace; brokers don't choose among them over HTTP."""
+        path = f"/admin/v2/namespaces/{quote(pattern.namespace)}/topics?mode={_MODES[mode]}"
+        found = await self._fetch(path, None)
+        if not isinstance(found, list):
+            raise UnknownBrokerError("no list of topics in the answer")
+        return [name for name in found if isinstance(name, str)], False
+
+    async def _fetch(self, target: str, topic: str | None) -> object:
+        failure: GemingaError | None = None
+        for _ in self._addresses:
+            try:
+                return await self._follow(self.service_address, target, topic)
+            except (ConnectionFailed, Timeout) as error:
+                failure = failure or error
+                self._at = (self._at + 1) % len(self._addresses)
+        assert failure is not None
+        raise failure
+
+    async def _follow(self, address: Address, target: str, topic: str | None) -> object:
+        with trio.move_on_after(self._options.operation_timeout_s):
+            for _ in range(self._options.lookup_redirects_max + 1):
+                answer = await self._get(address, target)
+                if answer.status not in REDIRECTS:
+                    self._must_show(answer.status, address, topic)
+                    return _decoded(answer, address, topic)
+                address, target = _redirected(answer, address)
+            raise ServiceNotReady("the lookup was redirected too often", topic=topic)
+        raise Timeout(f"{address.url}: no answer in time", topic=topic)
+
+    def _trusts(self, address: Address) -> bool:
+        """Whether the credentials may go there: it is of the service URL, or one of
+        `trusted_broker_hosts`. A redirect alone makes nobody a broker.
+        """
+        listed = any(address[:2] == each[:2] for each in self._addresses)
+        return listed or is_trusted(address, self._options.trusted_broker_hosts)
+
+    def _must_show(self, status: int, address: Address, topic: str | None) -> None:
+        """Raises AuthenticationFailed for an answer that asks for what wasn't sent."""
+        if status in (401, 403) and not self._trusts(address):
+            raise AuthenticationFailed(
+                f"{address.url}: HTTP status {status}; a redirect leads there, and credentials "
+                "follow it only to the service URL's hosts and trusted_broker_hosts",
+                topic=topic,
+            )
+
+    async def _get(self, address: Address, target: str) -> HttpAnswer:
+        who = self._access.authentication if self._trusts(address) else None
+        headers = {} if who is None else await who.http_headers()
+        deadline = trio.current_time() + self._options.connection_timeout_s
+        stream = await self._pool.open_stream(address, deadline, self._cluster)
+        try:
+            return await get(stream, address.authority, target, headers)
+        except (BadHttpAnswer, ConnectionLost) as error:
+            raise ConnectionFailed(f"{address.url}: {error}") from error
+
+
+def _redirected(answer: HttpAnswer, address: Address) -> tuple[Address, str]:
+    try:
+        parts = urlsplit(answer.headers.get("location", ""))
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise ServiceNotReady(f"{address.url}: a redirect to nowhere") from error
+    scheme = parts.scheme or ("https" if address.tls else "http")
+    if not parts.path.startswith("/") or scheme not in ("http", "https"):
+        raise ServiceNotReady(f"{address.url}: a redirect to where we can't go")
+    if address.tls and scheme == "http":
+        raise ServiceNotReady(f"{address.url}: a redirect from https to http, which is refused")
+    target = parts.path + (f"?{parts.query}" if parts.query else "")
+    if host is None:
+        return address, target
+    tls = scheme == "https"
+    return Address(host, port or (PORT_HTTPS if tls else PORT_HTTP), tls, http=True), target
+
+
+def _decoded(answer: HttpAnswer, address: Address, topic: str | None) -> object:
+    if answer.status == 200:
+        try:
+            found: object = json.loads(answer.body)
+        except ValueError as error:
+            raise ConnectionFailed(f"{address.url}: the answer is no JSON") from error
+        return found
+    kind = STATUSES.get(answer.status, UnknownBrokerError)
+    code = kind.__name__ if answer.status in STATUSES else f"Http{answer.status}"
+    raise kind(f"{address.url}: HTTP status {answer.status}", code=code, topic=topic)

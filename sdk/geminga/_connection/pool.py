@@ -1,0 +1,172 @@
+"""Connections to brokers, one or a few for each (spec SDK-40; ConnectionPool of the Java
+client).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import trio
+
+from geminga._connection.access import Access
+from geminga._connection.background import Background
+from geminga._connection.connection import Connection
+from geminga._connection.service_url import Address
+from geminga.errors import AlreadyClosed, ConnectionFailed, GemingaError, TlsFailed
+from geminga.options import ClientOptions
+from geminga_runtime.connect import connect
+from geminga_runtime.errors import ConnectFailed, TlsRefused
+from geminga_runtime.stream import FramedStream
+from geminga_runtime.tls import TlsContexts
+from geminga_runtime.waiters import Promise
+
+
+class Endpoint(NamedTuple):
+    """A broker, and where to connect for it: another place if a proxy stands between. It belongs to
+    one of the clusters that the client may go over to.
+    """
+
+    address: Address
+    proxy_to_broker_url: str | None = None
+    cluster: int = 0
+
+
+class Connector(Protocol):
+    """Opens streams; asked with `tls` only for addresses with TLS."""
+
+    async def __call__(
+        self, host: str, port: int, deadline: float, tls: TlsContexts | None = None
+    ) -> FramedStream:
+        """`deadline` is of Trio's clock. Raises geminga_runtime's ConnectFailed."""
+        ...
+
+
+async def connect_tcp(
+    host: str, port: int, deadline: float, tls: TlsContexts | None = None
+) -> FramedStream:
+    """The connector for real networks."""
+    return await connect(host, port, deadline=deadline, tls=tls)
+
+
+class ConnectionPool:
+    """Opens a connection when one is first wanted, and again after it was lost."""
+
+    def __init__(
+        self,
+        options: ClientOptions,
+        nursery: Background,
+        connector: Connector,
+        clusters: list[Access],
+    ) -> None:
+        self._options = options
+        self._clusters = clusters
+        self._cluster = 0
+        self._connector = connector
+        self._nursery = nursery
+        self._connections: dict[tuple[Endpoint, int], Connection] = {}
+        self._opening: dict[tuple[Endpoint, int], Promise[Connection]] = {}
+        self._turn = 0
+        self._closed = False
+        self.opened = 0
+        """How many connections could be opened so far."""
+        self._openings = trio.lowlevel.ParkingLot()
+
+    @property
+    def connections(self) -> list[Connection]:
+        """Those that are open."""
+        return [each for each in self._connections.values() if not each.is_lost]
+
+    async def get(self, endpoint: Endpoint) -> Connection:
+        """A ready connection. Raises ConnectionFailed, Timeout, AlreadyClosed, or what the broker
+        answers to CONNECT.
+        """
+        if endpoint.cluster != self._cluster:
+            # What was learnt of one cluster, and who we are there, is nothing to another.
+            raise ConnectionFailed(f"{endpoint.address.url}: the client left this cluster")
+        self._turn += 1
+        key = endpoint, self._turn % self._options.connections_per_broker
+        known = self._connections.get(key)
+        if known is not None and not known.is_lost:
+            return known
+        promise = self._opening.get(key)
+        if promise is None:
+            if self._closed:
+                raise AlreadyClosed("the client is closed")
+            # Opened in a task of its own: whoever asked first may be cancelled, others wait too.
+            promise = self._opening[key] = Promise()
+            self._nursery.start_soon(self._open, key, promise)
+        try:
+            return await promise.wait()
+        except GemingaError as error:
+            raise type(error)(str(error), code=error.code) from error
+
+    async def _open(self, key: tuple[Endpoint, int], promise: Promise[Connection]) -> None:
+        try:
+            connection = await self._connect(key[0])
+        except GemingaError as error:
+            promise.reject(error)
+        else:
+            if self._closed:
+                connection.close("the client was closed")
+            elif key[0].cluster == self._cluster:
+                self._connections[key] = connection
+                self.opened += 1
+                promise.resolve(connection)
+                self._openings.unpark_all()
+            else:
+                connection.close("the client left this cluster")
+                promise.reject(ConnectionFailed(f"{connection.name}: left while connecting"))
+        finally:
+            self._opening.pop(key, None)
+            promise.reject(AlreadyClosed("the client is closed"))
+
+    async def wait_for_opening(self) -> None:
+        """Until another connection is open."""
+        await self._openings.park()
+
+    async def _connect(self, endpoint: Endpoint) -> Connection:
+        deadline = trio.current_time() + self._options.connection_timeout_s
+        access = self._clusters[endpoint.cluster]
+        stream = await self.open_stream(endpoint.address, deadline, endpoint.cluster)
+        connection = Connection(
+            stream,
+            self._options.keep_alive_interval_s,
+            access.authentication,
+            prefers_tls=endpoint.address.tls,
+        )
+        self._nursery.start_soon(connection.run)
+        await connection.handshake(
+            max(0.0, deadline - trio.current_time()), endpoint.proxy_to_broker_url
+        )
+        return connection
+
+    async def open_stream(self, address: Address, deadline: float, cluster: int) -> FramedStream:
+        """A stream that isn't kept here; `deadline` is of Trio's clock. Raises ConnectionFailed,
+        of which TlsFailed is one.
+        """
+        host, port = address.host, address.port
+        try:
+            if address.tls:
+                tls = self._clusters[cluster].tls
+                return await self._connector(host, port, deadline, tls=tls)
+            return await self._connector(host, port, deadline)
+        except TlsRefused as error:
+            raise TlsFailed(str(error)) from error
+        except ConnectFailed as error:
+            raise ConnectionFailed(str(error)) from error
+
+    def close(self) -> None:
+        """Close all connections; none is opened any more."""
+        self._closed = True
+        self.drop_all("the client was closed")
+
+    def go_to(self, cluster: int) -> None:
+        """Close all connections; new ones are to that cluster."""
+        self._cluster = cluster
+        self.drop_all("the client goes over to another cluster")
+
+    def drop_all(self, reason: str) -> None:
+        """Close all connections; they are opened anew when they are wanted."""
+        connections, self._connections = self._connections, {}
+        for connection in connections.values():
+            connection.close(reason)

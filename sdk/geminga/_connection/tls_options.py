@@ -1,0 +1,85 @@
+"""Options of TLS, of a client and of clusters to fail over to (spec SDK-43)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypedDict
+
+from geminga._options.checks import booleans, text_or_none
+from geminga.errors import InvalidArgument
+from geminga_runtime.tls import PROTOCOLS, ClientTls
+
+
+@dataclass(frozen=True, kw_only=True)
+class TlsOptions:
+    """How to speak TLS with `pulsar+ssl://` and `https://` addresses.
+
+    Without `tls_trust_certs_file_path` the system's authorities are trusted. Host names are
+    verified unless `tls_validate_hostname` is False; with `tls_allow_insecure_connection` nothing
+    is, so that anybody can answer. A certificate of the client's own, with its key, is shown where
+    the broker asks for one; AuthenticationTls brings its own. All files are PEM and are read anew
+    when they change. `tls_protocols` are of TLSv1.2 and TLSv1.3, both by default; `tls_ciphers`
+    have OpenSSL's or Java's names, TLS 1.3's can't be chosen one by one.
+    """
+
+    tls_trust_certs_file_path: str | None = None
+    tls_allow_insecure_connection: bool = False
+    tls_validate_hostname: bool = True
+    tls_certificate_file_path: str | None = None
+    tls_private_key_file_path: str | None = None
+    tls_protocols: Sequence[str] = ()
+    tls_ciphers: Sequence[str] = ()
+
+    def check_tls(self) -> None:
+        """Raises InvalidArgument, naming the option; files are looked at later."""
+        text_or_none(self, "tls_trust_certs_file_path")
+        text_or_none(self, "tls_certificate_file_path", "tls_private_key_file_path")
+        booleans(self, "tls_allow_insecure_connection", "tls_validate_hostname")
+        if (self.tls_certificate_file_path is None) != (self.tls_private_key_file_path is None):
+            raise InvalidArgument(
+                "tls_certificate_file_path, tls_private_key_file_path: one needs the other"
+            )
+        for name in ("tls_protocols", "tls_ciphers"):
+            value = getattr(self, name)
+            if isinstance(value, str) or not all(isinstance(each, str) for each in value):
+                raise InvalidArgument(f"{name} must be a list of texts, not {value!r}")
+        for name in self.tls_protocols:
+            if name not in PROTOCOLS:
+                raise InvalidArgument(f"tls_protocols: {name!r} is none of {', '.join(PROTOCOLS)}")
+
+    def client_tls(self, certificate: tuple[str, str] | None) -> ClientTls:
+        """As the runtime takes it; `certificate` (and key) wins over the options' own."""
+        own = (self.tls_certificate_file_path or "", self.tls_private_key_file_path or "")
+        shown, key = certificate or own
+        return ClientTls(
+            certificate_file=shown,
+            key_file=key,
+            trust_certs_file=self.tls_trust_certs_file_path or "",
+            allow_insecure=self.tls_allow_insecure_connection,
+            protocols=tuple(self.tls_protocols),
+            ciphers=tuple(self.tls_ciphers),
+            validate_hostname=self.tls_validate_hostname,
+        )
+
+
+class TlsKeywords(TypedDict, total=False):
+    """Keywords of `TlsOptions`."""
+
+    tls_trust_certs_file_path: str | None
+    tls_allow_insecure_connection: bool
+    tls_validate_hostname: bool
+    tls_certificate_file_path: str | None
+    tls_private_key_file_path: str | None
+    tls_protocols: Sequence[str]
+    tls_ciphers: Sequence[str]
+
+
+OPTION_NAMES = {
+    "certificate_file": "tls_certificate_file_path",
+    "key_file": "tls_private_key_file_path",
+    "trust_certs_file": "tls_trust_certs_file_path",
+    "protocols": "tls_protocols",
+    "ciphers": "tls_ciphers",
+}
+"""The runtime's names, as it tells what is wrong, and ours."""

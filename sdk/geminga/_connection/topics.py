@@ -1,0 +1,139 @@
+"""What a client asks the brokers about topics (spec SDK-26, SDK-40, SDK-41)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from re import Pattern
+
+import trio
+
+from geminga._connection.core import Core
+from geminga._connection.schema_lookup import schema_of
+from geminga._connection.together import gathered
+from geminga._connection.topic_pattern import Listed, TopicPattern, listed_matching, parse_pattern
+from geminga.errors import GemingaError, InvalidArgument, InvalidTopicName, TopicNotFound
+from geminga.options import RegexSubscriptionMode
+from geminga.schema._info import SchemaInfo
+from geminga_protocol.errors import LocalProtocolError
+from geminga_protocol.topic_name import TopicName
+
+LOOKUPS_AT_ONCE = 16
+"""Topics whose partitions are asked for at the same time."""
+
+
+def parse_topic(topic: str) -> TopicName:
+    """The name in full. Raises InvalidArgument and InvalidTopicName."""
+    if not isinstance(topic, str):
+        raise InvalidArgument(f"topic must be a text, not {topic!r}")
+    try:
+        return TopicName.parse(topic)
+    except LocalProtocolError as error:
+        raise InvalidTopicName(f"topic: {error}") from error
+
+
+class Topics:
+    """Questions about topics; `check_open` raises why none may be asked."""
+
+    def __init__(self, core: Core, check_open: Callable[[], None]) -> None:
+        self._core = core
+        self._check_open = check_open
+
+    async def partitions_of(self, topic: TopicName) -> int:
+        """Number of partitions, 0 for a topic without; a topic that isn't there is made if brokers
+        make topics by themselves.
+        """
+        self._check_open()
+        if topic.is_partition:
+            await trio.lowlevel.checkpoint()
+            return 0
+        return await self._ask_for_partitions(topic, auto_create=True)
+
+    async def partitions_if_there(self, topic: TopicName) -> int:
+        """The same without making anything. Raises TopicNotFound."""
+        self._check_open()
+        return await self._ask_for_partitions(topic, auto_create=False)
+
+    async def _ask_for_partitions(self, topic: TopicName, *, auto_create: bool) -> int:
+        lookup = self._core.lookup
+        try:
+            return await self._core.with_retries(
+                lambda: lookup.partitions_of(str(topic), auto_create=auto_create)
+            )
+        except GemingaError as error:
+            raise error.of_topic(str(topic)) from error.__cause__
+
+    async def expand(
+        self, topics: Iterable[TopicName], *, auto_create: bool = True
+    ) -> list[tuple[str, int]]:
+        """All partitions of the topics by full name and index, each once. Without `auto_create`
+        raises TopicNotFound instead of making a topic.
+        """
+        ask = self.partitions_of if auto_create else self.partitions_if_there
+
+        async def parts_of(topic: TopicName) -> dict[str, int]:
+            # A partition alone is known to be there, or not, when it is subscribed.
+            return _parts(topic, 0 if topic.is_partition else await ask(topic))
+
+        return _joined(await gathered(parts_of, topics, LOOKUPS_AT_ONCE))
+
+    async def expand_if_there(self, topics: Iterable[TopicName]) -> list[tuple[str, int]]:
+        """The same of those topics that exist; none is made."""
+        return _joined(await self.parts_if_there(topics))
+
+    async def parts_if_there(self, topics: Iterable[TopicName]) -> list[dict[str, int]]:
+        """The partitions of each topic; none of one that isn't there."""
+
+        async def parts_of(topic: TopicName) -> dict[str, int]:
+            try:
+                return _parts(
+                    topic, 0 if topic.is_partition else await self.partitions_if_there(topic)
+                )
+            except TopicNotFound:
+                return {}
+
+        return await gathered(parts_of, topics, LOOKUPS_AT_ONCE)
+
+    async def listed(
+        self, pattern: TopicPattern, flags: int, mode: RegexSubscriptionMode
+    ) -> Listed:
+        """The topics that match as a whole, with the names that the broker lists for each."""
+        self._check_open()
+        lookup = self._core.lookup
+        names, filtered = await self._core.with_retries(lambda: lookup.topics_of(pattern, mode))
+        return listed_matching(pattern, names, flags=flags, filtered=filtered)
+
+    async def names_matching(self, pattern: Pattern[str], mode: RegexSubscriptionMode) -> list[str]:
+        """Their full names. Raises InvalidArgument."""
+        if not isinstance(pattern, Pattern):
+            raise InvalidArgument(f"pattern must be a compiled regular expression, not {pattern!r}")
+        if not isinstance(mode, RegexSubscriptionMode):
+            raise InvalidArgument(f"mode must be a RegexSubscriptionMode, not {mode!r}")
+        return sorted(map(str, await self.listed(parse_pattern(pattern), pattern.flags, mode)))
+
+    async def schema_of(self, topic: TopicName, version: bytes | None) -> SchemaInfo | None:
+        """A version of the topic's schema, the latest without one; None if it has none. Raises
+        InvalidArgument and TopicNotFound.
+        """
+        if version is not None and not isinstance(version, bytes):
+            raise InvalidArgument(f"version must be bytes, not {version!r}")
+        asked = topic
+        if await self.partitions_if_there(topic):
+            # Partitions have their topic's schema; the topic itself is no broker's.
+            asked = topic.partition(0)
+        try:
+            return await schema_of(self._core, str(asked), version)
+        except GemingaError as error:
+            raise error.of_topic(str(topic)) from error.__cause__
+
+
+def _joined(parts: Iterable[dict[str, int]]) -> list[tuple[str, int]]:
+    found: dict[str, int] = {}
+    for each in parts:
+        found |= each
+    return list(found.items())
+
+
+def _parts(topic: TopicName, count: int) -> dict[str, int]:
+    if count:
+        return {str(topic.partition(n)): n for n in range(count)}
+    return {str(topic): topic.partition_index}

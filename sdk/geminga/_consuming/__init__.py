@@ -1,0 +1,1 @@
+"""From a subscription to the messages that the program takes."""

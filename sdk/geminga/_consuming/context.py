@@ -1,0 +1,26 @@
+"""What the consumers of one subscription share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from geminga._connection.core import Core
+from geminga._consuming.inbox import Inbox
+from geminga._consuming.interceptors import ConsumerInterceptors
+from geminga._consuming.subscribe import Subscription
+from geminga._dead_letter.sender import DeadLetterSender
+
+
+@dataclass(frozen=True)
+class ConsumerContext:
+    """What the consumers of all partitions share. `notify(messages)` is called when messages were
+    added to the inbox, and with 0 when one of them is over, or a message must be asked for anew.
+    """
+
+    core: Core
+    subscription: Subscription
+    inbox: Inbox
+    notify: Callable[[int], None]
+    dead_letter_sender: DeadLetterSender | None = None
+    interceptors: ConsumerInterceptors | None = None

@@ -1,0 +1,138 @@
+"""Finds out which topics and partitions a consumer has to be on (spec SDK-26;
+PatternMultiTopicsConsumerImpl and PartitionsChangedListener of the Java client).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+
+import trio
+
+from geminga._connection.connection import Connection
+from geminga._connection.core import Core
+from geminga._connection.topic_pattern import TopicPattern
+from geminga._connection.topics import Topics
+from geminga._consuming.pattern_topics import PatternTopics
+from geminga.errors import GemingaError
+from geminga_protocol.commands import lookup as commands
+from geminga_protocol.topic_name import TopicName
+from geminga_runtime.backoff import Backoff
+from geminga_runtime.waiters import Wakeup
+
+logger = logging.getLogger("geminga")
+
+Partition = tuple[str, int]
+Apply = Callable[[list[Partition]], Awaitable[None]]
+
+
+class NamedTopics:
+    """The partitions of topics that the program has named."""
+
+    pattern = None
+
+    def __init__(self, topics: Topics, names: list[TopicName]) -> None:
+        self._topics = topics
+        self._names = names
+
+    async def find(self, *, whole: bool) -> list[Partition]:
+        """All partitions of those that exist, by full name and index. Raises GemingaError."""
+        return await self._topics.expand_if_there(self._names)
+
+
+class Discovery:
+    """Looks every `period_s`, and for a pattern whenever the broker says that its topics changed.
+
+    Each look after a time, and the first one over a connection, is at all topics, so that nothing
+    is missed; what the broker tells between leads to the changed topics only.
+    """
+
+    def __init__(self, core: Core, topics: NamedTopics | PatternTopics, period_s: float) -> None:
+        self._core = core
+        self._topics = topics
+        self._period_s = period_s
+        self._wakeup = Wakeup()
+        self._watch_lost = Wakeup()
+        self._scope = trio.CancelScope()
+        self._finished: trio.Event | None = None
+
+    @property
+    def pattern(self) -> TopicPattern | None:
+        """The pattern whose topics it looks for, None if they are named."""
+        return self._topics.pattern
+
+    def start(self, apply: Apply) -> None:
+        """Begin; `apply` gets what was found each time."""
+        self._finished = trio.Event()
+        self._core.nursery.start_soon(self._run, apply, self._finished)
+
+    async def stop(self) -> None:
+        """Until nothing is found any more. Idempotent."""
+        self._scope.cancel()
+        if self._finished is not None:
+            await self._finished.wait()
+
+    async def _run(self, apply: Apply, finished: trio.Event) -> None:
+        try:
+            with self._scope:
+                async with trio.open_nursery() as nursery:
+                    if isinstance(self._topics, PatternTopics):
+                        nursery.start_soon(self._watch, self._topics)
+                    await self._look(apply)
+        finally:
+            finished.set()
+
+    async def _look(self, apply: Apply) -> None:
+        while True:
+            with trio.move_on_after(self._period_s) as timer:
+                await self._wakeup.wait()
+            try:
+                await apply(await self._topics.find(whole=timer.cancelled_caught))
+            except GemingaError as error:
+                logger.warning("looking for topics: %s", error)
+
+    # ---- watching a pattern's topics ----
+
+    async def _watch(self, topics: PatternTopics) -> None:
+        pattern = topics.pattern
+        options = self._core.options
+        backoff = Backoff(options.initial_backoff_s, options.max_backoff_s, rng=self._core.chance)
+        while True:
+            try:
+                connection = await self._core.lookup.service_connection()
+                if not connection.supports_topic_watchers:
+                    return
+                await self._watch_on(connection, topics)
+                backoff.reset()
+            except GemingaError as error:
+                logger.info("watching topics of %s: %s", pattern.namespace, error)
+            await trio.sleep(backoff.next_s(trio.current_time()))
+
+    async def _watch_on(self, connection: Connection, topics: PatternTopics) -> None:
+        pattern = topics.pattern
+        watcher_id = self._core.next_consumer_id()
+        self._watch_lost = Wakeup()
+        connection.add_watcher(watcher_id, self)
+        try:
+            await connection.request(
+                lambda n: commands.watch_topic_list(n, watcher_id, pattern.namespace, pattern.text),
+                timeout_s=self._core.options.operation_timeout_s,
+            )
+            # What changed before the broker began to watch.
+            topics.changed_unseen()
+            self._wakeup.set()
+            await self._watch_lost.wait()
+        finally:
+            connection.remove_watcher(watcher_id)
+            request_id = connection.next_request_id()
+            connection.write(commands.watch_topic_list_close(request_id, watcher_id))
+
+    def on_topics_changed(self, new: Iterable[str], gone: Iterable[str]) -> None:
+        """The broker says so."""
+        if isinstance(self._topics, PatternTopics):
+            self._topics.changed(new, gone)
+        self._wakeup.set()
+
+    def on_watch_lost(self) -> None:
+        """The connection is gone."""
+        self._watch_lost.set()

@@ -1,0 +1,89 @@
+"""Calls the program's interceptors of a consumer (spec SDK-11; ConsumerInterceptors of the Java
+client). Nothing of this exists in a consumer without interceptors.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from geminga._entries.entry import Entry
+from geminga.errors import GemingaError
+from geminga.message import Message
+from geminga.options import ConsumerInterceptor
+from geminga_protocol.message_id import MessageId
+
+logger = logging.getLogger("geminga")
+
+Position = tuple[int, int]
+
+
+class ConsumerInterceptors:
+    """All of a consumer's, in their order."""
+
+    def __init__(self, interceptors: Sequence[ConsumerInterceptor]) -> None:
+        self._interceptors = tuple(interceptors)
+
+    @classmethod
+    def of(cls, interceptors: Sequence[ConsumerInterceptor]) -> ConsumerInterceptors | None:
+        """None without any."""
+        return cls(interceptors) if interceptors else None
+
+    def before_consume(self, message: Message) -> Message:
+        """What the program gets for a message."""
+        topic = message.topic_name
+        for each in self._interceptors:
+            try:
+                answer: object = each.before_consume(topic, message)
+                if not isinstance(answer, Message) or _which(answer) != _which(message):
+                    raise TypeError(f"before_consume must answer the message, not {answer!r}")
+            except Exception:
+                logger.exception("%s: an interceptor failed", topic)
+            else:
+                message = answer
+        return message
+
+    def acknowledged(
+        self, topic: str, message_id: MessageId, error: GemingaError | None = None
+    ) -> None:
+        """One message, or with an error a whole entry."""
+        self._tell(topic, lambda each: each.on_acknowledge(topic, message_id, error))
+
+    def acknowledged_cumulative(
+        self, topic: str, message_id: MessageId, error: GemingaError | None = None
+    ) -> None:
+        """Everything up to it."""
+        self._tell(topic, lambda each: each.on_acknowledge_cumulative(topic, message_id, error))
+
+    def refused(self, topic: str, partition: int, positions: Iterable[Position]) -> None:
+        """These are redelivered after negative acknowledgements."""
+        ids = _ids(positions, partition)
+        self._tell(topic, lambda each: each.on_negative_acks_send(topic, ids))
+
+    def timed_out(self, topic: str, partition: int, positions: Iterable[Position]) -> None:
+        """These are redelivered after the ack timeout."""
+        ids = _ids(positions, partition)
+        self._tell(topic, lambda each: each.on_ack_timeout_send(topic, ids))
+
+    def partitions_changed(self, topic: str, partitions: int) -> None:
+        """A topic has another number of partitions now."""
+        self._tell(topic, lambda each: each.on_partitions_change(topic, partitions))
+
+    def close(self) -> None:
+        """The consumer is closed."""
+        self._tell("closing", lambda each: each.close())
+
+    def _tell(self, topic: str, call: Callable[[ConsumerInterceptor], object]) -> None:
+        for each in self._interceptors:
+            try:
+                call(each)
+            except Exception:
+                logger.exception("%s: an interceptor failed", topic)
+
+
+def _ids(positions: Iterable[Position], partition: int) -> frozenset[MessageId]:
+    return frozenset(MessageId(ledger_id, entry_id, partition) for ledger_id, entry_id in positions)
+
+
+def _which(message: Message) -> tuple[Entry, int]:
+    return message._entry, message._index

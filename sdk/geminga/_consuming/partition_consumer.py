@@ -1,0 +1,385 @@
+"""The consumer of one topic or partition (spec SDK-20, SDK-21, SDK-24, SDK-27; ConsumerImpl of the
+Java client).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+import trio
+
+from geminga._acknowledging.acknowledger import Acknowledger, AckTarget
+from geminga._acknowledging.intercepted_acks import InterceptedAcknowledger
+from geminga._connection.connection import Connection
+from geminga._connection.connection_handler import ConnectionHandler
+from geminga._consuming.context import ConsumerContext
+from geminga._consuming.deliverable import deliverable
+from geminga._consuming.events import Events
+from geminga._consuming.flow import Flow
+from geminga._consuming.inbox import Permits
+from geminga._consuming.interceptors import ConsumerInterceptors
+from geminga._consuming.start import Start
+from geminga._consuming.statistics import ConsumerCounts, ConsumerStatistics
+from geminga._dead_letter.dead_letters import DeadLetters
+from geminga._entries.crypto import Opener
+from geminga._entries.entry import Entry, UndecodableEntry, decode
+from geminga.errors import AlreadyClosed, ConnectionFailed, GemingaError, Timeout
+from geminga_protocol.ack_set import cardinality
+from geminga_protocol.commands import consuming as commands
+from geminga_protocol.message_id import MessageId
+from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, CommandMessage
+
+logger = logging.getLogger("geminga")
+
+NOTHING_RECEIVED = (-1, -1)
+REDELIVER_IDS_MAX = 1000
+"""Ids in one REDELIVER_UNACKNOWLEDGED_MESSAGES."""
+
+
+class PartitionConsumer:
+    """Receives from one topic that is a partition, or has none, into an inbox."""
+
+    def __init__(self, context: ConsumerContext, topic: str, partition: int) -> None:
+        core = context.core
+        subscription = context.subscription
+        options = subscription.options
+        self.topic = topic
+        self.partition = partition
+        self.generation = 0
+        self.opener = Opener(options.crypto_key_reader)
+        self.crypto_failure_action = options.crypto_failure_action
+        self.counts = ConsumerCounts()
+        self.events = Events(topic, options.consumer_event_listener)
+        self.error: GemingaError | None = None
+        self.received_to = NOTHING_RECEIVED
+        """Ledger and entry that came last and needn't come again, whether or not a message came out
+        of it."""
+        self._core = core
+        self._subscription = subscription
+        self._id = core.next_consumer_id()
+        self.inbox = context.inbox
+        self._notify = context.notify
+        self._permits = Permits(
+            subscription.queue_size, scaled=options.auto_scaled_receiver_queue_size_enabled
+        )
+        self.flow = Flow(self._id, self._permits)
+        self.acknowledger = self._make_acknowledger(context.interceptors)
+        self._dead_letters: DeadLetters | None = None
+        if context.dead_letter_sender is not None:
+            self._dead_letters = DeadLetters(core, context.dead_letter_sender, self.acknowledger)
+        self._start = Start(
+            subscription.start_message_id,
+            options.start_message_id_inclusive,
+            durable=options.durable,
+        )
+        self._consumer_epoch = 0
+        self._seek_asked: trio.Event | None = None
+        self._attached = trio.Event()
+        self._handler = ConnectionHandler(core, self)
+        self._connection: Connection | None = None
+
+    def _make_acknowledger(self, interceptors: ConsumerInterceptors | None) -> Acknowledger:
+        options = self._subscription.options
+        target = AckTarget(self.topic, self.partition, self._id, self.counts, self.redeliver)
+        if interceptors is None:
+            return Acknowledger(self._core, target, options)
+        return InterceptedAcknowledger(self._core, target, options, interceptors)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the broker knows it now."""
+        return self._connection is not None
+
+    async def start(self) -> None:
+        """Until the broker knows it. Raises GemingaError."""
+        self._core.nursery.start_soon(self.acknowledger.run)
+        try:
+            await self._handler.start()
+        except BaseException:
+            self.acknowledger.stop()
+            raise
+
+    # ---- receiving ----
+
+    def on_message(self, command: CommandMessage, payload: memoryview) -> None:
+        """Open the entry and put what is to be delivered in the inbox."""
+        acknowledger = self.acknowledger
+        place = command.message_id
+        self.received_to = place.ledgerId, place.entryId
+        try:
+            entry = decode(self, command, payload, acknowledger.chunks, trio.current_time)
+        except UndecodableEntry as error:
+            self._discard_corrupt(command, error)
+            return
+        if entry is None:
+            self._keep_chunk(place.ledgerId, place.entryId)
+            return
+        # The broker doesn't count what its own ack set says is acknowledged.
+        counted = cardinality(entry.ack_set) if entry.ack_set else entry.message_count
+        self._permits.used(counted)
+        indexes: Sequence[int] = ()
+        # What was sent before the broker heard that we want everything again comes once more.
+        if not command.HasField("consumer_epoch") or command.consumer_epoch >= self._consumer_epoch:
+            indexes = deliverable(entry, self._start, self.acknowledger, self._subscription.options)
+        dead_letters = self._dead_letters
+        if indexes and dead_letters is not None and dead_letters.takes(entry, indexes):
+            indexes = ()
+        wanted = len(indexes)
+        if wanted < counted:
+            self.flow.release(counted - wanted)
+        if wanted:
+            entry.indexes = indexes
+            entry.generation = self.generation
+            self.inbox.put(entry)
+            self._notify(wanted)
+        else:
+            self._ask_again()
+
+    def _ask_again(self) -> None:
+        """Without a queue only who waits asks for a message, and that permit is used up or gone."""
+        if not self._permits.queue_size:
+            self._notify(0)
+
+    def _keep_chunk(self, ledger_id: int, entry_id: int) -> None:
+        if self._subscription.options.durable and self._start.passes(ledger_id, entry_id):
+            # The last chunk of the message that a seek named: the others don't come.
+            self.acknowledger.acknowledge_id(MessageId(ledger_id, entry_id, self.partition))
+        if self._start.is_taken(ledger_id, entry_id):
+            # Come again for the sake of others: its message was whole, or was told of before.
+            self.acknowledger.chunks.knows((ledger_id, entry_id))
+        # It takes no room in the queue; without a queue, the next one must be asked for.
+        self.acknowledger.took_chunk()
+        self._permits.used(1)
+        self.flow.release(1)
+        self.flow.demand()
+
+    def _discard_corrupt(self, command: CommandMessage, error: UndecodableEntry) -> None:
+        ledger_id, entry_id = command.message_id.ledgerId, command.message_id.entryId
+        logger.error("%s: message %d:%d: %s", self.topic, ledger_id, entry_id, error)
+        self.counts.failed += 1
+        count = cardinality(command.ack_set) if command.ack_set else error.messages
+        self._permits.used(count)
+        self.flow.release(count)
+        place = MessageId(ledger_id, entry_id, self.partition)
+        if error.comes_again and self._subscription.options.consumer_type.is_shared:
+            self.acknowledger.refuse(place, command.redelivery_count)
+        told = error.validation_error
+        if self._connection is not None and told is not None:
+            self._connection.write(commands.ack(self._id, [place], validation_error=told))
+        self._ask_again()
+
+    def taken(self, entry: Entry) -> int:
+        """Messages were handed to the program."""
+        at = entry.at
+        taken = at - entry.released
+        counts = self.counts
+        counts.messages += taken
+        if entry.bounds is None:
+            counts.size_bytes += len(entry.payload)
+        else:
+            counts.size_bytes += entry.size_between(entry.released, at)
+        entry.released = at
+        self._start.taken(entry)
+        self.flow.release(taken)
+        if self.acknowledger.unacked is not None and self.acknowledger.received(entry):
+            return at + 1
+        return at + self._permits.step
+
+    def statistics(self) -> ConsumerStatistics:
+        """What it did."""
+        return self.counts.statistics(*self.inbox.waiting_of(self), self.is_connected)
+
+    def _drop_all(self, *, recalls: bool = True) -> int:
+        """Throw away what was received and not taken; answers as Inbox.discard."""
+        self.generation += recalls
+        self.received_to = NOTHING_RECEIVED
+        return self.inbox.discard(self, recalls=recalls)
+
+    # ---- asking and moving ----
+
+    def redeliver(self, positions: list[tuple[int, int]] | None) -> None:
+        """Have these entries redelivered, or all that isn't acknowledged. Exclusive and Failover
+        subscriptions can only do all.
+        """
+        connection = self._connection
+        if connection is None:
+            # Attaching again redelivers everything by itself.
+            return
+        self._start.all_again()
+        self.acknowledger.flush()
+        shared = self._subscription.options.consumer_type.is_shared
+        if positions is not None and shared:
+            dropped = self.inbox.discard(self, set(positions))
+            if self._dead_letters is not None:
+                positions = self._dead_letters.without(positions)
+            for at in range(0, len(positions), REDELIVER_IDS_MAX):
+                part = positions[at : at + REDELIVER_IDS_MAX]
+                ids = [MessageId(ledger_id, entry_id) for ledger_id, entry_id in part]
+                connection.write(commands.redeliver_unacknowledged(self._id, ids))
+        else:
+            self.acknowledger.forget_refused()
+            dropped = self._drop_all()
+            if not shared:
+                self._consumer_epoch += 1
+            epoch = None if shared else self._consumer_epoch
+            connection.write(commands.redeliver_unacknowledged(self._id, consumer_epoch=epoch))
+        self.flow.release(dropped)
+
+    async def _request(self, make: Callable[[int], bytes]) -> BaseCommand:
+        connection = self._connection
+        if connection is None:
+            self.check()
+            raise ConnectionFailed("the consumer is not connected now", topic=self.topic)
+        return await connection.request(
+            make, timeout_s=self._core.options.operation_timeout_s, topic=self.topic
+        )
+
+    def check(self) -> None:
+        """Raises why it is over, if it is."""
+        if self.error is not None:
+            raise type(self.error)(str(self.error), code=self.error.code, topic=self.topic)
+
+    async def last_message_id(self) -> tuple[MessageId, MessageId | None]:
+        """Id of the topic's last message (-1:-1 if it has none), and how far the subscription's
+        mark-delete position is, if the broker tells.
+        """
+        answer = await self._core.with_retries(
+            lambda: self._request(lambda n: commands.get_last_message_id(self._id, n))
+        )
+        found = answer.getLastMessageIdResponse
+        last = MessageId.from_wire(found.last_message_id)
+        last.partition = self.partition
+        if not found.HasField("consumer_mark_delete_position"):
+            return last, None
+        return last, MessageId.from_wire(found.consumer_mark_delete_position)
+
+    async def has_message_available(self) -> bool:
+        """Whether there is a message after the one that the program took last."""
+        if self.inbox.holds(self):
+            await trio.lowlevel.checkpoint()
+            return True
+        last, mark_delete = await self.last_message_id()
+        return self.inbox.holds(self) or self._start.is_behind(last, mark_delete)
+
+    async def seek(self, to: MessageId | int) -> None:
+        """Move the subscription to a message, or to the first message published at or after a time
+        in ms since 1970. Returns when the broker knows the consumer again. Raises GemingaError.
+        """
+        await self.acknowledger.settle()
+        await self._core.with_retries(lambda: self._ask_to_seek(to))
+        self.acknowledger.reset()
+        self._start.moved(to)
+        self.events.moved()
+        self.flow.release(self._drop_all())
+        with trio.move_on_after(self._core.options.operation_timeout_s):
+            while self._connection is None:
+                self.check()
+                await self._attached.wait()
+            return
+        raise Timeout("not connected again after the seek", topic=self.topic)
+
+    async def _ask_to_seek(self, to: MessageId | int) -> None:
+        # The broker closes its consumers before it answers. They must not come back before that:
+        # messages from the new place would be taken for old ones.
+        while self._seek_asked is not None:
+            await self._seek_asked.wait()
+        answered = self._seek_asked = trio.Event()
+        try:
+            if isinstance(to, MessageId):
+                place = self._start.seek_id(to)
+                await self._request(lambda n: commands.seek(self._id, n, message_id=place))
+            else:
+                await self._request(lambda n: commands.seek(self._id, n, publish_time_ms=to))
+        finally:
+            self._seek_asked = None
+            answered.set()
+
+    async def unsubscribe(self, force: bool) -> None:
+        """Delete the subscription. Raises GemingaError."""
+        await self.acknowledger.settle()
+        await self._request(lambda n: commands.unsubscribe(self._id, n, force=force))
+
+    async def aclose(self) -> None:
+        """Send what waits, tell the broker, stop. Idempotent."""
+        if isinstance(self.error, AlreadyClosed):
+            await trio.lowlevel.checkpoint()
+            return
+        try:
+            await self.acknowledger.settle()
+            if self._connection is not None:
+                await self._request(lambda n: commands.close_consumer(self._id, n))
+        except GemingaError as error:
+            logger.debug("%s: closing the consumer: %s", self.topic, error)
+        finally:
+            if self._connection is not None:
+                self._connection.remove_consumer(self._id)
+            self.failed(AlreadyClosed("the consumer is closed", topic=self.topic))
+            self._handler.abandon()
+
+    # ---- as the attachment's target ----
+
+    has_pending = False
+
+    async def attach(self, connection: Connection) -> None:
+        """SUBSCRIBE, then acknowledgements that wait, then the permits."""
+        while self._seek_asked is not None:
+            await self._seek_asked.wait()
+        connection.add_consumer(self._id, self)
+        try:
+            await connection.request(
+                lambda n: self._subscription.command(
+                    self.topic, self._id, n, self._start.resume_id, self._consumer_epoch
+                ),
+                timeout_s=self._handler.timeout_s,
+                topic=self.topic,
+            )
+            await trio.lowlevel.checkpoint_if_cancelled()
+        except BaseException as error:
+            connection.remove_consumer(self._id)
+            if not isinstance(error, GemingaError) or isinstance(error, Timeout):
+                # Nothing is known of what the broker did: make sure that it forgets us.
+                connection.write(commands.close_consumer(self._id, connection.next_request_id()))
+            raise
+        self._connection = connection
+        self.acknowledger.attached(connection)
+        self.flow.attached(connection)
+        self._attached.set()
+        self._ask_again()
+
+    def detached(self) -> None:
+        """What was received and not taken will come again; a subscription that the broker
+        remembers is given again what wasn't acknowledged, taken or not.
+        """
+        self._connection = None
+        self._attached = trio.Event()
+        self.flow.detached()
+        self._start.lost((self.acknowledger.chunks.oldest, self.inbox.begin_of(self)))
+        self.acknowledger.detached()
+        self.events.detached()
+        self._drop_all(recalls=self._subscription.options.durable)
+
+    def failed(self, error: GemingaError) -> None:
+        """No message comes any more."""
+        self.error = error
+        self._connection = None
+        self.flow.detached()
+        self.acknowledger.stop()
+        self.events.detached()
+        self._drop_all()
+        self._attached.set()
+        self._notify(0)
+
+    # ---- as the connection's sink ----
+
+    def on_active_change(self, is_active: bool) -> None:
+        """Failover: whether messages come to us."""
+        self.events.active(is_active)
+
+    def on_end_of_topic(self) -> None:
+        """The topic is terminated and everything was delivered."""
+        self.events.ended()
+
+    def on_lost(self, assigned_broker_url: str | None) -> None:
+        """Attach again."""
+        self._handler.lost(assigned_broker_url)

@@ -1,0 +1,214 @@
+"""The consumers of all topics and partitions of one subscription (spec SDK-26)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+
+import trio
+
+from geminga._connection.core import Core
+from geminga._connection.together import ABANDON_TIMEOUT_S, gathered, together
+from geminga._consuming.context import ConsumerContext
+from geminga._consuming.discovery import Discovery
+from geminga._consuming.interceptors import ConsumerInterceptors
+from geminga._consuming.partition_consumer import PartitionConsumer
+from geminga._consuming.statistics import ConsumerStatistics, log_interval, summed
+from geminga._options.arguments import place
+from geminga.errors import GemingaError, InvalidArgument, TopicNotFound
+from geminga_protocol.message_id import MessageId
+from geminga_protocol.topic_name import TopicName
+
+logger = logging.getLogger("geminga")
+
+STARTS_AT_ONCE = 16
+"""Topics and partitions found later that are subscribed at the same time."""
+Partition = tuple[str, int]
+Seek = MessageId | int
+
+
+class ConsumerParts:
+    """One consumer for each topic or partition, `each`; more and fewer as they come and go."""
+
+    def __init__(
+        self, context: ConsumerContext, partitions: list[Partition], discovery: Discovery | None
+    ) -> None:
+        self._context = context
+        self._discovery = discovery
+        self._counts = _counted(partitions)
+        self.each = [PartitionConsumer(context, *at) for at in partitions]
+        self.error: GemingaError | None = None
+        """Why no message comes any more."""
+        self._is_paused = False
+
+    @property
+    def _core(self) -> Core:
+        return self._context.core
+
+    async def start(self) -> None:
+        """Until all are known to their brokers. Raises the first GemingaError."""
+        await together(part.start for part in self.each)
+        self._core.intervals.add(self._roll)
+        if self._discovery is not None:
+            self._discovery.start(self._update)
+
+    async def _update(self, found: list[Partition]) -> None:
+        """Be on these topics and partitions too, and with a pattern no more on others."""
+        if self._discovery is not None and self._discovery.pattern is not None:
+            wanted = dict(found)
+            gone = [part for part in self.each if part.topic not in wanted]
+            self.each = [part for part in self.each if part.topic in wanted]
+            await together(part.aclose for part in gone)
+        known = {part.topic for part in self.each}
+        new = [at for at in found if at[0] not in known]
+        subscription = self._context.subscription
+        total_max = subscription.options.receiver_queue_total_max
+        share = max(1, total_max // max(1, len(known) + len(new)))
+        later = subscription.for_later(min(subscription.queue_size, share))
+        context = replace(self._context, subscription=later)
+        await gathered(partial(self._join, context), new, STARTS_AT_ONCE)
+        order = {topic: n for n, (topic, _) in enumerate(found)}
+        # Those that were there before stay before those that came.
+        self.each.sort(key=lambda part: -1 if part.topic in known else order[part.topic])
+        self._tell_of_growth(_counted(found), self._context.interceptors)
+
+    async def _join(self, context: ConsumerContext, at: Partition) -> None:
+        part = PartitionConsumer(context, *at)
+        if self._is_paused:
+            part.flow.pause()
+        try:
+            await part.start()
+        except GemingaError as error:
+            # It is tried again when topics are looked for the next time.
+            logger.warning("%s: %s", at[0], error)
+        else:
+            self.each.append(part)
+
+    def _tell_of_growth(
+        self, counts: dict[str, int], interceptors: ConsumerInterceptors | None
+    ) -> None:
+        before, self._counts = self._counts, counts
+        if interceptors is not None:
+            for topic, count in counts.items():
+                if count != before.get(topic, count):
+                    interceptors.partitions_changed(topic, count)
+
+    def settle(self) -> None:
+        """One of them is over: note why, and forget those whose topic was deleted if a pattern will
+        find it when it is there again.
+        """
+        if self._discovery is not None and self._discovery.pattern is not None:
+            self.each = [p for p in self.each if not isinstance(p.error, TopicNotFound)]
+        for part in self.each:
+            self.error = self.error or part.error
+
+    def of_id(self, message_id: MessageId) -> PartitionConsumer:
+        """The one that a message id is of. Raises InvalidArgument."""
+        if not isinstance(message_id, MessageId):
+            raise InvalidArgument(f"message must be a Message or MessageId, not {message_id!r}")
+        if len(self.each) == 1:
+            return self.each[0]
+        found = [part for part in self.each if part.partition == message_id.partition]
+        if len(found) != 1:
+            raise InvalidArgument(
+                f"message: {message_id!r} doesn't tell which topic it is of: give the message"
+            )
+        return found[0]
+
+    def check(self) -> None:
+        """Raises why no message comes any more, if that is so."""
+        error = self.error
+        if error is not None:
+            raise type(error)(str(error), code=error.code, topic=error.topic)
+
+    def demand(self) -> None:
+        """Somebody waits for a message."""
+        for part in self.each:
+            part.flow.demand()
+
+    def top_up(self) -> None:
+        """Somebody waits for many."""
+        for part in self.each:
+            part.flow.top_up()
+
+    def pause(self) -> None:
+        """Ask for no more messages."""
+        self._is_paused = True
+        for part in self.each:
+            part.flow.pause()
+
+    def resume(self) -> None:
+        """Ask for messages again."""
+        self._is_paused = False
+        for part in self.each:
+            part.flow.resume()
+
+    async def seek(self, to: Seek | Callable[[str], Seek | None]) -> None:
+        """Move all, or the one that an id is of. Raises GemingaError."""
+        if callable(to):
+            found = [(part, to(part.topic)) for part in self.each]
+            moves = [(part, place(at)) for part, at in found if at is not None]
+            await together(partial(part.seek, at) for part, at in moves)
+            return
+        place(to)
+        parts = self.each
+        if isinstance(to, MessageId) and 0 <= to.entry_id < (1 << 63) - 1:
+            parts = [self.of_id(to)]
+        await together(partial(part.seek, to) for part in parts)
+
+    async def last_message_ids(self) -> list[MessageId]:
+        """Of each partition; -1:-1 for one without messages."""
+        return [(await part.last_message_id())[0] for part in self.each]
+
+    async def has_message_available(self) -> bool:
+        """Whether any has a message that was not received."""
+        if self._context.inbox.messages:
+            await trio.lowlevel.checkpoint()
+            return True
+        for part in self.each:
+            if await part.has_message_available():
+                return True
+        return False
+
+    async def unsubscribe(self, force: bool) -> None:
+        """Delete the subscription. Raises GemingaError."""
+        if not isinstance(force, bool):
+            raise InvalidArgument(f"force must be True or False, not {force!r}")
+        for part in self.each:
+            await part.unsubscribe(force)
+
+    def _roll(self) -> None:
+        length_s = self._core.intervals.length_s
+        for part in self.each:
+            part.counts.roll(length_s)
+        subscription = self._context.subscription
+        if logger.isEnabledFor(logging.INFO):
+            log_interval(subscription.name, subscription.consumer_name, self.statistics())
+
+    def statistics(self) -> ConsumerStatistics:
+        """What all did."""
+        return summed({part.topic: part.statistics() for part in self.each})
+
+    async def abandon(self) -> None:
+        """After a failed start: leave nothing over."""
+        with trio.move_on_after(ABANDON_TIMEOUT_S, shield=True):
+            await self.aclose()
+
+    async def aclose(self) -> None:
+        """Leave all topics."""
+        self._core.intervals.remove(self._roll)
+        if self._discovery is not None:
+            await self._discovery.stop()
+        await together(part.aclose for part in self.each)
+
+
+def _counted(partitions: Iterable[Partition]) -> dict[str, int]:
+    """Number of partitions of each topic that has any."""
+    counts: dict[str, int] = {}
+    for topic, index in partitions:
+        if index >= 0:
+            base = str(TopicName.parse(topic).partitioned_base)
+            counts[base] = counts.get(base, 0) + 1
+    return counts

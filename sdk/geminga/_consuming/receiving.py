@@ -1,0 +1,112 @@
+"""Waiting for messages and taking them (spec SDK-20).
+
+Nothing here loses a message when it is cancelled: messages are taken out of the inbox only behind
+the last checkpoint, and answered at once.
+"""
+
+from __future__ import annotations
+
+import math
+
+import trio
+
+from geminga._consuming.inbox import Inbox
+from geminga._consuming.parts import ConsumerParts
+from geminga.errors import Timeout
+from geminga.message import Message
+from geminga.received_entry import ReceivedEntry
+
+RECEIVES_BETWEEN_CHECKPOINTS = 200
+"""`receive` lets the event loop turn after that many messages that were there already."""
+
+
+class Receiving:
+    """Who waits for messages of an inbox. `parts` are set before anybody does."""
+
+    parts: ConsumerParts
+
+    def __init__(self, inbox: Inbox) -> None:
+        self._inbox = inbox
+        self._lot = trio.lowlevel.ParkingLot()
+        self._batch_lot = trio.lowlevel.ParkingLot()
+        self._is_waited_for = False
+        self._since_checkpoint = 0
+
+    def notify(self, messages: int) -> None:
+        """So many were added; with 0, one of the parts is over or has to be asked again."""
+        if not messages:
+            self.parts.settle()
+            self.wake_all()
+        elif self._is_waited_for:
+            self._lot.unpark(count=messages)
+            self._batch_lot.unpark_all()
+            self._is_waited_for = bool(self._lot)
+
+    def wake_all(self) -> None:
+        """Have all look again."""
+        self._lot.unpark_all()
+        self._batch_lot.unpark_all()
+
+    async def next(self) -> Message:
+        """A message for a listener's worker; suspends as `Consumer.receive` does."""
+        if self._since_checkpoint < RECEIVES_BETWEEN_CHECKPOINTS:
+            message = self._inbox.take()
+            if message is not None:
+                self._since_checkpoint += 1
+                return message
+        self._since_checkpoint = 0
+        return await self.wait_and_take(None)
+
+    async def wait_and_take(self, timeout_s: float | None) -> Message:
+        """The next message. Raises Timeout, and why there is none any more."""
+        await trio.lowlevel.checkpoint()
+        with trio.move_on_after(math.inf if timeout_s is None else timeout_s):
+            await self._wait_for_message()
+        message = self._inbox.take()
+        if message is None:
+            self.parts.check()
+            raise Timeout(f"no message within {timeout_s} s")
+        return message
+
+    async def _wait_for_message(self) -> None:
+        while not self._inbox.messages:
+            self.parts.check()
+            self.parts.demand()
+            self._is_waited_for = True
+            await self._lot.park()
+
+    async def receive_some(
+        self, messages_max: int, bytes_max: float, timeout_s: float | None
+    ) -> list[Message]:
+        """What is there once anything is."""
+        await trio.lowlevel.checkpoint()
+        with trio.move_on_after(math.inf if timeout_s is None else timeout_s):
+            await self._wait_for_message()
+        if not self._inbox.messages:
+            self.parts.check()
+        return self._inbox.take_many(messages_max, bytes_max)
+
+    async def receive_entries(
+        self, bytes_max: float, timeout_s: float | None
+    ) -> list[ReceivedEntry]:
+        """The entries that are there once any is; none if none came in time."""
+        await trio.lowlevel.checkpoint()
+        with trio.move_on_after(math.inf if timeout_s is None else timeout_s):
+            await self._wait_for_message()
+        if not self._inbox.messages:
+            self.parts.check()
+        return self._inbox.take_entries(bytes_max)
+
+    async def receive_batch(
+        self, messages_max: int, bytes_max: float, timeout_s: float
+    ) -> list[Message]:
+        """What is there once it is enough, or the time is over."""
+        await trio.lowlevel.checkpoint()
+        with trio.move_on_after(timeout_s):
+            while self.parts.error is None and not self._inbox.has(messages_max, bytes_max):
+                self.parts.top_up()
+                self._is_waited_for = True
+                await self._batch_lot.park()
+        if not self._inbox.messages:
+            self.parts.check()
+        return self._inbox.take_many(messages_max, bytes_max)

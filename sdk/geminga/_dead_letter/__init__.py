@@ -1,0 +1,1 @@
+"""Messages that come again too often go to other topics."""

@@ -1,0 +1,75 @@
+"""Moves what came too often from one partition to the dead-letter topic (spec SDK-25)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from geminga._acknowledging.acknowledger import Acknowledger
+from geminga._connection.core import Core
+from geminga._dead_letter.sender import DeadLetterSender
+from geminga._entries.entry import Entry
+from geminga.errors import GemingaError
+from geminga.message import Message
+from geminga_protocol.message_id import MessageId
+
+logger = logging.getLogger("geminga")
+
+
+class DeadLetters:
+    """A message is acknowledged once the dead-letter topic has it: it may be there twice, but isn't
+    lost. What can't be sent is redelivered as after a negative acknowledgement.
+    """
+
+    def __init__(
+        self, core: Core, dead_letter_sender: DeadLetterSender, acknowledger: Acknowledger
+    ) -> None:
+        self._core = core
+        self._dead_letter_sender = dead_letter_sender
+        self._acknowledger = acknowledger
+        self._moving: set[tuple[int, int]] = set()
+
+    def takes(self, entry: Entry, indexes: Sequence[int]) -> bool:
+        """Whether an entry that arrived came too often: then those messages of it go to the
+        dead-letter topic.
+        """
+        unacked = self._acknowledger.unacked
+        if unacked is None or not unacked.came(entry):
+            return False
+        entry.indexes = indexes
+        self.without([(entry.ledger_id, entry.entry_id)])
+        return True
+
+    def without(self, positions: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Of entries that are to be redelivered: those that didn't have their last try; the others
+        go to the dead-letter topic.
+        """
+        unacked = self._acknowledger.unacked
+        if unacked is None:
+            return positions
+        dead: set[tuple[int, int]] = set()
+        for entry in unacked.take_last_tries(positions):
+            position = entry.ledger_id, entry.entry_id
+            dead.update((*self._acknowledger.chunks.earlier(position), position))
+            self._move_soon(entry)
+        return [position for position in positions if position not in dead]
+
+    def _move_soon(self, entry: Entry) -> None:
+        position = entry.ledger_id, entry.entry_id
+        if position not in self._moving:
+            self._moving.add(position)
+            self._core.nursery.start_soon(self._move, entry)
+
+    async def _move(self, entry: Entry) -> None:
+        position = entry.ledger_id, entry.entry_id
+        acknowledger = self._acknowledger
+        try:
+            for index in list(entry.indexes):
+                if acknowledger.acks.is_left(entry, index):
+                    await self._dead_letter_sender.send_dead(Message(entry, index))
+                    acknowledger.acknowledge(entry, index)
+        except GemingaError as error:
+            logger.warning("%s: a dead letter was not sent: %s", entry.topic, error)
+            acknowledger.refuse(MessageId(*position), entry.redelivery_count)
+        finally:
+            self._moving.discard(position)

@@ -1,0 +1,123 @@
+"""Sends retry letters and dead letters (spec SDK-25)."""
+
+from __future__ import annotations
+
+import logging
+import string
+from collections.abc import Awaitable, Callable, Mapping
+
+import trio
+
+from geminga._connection.core import Core, wall_clock_ms
+from geminga._consuming.subscribe import Subscription
+from geminga._dead_letter.letters import (
+    dead_letter_topic,
+    letter_extras,
+    letter_properties,
+    producer_name,
+    retry_letter,
+)
+from geminga._dead_letter.schemas import LetterSchemas
+from geminga.errors import CryptoError, GemingaError, InvalidArgument
+from geminga.message import Message
+from geminga.options import DeadLetterPolicy
+from geminga.producer import Producer
+
+logger = logging.getLogger("geminga")
+
+OpenProducer = Callable[[str, str | None, str | None], Awaitable[Producer]]
+"""(topic, producer name, initial subscription) -> a producer without batching."""
+_ALPHANUMERIC = string.ascii_letters + string.digits
+
+
+class DeadLetterSender:
+    """Where a consumer puts letters; each topic's producer is made when its first letter goes."""
+
+    def __init__(
+        self,
+        core: Core,
+        subscription: Subscription,
+        policy: DeadLetterPolicy,
+        open_producer: OpenProducer,
+    ) -> None:
+        self.policy = policy
+        self._core = core
+        self._schemas = LetterSchemas(core)
+        self._subscription = subscription
+        self._open_producer = open_producer
+        self._producers: dict[str, Producer] = {}
+        self._opening = trio.Lock()
+
+    async def send_dead(self, message: Message) -> None:
+        """A message to the dead-letter topic. Raises GemingaError."""
+        name = self._subscription.name
+        topic = dead_letter_topic(self.policy, message.topic_name, name)
+        await self._send(topic, "DLQ", message, letter_properties(message, name), 0)
+
+    async def send_again(
+        self, message: Message, delay_s: float, properties: Mapping[str, str]
+    ) -> None:
+        """A message to the retry topic, to come after the delay; to the dead-letter topic if it had
+        all its tries. Raises InvalidArgument without a retry topic, and GemingaError.
+        """
+        policy = self.policy
+        if policy.retry_letter_topic is None:
+            raise InvalidArgument("reconsume_later needs retry_enabled")
+        delay_ms = round(delay_s * 1000)
+        letter = retry_letter(message, self._subscription.name, delay_ms, properties)
+        if letter.times > policy.max_redeliver_count:
+            dead = dead_letter_topic(policy, message.topic_name, self._subscription.name)
+            await self._send(dead, "DLQ", message, letter.properties, 0)
+        else:
+            await self._send(
+                policy.retry_letter_topic, "RETRY", message, letter.properties, delay_ms
+            )
+
+    async def _send(
+        self, topic: str, kind: str, message: Message, properties: dict[str, str], delay_ms: int
+    ) -> None:
+        if message._entry.is_encrypted:
+            # A letter has no room for the keys: nobody could ever read it.
+            raise CryptoError("a message that is still encrypted can't be a letter", topic=topic)
+        producer = await self._producer_of(topic, kind, message.topic_name)
+        version = await self._schemas.version_of(message, producer._partitions.parts[0].topic)
+        deliver_at_ms = wall_clock_ms() + delay_ms if delay_ms else None
+        extras = letter_extras(message, properties, deliver_at_ms, version)
+        try:
+            # Full, it fails as Java's does: the message comes again, and nothing waits for ever.
+            receipt = producer._send_checked(message.data, extras, None)
+            await receipt.wait()
+        except GemingaError:
+            await self._replace(topic, producer)  # noqa: ASYNC120
+            raise
+
+    async def _replace(self, topic: str, producer: Producer) -> None:
+        """Have the next letter open another producer if this one has failed for good."""
+        failed = any(part.error is not None for part in producer._partitions.parts)
+        if failed and self._producers.get(topic) is producer:
+            del self._producers[topic]
+            await producer.aclose()
+
+    async def _producer_of(self, topic: str, kind: str, source: str) -> Producer:
+        async with self._opening:
+            producer = self._producers.get(topic)
+            if producer is None:
+                name = initial = None
+                if kind == "DLQ":
+                    subscription = self._subscription
+                    chance = "".join(self._core.chance.choices(_ALPHANUMERIC, k=5))
+                    name = producer_name(
+                        source, subscription.name, subscription.consumer_name, chance
+                    )
+                    # Only dead letters may have a subscription made for them (PIP-124).
+                    initial = self.policy.initial_subscription_name
+                producer = await self._open_producer(topic, name, initial)
+                self._producers[topic] = producer
+            return producer
+
+    async def aclose(self) -> None:
+        """Close the producers, after what is on its way. Idempotent."""
+        async with self._opening:
+            producers, self._producers = list(self._producers.values()), {}
+            for producer in producers:
+                await producer.aclose()

@@ -1,0 +1,1 @@
+"""Messages as they stand in a topic's entries: written, read, in chunks, encrypted."""

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from geminga._entries import chunks as _chunks
+from geminga._entries.chunks import Chunks
+from geminga_protocol.chunking import Chunk
+
+
+class Desk:
+    """Chunks with clocks, fed one by one; positions are (1, n) in the order of `feed`."""
+
+    def __init__(self, messages_max: int = 10, expire_s: float = 60, oldest: bool = False) -> None:
+        self.now_s = 1000.0
+        self.chunks = Chunks(messages_max, expire_s, oldest, lambda: int(self.now_s * 1000))
+        self.entry = -1
+
+    def feed(
+        self, uuid: str, chunk_id: int, count: int = 3, data: bytes | None = None, at: int = -1
+    ) -> bytes | None:
+        if at < 0:
+            self.entry += 1
+            at = self.entry
+        data = b"%d" % chunk_id if data is None else data
+        return self.chunks.add(
+            Chunk(uuid, chunk_id, count, count), (1, at), data, int(self.now_s * 1000), self.now_s
+        )
+
+    def given_up(self) -> list[int]:
+        found, self.chunks.to_acknowledge = self.chunks.to_acknowledge, []
+        return [entry for _, entry in found]
+
+
+def test_what_is_remembered_of_whole_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_chunks, "SEQUENCES_MAX", 4)
+    desk = Desk()
+    for uuid in ("a", "b", "c"):
+        for n in range(3):
+            desk.feed(uuid, n)
+    assert [desk.chunks.earlier((1, last)) for last in (2, 5, 8)] == [
+        (),
+        ((1, 3), (1, 4)),
+        ((1, 6), (1, 7)),
+    ]
+    # The connection is lost: what was handed out can still be acknowledged.
+    desk.chunks.clear()
+    assert desk.chunks.earlier((1, 5)) == ((1, 3), (1, 4))
+    desk.chunks.forget_up_to((1, 7))
+    assert desk.chunks.take_earlier((1, 5)) == ()
+    assert desk.chunks.take_earlier((1, 8)) == ((1, 6), (1, 7))
+
+
+def test_two_messages_mixed() -> None:
+    desk = Desk()
+    fed = [desk.feed(uuid, n) for n in range(3) for uuid in ("a", "b")]
+    assert fed == [None, None, None, None, b"012", b"012"]
+    assert desk.chunks.earlier((1, 5)) == ((1, 1), (1, 3))
+    assert desk.chunks.take_earlier((1, 4)) == ((1, 0), (1, 2))
+    assert desk.chunks.take_earlier((1, 4)) == ()
+    assert len(desk.chunks) == 0
+    assert desk.given_up() == []
+
+
+@pytest.mark.parametrize("oldest", [True, False])
+def test_the_oldest_is_given_up(oldest: bool) -> None:
+    desk = Desk(messages_max=2, oldest=oldest)
+    desk.feed("a", 0)
+    desk.feed("a", 1)
+    desk.feed("b", 0)
+    desk.feed("c", 0)
+    assert desk.given_up() == ([0, 1] if oldest else [])
+    assert desk.chunks.dropped == 1
+    # What comes of it later is not for us, but not for nobody either until it has expired.
+    assert desk.feed("a", 2) is None
+    assert desk.given_up() == []
+    assert [desk.feed("b", 1), desk.feed("b", 2)] == [None, b"012"]
+
+
+def test_expiry() -> None:
+    desk = Desk(expire_s=5)
+    desk.feed("a", 0)
+    desk.now_s += 2
+    desk.feed("b", 0)
+    assert desk.chunks.next_expiry_s == 1005
+    assert desk.chunks.expire(1004.9) == 1005
+    assert desk.chunks.expire(1005) == 1007
+    assert desk.given_up() == [0]
+    old = Chunk("a", 1, 3, 3)
+    desk.chunks.add(old, (1, 9), b"1", published_ms=1_000_000, now_s=1006)
+    assert desk.given_up() == []
+    desk.now_s = 1006
+    desk.chunks.add(old, (1, 9), b"1", published_ms=1_000_000, now_s=1006)
+    assert desk.given_up() == [9]
+
+
+def test_sent_twice_and_redelivered() -> None:
+    desk = Desk()
+    desk.feed("a", 0)
+    desk.feed("a", 1)
+    desk.feed("a", 1)
+    assert desk.given_up() == [2], "another entry of the same chunk is done"
+    desk.feed("a", 1, at=1)
+    assert desk.given_up() == [], "the same entry again is not"
+    desk.feed("a", 0, at=0)
+    assert desk.given_up() == [], "everything is redelivered"
+    desk.feed("a", 1, at=1)
+    desk.feed("a", 0)
+    assert desk.given_up() == [0, 1], "the producer began anew"
+    assert [desk.feed("a", 1), desk.feed("a", 2)] == [None, b"012"]
+
+
+def test_a_last_chunk_that_comes_twice_is_acknowledged() -> None:
+    desk = Desk()
+    assert [desk.feed("a", n) for n in range(3)] == [None, None, b"012"]
+    assert desk.feed("a", 2, at=2) is None
+    assert desk.given_up() == []  # the same one again: a redelivery
+    desk.chunks.clear()
+    assert desk.feed("a", 2) is None
+    assert desk.given_up() == [3]
+
+
+def test_what_does_not_fit_is_given_up() -> None:
+    desk = Desk()
+    desk.feed("a", 0)
+    assert desk.feed("a", 2) is None
+    desk.feed("b", 0)
+    assert desk.feed("b", 1, data=b"more than announced") is None
+    assert desk.chunks.dropped == 2
+    assert len(desk.chunks) == 0
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), max_size=40),
+    st.integers(1, 3),
+)
+def test_never_wrong_bytes_nor_more_than_allowed(
+    fed: list[tuple[int, int]], messages_max: int
+) -> None:
+    desk = Desk(messages_max=messages_max)
+    for message, chunk_id in fed:
+        whole = desk.feed(f"u{message}", chunk_id, data=b"%d" % chunk_id)
+        assert whole in (None, b"012")
+        assert len(desk.chunks) <= messages_max
+        # The oracle: whole exactly if the last three chunks of it that counted were 0, 1, 2.
+        if whole is not None:
+            mine = [(1, n) for n, (m, _) in enumerate(fed[: desk.entry + 1]) if m == message]
+            assert {*desk.chunks.earlier((1, desk.entry))} < {*mine}
+            assert len(desk.chunks.earlier((1, desk.entry))) == 2
+
+
+def test_what_is_incomplete_is_told() -> None:
+    """By the last chunk, however the message was lost; what was whole before isn't incomplete."""
+    desk = Desk(messages_max=1)
+    desk.feed("began before us", 1)
+    desk.feed("began before us", 2)
+    desk.feed("given up", 0)
+    desk.feed("whole", 0)
+    desk.feed("given up", 2)
+    desk.feed("whole", 1)
+    desk.feed("whole", 2)
+    desk.feed("whole", 2)
+    desk.feed("gap", 0)
+    desk.feed("gap", 2)
+    desk.feed("never ends", 0)
+    desk.feed("expires", 0)
+    desk.now_s += 61
+    desk.chunks.expire(desk.now_s)
+    desk.feed("expires", 1)
+    desk.feed("expires", 2)
+    assert list(desk.chunks.incomplete) == [(1, 1), (1, 4), (1, 9), (1, 13)]
+    desk.chunks.clear()
+    assert len(desk.chunks.incomplete) == 4

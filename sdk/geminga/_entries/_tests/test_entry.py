@@ -1,0 +1,106 @@
+"""Entries are opened alike, whether their metadata are parsed at once or later."""
+
+from __future__ import annotations
+
+import pytest
+from fastcrc import crc32
+from hypothesis import given
+from hypothesis import strategies as st
+
+from geminga._entries.chunks import Chunks
+from geminga._entries.entry import Entry, UndecodableEntry, decode
+from geminga.message import Message
+from geminga_protocol.errors import RemoteProtocolError
+from geminga_protocol.payload import (
+    MAGIC_CRC32C,
+    broker_entry_prefix,
+    build,
+    decode_metadata,
+)
+from geminga_protocol.pb.pulsar_api_pb2 import CommandAck, CommandMessage, MessageMetadata
+
+U64 = st.integers(0, (1 << 64) - 1)
+
+
+class Part:
+    """Where entries come from."""
+
+    topic = "topic"
+    partition = 3
+    generation = 0
+
+    def taken(self, entry: Entry) -> int:
+        raise AssertionError("nothing is taken here")
+
+
+def command() -> CommandMessage:
+    made = CommandMessage(consumer_id=1, redelivery_count=2)
+    made.message_id.ledgerId = 7
+    made.message_id.entryId = 9
+    return made
+
+
+def open_entry(data: bytes) -> Entry | None:
+    return decode(Part(), command(), memoryview(data), Chunks(1, 1.0, False, int), float)
+
+
+@st.composite
+def metadata(draw: st.DrawFn) -> MessageMetadata:
+    made = MessageMetadata(
+        producer_name=draw(st.text(max_size=200)), sequence_id=draw(U64), publish_time=draw(U64)
+    )
+    if draw(st.booleans()):
+        made.uncompressed_size = draw(st.integers(0, (1 << 32) - 1))
+    if draw(st.integers(0, 3)) == 0:
+        made.partition_key = draw(st.text(max_size=5))
+        made.properties.add(key="k", value=draw(st.text(max_size=5)))
+    if draw(st.integers(0, 3)) == 0:
+        made.event_time = draw(U64)
+    return made
+
+
+@given(metadata(), st.binary(max_size=50), st.booleans())
+def test_nothing_of_a_single_message_is_lost(
+    described: MessageMetadata, payload: bytes, has_broker_part: bool
+) -> None:
+    prefix = broker_entry_prefix(123, 45) if has_broker_part else b""
+    entry = open_entry(prefix + build(described, payload))
+    assert entry is not None
+    assert entry.metadata == described
+    message = Message(entry, -1)
+    assert (message.data, message.topic_name, message.redelivery_count) == (payload, "topic", 2)
+    assert repr(message.message_id) == "7:9:3"
+    assert message.producer_name == described.producer_name
+    assert message.properties == {pair.key: pair.value for pair in described.properties}
+    assert message.index == (45 if has_broker_part else None)
+
+
+FIELDS = st.lists(
+    st.sampled_from([b"\x0a\x01p", b"\x10\x05", b"\x18\x80\x01", b"\x48\x03", b"\x18", b"\xff"]),
+    max_size=6,
+)
+
+
+@given(FIELDS)
+def test_any_metadata_are_read_or_refused(fields: list[bytes]) -> None:
+    encoded = b"".join(fields)
+    sized = len(encoded).to_bytes(4, "big") + encoded
+    data = MAGIC_CRC32C.to_bytes(2, "big") + crc32.iscsi(sized).to_bytes(4, "big") + sized
+    try:
+        expected = decode_metadata(encoded)
+    except RemoteProtocolError:
+        with pytest.raises(UndecodableEntry):
+            open_entry(data)
+        return
+    entry = open_entry(data)
+    assert entry is not None
+    assert entry.metadata == expected
+
+
+def test_a_damaged_entry_is_refused() -> None:
+    plain = MessageMetadata(producer_name="p", sequence_id=1, publish_time=2)
+    data = bytearray(build(plain, b"payload"))
+    data[-1] ^= 1
+    with pytest.raises(UndecodableEntry) as caught:
+        open_entry(bytes(data))
+    assert caught.value.validation_error == CommandAck.ChecksumMismatch

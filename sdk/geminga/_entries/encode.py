@@ -1,0 +1,301 @@
+"""Messages to frames: single ones and batches (spec SDK-04, SDK-05, SDK-06, SDK-09; ProducerImpl
+and BatchMessageContainerImpl of the Java client). Pure but for the wall clock that comes in.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from geminga._entries.crypto import TAG_BYTES, Sealer
+from geminga.errors import InvalidArgument, MessageTooBig
+from geminga.options import BatchingType, ProducerOptions
+from geminga_protocol.buffers import Buffer
+from geminga_protocol.chunking import Chunk, cut, mark
+from geminga_protocol.compression import compress
+from geminga_protocol.encode import send, varint
+from geminga_protocol.errors import LocalProtocolError
+from geminga_protocol.payload import build
+from geminga_protocol.pb.pulsar_api_pb2 import KeyValue, MessageMetadata, SingleMessageMetadata
+from geminga_protocol.single import SendHeader
+
+MAX_MESSAGE_SIZE_DEFAULT = 5 * 1024 * 1024
+_SIZE = struct.Struct(">I")
+_LOW_LAST = [bytes((n,)) for n in range(128)]
+_LOW_MORE = [bytes((n | 128,)) for n in range(128)]
+LOCAL_CLUSTER_ONLY = ("__local__",)
+"""`replicate_to` of a message that isn't to be replicated (MarkerType of TypedMessageBuilder)."""
+
+
+class Extras:
+    """What a message may have beside its payload; most messages have none of it."""
+
+    __slots__ = (
+        "deliver_at_ms",
+        "event_time_ms",
+        "is_null",
+        "key_is_base64",
+        "ordering_key",
+        "partition_key",
+        "properties",
+        "replication_clusters",
+        "schema_version",
+    )
+
+    def __init__(
+        self,
+        properties: Mapping[str, str] | None = None,
+        partition_key: str | None = None,
+        ordering_key: bytes | None = None,
+        event_time_ms: int | None = None,
+        deliver_at_ms: int | None = None,
+        replication_clusters: Sequence[str] = (),
+        *,
+        key_is_base64: bool = False,
+        schema_version: bytes | None = None,
+    ) -> None:
+        self.properties = properties
+        self.partition_key = partition_key
+        self.ordering_key = ordering_key
+        self.event_time_ms = event_time_ms
+        self.deliver_at_ms = deliver_at_ms
+        self.replication_clusters = replication_clusters
+        self.key_is_base64 = key_is_base64
+        self.schema_version = schema_version
+        self.is_null = False
+
+    @property
+    def batchable(self) -> bool:
+        """Delayed messages and those with their own clusters go alone: the broker reads both from
+        the entry.
+        """
+        return self.deliver_at_ms is None and not self.replication_clusters
+
+
+class Encodable(Protocol):
+    """What the encoder reads and fills in of an entry to be."""
+
+    items: list[tuple[int, bytes, Extras | None]]
+    count: int
+    sequence_id: int
+    highest_sequence_id: int
+    frame: tuple[Buffer, Buffer]
+
+
+Frame = tuple[Buffer, Buffer]
+"""A SEND frame in two parts, so that a large payload needn't be copied."""
+
+
+class Encoder:
+    """Makes SEND frames of one producer. The driver sets name and limits when it is attached."""
+
+    def __init__(
+        self,
+        producer_id: int,
+        topic: str,
+        options: ProducerOptions,
+        wall_clock_ms: Callable[[], int],
+    ) -> None:
+        self._producer_id = producer_id
+        self._topic = topic
+        self._compression = options.compression_type
+        self._chunk_bytes_max = options.chunk_max_message_size_bytes or sys.maxsize
+        self._keyed = options.batching_type is BatchingType.KEY_BASED
+        self._wall_clock_ms = wall_clock_ms
+        self.sealer = Sealer(options, wall_clock_ms) if options.encryption_keys else None
+        """Encrypts what was compressed, if anything is encrypted."""
+        self.chunking = options.chunking_enabled and topic.startswith("persistent://")
+        """Whether a large message goes in several frames; only stored ones can be put together."""
+        self._name = ""
+        self._header: SendHeader | None = None
+        """For messages that have nothing but a payload, where all bytes can be written by hand."""
+        self.max_message_size_bytes = MAX_MESSAGE_SIZE_DEFAULT
+        self.schema_version = b""
+        """Of the topic's schema that messages are written with, if any; set before the name."""
+
+    @property
+    def producer_name(self) -> str:
+        """The producer's name, "" until it is known."""
+        return self._name
+
+    @producer_name.setter
+    def producer_name(self, name: str) -> None:
+        """Set when the producer is attached."""
+        self._name = name
+        encoded = name.encode()
+        self._header = None
+        is_plain = not self._compression and not self.chunking and self.sealer is None
+        if is_plain and len(encoded) < 128:
+            self._header = SendHeader(self._producer_id, encoded, self.schema_version)
+
+    def encode(self, outgoing: Encodable) -> Sequence[Frame]:
+        """Fill in the frame. Raises MessageTooBig, InvalidArgument for a codec that is missing, and
+        CryptoError.
+
+        A batch of one goes as a single message. Answers the chunks that go before it, none for
+        what isn't chunked.
+        """
+        count = outgoing.count
+        if count == 1 and self._header is not None:
+            sequence_id, data, extras = outgoing.items[0]
+            if extras is None:
+                self._check_size(data)
+                front = self._header.build(sequence_id, self._wall_clock_ms(), data)
+                outgoing.frame = (front, data)
+                return ()
+        highest_sequence_id = 0
+        if count > 1:
+            body = self._batch(outgoing)
+            if outgoing.highest_sequence_id > outgoing.sequence_id:
+                highest_sequence_id = outgoing.highest_sequence_id
+        elif self.chunking:
+            *leading, outgoing.frame = self._chunks(outgoing)
+            return leading
+        else:
+            metadata, payload = self._single(outgoing)
+            body = self._build(metadata, payload)
+        head = send(self._producer_id, outgoing.sequence_id, count, len(body), highest_sequence_id)
+        outgoing.frame = (head, body)
+        return ()
+
+    def _single(self, outgoing: Encodable) -> tuple[MessageMetadata, bytes]:
+        sequence_id, data, extras = outgoing.items[0]
+        metadata = self._metadata(sequence_id, len(data))
+        if extras is not None:
+            _describe(metadata, extras)
+            if extras.deliver_at_ms is not None:
+                metadata.deliver_at_time = extras.deliver_at_ms
+            metadata.replicate_to.extend(extras.replication_clusters)
+            if extras.schema_version is not None:
+                metadata.schema_version = extras.schema_version
+        return metadata, data
+
+    def _chunks(self, outgoing: Encodable) -> list[Frame]:
+        """The message in frames, one if it is small enough.
+
+        What a chunk may have is the limit less the metadata before they have the chunk's numbers;
+        brokers grant the difference (ProducerImpl.sendAsync).
+        """
+        metadata, data = self._single(outgoing)
+        payload = memoryview(self._compress(metadata, data))
+        sequence_id = outgoing.sequence_id
+        # Each chunk is encrypted by itself, with an IV of its own.
+        sealing = None if self.sealer is None else self.sealer.begin(metadata)
+        overhead = metadata.ByteSize() + (0 if sealing is None else TAG_BYTES)
+        room = min(self.max_message_size_bytes - overhead, self._chunk_bytes_max)
+        if room <= 0:
+            raise MessageTooBig("the message's properties leave no room", topic=self._topic)
+        is_whole = len(payload) <= room
+        parts: Iterable[tuple[Chunk | None, memoryview]]
+        if is_whole:
+            parts = [(None, payload)]
+        else:
+            parts = cut(payload, f"{self.producer_name}-{sequence_id}", room)
+        frames: list[Frame] = []
+        for chunk, part in parts:
+            if chunk is not None:
+                mark(metadata, chunk)
+            body = build(metadata, part if sealing is None else sealing.seal(metadata, part))
+            head = send(self._producer_id, sequence_id, 1, len(body), is_chunk=not is_whole)
+            frames.append((head, body))
+        return frames
+
+    def _batch(self, outgoing: Encodable) -> bytes:
+        payload = b"".join(_batch_parts(outgoing.items))
+        metadata = self._metadata(outgoing.sequence_id, len(payload))
+        metadata.num_messages_in_batch = outgoing.count
+        if not self._keyed:
+            metadata.highest_sequence_id = outgoing.highest_sequence_id
+        elif (extras := outgoing.items[0][2]) is not None:
+            # The broker reads the key of the batch from the entry, as from a single message.
+            if extras.partition_key is not None:
+                metadata.partition_key = extras.partition_key
+                if extras.key_is_base64:
+                    metadata.partition_key_b64_encoded = True
+            if extras.ordering_key is not None:
+                metadata.ordering_key = extras.ordering_key
+        return self._build(metadata, payload)
+
+    def _metadata(self, sequence_id: int, uncompressed_size_bytes: int) -> MessageMetadata:
+        return MessageMetadata(
+            producer_name=self.producer_name,
+            sequence_id=sequence_id,
+            publish_time=self._wall_clock_ms(),
+            uncompressed_size=uncompressed_size_bytes,
+            schema_version=self.schema_version or None,
+        )
+
+    def _compress(self, metadata: MessageMetadata, payload: bytes) -> bytes:
+        if not self._compression:
+            return payload
+        try:
+            compressed = compress(self._compression, payload)
+        except LocalProtocolError as error:
+            raise InvalidArgument(f"compression_type: {error}", topic=self._topic) from error
+        metadata.compression = self._compression.value  # type: ignore[assignment]
+        return compressed
+
+    def _build(self, metadata: MessageMetadata, payload: bytes) -> bytes:
+        compressed = self._compress(metadata, payload)
+        self._check_size(compressed)
+        if self.sealer is not None:
+            compressed = self.sealer.seal(metadata, compressed)
+        return build(metadata, compressed)
+
+    def _check_size(self, payload: bytes) -> None:
+        if len(payload) > self.max_message_size_bytes:
+            raise MessageTooBig(
+                f"message of {len(payload)} bytes is above the broker's limit of"
+                f" {self.max_message_size_bytes} bytes",
+                topic=self._topic,
+            )
+
+
+def _batch_parts(items: Sequence[tuple[int, bytes, Extras | None]]) -> list[bytes]:
+    """The batch's bytes in parts: size of metadata, metadata, payload for each message.
+
+    By hand where a message has nothing but a payload. Those of one batch mostly have one size and
+    sequence ids that differ in their lowest bits only, so what comes before these is kept.
+    """
+    parts: list[bytes] = []
+    append = parts.append
+    known_size = known_high = -1
+    head = tail = b""
+    for sequence_id, data, extras in items:
+        if extras is not None:
+            single = SingleMessageMetadata(sequence_id=sequence_id, payload_size=len(data))
+            _describe(single, extras)
+            encoded = single.SerializeToString()
+            append(_SIZE.pack(len(encoded)) + encoded)
+            append(data)
+            continue
+        size = len(data)
+        high = sequence_id >> 7
+        if size != known_size or high != known_high:
+            known_size, known_high = size, high
+            metadata = b"\x18" + varint(size) + b"\x40"
+            tail = varint(high) if high else b""
+            head = _SIZE.pack(len(metadata) + 1 + len(tail)) + metadata
+        append(head + (_LOW_MORE if high else _LOW_LAST)[sequence_id & 127] + tail)
+        append(data)
+    return parts
+
+
+def _describe(metadata: MessageMetadata | SingleMessageMetadata, extras: Extras) -> None:
+    """Write what both kinds of metadata have in common."""
+    if extras.properties:
+        metadata.properties.extend(
+            [KeyValue(key=key, value=value) for key, value in extras.properties.items()]
+        )
+    if extras.partition_key is not None:
+        metadata.partition_key = extras.partition_key
+        if extras.key_is_base64:
+            metadata.partition_key_b64_encoded = True
+    if extras.ordering_key is not None:
+        metadata.ordering_key = extras.ordering_key
+    if extras.event_time_ms is not None:
+        metadata.event_time = extras.event_time_ms
+    if extras.is_null:
+        metadata.null_value = True

@@ -1,0 +1,341 @@
+"""A MESSAGE frame taken apart: checked, decompressed, cut into its messages (spec SDK-20). Pure."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import msgspec
+from fastcrc import crc32
+
+from geminga._acknowledging.acks import AckStates, BatchAcks
+from geminga._entries.batch_index import index_batch, single_metadata
+from geminga._entries.chunks import CHUNKED_MESSAGE_BYTES_MAX, Chunks
+from geminga._entries.crypto import Opener
+from geminga.encryption import ConsumerCryptoFailureAction
+from geminga.errors import CorruptMessage, CryptoError
+from geminga_protocol.ack_set import AckSet
+from geminga_protocol.chunking import chunk_of
+from geminga_protocol.compression import decompress
+from geminga_protocol.errors import ProtocolError, RemoteProtocolError
+from geminga_protocol.message_id import MessageId
+from geminga_protocol.payload import (
+    MAGIC_CRC32C,
+    decode_metadata,
+    peek_broker_entry_metadata,
+    split,
+    strip_broker_entry_metadata,
+    verify_checksum,
+)
+from geminga_protocol.pb.pulsar_api_pb2 import (
+    BrokerEntryMetadata,
+    CommandAck,
+    CommandMessage,
+    MessageMetadata,
+    SingleMessageMetadata,
+)
+
+UNCOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
+"""The most that a compressed entry may announce: a peer's word alone never costs more memory."""
+CHUNKS_MAX = 1 << 20
+"""The most chunks that a message may announce."""
+
+ValidationError = CommandAck.ValidationError
+_unpack_front = struct.Struct(">HII").unpack_from
+"""Magic, checksum, and size of the metadata."""
+_VARINT = rb"[\x80-\xff]{0,9}[\x00-\x7f]"
+_match_plain = re.compile(
+    rb"\x10" + _VARINT + rb"\x18" + _VARINT + rb"(?:\x48" + _VARINT + rb")?", re.DOTALL
+).fullmatch
+"""What follows the producer's name in the metadata of a message with nothing but a payload:
+sequence id, time, and its size."""
+
+
+class UndecodableEntry(CorruptMessage):
+    """The entry can't be read; `validation_error` is what the broker is told. With `comes_again` it
+    stays unacknowledged; the broker counts it as `messages`.
+    """
+
+    def __init__(self, message: str, validation_error: ValidationError | None) -> None:
+        super().__init__(message)
+        self.validation_error = validation_error
+        self.comes_again = False
+        self.messages = 1
+
+
+class Source(Protocol):
+    """The partition's consumer that an entry came by."""
+
+    topic: str
+    partition: int
+    opener: Opener
+    crypto_failure_action: ConsumerCryptoFailureAction
+    generation: int
+    """Raised whenever all that was received and not taken is thrown away."""
+
+    def taken(self, entry: Entry) -> int:
+        """Messages of the entry were handed out: `entry.at` of them. Answers at which count to be
+        told again (at its end it is told in any case).
+        """
+        ...
+
+
+class ReadsValues(Protocol):
+    """Reads the values of messages by a schema."""
+
+    def value_of(self, message: Any, /) -> Any:
+        """The value of a `Message`."""
+
+
+class Entry(msgspec.Struct, eq=False):
+    """An entry and how far its messages are taken; `indexes` are those that are to be delivered."""
+
+    ledger_id: int
+    entry_id: int
+    partition: int
+    redelivery_count: int
+    ack_set: AckSet
+    _metadata: MessageMetadata | bytes
+    payload: bytes
+    source: Source
+    topic: str
+    broker_part: bytes = b""
+    message_count: int = 1
+    bounds: list[int] | None = None
+    """Of a batch: as `index_batch` answers; None for a single message."""
+    chunks: tuple[tuple[int, int], ...] = ()
+    """Ledger and entry of each chunk of the message but the last, which is the entry itself."""
+    indexes: Sequence[int] = (-1,)
+    at: int = 0
+    at_call: int = 1
+    released: int = 0
+    """How many of those taken the permits know of."""
+    generation: int = 0
+    """That of the source when it came."""
+    value_reader: ReadsValues | None = None
+    """Reads the values of its messages, if the consumer has a schema."""
+    ack_state: BatchAcks | None = None
+    """Which of its messages are acknowledged, once one is."""
+    ack_states: AckStates | None = None
+    """Where other deliveries of the entry over the same attachment find that state."""
+    is_encrypted: bool = False
+    """Whether the payload is as the broker has it: it couldn't be decrypted."""
+    _size_bytes: int = -1
+
+    @property
+    def metadata(self) -> MessageMetadata:
+        """The entry's metadata; those of plain messages are parsed when somebody asks.
+
+        Raises RemoteProtocolError if they can't be.
+        """
+        found = self._metadata
+        if isinstance(found, bytes):
+            found = self._metadata = decode_metadata(found)
+        return found
+
+    def id_of(self, index: int) -> MessageId:
+        """Where a message stands."""
+        if self.bounds is not None:
+            return MessageId(
+                self.ledger_id, self.entry_id, self.partition, index, self.message_count
+            )
+        first = MessageId(*self.chunks[0], self.partition) if self.chunks else None
+        return MessageId(self.ledger_id, self.entry_id, self.partition, first_chunk=first)
+
+    def payload_of(self, index: int) -> bytes:
+        """A message's payload."""
+        bounds = self.bounds
+        if bounds is None:
+            return self.payload
+        return self.payload[bounds[2 * index + 1] : bounds[2 * index + 2] - 4]
+
+    def size_of(self, index: int) -> int:
+        """Bytes of a message's payload."""
+        bounds = self.bounds
+        if bounds is None:
+            return len(self.payload)
+        return bounds[2 * index + 2] - 4 - bounds[2 * index + 1]
+
+    def size_of_all(self, indexes: Sequence[int]) -> int:
+        """Bytes of the payloads of several."""
+        bounds = self.bounds
+        if not indexes:
+            return 0
+        if bounds is None:
+            return len(self.payload)
+        if isinstance(indexes, range):
+            # Of a range all are side by side: sums of slices need no step a message.
+            at, end = indexes[0], indexes[-1] + 1
+            stops = sum(bounds[2 * at + 2 : 2 * end + 1 : 2])
+            return stops - sum(bounds[2 * at + 1 : 2 * end : 2]) - 4 * len(indexes)
+        return sum(map(self.size_of, indexes))
+
+    def size_between(self, start: int, stop: int) -> int:
+        """Bytes of the payloads of those of `indexes` from one place to another; all together they
+        are added up once.
+        """
+        indexes = self.indexes
+        if start or stop < len(indexes):
+            return self.size_of_all(indexes[start:stop])
+        if self._size_bytes < 0:
+            self._size_bytes = self.size_of_all(indexes)
+        return self._size_bytes
+
+    def metadata_of(self, index: int) -> MessageMetadata | SingleMessageMetadata:
+        """What describes a message: the entry's metadata, or its own within a batch.
+
+        Raises RemoteProtocolError if these can't be read, which a checked batch doesn't have.
+        """
+        bounds = self.bounds
+        if bounds is None:
+            return self.metadata
+        return single_metadata(self.payload[bounds[2 * index] : bounds[2 * index + 1]])
+
+    def broker_metadata(self) -> BrokerEntryMetadata | None:
+        """What the broker noted when it stored the entry, None if it doesn't tell."""
+        if not self.broker_part:
+            return None
+        return peek_broker_entry_metadata(memoryview(self.broker_part))
+
+
+def decode(
+    source: Source,
+    command: CommandMessage,
+    headers_and_payload: memoryview,
+    chunks: Chunks,
+    clock: Callable[[], float],
+) -> Entry | None:
+    """Check and open an entry; answers None for a chunk whose message isn't whole yet. The bytes
+    are copied once, so what was received is let go.
+
+    Raises UndecodableEntry.
+    """
+    try:
+        metadata, view, broker_part = _opened(headers_and_payload)
+    except RemoteProtocolError as error:
+        raise UndecodableEntry(str(error), CommandAck.BatchDeSerializeError) from error
+    payload = bytes(view)
+    if isinstance(metadata, bytes):
+        return _entry_of(source, command, metadata, payload, broker_part)
+    if metadata.encryption_keys:
+        decrypted = _decrypt(source, metadata, payload, clock())
+        if decrypted is None:
+            entry = _entry_of(source, command, metadata, payload, broker_part)
+            entry.is_encrypted = True
+            entry.message_count = max(1, metadata.num_messages_in_batch)
+            return entry
+        payload = decrypted
+    is_chunk = metadata.num_chunks_from_msg > 1
+    if is_chunk:
+        whole = _put_together(command, metadata, payload, chunks, clock())
+        if whole is None:
+            return None
+        payload = whole
+    if metadata.compression:
+        bytes_max = CHUNKED_MESSAGE_BYTES_MAX if is_chunk else UNCOMPRESSED_BYTES_MAX
+        payload = _decompress(metadata, payload, bytes_max)
+    entry = _entry_of(source, command, metadata, payload, broker_part)
+    if is_chunk:
+        entry.chunks = chunks.earlier((entry.ledger_id, entry.entry_id))
+    elif metadata.HasField("num_messages_in_batch"):
+        try:
+            entry.bounds = index_batch(metadata.num_messages_in_batch, payload)
+        except RemoteProtocolError as error:
+            raise UndecodableEntry(str(error), CommandAck.BatchDeSerializeError) from error
+        entry.message_count = len(entry.bounds) // 2
+        entry.indexes = range(entry.message_count)
+    return entry
+
+
+def _entry_of(
+    source: Source,
+    command: CommandMessage,
+    metadata: MessageMetadata | bytes,
+    payload: bytes,
+    broker_part: bytes,
+) -> Entry:
+    place = command.message_id
+    return Entry(
+        place.ledgerId,
+        place.entryId,
+        source.partition,
+        command.redelivery_count,
+        tuple(command.ack_set),
+        metadata,
+        payload,
+        source,
+        source.topic,
+        broker_part,
+    )
+
+
+def _opened(data: memoryview) -> tuple[MessageMetadata | bytes, memoryview, bytes]:
+    """Metadata (bytes if they are a plain message's), payload and the broker's own part.
+
+    Raises UndecodableEntry for a checksum that doesn't fit, RemoteProtocolError for lengths that
+    lie.
+    """
+    if len(data) >= 10:
+        # In one look what nearly every entry begins with; the long way below is for all others.
+        magic, checksum, size = _unpack_front(data)
+        begin = 10 + size
+        if magic == MAGIC_CRC32C and begin <= len(data) and crc32.iscsi(data[6:]) == checksum:
+            encoded = bytes(data[10:begin])
+            if size > 2 and encoded[0] == 10 and _match_plain(encoded, 2 + encoded[1]):
+                return encoded, data[begin:], b""
+            return decode_metadata(encoded), data[begin:], b""
+    body = strip_broker_entry_metadata(data)
+    if not verify_checksum(body):
+        raise UndecodableEntry("checksum does not fit", CommandAck.ChecksumMismatch)
+    parts = split(body)
+    broker_part = bytes(data[: len(data) - len(body)])
+    return decode_metadata(parts.metadata), parts.payload, broker_part
+
+
+def _decrypt(
+    source: Source, metadata: MessageMetadata, payload: bytes, now_s: float
+) -> bytes | None:
+    """The payload, None if it is to be handed out as it is. Raises UndecodableEntry."""
+    try:
+        return source.opener.open(metadata, payload, now_s)
+    except CryptoError as error:
+        action = source.crypto_failure_action
+        if action is ConsumerCryptoFailureAction.CONSUME:
+            return None
+        discards = action is ConsumerCryptoFailureAction.DISCARD
+        told = CommandAck.DecryptionError if discards else None
+        undecodable = UndecodableEntry(f"it can't be decrypted: {error}", told)
+        undecodable.comes_again = not discards
+        undecodable.messages = max(1, metadata.num_messages_in_batch)
+        raise undecodable from None
+
+
+def _put_together(
+    command: CommandMessage, metadata: MessageMetadata, part: bytes, chunks: Chunks, now_s: float
+) -> bytes | None:
+    try:
+        chunk = chunk_of(metadata, chunks_max=CHUNKS_MAX, bytes_max=CHUNKED_MESSAGE_BYTES_MAX)
+    except RemoteProtocolError as error:
+        raise UndecodableEntry(str(error), CommandAck.BatchDeSerializeError) from error
+    if chunk is None:
+        raise UndecodableEntry("a chunk without uuid", CommandAck.BatchDeSerializeError)
+    place = command.message_id
+    position = place.ledgerId, place.entryId
+    return chunks.add(chunk, position, part, metadata.publish_time, now_s)
+
+
+def _decompress(metadata: MessageMetadata, payload: bytes, bytes_max: int) -> bytes:
+    size = metadata.uncompressed_size
+    if size > bytes_max:
+        raise UndecodableEntry(
+            f"uncompressed size of {size} bytes is above the limit",
+            CommandAck.UncompressedSizeCorruption,
+        )
+    try:
+        return bytes(decompress(metadata.compression, payload, size, bytes_max))
+    except ProtocolError as error:
+        # A missing codec is our own lack: the broker must not take the message for damaged.
+        told = CommandAck.DecompressionError if isinstance(error, RemoteProtocolError) else None
+        raise UndecodableEntry(str(error), told) from error

@@ -1,0 +1,1 @@
+"""Checks of what programs give, and the options of consumers."""

@@ -1,0 +1,356 @@
+"""Options of consumers and readers; public in `geminga.options`."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from geminga._options import checks as check
+from geminga._options.consumer_hooks import (
+    BatchReceivePolicy,
+    ConsumerEventListener,
+    ConsumerInterceptor,
+)
+from geminga.encryption import ConsumerCryptoKeywords, ConsumerCryptoOptions, check_key_names
+from geminga.errors import InvalidArgument
+from geminga.schema._base import Schema, check_reading
+
+
+class ConsumerType(enum.IntEnum):
+    """How a subscription's messages are spread over its consumers; the values are the wire's."""
+
+    EXCLUSIVE = 0
+    SHARED = 1
+    FAILOVER = 2
+    KEY_SHARED = 3
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether single messages can be redelivered (Shared and Key_Shared)."""
+        return self in (ConsumerType.SHARED, ConsumerType.KEY_SHARED)
+
+
+class InitialPosition(enum.IntEnum):
+    """Where a new subscription begins; the values are the wire's."""
+
+    LATEST = 0
+    EARLIEST = 1
+
+
+class RegexSubscriptionMode(enum.IntEnum):
+    """Which topics a pattern is for (RegexSubscriptionMode)."""
+
+    PERSISTENT_ONLY = 0
+    NON_PERSISTENT_ONLY = 1
+    ALL_TOPICS = 2
+
+
+@dataclass(frozen=True)
+class MultiplierBackoff:
+    """A delay that grows with each redelivery (MultiplierRedeliveryBackoff):
+    `min_delay_s * multiplier ** redelivery_count`, at most `max_delay_s`.
+    """
+
+    min_delay_s: float = 1.0
+    max_delay_s: float = 60.0
+    multiplier: float = 2.0
+
+    def __post_init__(self) -> None:
+        check.not_negative(self, "min_delay_s")
+        check.positive(self, "max_delay_s", "multiplier")
+        if self.min_delay_s > self.max_delay_s:
+            raise InvalidArgument("min_delay_s must not be above max_delay_s")
+
+    def delay_s(self, redelivery_count: int) -> float:
+        """Seconds to wait before the next redelivery."""
+        # Above 64 doublings every sensible maximum is passed; a float would overflow.
+        power = self.multiplier ** min(redelivery_count, 64)
+        return min(self.min_delay_s * power, self.max_delay_s)
+
+
+@dataclass(frozen=True)
+class DeadLetterPolicy:
+    """What becomes of messages that are redelivered, or reconsumed, more often than
+    `max_redeliver_count` (DeadLetterPolicy): they go to `dead_letter_topic`, and are acknowledged.
+
+    Without names the topics are `<topic>-<subscription>-DLQ` and `-RETRY`; with `retry_enabled` of
+    the first topic that is subscribed, else of each topic or partition. The broker makes the
+    subscription `initial_subscription_name` on a dead-letter topic that is new (PIP-124).
+
+    Letters are encrypted with `encryption_keys` of the consumer's `crypto_key_reader`; without
+    them they are plain, whatever the messages were.
+    """
+
+    max_redeliver_count: int = 16
+    dead_letter_topic: str | None = None
+    retry_letter_topic: str | None = None
+    initial_subscription_name: str | None = None
+    encryption_keys: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        check.whole(self, "max_redeliver_count", least=1)
+        check_key_names(self.encryption_keys)
+        check.text_or_none(
+            self, "dead_letter_topic", "retry_letter_topic", "initial_subscription_name"
+        )
+
+
+@dataclass(frozen=True)
+class KeySharedPolicy:
+    """How Key_Shared spreads keys: split by the broker, or fixed `sticky_ranges` (both ends
+    included, within 0..65535) of this consumer.
+    """
+
+    sticky_ranges: tuple[tuple[int, int], ...] = ()
+    allow_out_of_order_delivery: bool = False
+
+    def __post_init__(self) -> None:
+        check.booleans(self, "allow_out_of_order_delivery")
+        for each in self.sticky_ranges:
+            if not isinstance(each, tuple) or [type(n) for n in each] != [int, int]:
+                raise InvalidArgument(f"sticky_ranges must be pairs of numbers, not {each!r}")
+        last = -1
+        for start, end in sorted(self.sticky_ranges):
+            if not 0 <= start <= end <= 65535:
+                raise InvalidArgument(f"sticky_ranges: {start}..{end} is not within 0..65535")
+            if start <= last:
+                raise InvalidArgument(f"sticky_ranges: {start}..{end} overlaps another range")
+            last = end
+
+
+@dataclass(frozen=True)
+class ConsumerOptions(ConsumerCryptoOptions):
+    """Options of `Client.subscribe`; a message that can't be decrypted is treated as
+    `crypto_failure_action` says.
+
+    New partitions are looked for every `auto_update_partitions_interval_s` if
+    `auto_update_partitions`, and topics of a pattern every `pattern_auto_discovery_period_s`, or
+    when the broker tells of changes; what is found later is read from its beginning.
+
+    A message that isn't acknowledged within `ack_timeout_s` (0: for ever) after the program got it
+    is redelivered, a whole batch at once; `ack_timeout_backoff` adds a delay that grows with each
+    redelivery. Messages that were only prefetched don't time out. `retry_enabled` subscribes the
+    retry-letter topic too, for `reconsume_later`. With `dead_letter_policy` messages that come too
+    often go to another topic; redeliveries are counted on Shared and Key_Shared subscriptions.
+
+    `receiver_queue_size` messages are prefetched per partition, at most
+    `receiver_queue_total_max` over all partitions; 0 fetches a message only when one is asked for.
+    `message_listener` of `subscribe` runs at most `message_listener_concurrency` times at once;
+    `batch_receive_policy` is that of `batch_receive`. `interceptors` are called in their order.
+    `read_compacted` needs an Exclusive or Failover subscription of a persistent topic;
+    `replicate_subscription_state` keeps the subscription in step over replicated clusters.
+    With `auto_scaled_receiver_queue_size_enabled` it begins with 1 and doubles up to that number
+    while the program is faster than messages come.
+    Acknowledgements are sent in groups: every `ack_grouping_time_s` (0: at once) or when
+    `ack_grouping_max` have come together. Of at most `max_pending_chunked_messages` messages
+    (0: any number) chunks are kept; above it the oldest is given up, and acknowledged if
+    `auto_ack_oldest_chunked_message_on_queue_full`. One that isn't whole after
+    `expire_time_of_incomplete_chunked_message_s` (0: never) is given up and acknowledged.
+    Without `auto_create` a topic that isn't there is TopicNotFound: the consumer never makes it,
+    and ends with that error if the topic is deleted.
+    """
+
+    consumer_type: ConsumerType = ConsumerType.EXCLUSIVE
+    initial_position: InitialPosition = InitialPosition.LATEST
+    consumer_name: str | None = None
+    receiver_queue_size: int = 1000
+    receiver_queue_total_max: int = 50_000
+    auto_scaled_receiver_queue_size_enabled: bool = False
+    ack_grouping_time_s: float = 0.1
+    ack_grouping_max: int = 1000
+    ack_receipt_enabled: bool = False
+    batch_index_ack_enabled: bool = False
+    negative_ack_redelivery_delay_s: float = 60.0
+    negative_ack_backoff: MultiplierBackoff | None = None
+    ack_timeout_s: float = 0.0
+    ack_timeout_backoff: MultiplierBackoff | None = None
+    regex_subscription_mode: RegexSubscriptionMode = RegexSubscriptionMode.PERSISTENT_ONLY
+    pattern_auto_discovery_period_s: float = 60.0
+    auto_update_partitions: bool = True
+    auto_update_partitions_interval_s: float = 60.0
+    retry_enabled: bool = False
+    consumer_event_listener: ConsumerEventListener | None = None
+    interceptors: Sequence[ConsumerInterceptor] = ()
+    message_listener_concurrency: int = 1
+    batch_receive_policy: BatchReceivePolicy = BatchReceivePolicy()
+    read_compacted: bool = False
+    replicate_subscription_state: bool = False
+    dead_letter_policy: DeadLetterPolicy | None = None
+    priority_level: int = 0
+    durable: bool = True
+    auto_create: bool = True
+    start_message_id_inclusive: bool = False
+    key_shared_policy: KeySharedPolicy | None = None
+    max_pending_chunked_messages: int = 10
+    auto_ack_oldest_chunked_message_on_queue_full: bool = False
+    expire_time_of_incomplete_chunked_message_s: float = 60.0
+    properties: Mapping[str, str] = field(default_factory=dict)
+    subscription_properties: Mapping[str, str] = field(default_factory=dict)
+    schema: Schema | None = None
+    """Given to `subscribe` itself."""
+
+    def __post_init__(self) -> None:
+        check.of_enum(self, "consumer_type", ConsumerType)
+        check.of_enum(self, "initial_position", InitialPosition)
+        check.of_enum(self, "regex_subscription_mode", RegexSubscriptionMode)
+        check.text_or_none(self, "consumer_name")
+        check.whole(self, "receiver_queue_size", "priority_level", "max_pending_chunked_messages")
+        check.whole(self, "receiver_queue_total_max", "ack_grouping_max", least=1)
+        check.whole(self, "message_listener_concurrency", least=1)
+        check.not_negative(self, "ack_grouping_time_s", "negative_ack_redelivery_delay_s")
+        check.not_negative(self, "ack_timeout_s", "expire_time_of_incomplete_chunked_message_s")
+        check.positive(self, "pattern_auto_discovery_period_s", "auto_update_partitions_interval_s")
+        check.booleans(self, *_BOOLEANS)
+        for name, kind in _KINDS.items():
+            check.of_kind(self, name, kind)
+        if not isinstance(self.batch_receive_policy, BatchReceivePolicy):
+            raise InvalidArgument("batch_receive_policy must be a BatchReceivePolicy")
+        check.texts(self.properties, "properties")
+        check.texts(self.subscription_properties, "subscription_properties")
+        check_reading(self.schema)
+        self._check_together()
+
+    def _check_together(self) -> None:
+        kind = self.consumer_type
+        if self.key_shared_policy and kind is not ConsumerType.KEY_SHARED:
+            raise InvalidArgument("key_shared_policy needs consumer_type KEY_SHARED")
+        if self.read_compacted and kind.is_shared:
+            raise InvalidArgument("read_compacted needs consumer_type EXCLUSIVE or FAILOVER")
+        policy = self.dead_letter_policy
+        if policy is not None and policy.retry_letter_topic and not self.retry_enabled:
+            raise InvalidArgument("retry_letter_topic needs retry_enabled")
+        check.instances(self.interceptors, "interceptors", ConsumerInterceptor)
+        self.check_crypto()
+        if policy is not None and policy.encryption_keys and self.crypto_key_reader is None:
+            raise InvalidArgument("encryption_keys of dead_letter_policy need a crypto_key_reader")
+
+
+_BOOLEANS = (
+    "auto_scaled_receiver_queue_size_enabled",
+    "ack_receipt_enabled",
+    "batch_index_ack_enabled",
+    "auto_update_partitions",
+    "retry_enabled",
+    "read_compacted",
+    "replicate_subscription_state",
+    "durable",
+    "auto_create",
+    "start_message_id_inclusive",
+    "auto_ack_oldest_chunked_message_on_queue_full",
+)
+_KINDS: Mapping[str, type[object]] = {
+    "negative_ack_backoff": MultiplierBackoff,
+    "ack_timeout_backoff": MultiplierBackoff,
+    "consumer_event_listener": ConsumerEventListener,
+    "dead_letter_policy": DeadLetterPolicy,
+    "key_shared_policy": KeySharedPolicy,
+}
+
+
+class ConsumerKeywords(ConsumerCryptoKeywords, total=False):
+    """Keywords of `Client.subscribe`."""
+
+    consumer_type: ConsumerType
+    initial_position: InitialPosition
+    consumer_name: str | None
+    receiver_queue_size: int
+    receiver_queue_total_max: int
+    auto_scaled_receiver_queue_size_enabled: bool
+    ack_grouping_time_s: float
+    ack_grouping_max: int
+    ack_receipt_enabled: bool
+    batch_index_ack_enabled: bool
+    negative_ack_redelivery_delay_s: float
+    negative_ack_backoff: MultiplierBackoff | None
+    ack_timeout_s: float
+    ack_timeout_backoff: MultiplierBackoff | None
+    regex_subscription_mode: RegexSubscriptionMode
+    pattern_auto_discovery_period_s: float
+    auto_update_partitions: bool
+    auto_update_partitions_interval_s: float
+    retry_enabled: bool
+    consumer_event_listener: ConsumerEventListener | None
+    interceptors: Sequence[ConsumerInterceptor]
+    message_listener_concurrency: int
+    batch_receive_policy: BatchReceivePolicy
+    read_compacted: bool
+    replicate_subscription_state: bool
+    dead_letter_policy: DeadLetterPolicy | None
+    priority_level: int
+    durable: bool
+    auto_create: bool
+    start_message_id_inclusive: bool
+    key_shared_policy: KeySharedPolicy | None
+    max_pending_chunked_messages: int
+    auto_ack_oldest_chunked_message_on_queue_full: bool
+    expire_time_of_incomplete_chunked_message_s: float
+    properties: Mapping[str, str]
+    subscription_properties: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class ReaderOptions(ConsumerCryptoOptions):
+    """Options of `Client.create_reader`. With `read_compacted` only the latest message of each key
+    comes, as far as the topic was compacted. A message in chunks is given up when more than
+    `max_pending_chunked_messages` (0: any number) aren't whole yet, or when its chunks take longer
+    than `expire_time_of_incomplete_chunked_message_s` to come (0: for ever). Without `auto_create`
+    a topic that isn't there is TopicNotFound, as for `ConsumerOptions`.
+    """
+
+    reader_name: str | None = None
+    subscription_name: str | None = None
+    subscription_role_prefix: str = ""
+    read_compacted: bool = False
+    auto_create: bool = True
+    receiver_queue_size: int = 1000
+    start_message_id_inclusive: bool = False
+    max_pending_chunked_messages: int = 10
+    expire_time_of_incomplete_chunked_message_s: float = 60.0
+    schema: Schema | None = None
+    """Given to `create_reader` itself."""
+
+    def __post_init__(self) -> None:
+        check.text_or_none(self, "reader_name", "subscription_name")
+        if not isinstance(self.subscription_role_prefix, str):
+            raise InvalidArgument("subscription_role_prefix must be a text")
+        check.booleans(self, "read_compacted", "auto_create", "start_message_id_inclusive")
+        check.whole(self, "receiver_queue_size", least=1)
+        check.whole(self, "max_pending_chunked_messages")
+        check.not_negative(self, "expire_time_of_incomplete_chunked_message_s")
+        check_reading(self.schema)
+        self.check_crypto()
+
+    def as_consumer(self) -> ConsumerOptions:
+        """The options of the consumer that reads."""
+        return ConsumerOptions(
+            consumer_type=ConsumerType.EXCLUSIVE,
+            initial_position=InitialPosition.LATEST,
+            consumer_name=self.reader_name,
+            receiver_queue_size=self.receiver_queue_size,
+            durable=False,
+            auto_create=self.auto_create,
+            read_compacted=self.read_compacted,
+            start_message_id_inclusive=self.start_message_id_inclusive,
+            max_pending_chunked_messages=self.max_pending_chunked_messages,
+            expire_time_of_incomplete_chunked_message_s=(
+                self.expire_time_of_incomplete_chunked_message_s
+            ),
+            schema=self.schema,
+            crypto_key_reader=self.crypto_key_reader,
+            crypto_failure_action=self.crypto_failure_action,
+        )
+
+
+class ReaderKeywords(ConsumerCryptoKeywords, total=False):
+    """Keywords of `Client.create_reader`."""
+
+    reader_name: str | None
+    subscription_name: str | None
+    subscription_role_prefix: str
+    read_compacted: bool
+    auto_create: bool
+    receiver_queue_size: int
+    start_message_id_inclusive: bool
+    max_pending_chunked_messages: int
+    expire_time_of_incomplete_chunked_message_s: float

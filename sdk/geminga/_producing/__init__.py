@@ -1,0 +1,1 @@
+"""From a message that is sent to its receipt."""

@@ -1,0 +1,369 @@
+"""The producer of one topic or partition: drives an Outbox over a connection (spec SDK-01, SDK-02,
+SDK-04, SDK-07; ProducerImpl of the Java client).
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+
+import trio
+
+from geminga._connection.alarm import Alarm
+from geminga._connection.connection import Connection
+from geminga._connection.connection_handler import ConnectionHandler
+from geminga._connection.core import Core, wall_clock_ms
+from geminga._connection.retry import FAILS_PENDING, SendErrorAction, send_error_action
+from geminga._connection.statistics import Counts, ProducerStatistics
+from geminga._entries.encode import Encoder, Extras
+from geminga._producing.keyed_outbox import KeyedOutbox
+from geminga._producing.outbox import Outbox, Placed, ReceiptVerdict
+from geminga._producing.receipt import Outgoing, Receipt
+from geminga._producing.sending_room import SendingRoom
+from geminga.errors import (
+    AlreadyClosed,
+    ConnectionFailed,
+    GemingaError,
+    Timeout,
+    from_broker,
+)
+from geminga.options import BatchingType, ProducerOptions
+from geminga.options import ProducerAccessMode as AccessMode
+from geminga_protocol.commands import producing as commands
+from geminga_protocol.pb.pulsar_api_pb2 import (
+    CommandSendError,
+    CommandSendReceipt,
+    ProducerAccessMode,
+)
+from geminga_runtime.waiters import own_copy
+
+logger = logging.getLogger("geminga")
+
+_ACCESS_MODES = {
+    AccessMode.SHARED: ProducerAccessMode.Shared,
+    AccessMode.EXCLUSIVE: ProducerAccessMode.Exclusive,
+    AccessMode.WAIT_FOR_EXCLUSIVE: ProducerAccessMode.WaitForExclusive,
+    AccessMode.EXCLUSIVE_WITH_FENCING: ProducerAccessMode.ExclusiveWithFencing,
+}
+
+
+class PartitionProducer(SendingRoom):
+    """Sends to one topic that is a partition, or has none."""
+
+    def __init__(self, core: Core, topic: str, partition: int, options: ProducerOptions) -> None:
+        self._partition = partition
+        self._id = core.next_producer_id()
+        encoder = Encoder(self._id, topic, options, wall_clock_ms)
+        kind = KeyedOutbox if options.batching_type is BatchingType.KEY_BASED else Outbox
+        outbox = kind(options, encoder, trio.current_time, self._on_settled)
+        super().__init__(core, topic, options, encoder, outbox)
+        self.is_started = False
+        self.counts = Counts()
+        self._times_sends = core.intervals.length_s > 0
+        self._delay_s = options.batching_max_publish_delay_s
+        self._send_timeout_s = options.send_timeout_s or math.inf
+        self._alarm = Alarm(self._on_alarm)
+        self._alarm_scope = trio.CancelScope()
+        self._handler = ConnectionHandler(core, self)
+        self._connection: Connection | None = None
+        self._epoch = 0
+        self._topic_epoch: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The producer's name, given by the program or by the broker."""
+        return self._encoder.producer_name
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the broker knows it now."""
+        return self._connection is not None
+
+    async def start(self) -> None:
+        """Until the broker knows it. Raises GemingaError."""
+        if self._encoder.sealer is not None:
+            self._encoder.sealer.prepare()
+        self.is_started = True
+        self._core.nursery.start_soon(self._keep_time)
+        try:
+            await self._handler.start()
+        except BaseException:
+            self._alarm_scope.cancel()
+            raise
+
+    def start_soon(self) -> None:
+        """The same without waiting: what is added meanwhile goes as soon as it is known."""
+        self.is_started = True
+        self._core.nursery.start_soon(self._keep_time)
+        self._handler.start_soon()
+
+    async def _keep_time(self) -> None:
+        with self._alarm_scope:
+            await self._alarm.run()
+
+    # ---- sending ----
+
+    @trio.lowlevel.enable_ki_protection
+    def add(self, data: bytes, extras: Extras | None, sequence_id: int | None) -> Receipt:
+        """Take a message in, room or not."""
+        size_bytes = len(data)
+        if size_bytes > self._encoder.max_message_size_bytes:
+            self._check(size_bytes)
+        self._memory.used_bytes += size_bytes
+        outbox = self.outbox
+        receipt = outbox.add(data, extras, sequence_id)
+        if outbox.unsent:
+            self._write_unsent()
+        batch = outbox.open_batch
+        if batch is not None and batch.count == 1:
+            self._keep_time_of(batch)
+        return receipt
+
+    def _keep_time_of(self, batch: Outgoing) -> None:
+        # With nothing in flight, waiting for more would only add latency: the batch goes as soon as
+        # the program lets the event loop turn.
+        if self.outbox.in_flight:
+            self._alarm.at(batch.created_s + self._delay_s)
+        elif batch.count == 1 and self.outbox.is_lone:
+            self.seal()
+        else:
+            self._alarm.now()
+
+    def add_run(self, payloads: Sequence[bytes]) -> list[Placed]:
+        """Take in messages that have nothing but a payload, as many as there is room for; they may
+        pass the memory limit together. None are taken if they have to be added one by one.
+        """
+        outbox = self.outbox
+        payloads = payloads[: max(0, self._pending_max - outbox.pending_messages)]
+        largest = max(map(len, payloads), default=0)
+        if not self.has_room() or largest > self._encoder.max_message_size_bytes:
+            return []
+        size_bytes = sum(map(len, payloads))
+        self._memory.used_bytes += size_bytes
+        placed = outbox.add_run(payloads)
+        if not placed:
+            self._memory.used_bytes -= size_bytes
+            return placed
+        if outbox.unsent:
+            self._write_unsent()
+        batch, first, _ = placed[-1]
+        if not first and batch is outbox.open_batch:
+            self._keep_time_of(batch)
+        return placed
+
+    def _write_unsent(self) -> None:
+        unsent = self.outbox.take_unsent()
+        if not unsent:
+            return
+        self._alarm.at(unsent[0].created_s + self._send_timeout_s)
+        connection = self._connection
+        partition = self._partition
+        for outgoing in unsent:
+            outgoing.partition = partition
+        if connection is None:
+            self._handler.hurry()
+            return
+        if len(unsent) == 1 and self.outbox.in_flight == 1:
+            # Nothing else is on its way: whoever waits for it waits for this alone.
+            connection.write_now(*unsent[0].frame)
+            return
+        for outgoing in unsent:
+            connection.write(*outgoing.frame)
+
+    @trio.lowlevel.enable_ki_protection
+    def seal(self) -> None:
+        """Send the open batch now."""
+        self.outbox.seal()
+        self._write_unsent()
+
+    def _on_alarm(self, now_s: float) -> float:
+        outbox = self.outbox
+        opened_s = outbox.open_since_s
+        if opened_s is not None and (not outbox.in_flight or now_s >= opened_s + self._delay_s):
+            self.seal()
+        expired = outbox.expire(self._send_timeout_s, now_s, self.topic)
+        if expired:
+            logger.warning("%s: %d messages got no receipt in time", self.topic, expired)
+        next_s = math.inf
+        if outbox.open_since_s is not None:
+            next_s = outbox.open_since_s + self._delay_s
+        oldest_s = outbox.oldest_since_s
+        return next_s if oldest_s is None else min(next_s, oldest_s + self._send_timeout_s)
+
+    def _on_settled(self, outgoing: Outgoing) -> None:
+        counts = self.counts
+        if outgoing.error is not None:
+            counts.lost(outgoing.count, outgoing.size_bytes)
+        else:
+            messages = outgoing.count
+            counts.messages += messages
+            counts.size_bytes += outgoing.size_bytes
+            counts.entries += 1
+            connection = self._connection
+            if self._times_sends and messages and connection is not None:
+                if connection.read_at_s == counts.read_at_s:
+                    counts.run_messages += messages
+                else:
+                    counts.begin_run(connection.read_at_s, outgoing.created_s, messages)
+        self._memory.release(outgoing.size_bytes)
+        if self._is_waited_for:
+            self._room.unpark(count=outgoing.count)
+            self._is_waited_for = bool(self._room)
+
+    async def flush(self) -> None:
+        """Until all that was added before has its receipt. Raises what the newest of it failed
+        with.
+        """
+        newest = self.outbox.newest()
+        self.seal()
+        if newest is None:
+            await trio.lowlevel.checkpoint()
+            return
+        await newest.wait()
+        if newest.error is not None:
+            raise own_copy(newest.error)
+
+    async def aclose(self) -> None:
+        """Flush, tell the broker, stop. Idempotent; what can't be sent fails with AlreadyClosed."""
+        if isinstance(self.error, AlreadyClosed):
+            await trio.lowlevel.checkpoint()
+            return
+        try:
+            if self._connection is not None or (self.is_started and self.outbox.is_held):
+                # What couldn't be sent is told by its receipts; the broker must hear of the end.
+                timeout_s = self._core.options.operation_timeout_s
+                with suppress(GemingaError), trio.move_on_after(timeout_s):
+                    await self.flush()
+                await self._tell_closed()
+        except GemingaError as error:
+            logger.debug("%s: closing the producer: %s", self.topic, error)
+        finally:
+            if self._connection is not None:
+                self._connection.remove_producer(self._id)
+            self.failed(AlreadyClosed("the producer is closed", topic=self.topic))
+            self._handler.abandon()
+
+    async def _tell_closed(self) -> None:
+        connection = self._connection
+        if connection is None:
+            return
+        await connection.request(
+            lambda request_id: commands.close_producer(self._id, request_id),
+            timeout_s=self._core.options.operation_timeout_s,
+            topic=self.topic,
+        )
+
+    def statistics(self) -> ProducerStatistics:
+        """What was sent so far."""
+        outbox = self.outbox
+        connected = self._connection is not None
+        return self.counts.statistics(outbox.pending_messages, outbox.pending_bytes, connected)
+
+    # ---- as the attachment's target ----
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether messages wait to be sent."""
+        return self.outbox.pending_messages > 0
+
+    async def attach(self, connection: Connection) -> None:
+        """PRODUCER; then everything pending goes again, in order."""
+        connection.add_producer(self._id, self)
+        try:
+            answer = await connection.request(
+                self._producer_command,
+                timeout_s=self._handler.timeout_s,
+                topic=self.topic,
+            )
+            # Closed since the answer came: the broker must hear of it.
+            await trio.lowlevel.checkpoint_if_cancelled()
+        except BaseException as error:
+            connection.remove_producer(self._id)
+            if isinstance(error, GemingaError) and error.code in FAILS_PENDING:
+                self.outbox.fail_all(error)
+            if not isinstance(error, GemingaError) or isinstance(error, Timeout):
+                # Nothing is known of what the broker did: make sure that it forgets us.
+                connection.write(commands.close_producer(self._id, connection.next_request_id()))
+            raise
+        success = answer.producer_success
+        self._epoch += 1
+        self._encoder.schema_version = success.schema_version if self._options.schema else b""
+        self._encoder.producer_name = success.producer_name
+        self._encoder.max_message_size_bytes = connection.max_message_size_bytes
+        if success.HasField("topic_epoch"):
+            self._topic_epoch = success.topic_epoch
+        self.outbox.begin(success.last_sequence_id)
+        if connection.is_lost:
+            raise ConnectionFailed("lost while attaching", topic=self.topic)
+        self._connection = connection
+        for outgoing in self.outbox.resend():
+            connection.write(*outgoing.frame)
+
+    def _producer_command(self, request_id: int) -> bytes:
+        """PRODUCER; the name is the one that the broker gave before."""
+        options = self._options
+        return commands.producer(
+            self.topic,
+            self._id,
+            request_id,
+            producer_name=self.name or options.producer_name,
+            metadata=options.properties,
+            schema=None if options.schema is None else options.schema.info.to_wire(),
+            epoch=self._epoch,
+            user_provided_producer_name=options.producer_name is not None,
+            access_mode=_ACCESS_MODES[options.access_mode],
+            topic_epoch=self._topic_epoch,
+            encrypted=bool(options.encryption_keys),
+            initial_subscription_name=options.initial_subscription_name,
+        )
+
+    def detached(self) -> None:
+        """Messages wait until it is attached again."""
+        self._connection = None
+
+    def failed(self, error: GemingaError) -> None:
+        """Fail everything pending and everything to come."""
+        self.error = error
+        self._connection = None
+        self._alarm_scope.cancel()
+        self.outbox.fail_all(error)
+        self._room.unpark_all()
+        self._memory.wake_all()
+
+    # ---- as the connection's sink ----
+
+    def on_receipt(self, receipt: CommandSendReceipt) -> None:
+        """Settle the frame; with nothing in flight, the open batch goes at once."""
+        place = receipt.message_id
+        verdict = self.outbox.on_receipt(receipt.sequence_id, place.ledgerId, place.entryId)
+        if verdict is ReceiptVerdict.GAP and self._connection is not None:
+            self._connection.close(f"{self.topic}: receipt {receipt.sequence_id} is out of order")
+        elif not self.outbox.in_flight and self.outbox.open_batch is not None:
+            self.seal()
+
+    def on_send_error(self, error: CommandSendError, code: str) -> None:
+        """As the table in `_retry` says."""
+        failure = from_broker(code, error.message, self.topic)
+        action = send_error_action(code)
+        connection = self._connection
+        if action is SendErrorAction.TERMINATE:
+            if connection is not None:
+                # Else the broker would count us among the topic's producers.
+                connection.remove_producer(self._id)
+                connection.write(commands.close_producer(self._id, connection.next_request_id()))
+            self.failed(failure)
+            self._handler.abandon()
+        elif action is SendErrorAction.FAIL:
+            self.outbox.fail(error.sequence_id, failure)
+        elif action is SendErrorAction.VERIFY:
+            if self.outbox.verify(error.sequence_id) and connection is not None:
+                for outgoing in self.outbox.resend():
+                    connection.write(*outgoing.frame)
+        elif connection is not None:
+            connection.close(f"{self.topic}: {failure}")
+
+    def on_lost(self, assigned_broker_url: str | None) -> None:
+        """Attach again."""
+        self._handler.lost(assigned_broker_url)

@@ -1,0 +1,211 @@
+"""The partitions of one producer: which of them a message goes to, which are started, and new ones
+(spec SDK-03; PartitionedProducerImpl of the Java client).
+"""
+
+from __future__ import annotations
+
+import logging
+
+import trio
+
+from geminga._connection.core import Core
+from geminga._connection.retry import FATAL
+from geminga._connection.together import ABANDON_TIMEOUT_S, together
+from geminga._entries.encode import Extras
+from geminga._producing.intercepted import InterceptedProducer, Interceptors
+from geminga._producing.partition_producer import PartitionProducer
+from geminga._producing.routing import Router
+from geminga.errors import GemingaError, InvalidArgument, TopicNotFound
+from geminga.options import ProducerAccessMode, ProducerOptions, RoutedMessage
+from geminga_protocol.topic_name import TopicName
+
+logger = logging.getLogger("geminga")
+
+
+class Partitions:
+    """Producers of all partitions; `parts` only grows, and a failed one may be another."""
+
+    def __init__(self, core: Core, topic: TopicName, count: int, options: ProducerOptions) -> None:
+        """`count` is 0 for a topic without partitions."""
+        self._core = core
+        self._topic = topic
+        self._options = options
+        self._count = count
+        given = options.interceptors
+        self._interceptors = Interceptors(given) if given else None
+        if count:
+            self.parts = [self._make(n) for n in range(count)]
+        else:
+            self.parts = [self._new(str(topic), topic.partition_index)]
+        self._router = Router(options, len(self.parts), core.chance)
+        self._sealed_seen = 0
+        self._watch_scope = trio.CancelScope()
+
+    def _make(self, index: int) -> PartitionProducer:
+        return self._new(str(self._topic.partition(index)), index)
+
+    def _new(self, topic: str, index: int) -> PartitionProducer:
+        interceptors = self._interceptors
+        if interceptors is None:
+            return PartitionProducer(self._core, topic, index, self._options)
+        return InterceptedProducer(self._core, topic, index, self._options, interceptors)
+
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether the topic has partitions."""
+        return self._count > 0
+
+    @property
+    def is_lazy(self) -> bool:
+        """Whether partitions are started by their first message. One is started at once in any
+        case, so that what is refused is refused then; exclusive producers have to hold all.
+        """
+        options = self._options
+        return (
+            options.lazy_start_partitioned_producers
+            and options.access_mode is ProducerAccessMode.SHARED
+        )
+
+    @property
+    def started(self) -> list[PartitionProducer]:
+        """Those that are started."""
+        return [part for part in self.parts if part.is_started]
+
+    async def start(self) -> None:
+        """Until all that are to be started are known to their brokers. Raises the first
+        GemingaError.
+        """
+        first = [self.parts[self._router.current]] if self.is_lazy else self.parts
+        await together(part.start for part in first)
+        if self._count and self._options.auto_update_partitions:
+            self._core.nursery.start_soon(self._watch)
+
+    def stop(self) -> None:
+        """Look for new partitions no more."""
+        self._watch_scope.cancel()
+
+    def closed(self) -> None:
+        """All are closed: nothing more comes to the interceptors."""
+        interceptors, self._interceptors = self._interceptors, None
+        if interceptors is not None:
+            interceptors.close(str(self._topic))
+
+    def choose(self, data: bytes, extras: Extras | None) -> PartitionProducer:
+        """The partition for a message. Raises InvalidArgument for a router's bad answer."""
+        parts = self.parts
+        if len(parts) == 1:
+            return parts[0]
+        part = self._route(data, extras)
+        if part.error is not None:
+            part = self._anew(part)
+        if not part.is_started:
+            part.start_soon()
+        return part
+
+    def _anew(self, part: PartitionProducer) -> PartitionProducer:
+        """Another in the place of one that failed to start in time: its brokers may be there now,
+        as they may for one that has been attached before.
+        """
+        if isinstance(part.error, FATAL) or self._watch_scope.cancel_called:
+            return part
+        index = self.parts.index(part)
+        fresh = self.parts[index] = self._make(index)
+        fresh.counts = part.counts
+        return fresh
+
+    def _route(self, data: bytes, extras: Extras | None) -> PartitionProducer:
+        parts = self.parts
+        key = None if extras is None else extras.partition_key
+        if self._options.message_router is not None:
+            routed = RoutedMessage(
+                data,
+                key,
+                None if extras is None else extras.ordering_key,
+                (extras.properties or {}) if extras is not None else {},
+            )
+            chosen = self._options.message_router(routed, len(parts))
+            if not isinstance(chosen, int) or not 0 <= chosen < len(parts):
+                raise InvalidArgument(
+                    f"message_router answered {chosen!r} for {len(parts)} partitions",
+                    topic=str(self._topic),
+                )
+            return parts[chosen]
+        if key is not None:
+            return parts[self._router.by_key(key)]
+        part = parts[self._router.current]
+        if part.outbox.sealed_batches == self._sealed_seen and part.error is None:
+            return part
+        return self._next_in_turn()
+
+    def _next_in_turn(self) -> PartitionProducer:
+        """The next partition that has not ended (deleted, terminated, fenced); one that has if all
+        have.
+        """
+        router = self._router
+        router.rotate()
+        part = self.parts[router.current]
+        for _ in range(router.turns - 1):
+            if not isinstance(part.error, FATAL):
+                break
+            router.rotate()
+            part = self.parts[router.current]
+        self._sealed_seen = part.outbox.sealed_batches
+        return part
+
+    async def _watch(self) -> None:
+        with self._watch_scope:
+            while True:
+                await trio.sleep(self._options.auto_update_partitions_interval_s)
+                try:
+                    # A topic that was deleted is not made again for that.
+                    count = await self._core.lookup.partitions_of(
+                        str(self._topic), auto_create=False
+                    )
+                    await self._revive(count)
+                    await self._grow(count)
+                except GemingaError as error:
+                    logger.warning("%s: looking for new partitions: %s", self._topic, error)
+
+    async def _revive(self, count: int) -> None:
+        """Take partitions in again that had been deleted and are there now."""
+        for index, part in enumerate(self.parts[:count]):
+            if not isinstance(part.error, TopicNotFound):
+                continue
+            fresh = self._make(index)
+            if not self.is_lazy:
+                try:
+                    await self._start_all([fresh])
+                except TopicNotFound as error:
+                    logger.debug("%s: %s", fresh.topic, error)
+                    continue
+            fresh.counts = part.counts
+            self.parts[index] = fresh
+            logger.info("%s: is there again", fresh.topic)
+
+    async def _grow(self, count: int) -> None:
+        """Take new partitions in once all of them can be sent to; keys move then."""
+        if count <= len(self.parts):
+            if count < len(self.parts):
+                logger.warning("%s: has %d partitions now, had more", self._topic, count)
+            return
+        added = [self._make(n) for n in range(len(self.parts), count)]
+        if not self.is_lazy:
+            await self._start_all(added)
+        self.parts += added
+        self._router.grow(count)
+        if self._interceptors is not None:
+            self._interceptors.partitions_changed(str(self._topic), count)
+        logger.info("%s: %d partitions now", self._topic, count)
+
+    @staticmethod
+    async def _start_all(added: list[PartitionProducer]) -> None:
+        done = False
+        try:
+            await together(part.start for part in added)
+            # Whoever closes the producer has looked at those that there were.
+            await trio.lowlevel.checkpoint_if_cancelled()
+            done = True
+        finally:
+            if not done:
+                with trio.move_on_after(ABANDON_TIMEOUT_S, shield=True):
+                    await together(part.aclose for part in added)

@@ -1,0 +1,183 @@
+"""A frame on its way to the broker, and what its senders hold of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import msgspec
+import trio
+
+from geminga._entries.encode import Extras
+from geminga.errors import GemingaError
+from geminga_protocol.buffers import Buffer
+from geminga_protocol.message_id import MessageId, signed
+from geminga_runtime.waiters import own_copy
+
+logger = logging.getLogger("geminga")
+
+
+class Outgoing(msgspec.Struct, eq=False, gc=False):
+    """One entry to be: the messages of a batch, or a single one.
+
+    While open it collects; `frame` is what goes on the wire once it is sealed. Python's collector
+    needn't look at it: what could lead back to it is let go when it is settled, as all are.
+    """
+
+    created_s: float
+    items: list[tuple[int, bytes, Extras | None]] = []
+    count: int = 0
+    size_bytes: int = 0
+    sequence_id: int = 0
+    highest_sequence_id: int = 0
+    frame: tuple[Buffer, Buffer] = (b"", b"")
+    partition: int = -1
+    ledger_id: int = -1
+    entry_id: int = -1
+    first_chunk: tuple[int, int] | None = None
+    """Ledger and entry of the message's first chunk, if it went in several."""
+    is_settled: bool = False
+    error: GemingaError | None = None
+    _event: trio.Event | None = None
+    _callbacks: list[tuple[int, Callable[[Receipt], object]]] | None = None
+
+    def add(self, sequence_id: int, data: bytes, extras: Extras | None, size_bytes: int) -> int:
+        """Take a message; answers its index."""
+        index = self.count
+        if not index:
+            self.sequence_id = sequence_id
+        self.highest_sequence_id = sequence_id
+        self.items.append((sequence_id, data, extras))
+        self.count = index + 1
+        self.size_bytes += size_bytes
+        return index
+
+    def shift(self, by: int) -> None:
+        """Raise all sequence ids; only before it is encoded."""
+        if by:
+            self.sequence_id += by
+            self.highest_sequence_id += by
+            self.items = [(number + by, data, extras) for number, data, extras in self.items]
+
+    def settle(self, error: GemingaError | None) -> None:
+        """Tell everybody who waits; the payloads are let go."""
+        assert not self.is_settled
+        self.is_settled = True
+        self.error = error
+        self.items = []
+        self.frame = (b"", b"")
+        if self._event is not None:
+            self._event.set()
+        if self._callbacks is not None:
+            callbacks, self._callbacks = self._callbacks, None
+            for index, callback in callbacks:
+                _call(callback, Receipt(self, index))
+
+    def forget_tasks(self) -> None:
+        """No task waits for it any more: their loop has ended."""
+        self._event = None
+
+    async def wait(self) -> None:
+        """Until it is settled."""
+        if self.is_settled:
+            await trio.lowlevel.checkpoint()
+            return
+        if self._event is None:
+            self._event = trio.Event()
+        await self._event.wait()
+
+    def on_settled(self, index: int, callback: Callable[[Receipt], object]) -> None:
+        """Have `callback` called once it is settled, at once if it is."""
+        if self.is_settled:
+            _call(callback, Receipt(self, index))
+        elif self._callbacks is None:
+            self._callbacks = [(index, callback)]
+        else:
+            self._callbacks.append((index, callback))
+
+
+class LeadingChunk(Outgoing, eq=False, gc=False):
+    """A chunk of a large message, all but the last: `whole` is the last one, which has the receipt.
+
+    It counts as no message, and has no bytes of its own. Confirmed is the message with its last
+    chunk only, so its highest sequence id is none.
+    """
+
+    whole: Outgoing | None = None
+
+
+def leading_chunk(whole: Outgoing, frame: tuple[Buffer, Buffer]) -> LeadingChunk:
+    """A chunk of that message."""
+    return LeadingChunk(
+        whole.created_s,
+        frame=frame,
+        partition=whole.partition,
+        sequence_id=whole.sequence_id,
+        highest_sequence_id=-1,
+        whole=whole,
+    )
+
+
+class Receipt(msgspec.Struct, eq=False, gc=False):
+    """A message that was handed over for sending; made by `send_soon` and `send_nowait`."""
+
+    _outgoing: Outgoing
+    _index: int
+
+    def __repr__(self) -> str:
+        if not self._outgoing.is_settled:
+            return "<Receipt pending>"
+        return f"<Receipt {self._outgoing.error or self.message_id!r}>"
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the broker has answered, or the message has failed."""
+        return self._outgoing.is_settled
+
+    @property
+    def error(self) -> GemingaError | None:
+        """Why the message failed, None if it didn't (yet)."""
+        return self._outgoing.error
+
+    @property
+    def message_id(self) -> MessageId:
+        """The message's id; raises what it failed with, and RuntimeError while it is pending.
+
+        Ledger and entry are -1 if the broker had the message already, by its sequence id.
+        """
+        outgoing = self._outgoing
+        if not outgoing.is_settled:
+            raise RuntimeError("the message is still pending: wait() first")
+        if outgoing.error is not None:
+            raise own_copy(outgoing.error)
+        ledger_id, entry_id = signed(outgoing.ledger_id), signed(outgoing.entry_id)
+        partition = outgoing.partition
+        if outgoing.count > 1:
+            return MessageId(ledger_id, entry_id, partition, self._index, outgoing.count)
+        if outgoing.first_chunk is None:
+            return MessageId(ledger_id, entry_id, partition)
+        first_ledger_id, first_entry_id = outgoing.first_chunk
+        first = MessageId(signed(first_ledger_id), signed(first_entry_id), partition)
+        return MessageId(ledger_id, entry_id, partition, first_chunk=first)
+
+    async def wait(self) -> MessageId:
+        """The message's id once the broker has stored it; raises what it failed with.
+
+        Cancelling this doesn't take the message back.
+        """
+        await self._outgoing.wait()
+        return self.message_id
+
+    def add_done_callback(self, callback: Callable[[Receipt], object]) -> None:
+        """Call `callback(receipt)` in the event loop when it is done; at once if it is.
+
+        The callback must be short and must not raise; what it raises is logged.
+        """
+        self._outgoing.on_settled(self._index, callback)
+
+
+def _call(callback: Callable[[Receipt], object], receipt: Receipt) -> None:
+    try:
+        callback(receipt)
+    except Exception:
+        logger.exception("a callback of a sent message failed")
