@@ -148,6 +148,10 @@ class _WatchedFile:
         self._disk.step("sync", self._path)
         self._file.write_durably(buffers, offset)
 
+    def reserve(self, size_bytes: int) -> None:
+        self._disk.step("write", self._path)
+        self._file.reserve(size_bytes)
+
     def sync(self) -> None:
         self._disk.step("sync", self._path)
         self._file.sync()

@@ -13,7 +13,6 @@ from geminga_bookie._tests.support import packets
 from geminga_bookie._tests.volatile_disk import VolatileDisk
 from geminga_bookie.errors import BookkeeperError
 from geminga_bookie.options import JournalOptions
-from geminga_bookie.storage import journal_files
 from geminga_bookie.storage.journal import Journal
 from geminga_bookie.storage.journal_files import JournalFiles, read_mark
 from geminga_bookie.storage.journal_format import ENTRIES, JournalItem, JournalPosition
@@ -95,7 +94,6 @@ class Life:
 
 @pytest.mark.parametrize("seed", range(12))
 async def test_power_is_lost_again_and_again(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_files, "_FILL_PAUSE_S", 1e-9)
     monkeypatch.setattr("geminga_bookie.storage.journal.IDLE_MARK_S", 1e-6 if seed % 2 else 1.0)
     life = Life(seed)
     report = life.check()

@@ -55,6 +55,10 @@ class _File:
         self._disk.step()  # in the middle of it
         self._inode.flush(pages)
 
+    def reserve(self, size_bytes: int) -> None:
+        self._disk.step()
+        self._write([bytes(size_bytes)], 0)
+
     def sync(self) -> None:
         self._disk.step()
         self._inode.flush(set(self._inode.dirty))

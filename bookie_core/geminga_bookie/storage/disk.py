@@ -14,6 +14,8 @@ Buffer = bytes | bytearray | memoryview
 IOV_MAX = 1024
 """Buffers that one pwritev takes (Linux's UIO_MAXIOV)."""
 _DSYNC = getattr(os, "RWF_DSYNC", 0)
+_RESERVE = getattr(os, "posix_fallocate", None)
+_ZEROS_BYTES = 256 * 1024
 _WITHOUT_DSYNC = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 """What kernels and file systems answer that don't know that flag."""
 
@@ -41,6 +43,10 @@ class DiskFile(Protocol):
 
     def write_durably(self, buffers: Sequence[Buffer], offset: int) -> None:
         """As `write`; returns when these bytes are on disk. What others wrote may not be."""
+
+    def reserve(self, size_bytes: int) -> None:
+        """Give an empty file that size and the room for it: it reads as zeros, and later writes
+        cannot find the disk full."""
 
     def sync(self) -> None:
         """Return when what was written, and the size of the file, is on disk (fdatasync)."""
@@ -119,6 +125,15 @@ class OsFile:
                     raise
         self.write(buffers, offset)
         self.sync()
+
+    def reserve(self, size_bytes: int) -> None:
+        """See `DiskFile.reserve`; by writing zeros where the system has no such call (macOS)."""
+        if _RESERVE is not None:
+            _RESERVE(self._descriptor, 0, size_bytes)
+            return
+        zeros = bytes(min(size_bytes, _ZEROS_BYTES))
+        for offset in range(0, size_bytes, _ZEROS_BYTES):
+            self.write([zeros[: size_bytes - offset]], offset)
 
     def sync(self) -> None:
         """See `DiskFile.sync`."""

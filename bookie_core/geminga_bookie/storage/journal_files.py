@@ -8,7 +8,6 @@ import os
 import secrets
 import struct
 import threading
-import time
 from pathlib import Path
 
 from geminga_bookie.options import JournalOptions
@@ -36,9 +35,8 @@ MARK_NAME = "lastMark"
 _MARK = struct.Struct("<4sIQQI")
 _MARK_MAGIC = b"GMRK"
 _MARK_VERSION = 1
-_FILL_BYTES = 256 * 1024
-"""Zeros are synced in pieces of this size: a large sync would hold up the journal's own."""
-_FILL_PAUSE_S = 0.001
+_READ_BYTES = 256 * 1024
+"""Of a used file at once, so that no thread waits long for the interpreter lock."""
 _DRAFT_NAME = "next.tmp"
 SPARE_BYTES = 4 * 1024 * 1024
 """So much must be free beside a file that is made ready."""
@@ -122,7 +120,6 @@ class JournalFiles:
         self._lock = threading.Lock()
         self._ready: Segment | None = None
         self._maker: threading.Thread | None = None
-        self._closed = False
 
     def take(self, needed_bytes: int) -> Segment:
         """A segment with room for `needed_bytes`: the one made ready, or a small one at once.
@@ -147,31 +144,32 @@ class JournalFiles:
         try:
             draft, size_bytes = self._draft, self._options.segment_bytes
             if self._recycle(size_bytes, 0, self._options.backups_max):
-                self._ready = self._prepare(self._disk.open(draft), 0, _FILL_PAUSE_S)
+                self._ready = self._prepare(self._disk.open(draft), 0)
             else:
                 self._check_room(size_bytes)
-                self._ready = self._make(size_bytes, 0, _FILL_PAUSE_S)
+                self._ready = self._make(size_bytes, 0)
         except OSError as error:
             if not is_full(error):  # that is told of by who looks at the disks
                 logger.warning("no journal file made ready in %s: %s", self._directory, error)
 
-    def _make(self, size_bytes: int, needed_bytes: int, pause_s: float = 0.0) -> Segment:
+    def _make(self, size_bytes: int, needed_bytes: int) -> Segment:
         """A new file; on a full disk an old one behind the mark, backup or not."""
         try:
             file = self._disk.open(self._draft, create=True)
-            return self._prepare(file, size_bytes, pause_s)
+            return self._prepare(file, size_bytes)
         except OSError as error:
             if error.errno != errno.ENOSPC or not self._recycle(0, needed_bytes, 0):
                 raise
-            return self._prepare(self._disk.open(self._draft), 0, pause_s)
+            return self._prepare(self._disk.open(self._draft), 0)
 
-    def _prepare(self, file: DiskFile, fill_bytes: int, pause_s: float) -> Segment:
-        """Make the draft a journal file: filled with zeros, or with what it holds, if `fill_bytes`
-        is 0."""
+    def _prepare(self, file: DiskFile, reserve_bytes: int) -> Segment:
+        """Make the draft a journal file: a new one with room for so many bytes, or, with 0, the
+        used one that it is."""
         try:
             earlier: list[int] = []
-            if fill_bytes:
-                size_bytes = self._fill(file, fill_bytes, pause_s)
+            if reserve_bytes:
+                file.reserve(reserve_bytes)
+                size_bytes = reserve_bytes
             else:
                 size_bytes = file.size() // PAGE_BYTES * PAGE_BYTES
                 earlier = self._read_earlier(file, size_bytes)
@@ -180,7 +178,7 @@ class JournalFiles:
                 self._next_id,
                 secrets.randbits(64),
                 size_bytes,
-                first_offset(size_bytes, recycled=not fill_bytes),
+                first_offset(size_bytes, recycled=not reserve_bytes),
                 earlier,
             )
             file.write([encode_header(header)], 0)
@@ -196,31 +194,15 @@ class JournalFiles:
         self._next_id = header.journal_id + 1
         return Segment(header, file)
 
-    def _fill(self, file: DiskFile, size_bytes: int, pause_s: float) -> int:
-        """Write zeros, so that a group commit changes no metadata of the file system; returns how
-        many."""
-        offset = 0
-        zeros = bytes(_FILL_BYTES)
-        while offset < size_bytes:
-            chunk = min(_FILL_BYTES, size_bytes - offset)
-            file.write([zeros[:chunk]], offset)
-            offset += chunk
-            if self._closed:
-                break
-            if pause_s:
-                file.sync()
-                time.sleep(pause_s)
-        return offset
-
     def _read_earlier(self, file: DiskFile, size_bytes: int) -> list[int]:
         """Checksums of what an earlier use left, so that the next start can tell it from damage.
 
-        Without a pause, unlike filling: a journal that takes 200 MB/s would wait for its next file.
-        Each read releases the interpreter lock.
+        No pauses: a journal that takes 200 MB/s would wait for its next file. Each read releases
+        the interpreter lock.
         """
         earlier: list[int] = []
-        for offset in range(0, size_bytes, _FILL_BYTES):
-            chunk = min(_FILL_BYTES, size_bytes - offset)
+        for offset in range(0, size_bytes, _READ_BYTES):
+            chunk = min(_READ_BYTES, size_bytes - offset)
             earlier += sector_checksums(file.read(chunk, offset))
         return earlier
 
@@ -263,7 +245,6 @@ class JournalFiles:
 
     def close(self) -> None:
         """Wait for the maker and close what was made ready."""
-        self._closed = True
         if self._maker is not None:
             self._maker.join()
         if self._ready is not None:
