@@ -98,7 +98,7 @@ class Client:
 
 
 @dataclass(slots=True)
-class Greeted:
+class BrokerConnection:
     """A broker's connection after the hand-shake. The owner ends its writer by closing it."""
 
     stream: FramedStream
@@ -187,19 +187,23 @@ class Brokers:
         turned = self.listed[start:] + self.listed[:start]
         return sorted(turned, key=lambda one: self._dead_until_s.get(one, 0.0) > now_s)
 
-    async def greet_any(self, client: Client, nursery: trio.Nursery) -> tuple[Address, Greeted]:
+    async def connect_any(
+        self, client: Client, nursery: trio.Nursery
+    ) -> tuple[Address, BrokerConnection]:
         """A connection to some broker. Raises BrokerUnavailable."""
         failure = "no broker is known"
         for address in self._in_turn():
             try:
-                return address, await self.greet(address, client, nursery)
+                return address, await self.connect(address, client, nursery)
             except BrokerRefused:
                 raise
             except BrokerUnavailable as error:
                 failure = str(error)
         raise BrokerUnavailable(failure)
 
-    async def greet(self, address: Address, client: Client, nursery: trio.Nursery) -> Greeted:
+    async def connect(
+        self, address: Address, client: Client, nursery: trio.Nursery
+    ) -> BrokerConnection:
         """Connect and shake hands for a client; the stream's writer runs in the nursery.
 
         Raises BrokerUnavailable, and BrokerRefused, which is one.
@@ -252,7 +256,9 @@ class Brokers:
                 return str(ip)
         raise BrokerRefused(f"{address} resolves to no address that is allowed")
 
-    async def _shake_hands(self, stream: FramedStream, address: Address, client: Client) -> Greeted:
+    async def _shake_hands(
+        self, stream: FramedStream, address: Address, client: Client
+    ) -> BrokerConnection:
         stream.write(self._hello(client))
         reader = FrameReader()
         while True:
@@ -263,7 +269,7 @@ class Brokers:
             for index, frame in enumerate(frames):
                 kind = frame.type
                 if kind == BaseCommand.CONNECTED:
-                    return Greeted(stream, frame, frames[index + 1 :], reader)
+                    return BrokerConnection(stream, frame, frames[index + 1 :], reader)
                 if kind == BaseCommand.AUTH_CHALLENGE:
                     stream.write(self.answer_challenge(client.hello.protocol_version))
                 elif kind == BaseCommand.ERROR:

@@ -24,7 +24,7 @@ LOOKS_PER_TIMEOUT = 4
 _BROKEN = (OSError, trio.BrokenResourceError, trio.ClosedResourceError, TlsFailed)
 
 
-class Way:
+class Direction:
     """One direction of a tunnel."""
 
     __slots__ = ("_quiet", "_reads_seen", "has_ended", "is_stuck", "reads", "see")
@@ -60,7 +60,7 @@ class Tunnel:
         see_up: Callable[[bytes], object] | None = None,
         see_down: Callable[[bytes], object] | None = None,
     ) -> None:
-        self.up, self.down = Way(see_up), Way(see_down)
+        self.up, self.down = Direction(see_up), Direction(see_down)
         self.scope = trio.CancelScope()
 
 
@@ -114,15 +114,15 @@ async def _one_way(
     source: trio.abc.Stream,
     sink: trio.abc.Stream,
     metrics: ProxyMetrics,
-    way: Way,
+    direction: Direction,
     tunnel: trio.CancelScope,
 ) -> None:
     try:
         if isinstance(source, trio.SocketStream) and isinstance(sink, trio.SocketStream):
-            await _sockets(source.socket, sink.socket, metrics, way)
+            await _sockets(source.socket, sink.socket, metrics, direction)
         else:
-            await _streams(source, sink, metrics, way)
-        way.has_ended = True
+            await _streams(source, sink, metrics, direction)
+        direction.has_ended = True
         if isinstance(sink, trio.SocketStream):
             sink.socket.shutdown(socket.SHUT_WR)
             return
@@ -133,7 +133,10 @@ async def _one_way(
 
 
 async def _sockets(
-    source: trio.socket.SocketType, sink: trio.socket.SocketType, metrics: ProxyMetrics, way: Way
+    source: trio.socket.SocketType,
+    sink: trio.socket.SocketType,
+    metrics: ProxyMetrics,
+    direction: Direction,
 ) -> None:
     """The system calls themselves: what Trio has above them costs as much as they do."""
     read_from, write_to = source.fileno(), sink.fileno()
@@ -152,23 +155,23 @@ async def _sockets(
             return
         size = len(data)
         drained = size < RELAY_BYTES
-        way.reads += 1
+        direction.reads += 1
         metrics.bytes_relayed += size
         metrics.reads_relayed += 1
-        if way.see is not None:
-            way.see(data)
+        if direction.see is not None:
+            direction.see(data)
         try:
             sent = os.write(write_to, data)
         except BlockingIOError:
             sent = 0
         if sent < size:
-            await _rest(memoryview(data)[sent:], sink, way)
+            await _rest(memoryview(data)[sent:], sink, direction)
         # Not held while nothing comes, which may be long.
         data = b""
 
 
-async def _rest(rest: memoryview, sink: trio.socket.SocketType, way: Way) -> None:
-    way.is_stuck = True
+async def _rest(rest: memoryview, sink: trio.socket.SocketType, direction: Direction) -> None:
+    direction.is_stuck = True
     write_to = sink.fileno()
     while rest:
         await trio.lowlevel.wait_writable(sink)
@@ -176,19 +179,19 @@ async def _rest(rest: memoryview, sink: trio.socket.SocketType, way: Way) -> Non
             rest = rest[os.write(write_to, rest) :]
         except BlockingIOError:
             continue
-    way.is_stuck = False
+    direction.is_stuck = False
 
 
 async def _streams(
-    source: trio.abc.Stream, sink: trio.abc.Stream, metrics: ProxyMetrics, way: Way
+    source: trio.abc.Stream, sink: trio.abc.Stream, metrics: ProxyMetrics, direction: Direction
 ) -> None:
     while data := await source.receive_some(RELAY_BYTES):
-        way.reads += 1
+        direction.reads += 1
         metrics.bytes_relayed += len(data)
         metrics.reads_relayed += 1
-        if way.see is not None:
-            way.see(bytes(data))
-        way.is_stuck = True
+        if direction.see is not None:
+            direction.see(bytes(data))
+        direction.is_stuck = True
         await sink.send_all(data)
-        way.is_stuck = False
+        direction.is_stuck = False
         data = b""

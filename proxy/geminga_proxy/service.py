@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
+from geminga_proxy.binary.session import ProxySession
+from geminga_proxy.bounds import KEPT_BYTES_MAX, HeldBytes
 from geminga_proxy.brokers import Brokers
 from geminga_proxy.config import ProxyConfig
-from geminga_proxy.held import KEPT_BYTES_MAX, HeldBytes
 from geminga_proxy.metrics import ProxyMetrics
 from geminga_proxy.relay import Tunnels
-from geminga_proxy.session import ProxySession
 from geminga_runtime.auth.service import load_authenticator
 from geminga_runtime.server import ConnectionCount
 from geminga_runtime.stream import FramedStream

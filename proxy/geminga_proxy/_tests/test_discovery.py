@@ -12,8 +12,8 @@ import trio.testing
 
 from geminga_protocol.commands import connection, lookup
 from geminga_proxy import discovery
-from geminga_proxy._tests.played import TOPIC, C, brokers, client, proxied, until
 from geminga_proxy.addresses import Address
+from geminga_proxy.binary._tests.played import TOPIC, C, brokers, client, proxied, until
 from geminga_proxy.config import load_config
 from geminga_proxy.discovery import BROKERS_PATH, BrokerRecord, store_file, watch_brokers
 from geminga_runtime.metadata.sqlite import SqliteMetadataStore

@@ -14,7 +14,7 @@ import h11
 import trio
 
 from geminga_proxy.addresses import Address
-from geminga_proxy.held import HeldBytes
+from geminga_proxy.bounds import HeldBytes
 from geminga_proxy.http.client_side import BodyEnd, BodyPart, ClientSide, Event, RequestHead
 from geminga_proxy.http.errors import BrokerFailed, ExchangeBroken, HttpError
 from geminga_proxy.http.headers import (
@@ -25,7 +25,7 @@ from geminga_proxy.http.headers import (
     plan_redirect,
     to_client,
 )
-from geminga_proxy.http.upstreams import BrokerConnection, Upstreams
+from geminga_proxy.http.upstreams import Upstreams, WebConnection
 from geminga_proxy.http.wire import Wire
 from geminga_runtime.errors import ConnectionLost
 
@@ -112,7 +112,7 @@ class Exchange:
         self._upstreams = upstreams
         self._outbound = outbound
         self._upload_failure: Exception | None = None
-        self.upgraded: BrokerConnection | None = None
+        self.upgraded: WebConnection | None = None
         """The broker that switched protocols; the owner's to close."""
 
     async def run(self, body: RequestBody) -> None:
@@ -140,7 +140,7 @@ class Exchange:
             outbound = replace(outbound, target=follow.target)
         raise HttpError(502, f"More than {HOPS_MAX} brokers were asked")
 
-    async def _connect(self, address: Address | None, *, fresh: bool) -> BrokerConnection:
+    async def _connect(self, address: Address | None, *, fresh: bool) -> WebConnection:
         try:
             if address is None:
                 return await self._upstreams.open_any(fresh=fresh)
@@ -149,7 +149,7 @@ class Exchange:
             raise _told(error) from error
 
     def _must_repeat(
-        self, connection: BrokerConnection, body: RequestBody, error: BrokerFailed
+        self, connection: WebConnection, body: RequestBody, error: BrokerFailed
     ) -> None:
         """Raises unless the request can be made again."""
         if self._client.answered:
@@ -161,7 +161,7 @@ class Exchange:
             raise _told(error) from error
 
     async def _ask(
-        self, connection: BrokerConnection, outbound: Outbound, body: RequestBody
+        self, connection: WebConnection, outbound: Outbound, body: RequestBody
     ) -> Follow | None:
         """Where to ask instead, None if the client has its answer.
 
@@ -201,7 +201,7 @@ class Exchange:
 
     async def _send_up(
         self,
-        connection: BrokerConnection,
+        connection: WebConnection,
         head: bytes,
         body: RequestBody,
         both: trio.CancelScope,
@@ -231,7 +231,7 @@ class Exchange:
 
     async def _answer(
         self,
-        connection: BrokerConnection,
+        connection: WebConnection,
         outbound: Outbound,
         body: RequestBody,
         deadline: trio.CancelScope,
@@ -277,7 +277,7 @@ class Exchange:
         await self._pass_down(connection)
         return None
 
-    async def _head(self, connection: BrokerConnection) -> h11.Response | h11.InformationalResponse:
+    async def _head(self, connection: WebConnection) -> h11.Response | h11.InformationalResponse:
         while True:
             event = await connection.next_event()
             if isinstance(event, h11.Response):
@@ -291,7 +291,7 @@ class Exchange:
                 interim = to_client((bytes(name), bytes(value)) for name, value in event.headers)
                 await self._wire.send(self._client.interim(event.status_code, interim))
 
-    async def _pass_down(self, connection: BrokerConnection) -> None:
+    async def _pass_down(self, connection: WebConnection) -> None:
         timeout_s = self._outbound.timeout_s
         try:
             while True:
@@ -305,7 +305,7 @@ class Exchange:
         except trio.TooSlowError:
             raise ExchangeBroken("no progress in an answer") from None
 
-    async def _skip(self, connection: BrokerConnection) -> None:
+    async def _skip(self, connection: WebConnection) -> None:
         """A redirect's body, if it is short; otherwise the connection isn't kept."""
         with trio.move_on_after(1):
             for _ in range(4):

@@ -29,7 +29,7 @@ BROKERS_MAX = 1000
 """Brokers that connections are kept of."""
 
 
-class BrokerConnection:
+class WebConnection:
     """One connection to a broker, for one request after the other."""
 
     def __init__(self, address: Address, wire: Wire) -> None:
@@ -116,7 +116,7 @@ class Upstreams:
         self._connect_timeout_s = connect_timeout_s
         self._next = 0
         self._dead_until_s: dict[Address, float] = {}
-        self._idle: dict[Address, deque[BrokerConnection]] = {}
+        self._idle: dict[Address, deque[WebConnection]] = {}
         self._closed = False
 
     @property
@@ -149,7 +149,7 @@ class Upstreams:
         turned = self.listed[start:] + self.listed[:start]
         return sorted(turned, key=lambda one: self._dead_until_s.get(one, 0.0) > now_s)
 
-    async def open_any(self, *, fresh: bool = False) -> BrokerConnection:
+    async def open_any(self, *, fresh: bool = False) -> WebConnection:
         """A connection to the broker whose turn it is. Raises BrokerFailed."""
         failure = BrokerFailed("no broker's web service is known")
         for address in self.in_turn():
@@ -159,7 +159,7 @@ class Upstreams:
                 failure = error
         raise failure
 
-    async def open(self, address: Address, *, fresh: bool = False) -> BrokerConnection:
+    async def open(self, address: Address, *, fresh: bool = False) -> WebConnection:
         """A connection to that broker, a kept one unless `fresh`. Raises BrokerFailed, also for an
         address that is no known broker's: what is sent there holds credentials.
         """
@@ -177,7 +177,7 @@ class Upstreams:
             raise BrokerFailed(str(error), timed_out=late) from error
         self._dead_until_s.pop(address, None)
         try:
-            return BrokerConnection(address, await Wire.over(stream))
+            return WebConnection(address, await Wire.over(stream))
         except ConnectionLost as error:
             await stream.aclose()
             raise BrokerFailed(str(error)) from error
@@ -191,7 +191,7 @@ class Upstreams:
             self._dead_until_s.clear()
         self._dead_until_s[address] = trio.current_time() + DEAD_S
 
-    async def _take_idle(self, address: Address) -> BrokerConnection | None:
+    async def _take_idle(self, address: Address) -> WebConnection | None:
         idle = self._idle.get(address)
         while idle:
             connection = idle.pop()
@@ -202,7 +202,7 @@ class Upstreams:
             await connection.wire.aclose()
         return None
 
-    async def give_back(self, connection: BrokerConnection) -> None:
+    async def give_back(self, connection: WebConnection) -> None:
         """Keep it for another request if it can be, or close it."""
         connection.idle_since_s = trio.current_time()
         if self._closed or not connection.can_be_kept:

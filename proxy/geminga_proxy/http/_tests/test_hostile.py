@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from geminga_proxy.held import HeldBytes
+from geminga_proxy.bounds import HeldBytes
 from geminga_proxy.http import server as server_module
 from geminga_proxy.http import session as session_module
 from geminga_proxy.http._tests.played import (

@@ -19,13 +19,13 @@ from geminga_protocol.pb.pulsar_api_pb2 import (
     FeatureFlags,
     ServerError,
 )
-from geminga_proxy.access_log import access, logged_tunnel
 from geminga_proxy.addresses import Address, BadAddress, parse_target
-from geminga_proxy.brokers import BrokerUnavailable, Client, Greeted
-from geminga_proxy.held import REQUEST_BYTES_MAX, SMALL_BYTES, Unfinished
-from geminga_proxy.lookups import PASSED_ON, Kind, Lookups
+from geminga_proxy.binary.access_log import access, logged_tunnel
+from geminga_proxy.binary.links import PASSED_ON, Kind, Lookups
+from geminga_proxy.binary.renewal import Renewal, sleep_until
+from geminga_proxy.bounds import REQUEST_BYTES_MAX, SMALL_BYTES, Unfinished
+from geminga_proxy.brokers import BrokerConnection, BrokerUnavailable, Client
 from geminga_proxy.relay import Tunnel, relay
-from geminga_proxy.renewal import Renewal, sleep_until
 from geminga_runtime.auth.api import Identity, Peer
 from geminga_runtime.auth.proof import Proof
 from geminga_runtime.errors import ConnectionLost
@@ -82,7 +82,7 @@ class ProxySession:
         self._client: Client | None = None
         self._lookups: Lookups | None = None
         self._nursery: trio.Nursery | None = None
-        self._broker: Greeted | None = None
+        self._broker: BrokerConnection | None = None
         self._requests = 0
         self._room: trio.Event | None = None
         self._heard_s = 0.0
@@ -344,13 +344,13 @@ class ProxySession:
     async def _reach(self, target: Address) -> None:
         assert self._client is not None
         try:
-            self._broker = await self.service.brokers.greet(target, self._client, self.nursery)
+            self._broker = await self.service.brokers.connect(target, self._client, self.nursery)
         except BrokerUnavailable as error:
             text = "Target broker isn't available."
             self.write(answers.error(NO_REQUEST, error.code, text))
             raise _Ended(str(error)) from None
 
-    async def _tunnel(self, broker: Greeted, target: Address | None) -> None:
+    async def _tunnel(self, broker: BrokerConnection, target: Address | None) -> None:
         """From here on bytes only. What either side had sent already goes first."""
         name = self.stream.name
         role = self._identity.role if self._identity else None

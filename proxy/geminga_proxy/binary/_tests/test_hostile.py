@@ -14,8 +14,8 @@ import trio
 from geminga_protocol import tokens
 from geminga_protocol.commands import answers, connection, lookup, producing, schemas
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, FeatureFlags, Schema, ServerError
-from geminga_proxy import session as session_module
-from geminga_proxy._tests.played import (
+from geminga_proxy.binary import session as session_module
+from geminga_proxy.binary._tests.played import (
     AUTH,
     SECRET,
     TOPIC,

@@ -18,7 +18,7 @@ import trio
 from google.protobuf.message import DecodeError
 
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand
-from geminga_proxy.relay import Way
+from geminga_proxy.relay import Direction
 from geminga_runtime.auth.api import AuthenticationFailed, Identity, Peer
 from geminga_runtime.auth.service import Authenticator
 
@@ -90,7 +90,7 @@ class Renewal:
         self._shown: bytes | None = None
         self._has_shown = trio.Event()
 
-    async def wait_expired(self, up: Way) -> None:
+    async def wait_expired(self, up: Direction) -> None:
         """Return when the client's proof is over; `up` brings what the client sends. Never, if it
         shows one that doesn't expire.
         """
@@ -104,8 +104,8 @@ class Renewal:
         await trio.sleep_forever()
 
     @contextmanager
-    def _looking_at(self, way: Way) -> Iterator[None]:
-        before, finder = way.see, ResponseFinder()
+    def _looking_at(self, direction: Direction) -> Iterator[None]:
+        before, finder = direction.see, ResponseFinder()
 
         def see(data: bytes) -> None:
             if before is not None:
@@ -115,11 +115,11 @@ class Renewal:
                     self._shown = shown
                     self._has_shown.set()
 
-        way.see = see
+        direction.see = see
         try:
             yield
         finally:
-            way.see = before
+            direction.see = before
 
     async def _fresh(self, until_s: float) -> Identity | None:
         """The client's next good proof, None if there is none until then."""

@@ -8,8 +8,8 @@ import pytest
 import trio
 
 from geminga_protocol.commands import connection, lookup, producing
-from geminga_proxy import session as session_module
-from geminga_proxy._tests.played import (
+from geminga_proxy.binary import session as session_module
+from geminga_proxy.binary._tests.played import (
     AUTH,
     TOPIC,
     C,

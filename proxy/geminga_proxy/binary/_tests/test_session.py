@@ -8,7 +8,8 @@ import trio
 from geminga_protocol import tokens
 from geminga_protocol.commands import connection, lookup, producing
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
-from geminga_proxy._tests.played import (
+from geminga_proxy.addresses import Address
+from geminga_proxy.binary._tests.played import (
     AUTH,
     TOPIC,
     C,
@@ -19,7 +20,6 @@ from geminga_proxy._tests.played import (
     token,
     until,
 )
-from geminga_proxy.addresses import Address
 
 
 async def test_lookups_are_answered_by_a_broker_and_lead_back_to_the_proxy() -> None:

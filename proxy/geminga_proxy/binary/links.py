@@ -22,7 +22,7 @@ from geminga_protocol.pb.pulsar_api_pb2 import (
     ServerError,
 )
 from geminga_proxy.addresses import Address, BadAddress, parse_url
-from geminga_proxy.brokers import Brokers, BrokerUnavailable, Client, Greeted
+from geminga_proxy.brokers import BrokerConnection, Brokers, BrokerUnavailable, Client
 from geminga_runtime.errors import ConnectionLost
 from geminga_runtime.logs import shown
 
@@ -77,7 +77,7 @@ class Link:
         self,
         brokers: Brokers,
         address: Address,
-        greeted: Greeted,
+        greeted: BrokerConnection,
         client: Client,
         wait_writable: WaitWritable,
     ) -> None:
@@ -191,7 +191,7 @@ class Lookups:
     async def _any_link(self) -> Link:
         async with self._connecting:
             if self._any is None or self._any.lost:
-                address, greeted = await self._brokers.greet_any(self._client, self._nursery)
+                address, greeted = await self._brokers.connect_any(self._client, self._nursery)
                 self._any = self._run(address, greeted)
             return self._any
 
@@ -199,11 +199,11 @@ class Lookups:
         async with self._connecting:
             link = self._links.get(address)
             if link is None or link.lost:
-                greeted = await self._brokers.greet(address, self._client, self._nursery)
+                greeted = await self._brokers.connect(address, self._client, self._nursery)
                 link = self._run(address, greeted)
             return link
 
-    def _run(self, address: Address, greeted: Greeted) -> Link:
+    def _run(self, address: Address, greeted: BrokerConnection) -> Link:
         link = Link(self._brokers, address, greeted, self._client, self._wait_writable)
         self._links[address] = link
         self._nursery.start_soon(link.run)
