@@ -28,6 +28,9 @@ class RequestTable(Generic[T]):
     def __len__(self) -> int:
         return len(self._pending)
 
+    def __contains__(self, request_id: int) -> bool:
+        return request_id in self._pending
+
     def __repr__(self) -> str:
         return f"<RequestTable {len(self._pending)} pending>"
 
@@ -37,10 +40,17 @@ class RequestTable(Generic[T]):
         self._next_id += 1
         return RequestId(request_id)
 
-    async def call(self, send: Callable[[RequestId], object], *, timeout_s: float) -> T:
+    async def call(
+        self,
+        send: Callable[[RequestId], object],
+        *,
+        timeout_s: float,
+        request_id: RequestId | None = None,
+    ) -> T:
         """Send a request and wait for its answer.
 
-        `send` gets the id and writes the frame. Raises what `reject` or `fail_all` were given,
+        `send` gets the id and writes the frame. `request_id` is for requests that have an id
+        already; no other with it may wait. Raises what `reject` or `fail_all` were given,
         RequestTimeout, and TooManyRequests without sending. An answer that comes after the
         timeout, or after the caller was cancelled, is dropped.
         """
@@ -50,7 +60,9 @@ class RequestTable(Generic[T]):
         if len(self._pending) >= self._requests_max:
             await trio.lowlevel.checkpoint()
             raise TooManyRequests(f"{self._requests_max} requests wait for their answers already")
-        request_id = self.next_id()
+        if request_id is None:
+            request_id = self.next_id()
+        assert request_id not in self._pending, f"request {request_id} waits already"
         promise: Promise[T] = Promise()
         self._pending[request_id] = promise
         try:
@@ -58,7 +70,9 @@ class RequestTable(Generic[T]):
             with trio.move_on_after(timeout_s):
                 return await promise.wait()
         finally:
-            self._pending.pop(request_id, None)
+            # Answered, a request's own id may be in use again.
+            if self._pending.get(request_id) is promise:
+                del self._pending[request_id]
         raise RequestTimeout(f"no answer to request {request_id} in {timeout_s:g} s")
 
     def resolve(self, request_id: int, answer: T) -> bool:

@@ -6,6 +6,7 @@ import pytest
 import trio
 import trio.testing
 
+from geminga_protocol.ids import RequestId
 from geminga_runtime.errors import ConnectionLost, RequestTimeout, TooManyRequests
 from geminga_runtime.requests import RequestTable
 
@@ -30,6 +31,31 @@ async def test_answers_find_their_requests(nursery: trio.Nursery) -> None:
     assert not table.reject(99, ValueError())
     await trio.testing.wait_all_tasks_blocked()
     assert answers == {0: "answer 5", 1: "answer 6", 2: "answer 7"}
+
+
+async def test_requests_with_ids_of_their_own(nursery: trio.Nursery) -> None:
+    """An id may be used again as soon as it is answered, before the one who waited has run."""
+    table: RequestTable[str] = RequestTable()
+    answers: list[str] = []
+
+    async def ask() -> None:
+        call = table.call(lambda request_id: None, timeout_s=1, request_id=RequestId(7))
+        answers.append(await call)
+
+    nursery.start_soon(ask)
+    await trio.testing.wait_all_tasks_blocked()
+    assert 7 in table
+    with pytest.raises(AssertionError, match="request 7 waits already"):
+        await table.call(lambda request_id: None, timeout_s=1, request_id=RequestId(7))
+    assert table.resolve(7, "first")
+    assert 7 not in table
+    with trio.fail_after(1):
+        nursery.start_soon(ask)
+        await trio.testing.wait_all_tasks_blocked()
+        assert table.resolve(7, "second")
+        await trio.testing.wait_all_tasks_blocked()
+    assert answers == ["first", "second"]
+    assert len(table) == 0
 
 
 async def test_answer_within_send() -> None:
