@@ -1,4 +1,4 @@
-"""`geminga proxy` (spec OP-01, PX-01). Heavy imports wait until the arguments are right."""
+"""`geminga proxy` (spec OP-01, PX-01). Heavy imports come after the arguments are checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the proxy shows brokers of itself (spec PX-04, PX-23), by Apache's plug-in names."""
+"""The proxy's own credentials, by Apache's plug-in names (spec PX-04, PX-23)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PLUGINS = {
 
 
 class OwnCredentials(NamedTuple):
-    """A method, and its data, read anew for each connection."""
+    """A method, and its data, which is read again for each connection."""
 
     method: str = ""
     data: Callable[[], bytes] = lambda: b""
@@ -34,7 +34,7 @@ class OwnCredentials(NamedTuple):
     key_file: str = ""
 
     def header(self) -> str | None:
-        """For HTTP; None where nothing is to be said."""
+        """The value of an Authorization header; None if the method needs none."""
         if self.method == "token":
             return "Bearer " + self.data().decode("ascii")
         if self.method == "basic":
@@ -63,7 +63,7 @@ def own_credentials(plugin: str, parameters: str) -> OwnCredentials:
             kind, certificate_file=files["tlsCertFile"], key_file=files["tlsKeyFile"]
         )
     known = ", ".join(PLUGINS)
-    raise ConfigError(f"brokerClientAuthenticationPlugin: {plugin!r} is none of {known}")
+    raise ConfigError(f"brokerClientAuthenticationPlugin: {plugin!r} is not one of {known}")
 
 
 def _token(parameters: str) -> Callable[[], bytes]:
@@ -79,8 +79,8 @@ def _token(parameters: str) -> Callable[[], bytes]:
 
 
 class _TokenFile:
-    """Read each time, as it may be renewed. While it can't be read, or is being written, the token
-    that was read last counts: connections don't end for that.
+    """Read each time, as it may be renewed. While the file is missing or invalid, the last valid
+    token is used, so that no connection fails meanwhile.
     """
 
     def __init__(self, path: Path) -> None:
@@ -94,10 +94,10 @@ class _TokenFile:
         self._is_broken = False
 
     def read(self) -> bytes:
-        """The token of now, or the last good one."""
+        """The current token, or the last valid one."""
         try:
             found = self._path.read_bytes().strip()
-            why = None if _is_token(found) else "it holds no token"
+            why = None if _is_token(found) else "it contains no token"
         except OSError as error:
             found, why = b"", error.strerror or "it can't be read"
         if why is None:
@@ -109,9 +109,9 @@ class _TokenFile:
 
 
 def _check_token(token: bytes) -> None:
-    """One that can't stand in a header is found at the start, not at the first request."""
+    """Refuse a token that is invalid in a header at the start, not at the first request."""
     if not _is_token(token):
-        raise ConfigError(f"{_KEY}: a token has no white space within, and ASCII letters only")
+        raise ConfigError(f"{_KEY}: a token must be ASCII without white space")
 
 
 def _is_token(token: bytes) -> bool:
@@ -129,7 +129,7 @@ def _json(text: str) -> dict[str, str]:
     try:
         return msgspec.json.decode(text, type=dict[str, str])
     except (msgspec.DecodeError, msgspec.ValidationError):
-        raise ConfigError("brokerClientAuthenticationParameters: no JSON object") from None
+        raise ConfigError(f"{_KEY}: not a JSON object of strings") from None
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -1,9 +1,9 @@
 """Finding brokers in the metadata store (spec PX-03; Apache's BrokerDiscoveryProvider).
 
-Brokers that are up keep a record each under `/loadbalance/brokers`. The store of a standalone is a
-SQLite file, which one process writes and others may read, without hearing of changes: the records
-are looked at once a second. A record that a killed broker left behind stays until the file is
-opened for writing again; connecting shows that such a broker is dead.
+Each running broker keeps a record under `/loadbalance/brokers`. The store of a standalone is a
+SQLite file that one process writes and others may read. Readers get no notifications, so the
+records are read once a second. A killed broker's record stays until the file is opened for writing
+again; a connection attempt shows that the broker is dead.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _KEY = "metadataStoreUrl"
 
 
 class BrokerRecord(msgspec.Struct, rename="camel", frozen=True):
-    """Where a broker says that it is (the part of Apache's LocalBrokerData that a proxy needs)."""
+    """A broker's URLs (the part of Apache's LocalBrokerData that a proxy needs)."""
 
     pulsar_service_url: str | None = None
     pulsar_service_url_tls: str | None = None
@@ -38,7 +38,7 @@ class BrokerRecord(msgspec.Struct, rename="camel", frozen=True):
 
 
 def store_file(url: str) -> Path:
-    """The file of `sqlite:///path`. Raises ConfigError for a store that a proxy can't read."""
+    """The file of `sqlite:///path`. Raises ConfigError for other stores."""
     parts = urlsplit(url)
     if parts.scheme == "sqlite" and not parts.netloc and len(parts.path) > 1:
         return Path(unquote(parts.path))
@@ -53,7 +53,7 @@ def store_file(url: str) -> Path:
 
 
 async def read_brokers(store: MetadataStore) -> list[BrokerRecord]:
-    """All records that can be understood. Raises MetadataError."""
+    """All valid records. Raises MetadataError."""
     found = []
     for name in await store.children(BROKERS_PATH):
         node = await store.get(f"{BROKERS_PATH}/{name}")
@@ -62,7 +62,7 @@ async def read_brokers(store: MetadataStore) -> list[BrokerRecord]:
         try:
             found.append(msgspec.json.decode(node.value, type=BrokerRecord))
         except msgspec.MsgspecError as error:
-            _log.warning("the record of broker %s can't be read: %s", name, error)
+            _log.warning("invalid record of broker %s: %s", name, error)
     return found
 
 
@@ -72,8 +72,8 @@ async def watch_brokers(
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Tell of the brokers whenever they change; the first time before it is started. A file that
-    isn't there yet, or is made anew, is tried again.
+    """Call `found` with the brokers whenever they change, the first time before `started`. A file
+    that is missing is tried again; one that is replaced is opened again.
     """
     last: list[BrokerRecord] | None = None
     failure = ""

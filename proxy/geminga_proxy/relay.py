@@ -1,9 +1,9 @@
 """Bytes both ways between two connections (spec PX-02).
 
-What one side sends is read only when the other has taken what came before: a slow reader stops the
-writer's socket, and no more than one read is held for each direction. A connection without traffic
-costs two parked tasks and holds no bytes. The end of one side's bytes is passed on; the tunnel ends
-when both have ended, or one breaks.
+Each direction is read only after its last read was written: a slow reader stops the writer's
+socket, and a direction holds one read at most. A connection without traffic costs two parked tasks
+and holds no bytes. A half-close is passed on; the tunnel ends when both sides are closed, or one
+breaks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from geminga_proxy.metrics import ProxyMetrics
 from geminga_runtime.errors import TlsFailed
 
 RELAY_BYTES = 256 * 1024
-"""One read of one direction: what is held for it at most."""
+"""Bytes of one read: what a direction holds at most."""
 LOOKS_PER_TIMEOUT = 4
 
 _BROKEN = (OSError, trio.BrokenResourceError, trio.ClosedResourceError, TlsFailed)
@@ -31,17 +31,17 @@ class Direction:
 
     def __init__(self, see: Callable[[bytes], object] | None = None) -> None:
         self.see = see
-        """Is shown what passes."""
+        """Called with the bytes that pass."""
         self.reads = 0
         self.is_stuck = False
-        """What was read can't be written now."""
+        """The last read can't be written now."""
         self.has_ended = False
         self._reads_seen = 0
         self._quiet = 0
 
     def is_silent(self) -> bool:
-        """Whether nothing has come for some looks; this is one. Nothing is heard of a sender that
-        isn't read.
+        """Whether nothing came during LOOKS_PER_TIMEOUT calls. A direction that is stuck isn't
+        read: nothing is known of its sender.
         """
         if self.has_ended or self.is_stuck or self.reads != self._reads_seen:
             self._reads_seen, self._quiet = self.reads, 0
@@ -65,8 +65,8 @@ class Tunnel:
 
 
 class Tunnels:
-    """All tunnels of a proxy; ends those that one end of has vanished without a word: clients and
-    brokers ask each other every 30 s whether they are there.
+    """All tunnels of a proxy. Ends those with a silent side: clients and brokers ping each other
+    every 30 s.
     """
 
     def __init__(self, timeout_s: float) -> None:
@@ -77,19 +77,19 @@ class Tunnels:
         return len(self._open)
 
     def add(self, tunnel: Tunnel) -> None:
-        """It is watched from now on."""
+        """Watch a tunnel."""
         self._open[tunnel] = None
 
     def remove(self, tunnel: Tunnel) -> None:
-        """It has ended."""
+        """The tunnel has ended."""
         del self._open[tunnel]
 
     async def watch(self) -> None:
-        """Run as long as there are tunnels."""
+        """Look at all tunnels from time to time, for ever."""
         while True:
             await trio.sleep(self._timeout_s / LOOKS_PER_TIMEOUT)
             for tunnel in self._open:
-                # Both are looked at, whatever the first says.
+                # No short circuit: each look counts.
                 if tunnel.up.is_silent() | tunnel.down.is_silent():
                     tunnel.scope.cancel()
 
@@ -100,8 +100,8 @@ async def relay(
     metrics: ProxyMetrics,
     tunnel: Tunnel | None = None,
 ) -> None:
-    """Until both sides have ended, one breaks, or the tunnel is cancelled. The streams are closed
-    by their owners.
+    """Relay until both sides are closed, one breaks, or the tunnel is cancelled. The owners close
+    the streams.
     """
     tunnel = tunnel or Tunnel()
     with tunnel.scope:
@@ -128,7 +128,7 @@ async def _one_way(
             return
     except _BROKEN:
         pass
-    # Broken, or a stream that can't end one direction alone: both end.
+    # Broken, or a stream without half-close: both directions end.
     tunnel.cancel()
 
 
@@ -138,7 +138,7 @@ async def _sockets(
     metrics: ProxyMetrics,
     direction: Direction,
 ) -> None:
-    """The system calls themselves: what Trio has above them costs as much as they do."""
+    """By the system calls themselves: Trio's layers above them cost as much again."""
     read_from, write_to = source.fileno(), sink.fileno()
     drained = True
     while True:
@@ -166,7 +166,7 @@ async def _sockets(
             sent = 0
         if sent < size:
             await _rest(memoryview(data)[sent:], sink, direction)
-        # Not held while nothing comes, which may be long.
+        # The next read may come late: hold nothing until then.
         data = b""
 
 

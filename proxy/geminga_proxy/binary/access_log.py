@@ -1,7 +1,6 @@
-"""What passes through tunnels, in words (proxyLogLevel, Apache's ParserProxyHandler).
+"""The log of commands in tunnels (proxyLogLevel, Apache's ParserProxyHandler).
 
-Level 1 names the tunnel and its commands, level 2 the messages' bytes as well. What proves who
-somebody is, is never written.
+Level 1 logs tunnels and commands, level 2 messages' bytes as well. Credentials are never logged.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ access = logging.getLogger("geminga_proxy.access")
 COMMAND_CHARACTERS_MAX = 500
 PAYLOAD_BYTES_MAX = 1000
 SECRET = frozenset({BaseCommand.CONNECT, BaseCommand.AUTH_CHALLENGE, BaseCommand.AUTH_RESPONSE})
-"""Commands that bring credentials: of them only the name is told."""
+"""Commands with credentials: only their names are logged."""
 
 
 class FrameLog:
@@ -34,7 +33,7 @@ class FrameLog:
         self._is_broken = False
 
     def see(self, data: bytes) -> None:
-        """Log the commands that are whole now."""
+        """Log the commands that are complete."""
         if self._is_broken:
             return
         try:
@@ -45,11 +44,11 @@ class FrameLog:
         for frame in frames:
             access.info("%s %s", self._name, described(frame, with_payload=self._with_payload))
         if self._is_broken:
-            access.info("%s no frames any more", self._name)
+            access.info("%s framing lost, no more commands are logged", self._name)
 
 
 def logged_tunnel(name: str, target: Address | None, role: str | None, level: int) -> Tunnel:
-    """A tunnel of the client of that name; what passes is logged from level 1 on."""
+    """A tunnel of the client at `name`; commands are logged from level 1 on."""
     if not level:
         return Tunnel()
     access.info("%s -> %s role=%s", name, target, shown(role or "nobody"))
@@ -58,10 +57,10 @@ def logged_tunnel(name: str, target: Address | None, role: str | None, level: in
 
 
 def described(frame: Frame, *, with_payload: bool) -> str:
-    """A command in one line, without secrets."""
+    """A command in one line, without credentials."""
     kind = frame.type
     if kind == BROKEN or kind not in SUBMESSAGE:
-        return f"a command that can't be read ({kind})"
+        return f"unreadable command ({kind})"
     name = BaseCommand.Type.Name(BaseCommand.Type.ValueType(kind))
     if kind in SECRET:
         return name

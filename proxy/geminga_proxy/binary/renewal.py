@@ -1,10 +1,10 @@
-"""Fresh proofs that pass through a tunnel (spec PX-04, PX-20; PIP-30, PIP-55).
+"""Fresh credentials that pass through a tunnel (spec PX-04, PX-20; PIP-30, PIP-55).
 
 With `forwardAuthorizationCredentials` a broker has the client's credentials, and asks for fresh
-ones in the tunnel. One that doesn't look at them (`authenticateOriginalAuthData=false`) never asks,
-and the tunnel would outlive the proof. So the proxy looks for the client's AUTH_RESPONSE, from
-shortly before the proof expires, and ends the tunnel if no good one came in time. Nothing is looked
-at before.
+ones in the tunnel. A broker that ignores them (`authenticateOriginalAuthData=false`) never asks,
+and the tunnel would outlive the credentials. So the proxy searches the tunnel for the client's
+AUTH_RESPONSE, from shortly before the expiry, and ends the tunnel if no valid one came in time.
+Before that, nothing is searched.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ COMMAND_BYTES_MAX = 0x1FFFF
 """Tokens are at most 64 KiB."""
 FOUND_PER_READ_MAX = 64
 REFRESH_CHECKS = 2
-"""A broker asks at its next look after the expiry, and gives the client until the one after it."""
+"""A broker asks at its first check after the expiry; the client may answer until the next one."""
 CLOCK_CHECK_S = 60.0
 CHECKS_PAUSE_S = 0.05
-"""Proofs that are none cost their sender's tunnel no more of the proxy's time than this allows."""
+"""Pause after invalid credentials: they cost the proxy no more time than this allows."""
 _HEAD_BYTES = 10
 _HEAD = re.compile(
     rb"\x00[\x00-\x02]..\x00[\x00\x01]..\x08" + bytes([BaseCommand.AUTH_RESPONSE]), re.DOTALL
 )
 """Two lengths, and the first field of the command. A message may hold the same bytes: that does no
-harm, as only a good token counts, and whoever has one has proved himself.
+harm, as only a valid token counts, and its holder is authenticated.
 """
 
 
 class ResponseFinder:
-    """Finds AUTH_RESPONSE frames in bytes that are no whole frames. Pure."""
+    """Finds AUTH_RESPONSE frames in bytes that need not begin at a frame. Pure."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[tuple[str, bytes]]:
-        """Method and data of each that is whole now."""
+        """Method and data of each AUTH_RESPONSE that is complete."""
         found: list[tuple[str, bytes]] = []
         data = self._rest + data
         self._rest = data[-(_HEAD_BYTES - 1) :]
@@ -71,7 +71,7 @@ class ResponseFinder:
 
 
 class Renewal:
-    """Watches one tunnel's proof."""
+    """Watches the expiry of one tunnel's credentials."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Renewal:
         identity: Identity,
         refresh_s: float,
     ) -> None:
-        """`refresh_s` is the interval in which brokers look for what has expired."""
+        """`refresh_s` is the interval of brokers' checks for expired credentials."""
         self._authenticator = authenticator
         self._peer = peer
         self._method = method
@@ -91,8 +91,8 @@ class Renewal:
         self._has_shown = trio.Event()
 
     async def wait_expired(self, up: Direction) -> None:
-        """Return when the client's proof is over; `up` brings what the client sends. Never, if it
-        shows one that doesn't expire.
+        """Return when the client's credentials have expired, never if fresh ones don't expire. `up`
+        is the direction from the client.
         """
         while (expires_at_s := self._identity.expires_at_s) is not None:
             await sleep_until(expires_at_s - self._refresh_s)
@@ -122,7 +122,7 @@ class Renewal:
             direction.see = before
 
     async def _fresh(self, until_s: float) -> Identity | None:
-        """The client's next good proof, None if there is none until then."""
+        """The identity by the client's fresh credentials, None if none came until then."""
         while (left_s := until_s - time.time()) > 0:
             with trio.move_on_after(min(left_s, CLOCK_CHECK_S)):
                 await self._has_shown.wait()
@@ -146,6 +146,6 @@ class Renewal:
 
 
 async def sleep_until(at_s: float) -> None:
-    """Until that time by the wall clock, which may be set."""
+    """Sleep until that time by the wall clock, which may be changed meanwhile."""
     while (left_s := at_s - time.time()) > 0:  # noqa: ASYNC110
         await trio.sleep(min(left_s, CLOCK_CHECK_S))

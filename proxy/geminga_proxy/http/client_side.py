@@ -1,9 +1,9 @@
-"""A client's side of HTTP/1.1: bytes in, events out; answers in, bytes out (spec PX-06; RFC 9110,
+"""A client's side of HTTP/1.1: bytes in, events out; responses in, bytes out (spec PX-06; RFC 9110,
 9112). Pure, over h11.
 
-What another server might read in another way is refused, so that no request can hide in another:
-h11 takes a bare line feed for a line's end, joins folded lines, and prefers Transfer-Encoding over
-Content-Length. So heads are looked at here before h11 sees them.
+A request that servers read in different ways is refused, so that no request can hide in another:
+h11 accepts a bare line feed, joins folded lines, and prefers Transfer-Encoding over Content-Length.
+So heads are checked here before h11 gets them.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ Headers = list[tuple[bytes, bytes]]
 
 LENGTH_DIGITS_MAX = 18
 UNREADABLE = "Bad request: this is not HTTP/1.1"
-"""What h11 says of it quotes the line, in which a token may stand."""
+"""The text from h11 quotes the line, which may contain a token."""
 
 ONCE = (b"host", b"authorization", b"x-pulsar-auth-method-name")
-"""Servers differ in which one of two counts."""
+"""Headers that must be unique: servers differ in which of two they use."""
 
 _END = b"\r\n\r\n"
 _BARE = re.compile(rb"\r(?!\n)|(?<!\r)\n")
@@ -32,7 +32,7 @@ _TARGET = re.compile(rb"(?:/|\*\Z|https?://)[!-~]*")
 
 @dataclass(frozen=True, slots=True)
 class RequestHead:
-    """A request without its body. Header names are in lower case, in the order they came."""
+    """A request without its body. Header names are in lower case, in the client's order."""
 
     method: bytes
     target: bytes
@@ -41,10 +41,10 @@ class RequestHead:
     version: bytes
     has_body: bool
     length: int | None
-    """Of the body, None if it comes in chunks."""
+    """Bytes of the body, None if it comes in chunks."""
 
     def value(self, name: bytes) -> bytes:
-        """All values of a header, as one list; empty without it."""
+        """All values of a header, joined by commas; empty without it."""
         return b", ".join(value for key, value in self.headers if key == name)
 
 
@@ -57,20 +57,20 @@ class BodyPart:
 
 @dataclass(frozen=True, slots=True)
 class BodyEnd:
-    """The body is whole."""
+    """The body is complete."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """The client has ended its side between two requests."""
+    """The client closed its side between two requests."""
 
 
 Event = RequestHead | BodyPart | BodyEnd | Gone
 
 
 class ClientSide:
-    """One connection. Each request has an h11 connection of its own, so that no byte of the next
-    one gets to h11 unseen.
+    """One connection. Each request gets a new h11 connection, so that h11 gets no unchecked byte of
+    the next one.
     """
 
     def __init__(self, head_bytes_max: int) -> None:
@@ -84,14 +84,14 @@ class ClientSide:
         self._in_chunks = False
         self._recent = b""
         self.answered = False
-        """Whether the answer's head is out."""
+        """Whether the response has begun."""
 
     def has_begun(self) -> bool:
-        """Whether some of a request's head has come, but not all."""
+        """Whether a part of a request's head has come."""
         return self._in_head and bool(self._buffer)
 
     def feed(self, data: bytes) -> None:
-        """What the client sent, b"" when it ended its side."""
+        """Take bytes from the client, b"" at the end."""
         if not data:
             self._ended = True
         if self._in_head:
@@ -110,7 +110,7 @@ class ClientSide:
 
     @property
     def stashed_bytes(self) -> int:
-        """Bytes of later requests that wait for this one's end."""
+        """Bytes of later requests that came during this one."""
         return 0 if self._in_head else len(self._buffer)
 
     def next_event(self) -> Event | None:
@@ -187,7 +187,7 @@ class ClientSide:
     # ---- answers ----
 
     def interim(self, status: int, headers: Headers) -> bytes:
-        """An answer before the answer; nothing for clients that know of none."""
+        """An interim response; empty for HTTP/1.0, which has none."""
         if self._http.their_http_version == b"1.0":
             return b""
         return (
@@ -195,28 +195,28 @@ class ClientSide:
         )
 
     def answer(self, status: int, headers: Headers, reason: bytes = b"") -> bytes:
-        """The head of an answer. Without Content-Length it goes in chunks, or until the end."""
+        """The head of a response. Without Content-Length the body is chunked or ends the stream."""
         self.answered = True
         response = h11.Response(status_code=status, headers=headers, reason=reason)
         return self._http.send(response) or b""
 
     def part(self, data: bytes) -> bytes:
-        """Some of an answer's body; nothing for HEAD, whose answers have none."""
+        """A part of a response's body; empty for HEAD."""
         if self._method == b"HEAD":
             return b""
         return self._http.send(h11.Data(data=data)) or b""
 
     def end(self) -> bytes:
-        """The answer is whole."""
+        """The end of a response."""
         return self._http.send(h11.EndOfMessage()) or b""
 
     def switch(self, headers: Headers) -> bytes:
-        """101: from now on it is a tunnel."""
+        """A 101: the connection becomes a tunnel."""
         self.answered = True
         return self._http.send(h11.InformationalResponse(status_code=101, headers=headers)) or b""
 
     def take_rest(self) -> bytes:
-        """What the client sent behind a request that became a tunnel."""
+        """Bytes that the client sent after a request that became a tunnel."""
         rest = bytes(self._buffer)
         self._buffer.clear()
         return rest
@@ -232,7 +232,7 @@ class ClientSide:
         return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
 
     def go_on(self) -> None:
-        """The next request. Only if `can_go_on`."""
+        """Prepare for the next request. Only if `can_go_on`."""
         assert self.can_go_on
         self._http = h11.Connection(h11.SERVER)
         self._in_head = True
@@ -263,7 +263,7 @@ def _checked(
 
 
 def _path(target: bytes) -> bytes:
-    """Path and query, also of a request that names the whole URL, as to a forward proxy."""
+    """Path and query, also of an absolute URL, as forward proxies get it."""
     if target.startswith((b"/", b"*")):
         return target
     rest = target.partition(b"://")[2]

@@ -1,4 +1,4 @@
-"""What can go wrong with one request (spec PX-06)."""
+"""Errors of one request (spec PX-06)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 class HttpError(Exception):
-    """Answer with this status and `{"reason": ...}`. The text is meant for the client."""
+    """The response has this status and `{"reason": ...}`. The text is for the client."""
 
     def __init__(
         self, status: int, reason: str, headers: Sequence[tuple[bytes, bytes]] = ()
@@ -18,8 +18,8 @@ class HttpError(Exception):
 
 
 class BadRequest(HttpError):
-    """The client doesn't speak HTTP/1.1 as it must: it is answered, and its connection closed,
-    since nobody knows where its next request would begin.
+    """The request violates HTTP/1.1. The connection is closed after the response, since the begin
+    of the next request is unknown.
     """
 
     def __init__(self, reason: str, status: int = 400) -> None:
@@ -27,7 +27,7 @@ class BadRequest(HttpError):
 
 
 class BrokerFailed(Exception):
-    """A broker can't be reached, or broke in mid-answer; the text goes to the log."""
+    """A broker can't be reached, or broke off its answer. The text is for the log."""
 
     def __init__(self, text: str, *, timed_out: bool = False) -> None:
         super().__init__(text)
@@ -35,6 +35,6 @@ class BrokerFailed(Exception):
 
 
 class ExchangeBroken(Exception):
-    """An answer that was begun can't be ended: all that is left is to close the connection, so that
-    the client doesn't take it for whole.
+    """A response was begun and can't be finished: the connection is closed, so that the client
+    doesn't take the response for complete.
     """

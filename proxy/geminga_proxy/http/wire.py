@@ -1,4 +1,4 @@
-"""A connection's bytes, each send awaited: what is under way is one read at most (spec PX-06)."""
+"""A connection's bytes. Sends are awaited: one read at most is in memory (spec PX-06)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _BROKEN = (OSError, trio.BrokenResourceError, trio.ClosedResourceError, TlsFaile
 
 
 class Wire:
-    """The stream beneath a FramedStream, which is closed by its owner."""
+    """The stream beneath a FramedStream. The owner of that closes it."""
 
     def __init__(self, framed: FramedStream, stream: trio.abc.Stream) -> None:
         self.name = framed.name
         self.stream = stream
         self._framed = framed
         self.send_s = float("inf")
-        """How long one send may take; a connection that is later is lost."""
+        """Time for one send; the connection is lost after it."""
 
     @classmethod
     async def over(cls, framed: FramedStream) -> Wire:
@@ -31,16 +31,14 @@ class Wire:
         return cls(framed, await framed.detach())
 
     async def receive(self) -> bytes:
-        """b"" when the peer has ended its side. Raises ConnectionLost. Cancelled, it loses
-        nothing.
-        """
+        """Some bytes, b"" at the end. Raises ConnectionLost. Cancelled, it loses nothing."""
         try:
             return bytes(await self.stream.receive_some(READ_BYTES))
         except _BROKEN as error:
             raise ConnectionLost(f"{self.name}: {error}") from error
 
     async def send(self, data: bytes) -> None:
-        """Until the kernel has it. Raises ConnectionLost."""
+        """Return when the kernel has the bytes. Raises ConnectionLost."""
         if not data:
             return
         try:
@@ -49,13 +47,10 @@ class Wire:
         except _BROKEN as error:
             raise ConnectionLost(f"{self.name}: {error}") from error
         except trio.TooSlowError:
-            raise ConnectionLost(f"{self.name} reads nothing") from None
+            raise ConnectionLost(f"{self.name} reads too slowly") from None
 
     async def end_sending(self) -> None:
-        """Tell the peer that no more comes, where that can be told of one direction alone.
-
-        Raises ConnectionLost.
-        """
+        """Half-close, where the stream can. Raises ConnectionLost."""
         if isinstance(self.stream, trio.SocketStream):
             try:
                 await self.stream.send_eof()
@@ -64,7 +59,7 @@ class Wire:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether the peer has neither sent anything nor left, as far as the kernel knows."""
+        """Whether the connection is open with nothing to read, as far as the kernel knows."""
         stream = self.stream
         if isinstance(stream, TlsStream) and stream.has_unread:
             return False

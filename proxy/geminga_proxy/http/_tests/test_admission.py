@@ -228,7 +228,7 @@ async def test_the_proxys_own_token_is_not_told(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("first\nsecond\n")
     settings = AUTH | {"brokerClientAuthenticationParameters": f"file:{file}"}
-    with pytest.raises(ConfigError, match="no white space within"):
+    with pytest.raises(ConfigError, match="without white space"):
         own_credentials("token", f"file:{file}")
     file.write_text("first\n")
     async with brokers(echo) as (broker,), proxied(broker.port, **settings) as running:
