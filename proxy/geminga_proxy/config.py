@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from geminga_proxy.discovery import store_file
-from geminga_proxy.http.settings import WebConfig
 from geminga_runtime.auth.settings import AuthSettings
 from geminga_runtime.settings import ConfigError, build, gather, setting, written
 from geminga_runtime.tls_settings import NO_PORT, TlsSettings
@@ -17,7 +16,7 @@ BROKER_ADDRESSES = "brokerServiceURL, brokerServiceURLTLS or metadataStoreUrl"
 
 @dataclass(frozen=True, slots=True)
 class ListenConfig:
-    """Where clients come in, and how many."""
+    """Where clients connect, and how many may."""
 
     cluster_name: str = setting("clusterName", "")
     bind_address: str = setting("bindAddress", "0.0.0.0")
@@ -33,7 +32,7 @@ class ListenConfig:
     max_message_size_bytes: int = setting("maxMessageSize", 5 << 20, at_least=1, at_most=1 << 30)
     log_level: int = setting("proxyLogLevel", 0, at_most=2)
     drain_s: float = setting("proxyDrainSeconds", 5.0)
-    """Ours: how long connections may go on after the proxy was told to stop."""
+    """Ours: how long connections may last after SIGTERM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ class BrokerConfig:
 
 @dataclass(frozen=True, slots=True)
 class BrokerClientConfig:
-    """How the proxy shows brokers who it is, and knows that they are brokers."""
+    """How the proxy authenticates to brokers, and verifies them."""
 
     auth_plugin: str = setting("brokerClientAuthenticationPlugin", "")
     auth_parameters: str = setting("brokerClientAuthenticationParameters", "", secret=True)
@@ -66,7 +65,25 @@ class BrokerClientConfig:
     tls_certificate_file: str = setting("brokerClientCertificateFilePath", "")
     tls_key_file: str = setting("brokerClientKeyFilePath", "")
     haproxy_protocol: bool = setting("haProxyProtocolToBrokerEnabled", False)
-    """Ours: brokers are told the client's address by a PROXY header."""
+    """Ours: a PROXY header tells brokers the client's address."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebConfig:
+    """Bounds of the web side, and its own pages."""
+
+    status_file: str = setting("statusFilePath", "")
+    authenticate_metrics: bool = setting("authenticateMetricsEndpoint", True)
+    trusts_forwarded_for: bool = setting("webServiceTrustXForwardedFor", False)
+    """Whether `X-Forwarded-For` is passed on, as all clients are proxies."""
+    head_bytes_max: int = setting(
+        "httpMaxRequestHeaderSize", 8192, at_least=1024, at_most=1024 * 1024
+    )
+    replay_bytes_max: int = setting("httpInputMaxReplayBufferSize", 5 * 1024 * 1024)
+    websockets_per_role_max: int = setting("webSocketMaxConnectionsPerRole", 500)
+    """Ours: WebSockets of one role, or of one address without authentication; 0 for no limit."""
+    connections_per_ip_max: int = setting("maxHttpServerConnectionsPerIp", 512)
+    connections_max: int = setting("maxHttpServerConnections", 2048, at_least=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +98,7 @@ class ProxyConfig:
     auth: AuthSettings = field(default_factory=AuthSettings)
 
     def values(self) -> dict[str, str]:
-        """Every setting under Apache's key, but for secrets."""
+        """Every setting under Apache's key, without secrets."""
         return written(self)
 
 
@@ -96,7 +113,7 @@ def load_config(
     config = build(ProxyConfig, gather(path, environment, overrides, defaults))
     brokers = config.brokers
     if not (brokers.service_url or brokers.service_url_tls or brokers.metadata_store_url):
-        raise ConfigError(f"the proxy needs to know where brokers are: {BROKER_ADDRESSES}")
+        raise ConfigError(f"the addresses of brokers are missing: set {BROKER_ADDRESSES}")
     if brokers.metadata_store_url:
         store_file(brokers.metadata_store_url)
     if config.client.tls and not (brokers.service_url_tls or brokers.metadata_store_url):

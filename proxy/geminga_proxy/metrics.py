@@ -1,15 +1,16 @@
-"""What a proxy counts, under the names of Apache's proxy (spec PX-07)."""
+"""Metrics of a proxy, under the names of Apache's proxy (spec PX-06, PX-07)."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
 
+from geminga_runtime.auth.service import Authenticator
 from geminga_runtime.server import ConnectionCount
 
 
 class ProxyMetrics:
-    """Plain numbers; the text is made when somebody asks."""
+    """Plain numbers; the text is made on request."""
 
     def __init__(self, connections: ConnectionCount, cluster: str = "") -> None:
         self._connections = connections
@@ -18,20 +19,26 @@ class ProxyMetrics:
         self.new_connections = 0
         self.tunnels = 0
         self.lookups: Counter[str] = Counter()
-        """Kind -> requests that were passed on."""
+        """Requests that were passed on, by kind."""
         self.rejected: Counter[str] = Counter()
-        """Kind -> requests that were too many."""
+        """Requests that were refused for want of room, by kind."""
         self.bytes_relayed = 0
         self.reads_relayed = 0
 
     @property
     def rejected_connections(self) -> int:
-        """Connections over a bound, of all clients or of one address."""
+        """Connections refused by a bound, of all clients or of one address."""
         return self._connections.rejected
 
+    def text(self, authenticator: Authenticator | None, http_requests: int) -> str:
+        """All metrics of the proxy, in Prometheus' text form."""
+        lines = [*self.lines(), "# TYPE geminga_proxy_http_requests counter"]
+        lines += [f"geminga_proxy_http_requests {http_requests}", *_authentication(authenticator)]
+        return "\n".join(lines) + "\n"
+
     def lines(self) -> Iterator[str]:
-        """In Prometheus' text form, as Apache's servlet writes counters: `_total` is no part of a
-        family's name.
+        """What clients of the binary protocol caused, as Apache's servlet writes counters: `_total`
+        is not part of a family's name.
         """
         yield from self._gauge("pulsar_proxy_active_connections", self.active_connections)
         yield from self._counter("pulsar_proxy_new_connections", self.new_connections)
@@ -52,6 +59,7 @@ class ProxyMetrics:
         yield f"{name}_total{self._labels} {value}"
 
 
+METRICS_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 _KINDS = {
     "lookup": "lookup",
     "partitions": "partitions_metadata",
@@ -62,3 +70,21 @@ _KINDS = {
 
 def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _authentication(authenticator: Authenticator | None) -> Iterator[str]:
+    if authenticator is None:
+        return
+    yield "# TYPE pulsar_authentication_success_total counter"
+    for (provider, method), count in sorted(authenticator.successes.items()):
+        yield (
+            "pulsar_authentication_success_total"
+            f'{{provider_name="{provider}",auth_method="{method}"}} {count}'
+        )
+    yield "# TYPE pulsar_authentication_failures_total counter"
+    for (provider, method, reason), count in sorted(authenticator.failures.items()):
+        yield (
+            "pulsar_authentication_failures_total"
+            f'{{provider_name="{provider}",auth_method="{_escaped(method)}",reason="{reason}"}} '
+            f"{count}"
+        )

@@ -7,6 +7,7 @@ from functools import partial
 
 import trio
 
+from geminga_proxy.binary.session import serve_client
 from geminga_proxy.config import ProxyConfig
 from geminga_proxy.discovery import store_file, watch_brokers
 from geminga_proxy.http.server import serve_http
@@ -17,7 +18,7 @@ from geminga_runtime.tls_settings import NO_PORT
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A proxy that serves."""
+    """A running proxy."""
 
     urls: list[str]
     service: ProxyService
@@ -26,7 +27,7 @@ class Running:
 async def run_proxy(
     config: ProxyConfig, *, task_status: trio.TaskStatus[Running] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """Serve until cancelled; then clients have `proxyDrainSeconds` to leave.
+    """Serve until cancelled; after that clients have `proxyDrainSeconds` to leave.
 
     Raises BindFailed, ConfigError.
     """
@@ -34,7 +35,7 @@ async def run_proxy(
     listen = config.listen
     start = partial(
         serve,
-        service.handle,
+        partial(serve_client, service),
         host=listen.bind_address,
         connections_max=service.connections,
         drain_s=listen.drain_s,

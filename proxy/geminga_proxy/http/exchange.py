@@ -1,7 +1,7 @@
-"""One request on its way to a broker and its answer on the way back (spec PX-06).
+"""One request to a broker, and the response to the client (spec PX-06).
 
-The body goes up in one task while the answer is waited for in another; each holds one read at most,
-beside what of the body is kept to be sent again (`httpInputMaxReplayBufferSize`).
+One task sends the body up while another waits for the response. Each holds one read at most, beside
+the part of the body that is kept for another broker (`httpInputMaxReplayBufferSize`).
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from geminga_runtime.errors import ConnectionLost
 _log = logging.getLogger(__name__)
 
 HOPS_MAX = 8
-"""Brokers that are asked for one request, as Jetty's client follows redirects."""
+"""Brokers tried for one request, as Jetty's client follows redirects."""
 REPLAY_BYTES = 64 * 1024
-"""A part of a body that is sent again."""
+"""Bytes of one part when a body is sent again."""
 STRANGER = "The broker redirects to an address that is no known broker"
 REPEATED_METHODS = frozenset({b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"})
-"""Asked twice they do what asked once (RFC 9110, 9.2.2)."""
+"""Idempotent methods (RFC 9110, 9.2.2)."""
 
 
 class RequestBody:
-    """The client's body, read when it is wanted; as long as it is small it is kept, to be sent to
+    """The client's body, read on demand. As long as it is small it is kept, to be sent again to
     another broker.
     """
 
@@ -53,17 +53,17 @@ class RequestBody:
         has_body: bool,
         kept_bytes_max: int,
     ) -> None:
-        """`held` counts what is kept of all requests, until `release`."""
+        """`held` counts the kept bytes of all requests, until `release`."""
         self._held = held
         self._next_event = next_event
         self._kept = bytearray()
-        """In one piece: clients choose how small their chunks are."""
+        """In one buffer: clients may send tiny chunks."""
         self._kept_bytes_max = kept_bytes_max
         self._is_whole = not has_body
         self.is_repeatable = True
 
     async def part(self, at: int) -> bytes | None:
-        """What follows the first `at` bytes, None at the end. What isn't kept can be had once.
+        """Bytes from `at` on, None at the end. Bytes that aren't kept can be read once.
 
         Raises BadRequest, ConnectionLost.
         """
@@ -86,14 +86,14 @@ class RequestBody:
         return event.data
 
     def release(self) -> None:
-        """Nothing is kept any more."""
+        """Drop the kept bytes."""
         self._held.give(len(self._kept))
         self._kept.clear()
 
 
 @dataclass(frozen=True, slots=True)
 class Outbound:
-    """A request as brokers are to see it, but for Host."""
+    """A request for a broker, without Host."""
 
     head: RequestHead
     target: bytes
@@ -102,7 +102,7 @@ class Outbound:
 
 
 class Exchange:
-    """Sends one request to one broker, or to others after it, and the answer to the client."""
+    """Sends one request to a broker, or others if it fails or redirects, and the response back."""
 
     def __init__(
         self, client: ClientSide, wire: Wire, upstreams: Upstreams, outbound: Outbound
@@ -113,11 +113,11 @@ class Exchange:
         self._outbound = outbound
         self._upload_failure: Exception | None = None
         self.upgraded: WebConnection | None = None
-        """The broker that switched protocols; the owner's to close."""
+        """The connection to a broker that switched protocols. The owner closes it."""
 
     async def run(self, body: RequestBody) -> None:
-        """Raises HttpError while nothing is answered, ExchangeBroken after, ConnectionLost for the
-        client's connection.
+        """Raises HttpError before the response has begun, ExchangeBroken after that, ConnectionLost
+        for the client's connection.
         """
         outbound = self._outbound
         address: Address | None = None
@@ -128,10 +128,10 @@ class Exchange:
                 follow = await self._ask(connection, outbound, body)
             except BrokerFailed as error:
                 if not connection.is_reused:
-                    self._upstreams.is_dead(connection.address)
+                    self._upstreams.rotation.is_dead(connection.address)
                 self._must_repeat(connection, body, error)
-                _log.info("%s; another connection is tried", error)
-                # From the beginning: whom a redirect named may be gone.
+                _log.info("%s; trying another connection", error)
+                # Without the redirect: the broker that it named may be gone.
                 address, outbound, fresh = None, self._outbound, True
                 continue
             if follow is None:
@@ -151,9 +151,9 @@ class Exchange:
     def _must_repeat(
         self, connection: WebConnection, body: RequestBody, error: BrokerFailed
     ) -> None:
-        """Raises unless the request can be made again."""
+        """Raises unless the request can be repeated."""
         if self._client.answered:
-            _log.warning("an answer is cut short: %s", error)
+            _log.warning("response cut short: %s", error)
             raise ExchangeBroken(str(error)) from error
         method = self._outbound.head.method
         again = connection.is_reused or method in (b"GET", b"HEAD")
@@ -163,7 +163,7 @@ class Exchange:
     async def _ask(
         self, connection: WebConnection, outbound: Outbound, body: RequestBody
     ) -> Follow | None:
-        """Where to ask instead, None if the client has its answer.
+        """The redirect to follow, None if the client has its response.
 
         Raises BrokerFailed, HttpError, ConnectionLost (the client's).
         """
@@ -171,7 +171,7 @@ class Exchange:
             method = outbound.head.method
             head = connection.encode_head(method, outbound.target, outbound.headers)
         except h11.LocalProtocolError:
-            # What h11 says quotes the header: it may be the proxy's own token.
+            # The text from h11 quotes the header, which may be the proxy's own token.
             await connection.wire.aclose()
             raise HttpError(400, "Bad request: a header can't be passed on") from None
         follow: Follow | None = None
@@ -210,7 +210,7 @@ class Exchange:
         try:
             await connection.send_bytes(head)
         except ConnectionLost:
-            return  # whoever waits for the answer hears of it
+            return  # the task that waits for the response fails too
         at = 0
         while True:
             try:
@@ -257,7 +257,7 @@ class Exchange:
         if isinstance(plan, Stranger):
             _log.warning(
                 "%s redirects to %s, which is neither listed in brokerWebServiceURL (or -TLS) nor "
-                "discovered: not followed",
+                "discovered: redirect refused",
                 connection.address,
                 plan.location,
             )
@@ -269,8 +269,8 @@ class Exchange:
             headers = to_client(headers, location=plan.location)
         else:
             headers = to_client(headers)
-        # Cancelled by a request that turned out bad, this ends before the answer counts as begun:
-        # the client then hears of its request.
+        # If the request turned out to be invalid, end before the response has begun: the client
+        # then gets the error.
         await trio.lowlevel.checkpoint_if_cancelled()
         answer = self._client.answer(response.status_code, headers, bytes(response.reason))
         await self._wire.send(answer)
@@ -303,10 +303,10 @@ class Exchange:
                     assert isinstance(event, h11.Data)
                     await self._wire.send(self._client.part(bytes(event.data)))
         except trio.TooSlowError:
-            raise ExchangeBroken("no progress in an answer") from None
+            raise ExchangeBroken("no progress in a response") from None
 
     async def _skip(self, connection: WebConnection) -> None:
-        """A redirect's body, if it is short; otherwise the connection isn't kept."""
+        """Skip a redirect's body if it is short; with a long one the connection isn't kept."""
         with trio.move_on_after(1):
             for _ in range(4):
                 if isinstance(await connection.next_event(), h11.EndOfMessage):
@@ -314,13 +314,13 @@ class Exchange:
 
 
 def _of_switch(headers: list[Header]) -> list[Header]:
-    """Those of a 101, which are for this connection: what was agreed on is passed on."""
+    """A 101's headers for the client, with the upgrade that both sides agreed on."""
     kept = [(name, value) for name, value in headers if name not in (b"connection", b"upgrade")]
     return [*to_client(kept), (b"connection", b"upgrade"), (b"upgrade", b"websocket")]
 
 
 def _told(error: BrokerFailed) -> HttpError:
-    """What the client hears of a broker that failed: not where it is."""
+    """The client's error for a broker that failed: without the broker's address."""
     _log.warning("%s", error)
     if error.timed_out:
         return HttpError(504, "The broker did not answer in time")

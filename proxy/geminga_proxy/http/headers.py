@@ -1,5 +1,5 @@
-"""Which headers go on to the other side, and what is said beside them (spec PX-06; RFC 9110, 7.6;
-Jetty's ProxyServlet, on which Apache's AdminProxyHandler stands). Pure.
+"""Which headers are passed on, and which the proxy adds (spec PX-06; RFC 9110, 7.6; Jetty's
+ProxyServlet, the base of Apache's AdminProxyHandler). Pure.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from geminga_proxy.addresses import Address, BadAddress, parse_url
 from geminga_proxy.http.client_side import RequestHead
+from geminga_proxy.trust import HttpCredentials
 from geminga_runtime.logs import shown
 
 Header = tuple[bytes, bytes]
@@ -31,8 +32,8 @@ HOP_BY_HOP = frozenset(
 FORWARDED_FOR = b"x-forwarded-for"
 OURS = frozenset({b"x-original-principal", b"host", b"content-length", b"forwarded", b"x-real-ip",
                   b"x-proxied-https", b"proxy-auth-cert", b"proxy-ssl-id"})  # fmt: skip
-"""A client's own values of these are dropped, and so is each `X-Forwarded-…`: brokers that trust
-their proxy (Jetty's ForwardedRequestCustomizer) would take the client's word for the proxy's.
+"""Headers that clients may not set, beside `X-Forwarded-…`: brokers that trust their proxy (Jetty's
+ForwardedRequestCustomizer) would take the client's value for the proxy's.
 """
 
 VIA = b"1.1 geminga-proxy"
@@ -41,30 +42,18 @@ _SAFE = frozenset({b"GET", b"HEAD"})
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
-    """What the broker is told of who asks."""
-
-    replaces: bool = False
-    """Whether the client's Authorization stays here."""
-    authorization: str | None = None
-    """The proxy's own, in its place."""
-    role: str | None = None
-    """In whose name the proxy asks."""
-
-
-@dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a request came in."""
+    """How a request reached the proxy."""
 
     address: str
-    """The client's, without port."""
+    """The client's IP address."""
     scheme: str
     server: str
     """The proxy's name."""
     host: str = ""
-    """The proxy's configured host and port; nothing if it has none."""
+    """The proxy's configured host and port, or empty."""
     trusts_forwarded_for: bool = False
-    """Whether the peer is another proxy, which tells where a request came from."""
+    """Whether the peer is another proxy, whose `X-Forwarded-For` is trusted."""
 
 
 def is_websocket(request: RequestHead) -> bool:
@@ -81,7 +70,7 @@ def is_websocket(request: RequestHead) -> bool:
 
 
 def end_to_end(headers: Iterable[Header]) -> list[Header]:
-    """Without those that are for one connection only, among them those that Connection names."""
+    """All headers but those for one connection: HOP_BY_HOP, and those that Connection names."""
     given = list(headers)
     named = {
         token.lower() for name, value in given if name == b"connection" for token in _tokens(value)
@@ -91,14 +80,14 @@ def end_to_end(headers: Iterable[Header]) -> list[Header]:
 
 
 def has_authorization(request: RequestHead) -> bool:
-    """Whether the client proves itself by a header that goes on: not one that Connection names."""
+    """Whether an Authorization header is passed on: Connection doesn't name it."""
     return any(name == b"authorization" and value for name, value in end_to_end(request.headers))
 
 
 def to_broker(
-    request: RequestHead, origin: Origin, credentials: Credentials, *, upgrade: bool
+    request: RequestHead, origin: Origin, credentials: HttpCredentials, *, upgrade: bool
 ) -> list[Header]:
-    """A request's headers for the broker, but for Host, which names it."""
+    """A request's headers for the broker, without Host."""
     given = end_to_end(request.headers)
     kept = [
         (name, value)
@@ -118,7 +107,7 @@ def to_broker(
         (b"via", VIA),
     ]
     if origin.host:
-        # Not the client's Host: brokers may build redirects of what stands here.
+        # Not the client's Host: brokers may build redirects from this header.
         kept.append((b"x-forwarded-host", origin.host.encode("ascii", "replace")))
     if credentials.authorization is not None:
         kept.append((b"authorization", credentials.authorization.encode("latin-1")))
@@ -134,11 +123,11 @@ def to_broker(
 
 
 def to_client(headers: Iterable[Header], *, location: bytes | None = None) -> list[Header]:
-    """An answer's headers for the client, its Location replaced if another one is given."""
+    """A response's headers for the client; `location` replaces its Location."""
     given = list(headers)
     kept = end_to_end(given)
     if any(name == b"transfer-encoding" for name, _ in given):
-        # A length beside chunks means nothing (RFC 9112, 6.3).
+        # With chunks, a length is meaningless (RFC 9112, 6.3).
         kept = [(name, value) for name, value in kept if name != b"content-length"]
     if location is not None:
         kept = [(name, location if name == b"location" else value) for name, value in kept]
@@ -147,7 +136,7 @@ def to_client(headers: Iterable[Header], *, location: bytes | None = None) -> li
 
 @dataclass(frozen=True, slots=True)
 class Follow:
-    """Ask that broker instead; the client hears nothing of it."""
+    """Send the request to that broker; the client doesn't see the redirect."""
 
     address: Address
     target: bytes
@@ -155,14 +144,14 @@ class Follow:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """Tell the client, with a place that leads back to the proxy."""
+    """Pass the redirect to the client, with a Location at the proxy."""
 
     location: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Stranger:
-    """The broker redirects to a place that is no known broker: nobody is sent there."""
+    """The redirect does not lead to a known broker: it is neither followed nor passed on."""
 
     location: str
 
@@ -172,7 +161,7 @@ class Neighbours:
     """Where redirects may lead."""
 
     scheme: str
-    """Brokers are asked by it."""
+    """The scheme of requests to brokers."""
     is_broker: Callable[[Address], bool]
     own_host: str = ""
     """The proxy's name in URLs."""
@@ -181,11 +170,11 @@ class Neighbours:
 def plan_redirect(
     request: RequestHead, status: int, location: bytes, neighbours: Neighbours, *, can_repeat: bool
 ) -> Follow | Rewrite | Stranger | None:
-    """What to do about a broker's redirect; None: pass it on as it is.
+    """What to do about a broker's redirect; None to pass it on unchanged.
 
-    Brokers name one another, by addresses that clients of a proxy can't reach. An address that is
-    no known broker's gets neither the proxy's credentials nor the client's: a broker may build it
-    of what the client sent.
+    Brokers redirect to one another, by addresses that the proxy's clients can't reach. An address
+    that is not a known broker's gets no credentials, neither the proxy's nor the client's: a broker
+    may have built it from the client's request.
     """
     if status not in REDIRECTS or not location:
         return None

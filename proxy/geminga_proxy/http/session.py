@@ -1,14 +1,12 @@
-"""One client's HTTP connection: request after request, each authenticated, then handed on (spec
-PX-06).
-"""
+"""One client's HTTP connection: each request is authenticated, then passed on (spec PX-06)."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl
+from pathlib import Path
+from urllib.parse import parse_qsl, unquote_to_bytes
 
 import msgspec
 import trio
@@ -19,41 +17,43 @@ from geminga_proxy.http.client_side import BodyEnd, ClientSide, Event, Gone, Req
 from geminga_proxy.http.errors import BadRequest, ExchangeBroken, HttpError
 from geminga_proxy.http.exchange import Exchange, Outbound, RequestBody
 from geminga_proxy.http.headers import (
-    Credentials,
     Header,
     Origin,
     has_authorization,
     is_websocket,
     to_broker,
 )
-from geminga_proxy.http.own_pages import METRICS_TYPE, is_up, metrics_text
-from geminga_proxy.http.paths import check_method, check_path
+from geminga_proxy.http.web import Web
 from geminga_proxy.http.wire import Wire
+from geminga_proxy.metrics import METRICS_TYPE
 from geminga_proxy.relay import relay
+from geminga_proxy.trust import HttpCredentials
 from geminga_runtime.auth.api import AuthenticationFailed, HttpRequest, Identity, Peer
 from geminga_runtime.stream import FramedStream
-
-if TYPE_CHECKING:
-    from geminga_proxy.http.server import Web
 
 _log = logging.getLogger(__name__)
 _access = logging.getLogger("geminga.proxy.access")
 
 HEAD_S = 30.0
-"""How long a request's head may take from its first byte on."""
+"""Time for a request's head from its first byte on."""
 BODY_S = 30.0
-"""How long a body may be waited for, beside a second for each `BODY_BYTES_PER_S`."""
+"""Time for a body, beside a second for each `BODY_BYTES_PER_S`."""
 BODY_BYTES_PER_S = 1024
 IDLE_S = 60.0
-"""How long a connection may stay without a request."""
+"""Time without a request after which a connection is closed."""
 LAST_ANSWER_S = 1.0
 STASH_BYTES_MAX = 64 * 1024
 WEBSOCKETS = b"/ws/"
 _JSON = b"application/json"
+METHODS = (b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"PATCH")
+"""Not TRACE: a broker would answer it with the proxy's own credentials."""
+NOT_PASSED_ON = frozenset({b"metrics", b"status.html"})
+"""Brokers' pages that need no authentication; the proxy has its own."""
+_DOTS = (b".", b"..")
 
 
 class HttpSession:
-    """A client's connection. `secure` tells whether it came by TLS."""
+    """A client's connection; `secure`: by TLS."""
 
     def __init__(self, framed: FramedStream, wire: Wire, web: Web, *, secure: bool) -> None:
         self._wire = wire
@@ -67,7 +67,7 @@ class HttpSession:
         self._origin = _origin(wire.name, web.config, secure=secure)
 
     async def run(self) -> None:
-        """Until the client leaves, or must go. The stream is the caller's to close."""
+        """Serve until the client leaves or must go. The caller closes the stream."""
         try:
             while (request := await self._next_request()) is not None:
                 await self._serve(request)
@@ -81,7 +81,7 @@ class HttpSession:
             return
 
     async def _next_request(self) -> RequestHead | None:
-        """None when there will be none. Raises BadRequest."""
+        """None at the end of the connection. Raises BadRequest."""
         scope = trio.CancelScope(deadline=trio.current_time() + IDLE_S)
         with scope:
             while True:
@@ -93,7 +93,7 @@ class HttpSession:
                 if self._client.has_begun():
                     self._client.feed(await self._wire.receive())
                     continue
-                # Only while nothing has come a drain may end it.
+                # A drain may end the connection only before the request has begun.
                 with self._web.idle(scope):
                     self._client.feed(await self._wire.receive())
                 if self._client.has_begun():
@@ -103,7 +103,7 @@ class HttpSession:
         return None
 
     async def _next_event(self) -> Event:
-        """Of the body. Raises BadRequest, ConnectionLost."""
+        """The next event of the body. Raises BadRequest, ConnectionLost."""
         while (event := self._client.next_event()) is None:
             self._client.feed(await self._receive_body())
             if self._client.stashed_bytes > STASH_BYTES_MAX:
@@ -111,13 +111,13 @@ class HttpSession:
         return event
 
     async def _receive_body(self) -> bytes:
-        """Raises BadRequest for a client that is slower than `BODY_S` and `BODY_BYTES_PER_S` allow,
-        ConnectionLost. The time that the proxy doesn't read doesn't count.
+        """Raises BadRequest if the client is slower than `BODY_S` and `BODY_BYTES_PER_S` allow,
+        ConnectionLost. Time in which the proxy doesn't read isn't counted.
         """
         began_s = trio.current_time()
         left_s = BODY_S + self._body_bytes / BODY_BYTES_PER_S - self._body_waited_s
         if self._client.waits_for_continue:
-            left_s = float("inf")  # it is the broker's turn
+            left_s = float("inf")  # the client waits for the broker's 100
         with trio.move_on_after(max(0.0, left_s)):
             data = await self._wire.receive()
             if left_s < float("inf"):
@@ -150,23 +150,21 @@ class HttpSession:
         path = request.target.partition(b"?")[0]
         if request.method == b"CONNECT":
             raise BadRequest("This is no forward proxy")
-        check_method(request.method)
+        _check_method(request.method)
         if path == b"/status.html":
             await self._status()
         elif path in (b"/metrics", b"/metrics/"):
             if self._web.config.web.authenticate_metrics:
                 await self._identify(request)
-            text = metrics_text(
-                self._service.metrics, self._service.authenticator, self._web.requests
-            )
+            text = self._service.metrics.text(self._service.authenticator, self._web.requests)
             await self._say(200, text.encode(), METRICS_TYPE)
         else:
             identity = await self._identify(request)
-            check_path(path)
+            _check_path(path)
             await self._pass_on(request, identity)
 
     async def _identify(self, request: RequestHead) -> Identity | None:
-        """None if everybody is let in. Raises HttpError 401."""
+        """None without authentication. Raises HttpError 401."""
         authenticator = self._service.authenticator
         if authenticator is None:
             return None
@@ -219,29 +217,20 @@ class HttpSession:
 
     def _credentials(
         self, request: RequestHead, identity: Identity | None, *, upgrade: bool
-    ) -> Credentials:
-        """What the broker is told. Raises HttpError 403.
-
-        Apache's WebSocket service looks at the role that asks alone, not at the one in whose name
-        it asks: so there the client speaks for itself, and the proxy never in its place.
-        """
-        brings = has_authorization(request) or bool(_token(request.target))
-        if upgrade:
-            by_certificate = identity is not None and identity.method == "tls"
-            if not brings and (by_certificate or self._web.upstreams.shows_certificate):
-                raise HttpError(403, "WebSockets through the proxy need a token or a password")
-            return Credentials(role=identity.role if identity else None)
-        if identity is None:
-            return Credentials()
-        own = self._service.brokers.credentials
-        # A certificate can't be forwarded: the proxy stands in for clients that bring nothing else.
-        forwards = self._web.config.client.forward_credentials and brings
-        if forwards or not own.method:
-            return Credentials(role=identity.role)
-        return Credentials(replaces=True, authorization=own.header(), role=identity.role)
+    ) -> HttpCredentials:
+        """What the broker is shown. Raises HttpError 403."""
+        policy = self._service.brokers.credentials
+        has_own = has_authorization(request) or bool(_token(request.target))
+        if not upgrade:
+            return policy.for_request(identity, has_own=has_own)
+        shows_certificate = self._web.upstreams.shows_certificate
+        found = policy.for_websocket(identity, has_own=has_own, shows_certificate=shows_certificate)
+        if found is None:
+            raise HttpError(403, "WebSockets through the proxy need a token or a password")
+        return found
 
     async def _tunnel(self, exchange: Exchange, identity: Identity | None) -> None:
-        """From here on bytes only; as long as the client's proof lasts."""
+        """Relay bytes, until the client's credentials expire."""
         broker = exchange.upgraded
         assert broker is not None
         metrics = self._service.metrics
@@ -254,10 +243,11 @@ class HttpSession:
         finally:
             metrics.tunnels -= 1
 
-    # ---- answers of the proxy's own ----
+    # ---- the proxy's own responses ----
 
     async def _status(self) -> None:
-        if is_up(self._web.config.web.status_file):
+        """For load balancers: whether clients are to be sent here (Apache's VipStatus)."""
+        if _is_up(self._web.config.web.status_file):
             await self._say(200, b"OK", b"text/plain")
         else:
             raise HttpError(404, "The status file is not there")
@@ -272,7 +262,7 @@ class HttpSession:
             await self._skip_body()
 
     async def _skip_body(self) -> None:
-        """What little is left of a body that nobody wants, so that the client reads its answer."""
+        """Read the rest of an unwanted body, if it is short: the client then gets its response."""
         skipped = 0
         if self._client.waits_for_continue:
             return
@@ -282,7 +272,7 @@ class HttpSession:
             skipped += len(getattr(event, "data", b""))
 
     async def _refuse(self, error: BadRequest) -> None:
-        """Answer, past h11, which may be in no state to, and leave."""
+        """Respond without h11, which may be in no state to, and end the connection."""
         if self._client.answered:
             return
         body = _reason(error.reason)
@@ -297,7 +287,7 @@ class HttpSession:
         ]
         with trio.move_on_after(LAST_ANSWER_S):
             await self._wire.send(b"\r\n".join(lines))
-            # Closed with bytes unread, the connection would be reset before the answer is read.
+            # Closed with unread bytes, the connection would be reset before the client reads.
             await self._wire.end_sending()
             for _ in range(16):
                 if not await self._wire.receive():
@@ -305,7 +295,7 @@ class HttpSession:
 
 
 def _origin(name: str, config: ProxyConfig, *, secure: bool) -> Origin:
-    """What brokers are told of a client's way: the configuration's words, not the client's."""
+    """How a request reached the proxy: by the configuration, not by the client's headers."""
     listen = config.listen
     host = listen.advertised_address
     port = listen.web_port_tls if secure else listen.web_port
@@ -326,7 +316,7 @@ _PHRASES = {
 
 
 def _ends_at(identity: Identity | None) -> float:
-    """When a WebSocket must end because the client's proof does."""
+    """When a WebSocket ends, as the client's credentials expire."""
     if identity is None or identity.expires_at_s is None:
         return float("inf")
     return trio.current_time() + max(0.0, identity.expires_at_s - time.time())
@@ -337,8 +327,8 @@ def _reason(text: str) -> bytes:
 
 
 def _token(target: bytes) -> str:
-    """Of `?token=…`, for browsers, whose WebSockets can't send headers. Raises HttpError 400 for
-    two: servers differ in which one counts.
+    """The value of `?token=…`: browsers' WebSockets can't send headers. Raises HttpError 400 for
+    two tokens: servers differ in which one they use.
     """
     if not target.startswith(WEBSOCKETS):
         return ""
@@ -347,3 +337,32 @@ def _token(target: bytes) -> str:
     if len(found) > 1:
         raise HttpError(400, "Bad request: more than one token")
     return found[0] if found else ""
+
+
+def _is_up(status_file: str) -> bool:
+    return not status_file or Path(status_file).exists()
+
+
+def _check_method(method: bytes) -> None:
+    """Raises HttpError 405. Letters of the other case count as another method (RFC 9110, 9.1)."""
+    if method not in METHODS:
+        raise HttpError(405, "Method not allowed", ((b"allow", b", ".join(METHODS)),))
+
+
+def _check_path(path: bytes) -> None:
+    """Raises HttpError 400 for a path that servers normalise differently, 404 for a page of
+    brokers that is not for clients.
+
+    A broker decodes and normalises a path by its own rules: `/%6detrics/`, `//metrics` and
+    `/x/..;/metrics` are one page to Apache's Jetty. So the path is checked in decoded form.
+    """
+    decoded = unquote_to_bytes(path)
+    if any(byte < 0x20 or byte == 0x7F for byte in decoded):
+        raise HttpError(400, "Bad request: a control character in the path")
+    # What follows a semicolon is a parameter to Jetty, not a part of the name.
+    parts = [part.partition(b";")[0] for part in decoded.replace(b"\\", b"/").split(b"/")]
+    if any(part in _DOTS for part in parts):
+        raise HttpError(400, "Bad request: the path is not normalised")
+    first = next((part for part in parts if part), b"")
+    if first.lower() in NOT_PASSED_ON:
+        raise HttpError(404, "Not found")

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from geminga_protocol.commands import connection, lookup, producing
-from geminga_proxy.binary import session as session_module
+from geminga_proxy.binary import machine as machine_module
 from geminga_proxy.binary._tests.played import (
     AUTH,
     TOPIC,
@@ -26,7 +26,7 @@ async def test_a_client_that_says_nothing_is_dropped(monkeypatch: pytest.MonkeyP
     async with brokers() as (broker,), proxied(broker) as running:
         busy = await client(running)
         await busy.ask(connection.connect("c"), C.CONNECTED)
-        monkeypatch.setattr(session_module, "HANDSHAKE_S", 0.1)
+        monkeypatch.setattr(machine_module, "HANDSHAKE_S", 0.1)
         silent = [await client(running) for _ in range(20)]
         for wire in silent:
             assert await wire.ended()
@@ -38,7 +38,7 @@ async def test_a_lookup_client_that_falls_silent_is_dropped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Two intervals are longer than a busy machine takes for an answer.
-    monkeypatch.setattr(session_module, "KEEP_ALIVE_S", 1.0)
+    monkeypatch.setattr(machine_module, "KEEP_ALIVE_S", 1.0)
     async with brokers() as (broker,), proxied(broker) as running:
         wire = await client(running)
         await wire.ask(connection.connect("c"), C.CONNECTED)
@@ -93,7 +93,7 @@ async def test_lookups_are_bounded() -> None:
 async def test_a_client_that_does_not_read_its_answers_is_not_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(session_module, "REQUESTS_MAX", 10)
+    monkeypatch.setattr(machine_module, "REQUESTS_MAX", 10)
     async with brokers() as (broker,), proxied(broker) as running:
         wire = await client(running)
         await wire.ask(connection.connect("c"), C.CONNECTED)
@@ -102,7 +102,7 @@ async def test_a_client_that_does_not_read_its_answers_is_not_read(
         most = 0
         for _ in requests:
             await wire.expect(C.LOOKUP_RESPONSE)
-            most = max(most, running.service.lookups)
+            most = max(most, running.service.budget.waiting)
         assert 0 < most <= 10
 
 
@@ -112,7 +112,7 @@ async def test_drained_clients_are_answered_and_tunnels_go_on() -> None:
         wire = await client(running)
         await wire.ask(connection.connect("c"), C.CONNECTED)
         await wire.send(lookup.lookup(TOPIC, 1))
-        await until(lambda: running.service.lookups == 1 or len(broker.hellos) == 2)
+        await until(lambda: running.service.budget.waiting == 1 or len(broker.hellos) == 2)
         running.service.drain()
         assert (await wire.expect(C.LOOKUP_RESPONSE)).lookupTopicResponse.request_id == 1
         assert await wire.ended()

@@ -14,7 +14,7 @@ import trio
 from geminga_protocol import tokens
 from geminga_protocol.commands import answers, connection, lookup, producing, schemas
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, FeatureFlags, Schema, ServerError
-from geminga_proxy.binary import session as session_module
+from geminga_proxy.binary import machine as machine_module
 from geminga_proxy.binary._tests.played import (
     AUTH,
     SECRET,
@@ -172,32 +172,32 @@ async def test_large_requests_are_refused_and_bounded() -> None:
                     assert answered.error_code == ServerError.ServiceNotReady
                     refused += 1
             assert refused >= 30
-            assert running.service.held.bytes <= running.service.held.bytes_max
+            assert running.service.budget.held.bytes <= running.service.budget.held.bytes_max
             assert _rss_peak_bytes() - before < 400 * MIB
             # Small ones are answered all the same.
             for stream in silent:
                 await stream.aclose()
-            await until(lambda: running.service.held.bytes == 0)
+            await until(lambda: running.service.budget.held.bytes == 0)
         nursery.cancel_scope.cancel()
 
 
 async def test_a_large_request_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_module, "KEEP_ALIVE_S", 0.5)
+    monkeypatch.setattr(machine_module, "KEEP_ALIVE_S", 0.5)
     async with brokers() as (broker,), proxied(broker) as running:
         wire = await client(running)
         await wire.ask(connection.connect("c"), C.CONNECTED)
         part = lookup.lookup("persistent://a/b/" + "x" * (4 * MIB), 1)[: 2 * MIB]
         await wire.send(part)
-        await until(lambda: running.service.held.bytes >= MIB)
+        await until(lambda: running.service.budget.held.bytes >= MIB)
         with trio.move_on_after(20) as patience:
-            while running.service.held.bytes:
+            while running.service.budget.held.bytes:
                 try:
                     await wire.send(b"x")
                 except trio.BrokenResourceError:
                     break
                 await trio.sleep(0.05)
         assert not patience.cancelled_caught
-        await until(lambda: running.service.held.bytes == 0)
+        await until(lambda: running.service.budget.held.bytes == 0)
 
 
 async def test_answers_that_a_client_does_not_read_stop_the_broker() -> None:

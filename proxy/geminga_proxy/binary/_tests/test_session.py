@@ -37,7 +37,7 @@ async def test_lookups_are_answered_by_a_broker_and_lead_back_to_the_proxy() -> 
         assert len(broker.hellos) == 1
         assert broker.hellos[0].proxy_version.startswith("Geminga proxy")
         assert running.service.metrics.lookups == {"lookup": 1, "partitions": 1}
-        assert running.service.lookups == 0
+        assert running.service.budget.waiting == 0
 
 
 async def test_redirects_are_followed_by_the_proxy() -> None:

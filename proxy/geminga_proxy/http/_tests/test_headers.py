@@ -7,7 +7,6 @@ import pytest
 from geminga_proxy.addresses import Address
 from geminga_proxy.http.client_side import RequestHead
 from geminga_proxy.http.headers import (
-    Credentials,
     Follow,
     Header,
     Neighbours,
@@ -20,6 +19,7 @@ from geminga_proxy.http.headers import (
     to_broker,
     to_client,
 )
+from geminga_proxy.trust import HttpCredentials
 
 ORIGIN = Origin("10.0.0.9", "https", "proxy.example", "proxy.example:8443")
 KNOWN = Neighbours("http", lambda address: address.host == "b", "proxy.example")
@@ -59,7 +59,7 @@ def test_the_client_is_named_by_the_proxy_alone() -> None:
             (b"authorization", b"Bearer theirs"),
         ),
         ORIGIN,
-        Credentials(replaces=True, authorization="Bearer ours", role="joe"),
+        HttpCredentials(replaces=True, authorization="Bearer ours", role="joe"),
         upgrade=False,
     )
     assert of(told, b"x-original-principal") == [b"joe"]
@@ -70,7 +70,7 @@ def test_the_client_is_named_by_the_proxy_alone() -> None:
     assert of(told, b"x-forwarded-server") == [b"proxy.example"]
     assert of(told, b"host") == []
     anonymous = to_broker(
-        request((b"x-original-principal", b"admin")), ORIGIN, Credentials(), upgrade=False
+        request((b"x-original-principal", b"admin")), ORIGIN, HttpCredentials(), upgrade=False
     )
     assert of(anonymous, b"x-original-principal") == []
 
@@ -79,7 +79,7 @@ def test_a_connection_header_cannot_take_the_principal_away() -> None:
     told = to_broker(
         request((b"connection", b"x-original-principal, authorization")),
         ORIGIN,
-        Credentials(replaces=True, authorization="Bearer ours", role="joe"),
+        HttpCredentials(replaces=True, authorization="Bearer ours", role="joe"),
         upgrade=False,
     )
     assert of(told, b"x-original-principal") == [b"joe"]
@@ -87,11 +87,11 @@ def test_a_connection_header_cannot_take_the_principal_away() -> None:
 
 
 def test_bodies_are_framed_anew() -> None:
-    sized = to_broker(request(length=5, body=True), ORIGIN, Credentials(), upgrade=False)
+    sized = to_broker(request(length=5, body=True), ORIGIN, HttpCredentials(), upgrade=False)
     assert of(sized, b"content-length") == [b"5"]
-    chunked = to_broker(request(body=True), ORIGIN, Credentials(), upgrade=False)
+    chunked = to_broker(request(body=True), ORIGIN, HttpCredentials(), upgrade=False)
     assert of(chunked, b"transfer-encoding") == [b"chunked"]
-    none = to_broker(request(), ORIGIN, Credentials(), upgrade=False)
+    none = to_broker(request(), ORIGIN, HttpCredentials(), upgrade=False)
     assert not of(none, b"content-length") + of(none, b"transfer-encoding")
     answer = to_client([(b"transfer-encoding", b"chunked"), (b"content-length", b"5")])
     assert answer == [(b"via", b"1.1 geminga-proxy")]
@@ -104,10 +104,10 @@ def test_websockets() -> None:
     assert not is_websocket(request(*asks, method=b"POST"))
     assert not is_websocket(request(asks[0], (b"upgrade", b"h2c")))
     assert not is_websocket(request(asks[0], (b"upgrade", b"websocket, h2c")))
-    told = to_broker(request(*asks), ORIGIN, Credentials(), upgrade=True)
+    told = to_broker(request(*asks), ORIGIN, HttpCredentials(), upgrade=True)
     assert of(told, b"upgrade") == [b"websocket"]
     assert of(told, b"connection") == [b"upgrade"]
-    assert not of(to_broker(request(*asks), ORIGIN, Credentials(), upgrade=False), b"upgrade")
+    assert not of(to_broker(request(*asks), ORIGIN, HttpCredentials(), upgrade=False), b"upgrade")
 
 
 @pytest.mark.parametrize(
