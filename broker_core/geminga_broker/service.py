@@ -22,12 +22,12 @@ from geminga_broker.errors import BrokerError
 from geminga_broker.health import check_health
 from geminga_broker.log.options import LogOptions
 from geminga_broker.policies.apply import broker_unacked_limit
-from geminga_broker.policies.maintenance import Upkeep
+from geminga_broker.policies.maintenance import TopicMaintenance
 from geminga_broker.policies.resolve import MetadataTopicPolicies, PolicyResolver
 from geminga_broker.schema.registry import SchemaRegistry
 from geminga_broker.schema.storage import SchemaStorage
 from geminga_broker.schema.topic_schemas import TopicSchemas
-from geminga_broker.session.authorization import doubt, recheck
+from geminga_broker.session.authorization import recheck, require_recheck
 from geminga_broker.topic.api import Topic, TopicEnvironment
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.ids import LATEST
@@ -238,7 +238,7 @@ class BrokerService:
         if self.authorizer.enabled:
             sessions = list(self.sessions)
             for session in sessions:
-                doubt(session)
+                require_recheck(session)
             for session in sessions:
                 await recheck(session, tenant, namespace)
 
@@ -329,7 +329,7 @@ class BrokerService:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._delete_inactive)
             nursery.start_soon(self.schemas.run)
-            nursery.start_soon(Upkeep(self.topics, self.config.policies).run)
+            nursery.start_soon(TopicMaintenance(self.topics, self.config.policies).run)
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import LogError, ManagedLedger
 from geminga_broker.log.options import Retention
 from geminga_broker.log.topic_log import TopicLog
-from geminga_broker.policies.apply import broker_limits, obey, obey_in_common
+from geminga_broker.policies.apply import apply_common_policies, apply_policies, broker_limits
 from geminga_broker.policies.resolve import PolicyResolver
 from geminga_broker.subscription.entry_filters import load_filters
 from geminga_broker.topic.api import Topic, TopicEnvironment, TopicOptions
@@ -169,7 +169,7 @@ class TopicLoader:
         effective = await self.policies.resolve(name)
         if not name.is_persistent:
             passing = NonPersistentTopic(name, self._environment, effective.options)
-            obey_in_common(passing, effective.policies, self._limits)
+            apply_common_policies(passing, effective.policies, self._limits)
             return passing
         log = await self._logs.open(name.persistence_naming_encoding)
         if isinstance(log, TopicLog) and effective.policies.retention != self._retention:
@@ -177,7 +177,7 @@ class TopicLoader:
             log.set_retention(effective.policies.retention)
         topic = PersistentTopic(name, log, self._environment, effective.options)
         await topic.compaction.recover()
-        await obey(topic, effective.policies, self._limits)
+        await apply_policies(topic, effective.policies, self._limits)
         start_soon = self._environment.nursery.start_soon
         topic.on_fenced = partial(start_soon, run_guarded, self._give_up, str(name))
         return topic
@@ -199,10 +199,10 @@ class TopicLoader:
             if isinstance(topic.log, TopicLog):
                 topic.log.set_retention(policies.retention)
             topic.set_options(options)
-            await obey(topic, policies, self._limits)
+            await apply_policies(topic, policies, self._limits)
         elif isinstance(topic, NonPersistentTopic):
             topic.set_options(options)
-            obey_in_common(topic, policies, self._limits)
+            apply_common_policies(topic, policies, self._limits)
 
     async def _give_up(self, key: str) -> None:
         """Another broker took the topic's log: close it here."""

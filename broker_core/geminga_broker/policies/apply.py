@@ -42,7 +42,7 @@ def broker_limits(config: PolicyConfig) -> BrokerLimits:
     return BrokerLimits(limit_of((), publish, now_s), limit_of((), dispatch, now_s))
 
 
-def obey_in_common(
+def apply_common_policies(
     topic: TopicBase, policies: TopicPolicies, limits: BrokerLimits = BrokerLimits()
 ) -> None:
     """Let any topic follow what persistent and non-persistent ones have in common."""
@@ -66,11 +66,11 @@ def broker_unacked_limit(clients: ClientLimits) -> BrokerUnackedLimit | None:
     return BrokerUnackedLimit(clients.unacked_per_broker_max, clients.unacked_share_when_full)
 
 
-async def obey(
+async def apply_policies(
     topic: PersistentTopic, policies: TopicPolicies, limits: BrokerLimits = BrokerLimits()
 ) -> None:
     """Let the topic follow these, and the broker's limits, from now on. Raises LogError."""
-    obey_in_common(topic, policies, limits)
+    apply_common_policies(topic, policies, limits)
     topic.dispatch_limits = limits.dispatch + limit_of(
         topic.dispatch_limits,
         policies.dispatch_rate,

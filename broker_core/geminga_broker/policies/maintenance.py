@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 Step = Callable[[PersistentTopic], Awaitable[None]]
 
 
-class Upkeep:
+class TopicMaintenance:
     """Timers over all loaded topics; one task each, whatever the number of topics."""
 
     def __init__(self, topics: Mapping[str, Topic], config: PolicyConfig) -> None:

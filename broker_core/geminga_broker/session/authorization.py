@@ -35,7 +35,9 @@ class _OnNamespace(Protocol):
 
 
 async def authorize(session: Session, kind: int, command: object) -> Place:
-    """Return what the command is on. Raises BrokerError AuthorizationError."""
+    """Check the sender's right and return the place that the command names. Raises BrokerError
+    AuthorizationError.
+    """
     need = COMMANDS[kind]
     place = _place(need.scope, command)
     allows, caller = session.service.authorizer.allows, session.caller
@@ -64,8 +66,8 @@ async def authorize(session: Session, kind: int, command: object) -> Place:
 
 
 async def _require_tenant(session: Session, kind: int, place: Place) -> None:
-    """Apache's broker says that a tenant isn't there to whoever asks for a topic's partitions, and
-    to nobody else. Raises BrokerError TopicNotFound.
+    """As in Apache's broker, only PARTITIONED_METADATA reports a missing tenant instead of the
+    missing right. Raises BrokerError TopicNotFound.
     """
     if kind == _PARTITIONS and not await session.service.namespaces.tenants.exists(place.tenant):
         text = f"Tenant or namespace or topic does not exist: {shown(place.namespace)}"
@@ -91,24 +93,24 @@ def _place_of_namespace(namespace: str) -> Place:
     return Place(parts[0], namespace)
 
 
-async def settle(session: Session, kind: int, command: object, opening: Opening) -> None:
-    """Return when the client may open it by the grants of now; at once if it was asked already and
-    nothing was revoked since. Raises BrokerError AuthorizationError.
+async def reauthorize(session: Session, kind: int, command: object, opening: Opening) -> None:
+    """Check the client's right to open the producer or consumer, and again if grants were revoked
+    meanwhile. Returns at once if the last check still holds. Raises BrokerError AuthorizationError.
     """
-    while opening.is_doubted():
-        opening.doubt(doubted=False)
+    while opening.requires_recheck():
+        opening.require_recheck(required=False)
         opening.place = await authorize(session, kind, command)
 
 
-def doubt(session: Session) -> None:
-    """Grants were revoked: what the client is opening at this moment is asked for again."""
-    session.producers.doubt_openings()
-    session.consumers.doubt_openings()
+def require_recheck(session: Session) -> None:
+    """Grants were revoked: check again what the client is opening at this moment."""
+    session.producers.require_recheck()
+    session.consumers.require_recheck()
 
 
 async def recheck(session: Session, tenant: str, namespace: str | None) -> None:
-    """Close what the client may no longer have open in a tenant (or one of its namespaces), after
-    a grant was revoked.
+    """After a grant was revoked, close the client's producers and consumers of a tenant (or of one
+    of its namespaces) that it has no right to any more.
     """
     authorizer = session.service.authorizer
     for kind, registry, drop in (

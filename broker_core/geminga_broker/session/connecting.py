@@ -41,7 +41,7 @@ def handle_connect(session: Session, command: CommandConnect) -> None:
     # A copy: a part of a message keeps all of it.
     session.features.CopyFrom(command.feature_flags)
     authenticator = session.service.authenticator
-    if authenticator is None or session.is_known:
+    if authenticator is None or session.preauthenticated:
         _accept(session, command.protocol_version)
         return
     accept = partial(_accept, session, command.protocol_version)

@@ -8,7 +8,7 @@ from functools import partial
 
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import Ack
-from geminga_broker.session.authorization import settle
+from geminga_broker.session.authorization import reauthorize
 from geminga_broker.session.registry import Opening
 from geminga_broker.session.schema_commands import schema_of
 from geminga_broker.session.session import Session
@@ -66,7 +66,7 @@ async def _open(session: Session, command: CommandSubscribe, opening: Opening) -
             session.write(answers.success(command.request_id))
 
     try:
-        await settle(session, BaseCommand.Type.SUBSCRIBE, command, opening)
+        await reauthorize(session, BaseCommand.Type.SUBSCRIBE, command, opening)
         name = TopicName.parse(command.topic)
         creates = command.force_topic_creation
         if not creates and not await service.topic_exists(name):
@@ -75,7 +75,7 @@ async def _open(session: Session, command: CommandSubscribe, opening: Opening) -
         topic = await service.get_topic(name, create=creates)
         schema = schema_of(session, command.schema if command.HasField("schema") else None)
         await service.schemas.admit_consumer(name, topic, schema)
-        await settle(session, BaseCommand.Type.SUBSCRIBE, command, opening)
+        await reauthorize(session, BaseCommand.Type.SUBSCRIBE, command, opening)
         if opening.is_dropped():
             return
         consumer = await topic.subscribe(_request(session, command, subscribed))
@@ -86,7 +86,7 @@ async def _open(session: Session, command: CommandSubscribe, opening: Opening) -
         consumer.close()
         return
     try:
-        await settle(session, BaseCommand.Type.SUBSCRIBE, command, opening)
+        await reauthorize(session, BaseCommand.Type.SUBSCRIBE, command, opening)
     except BrokerError:
         # It was told to the client as open: it is closed, as those that were open before are.
         if session.consumers.get(key) is consumer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from geminga_broker.errors import BrokerError
-from geminga_broker.session.authorization import settle
+from geminga_broker.session.authorization import reauthorize
 from geminga_broker.session.registry import Opening
 from geminga_broker.session.schema_commands import schema_of
 from geminga_broker.session.session import Session
@@ -46,7 +46,7 @@ async def _open(session: Session, command: CommandProducer, opening: Opening) ->
         return
     producer, schema_version = joined
     try:
-        await settle(session, BaseCommand.Type.PRODUCER, command, opening)
+        await reauthorize(session, BaseCommand.Type.PRODUCER, command, opening)
         if producer.closed:
             # The topic was unloaded, or another took it: the client comes back.
             text = "The producer was closed while it was being opened"
@@ -68,11 +68,11 @@ async def _join_topic(
     have asked anew, and this late one must not take the place of its successor.
     """
     service = session.service
-    await settle(session, BaseCommand.Type.PRODUCER, command, opening)
+    await reauthorize(session, BaseCommand.Type.PRODUCER, command, opening)
     name = TopicName.parse(command.topic)
     topic = await service.get_topic(name, create=True)
     # A topic may load for long, and its creation must not outlive a right that was revoked.
-    await settle(session, BaseCommand.Type.PRODUCER, command, opening)
+    await reauthorize(session, BaseCommand.Type.PRODUCER, command, opening)
     given_schema = command.schema if command.HasField("schema") else None
     version = await service.schemas.admit_producer(name, schema_of(session, given_schema))
     if command.initial_subscription_name:

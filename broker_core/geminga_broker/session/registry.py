@@ -16,11 +16,11 @@ CLOSED_IDS_MAX = 10_000
 class Opening:
     """An id whose producer or consumer is being made."""
 
-    __slots__ = ("_doubted", "_dropped", "place")
+    __slots__ = ("_dropped", "_recheck_required", "place")
 
     def __init__(self) -> None:
         self._dropped = False
-        self._doubted = True
+        self._recheck_required = True
         self.place: Place | None = None
         """What the client was allowed to open it on."""
 
@@ -32,13 +32,13 @@ class Opening:
         """Whether the client gave it up meanwhile."""
         return self._dropped
 
-    def doubt(self, *, doubted: bool = True) -> None:
-        """Grants were revoked: what was allowed before must be asked for again."""
-        self._doubted = doubted
+    def require_recheck(self, *, required: bool = True) -> None:
+        """Whether the client's right must be checked (again) before it is open."""
+        self._recheck_required = required
 
-    def is_doubted(self) -> bool:
-        """Whether it must be asked for (again) that the client may open it."""
-        return self._doubted
+    def requires_recheck(self) -> bool:
+        """Whether the client's right has to be checked (again)."""
+        return self._recheck_required
 
 
 class Registry(Generic[T]):
@@ -70,13 +70,13 @@ class Registry(Generic[T]):
         return opening
 
     def finish(self, key: int, opening: Opening, value: T) -> bool:
-        """The one of that id is open now; False when the client gave it up meanwhile. Whether it
-        may must have been settled before.
+        """Mark the id as open. Returns False if the client gave it up meanwhile. The client's right
+        must have been checked before.
         """
         if opening.is_dropped():
             return False
         place = opening.place
-        assert place is not None, "nobody asked whether the client may open it"
+        assert place is not None, "the client's right was not checked"
         del self._opening[key]
         self._closed.pop(key, None)
         self.opened[key] = value
@@ -91,10 +91,10 @@ class Registry(Generic[T]):
             if place.tenant == tenant and namespace in (None, place.namespace)
         ]
 
-    def doubt_openings(self) -> None:
-        """Grants were revoked: whoever opens something must ask again before it is open."""
+    def require_recheck(self) -> None:
+        """Grants were revoked: check the client's right again for all that is being opened."""
         for opening in self._opening.values():
-            opening.doubt()
+            opening.require_recheck()
 
     def fail(self, key: int, opening: Opening) -> None:
         """Opening failed; harmless when it was finished or dropped."""

@@ -44,14 +44,14 @@ async def handle_connection(
 ) -> None:
     """Serve one client until it leaves, breaks the protocol, falls silent, or the broker stops.
 
-    A `caller` is who it is, already known: it need show nothing.
+    If `caller` is given, the client is already authenticated.
     """
     session = None
     try:
         async with trio.open_nursery() as nursery:
             session = Session(stream, service, nursery)
             if caller is not None:
-                session.know(caller)
+                session.set_identity(caller)
             service.sessions[session] = None
             nursery.start_soon(stream.run_writer)
             nursery.start_soon(_keep_alive, session)
@@ -138,7 +138,7 @@ def serve_frames(session: Session, frames: Sequence[Frame]) -> Unfinished | None
             index += 1
             route = ROUTES.get(kind)
             if route is None:
-                _odd(session, frame)
+                handle_unroutable(session, frame)
             elif session.connected or route.before_connect:
                 route.run(session, getattr(frame.command, SUBMESSAGE[kind]))
             else:
@@ -148,8 +148,10 @@ def serve_frames(session: Session, frames: Sequence[Frame]) -> Unfinished | None
     return None
 
 
-def _odd(session: Session, frame: Frame) -> None:
-    """A command that is broken (answered if it can be), or that no client of a broker sends."""
+def handle_unroutable(session: Session, frame: Frame) -> None:
+    """Answer a broken command with an error if it has a request id; ignore commands that only a
+    broker sends. Raises SessionClosed for a broken command without request id.
+    """
     if frame.type != BROKEN:
         _log.debug("address=%s ignored command of type %d", session.address, frame.type)
         return

@@ -77,7 +77,7 @@ class Session:
         self.address = stream.name
         self.tls_peer_certificate = stream.peer_certificate
         self.connected = False
-        self.is_known = False
+        self.preauthenticated = False
         self.client_version = ""
         self.protocol_version = 0
         self.server_version = ""
@@ -133,12 +133,12 @@ class Session:
 
     @property
     def caller(self) -> Caller:
-        """Who asks, for decisions."""
+        """The client's roles, for authorization."""
         return Caller(self.principal, self.original_principal)
 
-    def know(self, caller: Caller) -> None:
-        """Who the client is, shown elsewhere: its CONNECT need prove nothing."""
-        self.is_known = True
+    def set_identity(self, caller: Caller) -> None:
+        """The client was authenticated elsewhere: its CONNECT needs no credentials."""
+        self.preauthenticated = True
         self.principal, self.original_principal = caller
 
     def throttle(self, pause_s: float) -> None:

@@ -81,11 +81,11 @@ class InTask:
             await authorize(session, kind, command)
             await self.run(session, command)
 
-        def start(session: Session, command: Any) -> None:
+        def background_route(session: Session, command: Any) -> None:
             refuse = partial(self.refuse, command)
             session.spawn(refuse, run_allowed, session, command, size_bytes=command.ByteSize())
 
-        return start
+        return background_route
 
 
 @dataclass(frozen=True, slots=True)

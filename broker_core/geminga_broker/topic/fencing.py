@@ -1,4 +1,4 @@
-"""Taking over from who is gone: names on dead connections, and topic epochs that outlive a broker
+"""Fencing: evict producers and consumers of dead connections, and keep the topic epoch durable
 (spec BR-20; Apache's AbstractTopic.tryOverwriteOldProducer, PersistentTopic.setTopicEpoch).
 """
 
@@ -25,22 +25,22 @@ EPOCH_PROPERTY = "pulsar.topic.epoch"
 
 
 def stored_epoch(properties: Mapping[str, str]) -> int | None:
-    """The epoch of the last exclusive producer; None if there never was one."""
+    """The epoch of the last exclusive producer; None before the first."""
     value = properties.get(EPOCH_PROPERTY, "")
     return int(value) if value.isdecimal() else None
 
 
-async def make_way(registry: ProducerRegistry, producer: Producer) -> None:
-    """If a producer of the same name sits on a connection that doesn't answer, close it."""
+async def evict_dead_producer(registry: ProducerRegistry, producer: Producer) -> None:
+    """Close a producer of the same name whose connection does not answer a PING."""
     await trio.lowlevel.checkpoint()
-    old = registry.in_the_way_of(producer)
+    old = registry.holder_of_name(producer)
     if old is not None and not await old.connection.is_alive():
         old.close()
 
 
-async def make_way_for_consumer(subscription: Subscription, request: SubscribeRequest) -> None:
-    """The same for the consumer of an exclusive subscription. One that isn't durable would end
-    with it.
+async def evict_dead_consumer(subscription: Subscription, request: SubscribeRequest) -> None:
+    """Close the consumer of an exclusive subscription if its connection does not answer a PING. Not
+    of a non-durable one: such a subscription would end with its consumer.
     """
     old = subscription.active
     if (
@@ -54,13 +54,13 @@ async def make_way_for_consumer(subscription: Subscription, request: SubscribeRe
 
 
 async def store_epoch(topic: PersistentTopic, producer: Producer) -> None:
-    """Return when the epoch of a producer that has the topic for itself is durable: a broker that
-    loads the topic later fences earlier ones. Raises BrokerError, and the producer is closed then.
+    """Make an exclusive producer's epoch durable, so that a broker that loads the topic later
+    fences producers of earlier epochs. If it fails, closes the producer and raises BrokerError.
     """
     if producer.access_mode == ProducerAccessMode.Shared or not topic.is_registered(producer):
         return
-    # Begun, it is carried through: a cancellation must not come between the producer's entry and
-    # its owner's learning of it.
+    # Shielded: a cancellation must not come between the producer's entry and its owner's reference
+    # to it.
     with trio.CancelScope(shield=True):
         try:
             await topic.log.set_property(EPOCH_PROPERTY, str(producer.topic_epoch))
@@ -75,8 +75,8 @@ async def store_epoch(topic: PersistentTopic, producer: Producer) -> None:
         raise BrokerError(ServerError.ProducerFenced, text)
 
 
-async def announce(topic: PersistentTopic, producer: Producer) -> None:
-    """A producer that waited has the topic now: tell it, once that is durable."""
+async def grant_exclusive_access(topic: PersistentTopic, producer: Producer) -> None:
+    """A waiting producer has the topic now: call its `on_ready` once the epoch is durable."""
     try:
         await store_epoch(topic, producer)
     except BrokerError:

@@ -25,7 +25,7 @@ from geminga_broker.topic.api import (
     TopicOptions,
 )
 from geminga_broker.topic.base import TopicBase
-from geminga_broker.topic.fencing import make_way
+from geminga_broker.topic.fencing import evict_dead_producer
 from geminga_broker.topic.producer import Producer
 from geminga_broker.topic.stats import InternalStats, SubscriptionStats, TopicStats
 from geminga_protocol.ids import EntryId, LedgerId, Position
@@ -243,7 +243,7 @@ class NonPersistentTopic(TopicBase):
     async def add_producer(self, request: ProducerRequest) -> Producer:
         """Raises BrokerError as PersistentTopic.add_producer."""
         producer = Producer(request, self)
-        await make_way(self._registry, producer)
+        await evict_dead_producer(self._registry, producer)
         # From here on nothing suspends, so that neither a cancellation nor an unload comes between
         # the producer's entry and its owner's learning of it.
         return self.admit_producer(request, producer)

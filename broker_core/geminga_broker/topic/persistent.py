@@ -36,9 +36,9 @@ from geminga_broker.topic.api import (
 from geminga_broker.topic.base import TopicBase
 from geminga_broker.topic.deduplication import CURSOR
 from geminga_broker.topic.fencing import (
-    announce,
-    make_way,
-    make_way_for_consumer,
+    evict_dead_consumer,
+    evict_dead_producer,
+    grant_exclusive_access,
     store_epoch,
     stored_epoch,
 )
@@ -82,8 +82,8 @@ class PersistentTopic(TopicBase):
         self._creating = trio.Lock()
         self._closed = False
         self._registry.epoch = stored_epoch(log.properties)
-        self._registry.announce = lambda producer: environment.nursery.start_soon(
-            run_guarded, announce, self, producer
+        self._registry.grant_access = lambda producer: environment.nursery.start_soon(
+            run_guarded, grant_exclusive_access, self, producer
         )
         for cursor in log.cursors.values():
             if cursor.durable and cursor.name != CURSOR:
@@ -98,7 +98,7 @@ class PersistentTopic(TopicBase):
         """
         await check_producer(self)
         producer = Producer(request, self)
-        await make_way(self._registry, producer)
+        await evict_dead_producer(self._registry, producer)
         # From here on nothing suspends, so that neither a cancellation nor an unload comes between
         # the producer's entry and its owner's learning of it.
         self.admit_producer(request, producer)
@@ -145,7 +145,7 @@ class PersistentTopic(TopicBase):
         with trio.CancelScope(shield=True):
             async with self._creating:
                 subscription = await self._subscription_for(request)
-        await make_way_for_consumer(subscription, request)
+        await evict_dead_consumer(subscription, request)
         self.check_open()
         try:
             return subscription.add(request)

@@ -27,7 +27,7 @@ class ProducerRegistry:
         self.producers_max = producers_max
         self._exclusive: Producer | None = None
         self._waiting: deque[Producer] = deque()
-        self.announce: Callable[[Producer], None] = _announce
+        self.grant_access: Callable[[Producer], None] = _grant_access
         """Called for a producer that waited and has the topic now."""
 
     @property
@@ -83,9 +83,9 @@ class ProducerRegistry:
             except BrokerError:
                 following.disconnect()
                 continue
-            self.announce(following)
+            self.grant_access(following)
 
-    def in_the_way_of(self, producer: Producer) -> Producer | None:
+    def holder_of_name(self, producer: Producer) -> Producer | None:
         """Who has that name on another connection, unless the new one replaces it anyway."""
         old = self.by_name.get(producer.name)
         if old is None or old.connection is producer.connection:
@@ -168,6 +168,6 @@ class ProducerRegistry:
         ) or (old.connection is new.connection and old.producer_id == new.producer_id)
 
 
-def _announce(producer: Producer) -> None:
+def _grant_access(producer: Producer) -> None:
     producer.ready = True
     producer.request.on_ready(producer)

@@ -28,7 +28,7 @@ from geminga_broker.compaction.topic_compaction import CURSOR, CompactionRunning
 from geminga_broker.errors import BrokerError
 from geminga_broker.log._tests.world import World
 from geminga_broker.log.api import Ack, LogReadFailed
-from geminga_broker.policies.apply import obey
+from geminga_broker.policies.apply import apply_policies
 from geminga_broker.policies.backlog_quota_manager import keep_quotas
 from geminga_broker.policies.model import CompactionPolicy, TopicPolicies
 from geminga_broker.policies.quota import BacklogQuota, QuotaPolicy, Quotas
@@ -242,7 +242,7 @@ async def test_what_is_refused(autojump_clock: MockClock) -> None:
 
 async def test_a_threshold_keeps_the_log_and_starts_runs(autojump_clock: MockClock) -> None:
     async with open_topic(World()) as topic:
-        await obey(topic, TopicPolicies(compaction=CompactionPolicy(threshold_bytes=500)))
+        await apply_policies(topic, TopicPolicies(compaction=CompactionPolicy(threshold_bytes=500)))
         assert CURSOR in topic.subscriptions
         await append(topic, [single("a", b"1" * 100)])
         await compact_if_due(topic)
@@ -263,7 +263,7 @@ async def test_a_quota_that_the_compaction_exceeds_starts_a_run(
 ) -> None:
     async with open_topic(World()) as topic:
         quota = BacklogQuota(size_bytes=1000, age_s=-1, policy=policy)
-        await obey(topic, replace(topic.policies, quotas=Quotas(quota, BacklogQuota())))
+        await apply_policies(topic, replace(topic.policies, quotas=Quotas(quota, BacklogQuota())))
         await topic.create_subscription("s", EARLIEST)
         await topic.compaction.ensure_cursor()
         await append(topic, [single("a", b"x" * 100) for _ in range(20)])

@@ -12,9 +12,9 @@ from geminga_broker._tests.topic_world import World
 from geminga_broker.config import PolicyConfig
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import LedgerStatistics
-from geminga_broker.policies.apply import obey
+from geminga_broker.policies.apply import apply_policies
 from geminga_broker.policies.backlog_quota_manager import age_exceeded, keep_quotas, slowest_cursor
-from geminga_broker.policies.maintenance import Upkeep
+from geminga_broker.policies.maintenance import TopicMaintenance
 from geminga_broker.policies.model import TopicPolicies
 from geminga_broker.policies.quota import (
     BacklogQuota,
@@ -81,7 +81,7 @@ async def topic_with(world: World, quotas: Quotas, count: int = 10):
     topic = world.topic()
     await topic.create_subscription("a", EARLIEST)
     await topic.create_subscription("b", EARLIEST)
-    await obey(topic, TopicPolicies(quotas=quotas))
+    await apply_policies(topic, TopicPolicies(quotas=quotas))
     producer = await topic.add_producer(producer_request(FakeConnection()))
     producer.publish([item(n, publish_time=world.now_ms) for n in range(count)])
     await world.settle()
@@ -96,7 +96,9 @@ def size_of(topic) -> int:
 async def test_producers_are_closed_and_refused_until_there_is_room(world: World, policy):
     topic = await topic_with(world, Quotas())
     assert len(topic.producers) == 1
-    await obey(topic, TopicPolicies(quotas=Quotas(BacklogQuota(size_of(topic), -1, policy))))
+    await apply_policies(
+        topic, TopicPolicies(quotas=Quotas(BacklogQuota(size_of(topic), -1, policy)))
+    )
     await keep_quotas(topic)
     assert not topic.producers
     with pytest.raises(BrokerError) as refused:
@@ -114,7 +116,7 @@ async def test_producers_are_closed_and_refused_until_there_is_room(world: World
 async def test_below_the_limit_nothing_happens(world: World):
     topic = await topic_with(world, Quotas())
     quota = BacklogQuota(size_of(topic) + 1, -1, QuotaPolicy.EVICTION)
-    await obey(topic, TopicPolicies(quotas=Quotas(quota)))
+    await apply_policies(topic, TopicPolicies(quotas=Quotas(quota)))
     await keep_quotas(topic)
     assert [s.backlog_entries() for s in topic.subscriptions.values()] == [10, 10]
     assert topic.evictions[QuotaType.SIZE] == 0
@@ -124,7 +126,7 @@ async def test_the_oldest_are_evicted_for_the_slowest(world: World):
     topic = await topic_with(world, Quotas())
     await topic.skip("a", 8)
     quota = BacklogQuota(size_of(topic) // 2, -1, QuotaPolicy.EVICTION)
-    await obey(topic, TopicPolicies(quotas=Quotas(quota)))
+    await apply_policies(topic, TopicPolicies(quotas=Quotas(quota)))
     await keep_quotas(topic)
     assert topic.subscriptions["a"].backlog_entries() == 2
     assert topic.subscriptions["b"].backlog_entries() == 5
@@ -169,7 +171,7 @@ async def test_the_broker_s_own_cursor_closes_nobody(world: World):
     for name in "ab":
         await topic.delete_subscription(name)
     quota = Quotas(BacklogQuota(1, -1, QuotaPolicy.HOLD))
-    await obey(topic, TopicPolicies(deduplication=DeduplicationOptions(), quotas=quota))
+    await apply_policies(topic, TopicPolicies(deduplication=DeduplicationOptions(), quotas=quota))
     producer = next(iter(topic.producers.values()))
     producer.publish([item(n) for n in range(20, 25)])
     await world.settle()
@@ -181,8 +183,8 @@ async def test_the_broker_s_own_cursor_closes_nobody(world: World):
 
 async def test_quotas_are_looked_after(world: World, nursery: trio.Nursery, autojump_clock):
     topic = await topic_with(world, Quotas())
-    await obey(topic, TopicPolicies(quotas=Quotas(BacklogQuota(1, -1, QuotaPolicy.HOLD))))
-    nursery.start_soon(Upkeep({topic.name: topic}, PolicyConfig(quota_check_s=7)).run)
+    await apply_policies(topic, TopicPolicies(quotas=Quotas(BacklogQuota(1, -1, QuotaPolicy.HOLD))))
+    nursery.start_soon(TopicMaintenance({topic.name: topic}, PolicyConfig(quota_check_s=7)).run)
     await trio.sleep(6)
     assert topic.producers
     await trio.sleep(2)

@@ -12,7 +12,7 @@ from geminga_broker._tests.fake_client import (
     subscribe_request,
 )
 from geminga_broker._tests.topic_world import World
-from geminga_broker.policies.apply import BrokerLimits, obey
+from geminga_broker.policies.apply import BrokerLimits, apply_policies
 from geminga_broker.policies.model import TopicPolicies
 from geminga_broker.policies.rate_limit import Rate, RateLimit
 from geminga_broker.topic.api import InitialPosition, SubType
@@ -43,7 +43,7 @@ async def test_a_subscription_gets_no_more_than_the_rate(
     world: World, policies: TopicPolicies, sub_type: int, autojump_clock
 ):
     topic = world.topic(dispatch_entries_max=10)
-    await obey(topic, policies)
+    await apply_policies(topic, policies)
     connection = FakeConnection()
     await fill(topic, 200)
     await consume(topic, connection, 1, sub_type=sub_type)
@@ -51,21 +51,21 @@ async def test_a_subscription_gets_no_more_than_the_rate(
         await trio.sleep(1)
         assert second * 10 <= len(connection.messages()) <= (second + 1) * 10 + 1
     assert connection.entries() == list(range(len(connection.messages())))
-    await obey(topic, TopicPolicies())
+    await apply_policies(topic, TopicPolicies())
     await trio.sleep(1.1)
     assert len(connection.messages()) == 200
 
 
 async def test_subscriptions_share_the_topics_rate_and_have_their_own(world: World, autojump_clock):
     topic = world.topic()
-    await obey(topic, TEN)
+    await apply_policies(topic, TEN)
     connection = FakeConnection()
     await fill(topic, 200)
     for number in (1, 2):
         await consume(topic, connection, number, f"s{number}")
     await trio.sleep(5.05)
     assert 50 <= len(connection.messages()) <= 80
-    await obey(topic, TEN_EACH)
+    await apply_policies(topic, TEN_EACH)
     before = len(connection.messages())
     await trio.sleep(5.05)
     assert 100 <= len(connection.messages()) - before <= 130
@@ -74,7 +74,7 @@ async def test_subscriptions_share_the_topics_rate_and_have_their_own(world: Wor
 async def test_bytes_are_limited_too_and_batches_count_their_messages(world: World, autojump_clock):
     topic = world.topic()
     size = len(item().payload)
-    await obey(topic, TopicPolicies(dispatch_rate=Rate(bytes=size * 10)))
+    await apply_policies(topic, TopicPolicies(dispatch_rate=Rate(bytes=size * 10)))
     connection = FakeConnection()
     await fill(topic, 1000)
     await consume(topic, connection, 1)
@@ -87,7 +87,7 @@ async def test_the_brokers_limit_holds_for_all_topics(world: World, autojump_clo
     connection = FakeConnection()
     for number in (1, 2):
         topic = world.topic(f"persistent://public/default/t{number}")
-        await obey(topic, TopicPolicies(), limits)
+        await apply_policies(topic, TopicPolicies(), limits)
         await fill(topic, 100)
         await consume(topic, connection, number, f"s{number}")
     await trio.sleep(5.05)

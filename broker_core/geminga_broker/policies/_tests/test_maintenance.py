@@ -14,8 +14,8 @@ from geminga_broker._tests.fake_client import (
 from geminga_broker._tests.topic_world import World
 from geminga_broker.config import PolicyConfig
 from geminga_broker.log.api import LogReadFailed
-from geminga_broker.policies.apply import obey
-from geminga_broker.policies.maintenance import Upkeep
+from geminga_broker.policies.apply import apply_policies
+from geminga_broker.policies.maintenance import TopicMaintenance
 from geminga_broker.policies.model import TopicPolicies
 from geminga_broker.topic.deduplication import CURSOR, DeduplicationOptions
 from geminga_protocol.ids import EARLIEST, LATEST
@@ -35,10 +35,10 @@ async def test_old_messages_expire_for_every_subscription(
         await topic.create_subscription(name, start)
     await fill(topic, [world.now_ms - 10_000, world.now_ms - 5_000, world.now_ms])
     config = PolicyConfig(expiry_check_minutes=1)
-    nursery.start_soon(Upkeep({topic.name: topic}, config).run)
+    nursery.start_soon(TopicMaintenance({topic.name: topic}, config).run)
     await trio.sleep(61)
     assert [s.backlog_entries() for s in topic.subscriptions.values()] == [3, 3]
-    await obey(topic, TopicPolicies(message_ttl_s=4))
+    await apply_policies(topic, TopicPolicies(message_ttl_s=4))
     await trio.sleep(60)
     assert [s.backlog_entries() for s in topic.subscriptions.values()] == [1, 1]
     world.now_ms += 5_000
@@ -52,7 +52,7 @@ async def test_a_topic_that_fails_does_not_stop_the_others(
 ):
     broken, sound = world.topic(), world.topic("persistent://public/default/u")
     for topic in (broken, sound):
-        await obey(topic, TopicPolicies(message_ttl_s=4))
+        await apply_policies(topic, TopicPolicies(message_ttl_s=4))
 
     async def fail(_timestamp_ms: int):
         raise error
@@ -62,7 +62,7 @@ async def test_a_topic_that_fails_does_not_stop_the_others(
     broken.subscriptions["a"] = sound.subscriptions["a"]
     await fill(sound, [1])
     config = PolicyConfig(expiry_check_minutes=1)
-    nursery.start_soon(Upkeep({"broken": broken, "sound": sound}, config).run)
+    nursery.start_soon(TopicMaintenance({"broken": broken, "sound": sound}, config).run)
     await trio.sleep(61)
     assert sound.subscriptions["a"].backlog_entries() == 0
 
@@ -71,8 +71,8 @@ async def test_snapshots_are_taken_though_few_entries_come(
     world: World, nursery: trio.Nursery, autojump_clock
 ):
     topic = world.topic()
-    await obey(topic, TopicPolicies(deduplication=DeduplicationOptions()))
-    nursery.start_soon(Upkeep({topic.name: topic}, PolicyConfig()).run)
+    await apply_policies(topic, TopicPolicies(deduplication=DeduplicationOptions()))
+    nursery.start_soon(TopicMaintenance({topic.name: topic}, PolicyConfig()).run)
     await fill(topic, [1, 1])
     assert world.log.cursors[CURSOR].properties == {}
     await trio.sleep(121)
@@ -91,9 +91,9 @@ async def test_snapshots_are_taken_when_the_last_is_old_enough(
     policies = TopicPolicies(
         deduplication=DeduplicationOptions(), deduplication_snapshot_s=interval_s
     )
-    await obey(topic, policies)
+    await apply_policies(topic, policies)
     config = PolicyConfig(deduplication_snapshot_s=60)
-    nursery.start_soon(Upkeep({topic.name: topic}, config).run)
+    nursery.start_soon(TopicMaintenance({topic.name: topic}, config).run)
     await fill(topic, [1, 1])
     await trio.sleep(400 if after_s is None else after_s - 1)
     assert world.log.cursors[CURSOR].properties == {}
@@ -105,8 +105,8 @@ async def test_inactive_subscriptions_are_deleted(
     world: World, nursery: trio.Nursery, autojump_clock
 ):
     topic = world.topic()
-    await obey(topic, TopicPolicies(subscription_expiration_s=600))
-    nursery.start_soon(Upkeep({topic.name: topic}, PolicyConfig()).run)
+    await apply_policies(topic, TopicPolicies(subscription_expiration_s=600))
+    nursery.start_soon(TopicMaintenance({topic.name: topic}, PolicyConfig()).run)
     for name in ("idle", "left", "used"):
         await topic.create_subscription(name, EARLIEST)
     connection = FakeConnection()
@@ -117,9 +117,9 @@ async def test_inactive_subscriptions_are_deleted(
     leaves.close()
     await trio.sleep(311)
     assert sorted(topic.subscriptions) == ["left", "used"]
-    await obey(topic, TopicPolicies())
+    await apply_policies(topic, TopicPolicies())
     await trio.sleep(3600)
     assert sorted(topic.subscriptions) == ["left", "used"]
-    await obey(topic, TopicPolicies(subscription_expiration_s=600))
+    await apply_policies(topic, TopicPolicies(subscription_expiration_s=600))
     await trio.sleep(301)
     assert sorted(topic.subscriptions) == ["used"]

@@ -13,7 +13,7 @@ from geminga_broker._tests.fake_client import FakeConnection, item, producer_req
 from geminga_broker._tests.topic_world import World
 from geminga_broker._tests.wire import message, open_broker
 from geminga_broker.config import BrokerConfig, PolicyConfig
-from geminga_broker.policies.apply import obey
+from geminga_broker.policies.apply import apply_policies
 from geminga_broker.policies.model import TopicPolicies
 from geminga_broker.policies.rate_limit import Rate, RateLimit, limit_of, take_all
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand
@@ -72,7 +72,7 @@ async def test_publishers_above_the_rate_are_told_to_pause(world: World):
     producer = await topic.add_producer(producer_request(connection, throttle=pauses.append))
     producer.publish([item(n) for n in range(100)])
     assert pauses == []
-    await obey(topic, TopicPolicies(publish_rate=Rate(messages=10)))
+    await apply_policies(topic, TopicPolicies(publish_rate=Rate(messages=10)))
     producer.publish([item(n) for n in range(5)])
     assert pauses == []
     producer.publish([item(n) for n in range(25)])
@@ -80,7 +80,7 @@ async def test_publishers_above_the_rate_are_told_to_pause(world: World):
     [pause_s] = pauses
     assert pause_s == pytest.approx(2.1, abs=0.1)
     assert topic.stats().publish_rate_limited_times == 1
-    await obey(topic, TopicPolicies())
+    await apply_policies(topic, TopicPolicies())
     producer.publish([item(1)])
     assert len(pauses) == 1
 

@@ -27,7 +27,7 @@ from geminga_broker.errors import BrokerError
 from geminga_broker.log.factory import ManagedLedgerFactory
 from geminga_broker.log.topic_log import TopicLog
 from geminga_broker.metrics.scrape import scrape
-from geminga_broker.policies.apply import admission, obey
+from geminga_broker.policies.apply import admission, apply_policies
 from geminga_broker.policies.model import Inactivity, TopicPolicies
 from geminga_broker.policies.quota import QuotaType
 from geminga_broker.policies.rate_limit import Rate, SubscribeLimit
@@ -240,7 +240,7 @@ async def test_limits_change_under_a_consumer(world: World) -> None:
     assert (consumer.sent, consumer.blocked) == (5, True)
     for limit, sent in ((8, 8), (6, 8), (0, 50)):
         topic.set_options(replace(topic.options, unacked_per_consumer_max=limit))
-        await obey(topic, TopicPolicies())
+        await apply_policies(topic, TopicPolicies())
         await world.settle()
         assert (consumer.sent, consumer.blocked) == (sent, limit != 0)
 
@@ -260,7 +260,7 @@ async def test_limits_change_under_a_subscription(world: World) -> None:
     assert consumer.sent == 5
     assert topic.stats().subscriptions["sub"].blocked_subscription_on_unacked_msgs
     topic.set_options(replace(topic.options, unacked_per_subscription_max=0))
-    await obey(topic, TopicPolicies())
+    await apply_policies(topic, TopicPolicies())
     await world.settle()
     assert consumer.sent == 50
     assert not topic.stats().subscriptions["sub"].blocked_subscription_on_unacked_msgs
@@ -268,7 +268,7 @@ async def test_limits_change_under_a_subscription(world: World) -> None:
 
 async def test_one_subscription_has_its_own_rate(world: World, autojump_clock: object) -> None:
     topic = world.topic()
-    await obey(
+    await apply_policies(
         topic,
         TopicPolicies(subscription_dispatch_rate=Rate(20), dispatch_rates={"slow": Rate(5)}),
     )
@@ -287,7 +287,7 @@ async def test_one_subscription_has_its_own_rate(world: World, autojump_clock: o
 
 async def test_what_a_topic_does_not_admit_is_refused_alone(world: World) -> None:
     topic = world.topic()
-    await obey(topic, TopicPolicies(message_bytes_max=100, delivery_delay_ms_max=5_000))
+    await apply_policies(topic, TopicPolicies(message_bytes_max=100, delivery_delay_ms_max=5_000))
     connection = FakeConnection()
     producer = await topic.add_producer(producer_request(connection))
     producer.publish(
@@ -314,7 +314,7 @@ async def test_a_consumer_subscribes_so_often_in_a_period(
     world: World, autojump_clock: object
 ) -> None:
     topic = world.topic()
-    await obey(topic, TopicPolicies(subscribe_rate=Rate(2, 0, 30)))
+    await apply_policies(topic, TopicPolicies(subscribe_rate=Rate(2, 0, 30)))
 
     async def subscribe(consumer_id: int) -> None:
         consumer = await topic.subscribe(subscribe_request(FakeConnection(), consumer_id))
@@ -328,7 +328,7 @@ async def test_a_consumer_subscribes_so_often_in_a_period(
     await subscribe(2)
     await trio.sleep(31)
     await subscribe(1)
-    await obey(topic, TopicPolicies())
+    await apply_policies(topic, TopicPolicies())
     for _ in range(5):
         await subscribe(1)
 

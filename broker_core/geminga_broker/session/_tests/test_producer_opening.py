@@ -10,7 +10,7 @@ from trio.testing import wait_all_tasks_blocked
 from geminga_broker._tests.wire import Type, message, open_broker
 from geminga_broker.authz.needs import Place
 from geminga_broker.session import producers
-from geminga_broker.session.authorization import settle
+from geminga_broker.session.authorization import reauthorize
 from geminga_broker.session.registry import Opening
 from geminga_broker.session.session import Session
 from geminga_protocol.commands import connection, producing
@@ -30,7 +30,7 @@ class Between:
     async def __call__(
         self, session: Session, kind: int, command: object, opening: Opening
     ) -> None:
-        await settle(session, kind, command, opening)
+        await reauthorize(session, kind, command, opening)
         self._calls += 1
         opening.place = Place()
         if self._calls == 3:
@@ -55,7 +55,7 @@ async def test_a_producer_that_was_closed_meanwhile_is_not_told_as_open(
                 broker.service.topics[TOPIC].disconnect_producers()
 
         with monkeypatch.context() as patched:
-            patched.setattr(producers, "settle", Between(close))
+            patched.setattr(producers, "reauthorize", Between(close))
             answer = await client.ask(producing.producer(TOPIC, 1, 7), Type.ERROR)
         assert answer.error.request_id == 7
         assert answer.error.error == ServerError.ServiceNotReady
@@ -78,7 +78,7 @@ async def test_a_turn_that_comes_before_the_first_answer_is_told_once(
 
         waiting = producing.producer(TOPIC, 1, 7, access_mode=ProducerAccessMode.WaitForExclusive)
         with monkeypatch.context() as patched:
-            patched.setattr(producers, "settle", Between(turn))
+            patched.setattr(producers, "reauthorize", Between(turn))
             answer = await second.ask(waiting, Type.PRODUCER_SUCCESS)
         assert answer.producer_success.producer_ready
         await second.ask(message(1), Type.SEND_RECEIPT)

@@ -14,8 +14,8 @@ from geminga_broker.log._tests.world import NAME, World
 from geminga_broker.log.api import Ack
 from geminga_broker.log.cursor import LogCursor
 from geminga_broker.log.options import LogOptions
-from geminga_broker.policies.apply import obey
-from geminga_broker.policies.maintenance import Upkeep
+from geminga_broker.policies.apply import apply_policies
+from geminga_broker.policies.maintenance import TopicMaintenance
 from geminga_broker.policies.model import TopicPolicies
 from geminga_broker.subscription._tests.test_delaying import received, settle
 from geminga_broker.subscription._tests.test_dispatch_shared import join, publish
@@ -43,9 +43,9 @@ async def life(world: World, *, crash: bool, expire: bool = True) -> AsyncIterat
         name = TopicName.parse("persistent://public/default/t")
         topic = PersistentTopic(name, log, TopicEnvironment(nursery, now_ms))
         if expire:
-            await obey(topic, TopicPolicies(subscription_expiration_s=LIMIT_S))
+            await apply_policies(topic, TopicPolicies(subscription_expiration_s=LIMIT_S))
             config = PolicyConfig(subscription_check_minutes=CHECK_S // 60)
-            nursery.start_soon(Upkeep({topic.name: topic}, config).run)
+            nursery.start_soon(TopicMaintenance({topic.name: topic}, config).run)
         yield topic
         if not crash:
             await topic.close()

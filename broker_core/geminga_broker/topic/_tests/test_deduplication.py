@@ -19,7 +19,7 @@ from geminga_broker._tests.topic_world import World
 from geminga_broker.errors import BrokerError
 from geminga_broker.log._tests import world as storage
 from geminga_broker.log.api import LogWriteFailed
-from geminga_broker.policies.apply import obey
+from geminga_broker.policies.apply import apply_policies
 from geminga_broker.policies.model import TopicPolicies
 from geminga_broker.topic import deduplication
 from geminga_broker.topic.api import PublishItem, TopicEnvironment
@@ -36,7 +36,7 @@ DUPLICATE = (1 << 64) - 1
 
 async def topic_with(world: World, policies: TopicPolicies = ON) -> PersistentTopic:
     topic = world.topic()
-    await obey(topic, policies)
+    await apply_policies(topic, policies)
     return topic
 
 
@@ -209,7 +209,7 @@ async def test_turned_off_the_snapshots_go(world: World):
     connection = FakeConnection()
     producer = await producer_of(topic, connection)
     producer.publish([item(1)])
-    await obey(topic, TopicPolicies())
+    await apply_policies(topic, TopicPolicies())
     assert CURSOR not in world.log.cursors
     producer.publish([item(1)])
     assert places(connection) == [(1, 0), (1, 1)]
@@ -293,7 +293,7 @@ async def test_restarts_find_what_was_stored(nursery, crash: bool):
         async with stores.broker(crash=crash) as factory:
             log = await factory.open(storage.NAME)
             topic = PersistentTopic(TopicName.parse("t"), log, environment)
-            await obey(topic, ON)
+            await apply_policies(topic, ON)
             if not topic.subscriptions:  # one that keeps everything from being trimmed
                 await topic.create_subscription("holder", EARLIEST)
             connection = FakeConnection()

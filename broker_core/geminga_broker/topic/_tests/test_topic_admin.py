@@ -14,7 +14,7 @@ from geminga_broker._tests.fake_client import (
 from geminga_broker._tests.topic_world import World
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import LogWriteFailed
-from geminga_broker.policies.apply import obey
+from geminga_broker.policies.apply import apply_policies
 from geminga_broker.policies.model import TopicPolicies
 from geminga_broker.topic.api import InitialPosition, SubType
 from geminga_protocol.ids import EARLIEST
@@ -130,7 +130,7 @@ async def test_refusals_of_subscribe(world: World):
             await consumer_of(topic, FakeConnection(), **more)
         assert refused.value.code == ServerError.NotAllowedError
     with pytest.raises(BrokerError) as refused:
-        await obey(topic, TopicPolicies(auto_subscription=False))
+        await apply_policies(topic, TopicPolicies(auto_subscription=False))
         await consumer_of(topic, FakeConnection())
     assert refused.value.code == ServerError.SubscriptionNotFound
 

@@ -42,7 +42,7 @@ async def test_the_turn_of_a_producer_that_waited(
         FakeConnection(), "second", access_mode=ProducerAccessMode.WaitForExclusive
     )
     second = await topic.add_producer(waiting)
-    with mock.patch.object(topics, "announce", broken):
+    with mock.patch.object(topics, "grant_exclusive_access", broken):
         first.close()
         await world.settle()
     assert "a defect" in caplog.text

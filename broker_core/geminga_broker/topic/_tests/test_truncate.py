@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 from geminga_broker.log._tests.world import NAME, World
 from geminga_broker.log.options import CursorOptions, LogOptions, Retention
-from geminga_broker.policies.apply import obey
+from geminga_broker.policies.apply import apply_policies
 from geminga_broker.policies.model import TopicPolicies
 from geminga_broker.subscription._tests.test_dispatch_shared import join, publish
 from geminga_broker.topic.api import SubType, TopicEnvironment
@@ -33,7 +33,7 @@ async def topic_of(
         log = await factory.open(NAME)
         name = TopicName.parse("persistent://public/default/t")
         topic = PersistentTopic(name, log, TopicEnvironment(nursery))
-        await obey(topic, DEDUPLICATE)
+        await apply_policies(topic, DEDUPLICATE)
         yield topic
         nursery.cancel_scope.cancel()
 
