@@ -6,7 +6,8 @@ import trio
 import trio.testing
 
 from geminga_broker._tests.fake_log import FakeLog
-from geminga_broker.topic.api import TopicEnvironment, TopicOptions
+from geminga_broker.policies.model import TopicOptions
+from geminga_broker.topic.api import TopicEnvironment
 from geminga_broker.topic.nonpersistent import NonPersistentTopic
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.topic_name import TopicName

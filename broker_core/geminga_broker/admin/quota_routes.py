@@ -34,7 +34,7 @@ from geminga_broker.admin.rest import (
 )
 from geminga_broker.admin.topic_policy_routes import change_topic, topic_record
 from geminga_broker.cluster.records import JsonObject
-from geminga_broker.policies.model import default_quota
+from geminga_broker.policies.levels import default_quota
 from geminga_broker.policies.quota import BacklogQuota, QuotaType
 from geminga_broker.service import BrokerService
 

@@ -18,9 +18,10 @@ from geminga_broker.log.api import LogError, ManagedLedger
 from geminga_broker.log.options import Retention
 from geminga_broker.log.topic_log import TopicLog
 from geminga_broker.policies.apply import apply_common_policies, apply_policies, broker_limits
+from geminga_broker.policies.model import TopicOptions
 from geminga_broker.policies.resolve import PolicyResolver
 from geminga_broker.subscription.entry_filters import load_filters
-from geminga_broker.topic.api import Topic, TopicEnvironment, TopicOptions
+from geminga_broker.topic.api import Topic, TopicEnvironment
 from geminga_broker.topic.nonpersistent import NonPersistentTopic
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.pb.pulsar_api_pb2 import CommandSubscribe, ServerError

@@ -9,13 +9,12 @@ from typing import NamedTuple
 import trio
 
 from geminga_broker.config import ClientLimits, PolicyConfig
-from geminga_broker.policies.model import TopicPolicies
+from geminga_broker.policies.model import DeduplicationOptions, TopicPolicies
 from geminga_broker.policies.rate_limit import Rate, RateLimit, SubscribeLimit, limit_of
 from geminga_broker.subscription.broker_limit import BrokerUnackedLimit
 from geminga_broker.topic import deduplication
 from geminga_broker.topic.api import PublishItem
 from geminga_broker.topic.base import TopicBase
-from geminga_broker.topic.deduplication import DeduplicationOptions
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_broker.topic.producer import Admission
 from geminga_protocol.errors import RemoteProtocolError

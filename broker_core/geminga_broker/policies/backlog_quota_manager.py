@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Protocol
 
 import trio
 
 from geminga_broker.compaction.topic_compaction import CURSOR as COMPACTION
-from geminga_broker.log.api import Cursor
+from geminga_broker.compaction.topic_compaction import TopicCompaction
+from geminga_broker.log.api import Cursor, ManagedLedger
+from geminga_broker.policies.model import TopicPolicies
 from geminga_broker.policies.quota import (
     EVICTION_FACTOR,
     BacklogQuota,
@@ -19,22 +22,41 @@ from geminga_broker.policies.quota import (
     entries_to_evict,
     refusal,
 )
-from geminga_broker.topic.deduplication import CURSOR
+from geminga_broker.subscription.subscription import Subscription
+from geminga_broker.topic.api import TopicEnvironment
+from geminga_broker.topic.deduplication import CURSOR, Deduplication
 from geminga_protocol.ids import EntryId, LedgerId, Position
-
-if TYPE_CHECKING:
-    from geminga_broker.topic.persistent import PersistentTopic
 
 _log = logging.getLogger(__name__)
 
 
-def slowest_cursor(topic: PersistentTopic) -> Cursor | None:
+class QuotaTopic(Protocol):
+    """A persistent topic, as its quotas see it."""
+
+    name: str
+    log: ManagedLedger
+    policies: TopicPolicies
+    environment: TopicEnvironment
+    deduplication: Deduplication | None
+    compaction: TopicCompaction
+    oldest_backlog_s: int
+    evictions: dict[QuotaType, int]
+
+    @property
+    def subscriptions(self) -> Mapping[str, Subscription]:
+        """Subscriptions by name."""
+
+    def disconnect_producers(self) -> None:
+        """Close all; their clients come back, and are checked."""
+
+
+def slowest_cursor(topic: QuotaTopic) -> Cursor | None:
     """The durable cursor with the longest way to go; None if there is none."""
     durable = [cursor for cursor in topic.log.cursors.values() if cursor.durable]
     return min(durable, key=lambda cursor: cursor.mark_delete, default=None)
 
 
-def size_exceeded(topic: PersistentTopic) -> bool:
+def size_exceeded(topic: QuotaTopic) -> bool:
     """Whether the backlog takes as many bytes as the quota allows."""
     limit = topic.policies.quotas.size.size_bytes
     if limit < 0:
@@ -45,7 +67,7 @@ def size_exceeded(topic: PersistentTopic) -> bool:
     return backlog_bytes(topic.log.statistics().ledgers, slowest.mark_delete) >= limit
 
 
-async def age_exceeded(topic: PersistentTopic) -> bool:
+async def age_exceeded(topic: QuotaTopic) -> bool:
     """Whether the oldest entry of the backlog is older than the quota allows. Raises LogError.
 
     What was found is kept for stats.
@@ -71,7 +93,7 @@ async def age_exceeded(topic: PersistentTopic) -> bool:
     return age_ms > limit_s * 1000
 
 
-async def check_producer(topic: PersistentTopic) -> None:
+async def check_producer(topic: QuotaTopic) -> None:
     """Raises BrokerError for a producer that comes while a quota that holds producers back is
     exceeded, and LogError.
     """
@@ -87,7 +109,7 @@ def _holds(quota: BacklogQuota) -> bool:
     return quota.policy is not QuotaPolicy.EVICTION
 
 
-async def keep_quotas(topic: PersistentTopic) -> None:
+async def keep_quotas(topic: QuotaTopic) -> None:
     """Do what the policy of an exceeded quota asks for. Raises LogError."""
     if size_exceeded(topic):
         await _enforce(topic, QuotaType.SIZE)
@@ -95,7 +117,7 @@ async def keep_quotas(topic: PersistentTopic) -> None:
         await _enforce(topic, QuotaType.AGE)
 
 
-async def _enforce(topic: PersistentTopic, kind: QuotaType) -> None:
+async def _enforce(topic: QuotaTopic, kind: QuotaType) -> None:
     quotas = topic.policies.quotas
     quota = quotas.size if kind is QuotaType.SIZE else quotas.age
     _log.info("topic=%s backlog quota %s exceeded: %s", topic.name, kind.value, quota.policy.value)
@@ -117,7 +139,7 @@ async def _enforce(topic: PersistentTopic, kind: QuotaType) -> None:
         topic.evictions[kind] += 1
 
 
-async def _evict_by_size(topic: PersistentTopic, limit: int) -> None:
+async def _evict_by_size(topic: QuotaTopic, limit: int) -> None:
     """Let the slowest subscription skip, until little enough is left or no subscription is it."""
     before = None
     while (slowest := slowest_cursor(topic)) is not None:
@@ -133,7 +155,7 @@ async def _evict_by_size(topic: PersistentTopic, limit: int) -> None:
         await subscription.skip(entries)
 
 
-async def _evict_by_age(topic: PersistentTopic, limit_s: int, *, precise: bool) -> None:
+async def _evict_by_age(topic: QuotaTopic, limit_s: int, *, precise: bool) -> None:
     """Acknowledge for every subscription what is too old, or else the ledgers that are."""
     log = topic.log
     now_ms = topic.environment.now_ms()

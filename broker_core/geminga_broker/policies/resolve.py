@@ -11,9 +11,9 @@ from typing import NamedTuple, Protocol
 from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.cluster.records import JsonObject, Records, ResourceExists, ResourceMissing
 from geminga_broker.config import BrokerConfig
-from geminga_broker.policies.model import Levels, TopicPolicies, topic_options, topic_policies
+from geminga_broker.policies.levels import Levels, topic_options, topic_policies
+from geminga_broker.policies.model import TopicOptions, TopicPolicies
 from geminga_broker.subscription.entry_filters import EntryFilter, load_filters
-from geminga_broker.topic.api import TopicOptions
 from geminga_protocol.topic_name import TopicName, url_encode
 from geminga_runtime.metadata.api import MetadataStore
 

@@ -15,7 +15,8 @@ import trio
 
 from geminga_broker.log.api import Ack, Entry
 from geminga_broker.metrics.rates import Rates, now_ms, utc_now
-from geminga_broker.topic.api import LastMessage, SubscribeRequest, SubType, TopicOptions
+from geminga_broker.policies.model import TopicOptions
+from geminga_broker.topic.api import LastMessage, SubscribeRequest, SubType
 from geminga_broker.topic.stats import ConsumerStats, iso_time
 from geminga_protocol import ack_set as ack_sets
 from geminga_protocol.encode import MessageHeader, frame

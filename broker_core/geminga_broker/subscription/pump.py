@@ -11,11 +11,12 @@ from dataclasses import dataclass
 import trio
 
 from geminga_broker.log.api import Ack, Cursor, Entry, LogClosed, LogError, LogFenced
+from geminga_broker.policies.model import TopicOptions
 from geminga_broker.policies.rate_limit import Published, Rate, RateLimit, limit_of, take_all
 from geminga_broker.subscription.catch_up import ROUND_BYTES, ROUND_ENTRIES
 from geminga_broker.subscription.consumer import Consumer
 from geminga_broker.subscription.entry_filters import FilterContext, FilterCounts, judge
-from geminga_broker.topic.api import KeySharedPolicy, TopicEnvironment, TopicOptions
+from geminga_broker.topic.api import KeySharedPolicy, TopicEnvironment
 from geminga_protocol.ids import Position
 
 _log = logging.getLogger(__name__)

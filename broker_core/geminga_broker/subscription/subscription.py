@@ -13,7 +13,7 @@ from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import Ack, Cursor, ManagedLedger
 from geminga_broker.log.cursor_use import CursorUse
 from geminga_broker.metrics.rates import Rates, now_ms
-from geminga_broker.policies.model import TopicPolicies
+from geminga_broker.policies.model import TopicOptions, TopicPolicies
 from geminga_broker.policies.rate_limit import RateLimit
 from geminga_broker.subscription.consumer import Consumer
 from geminga_broker.subscription.entry_filters import FilterContext
@@ -31,7 +31,6 @@ from geminga_broker.topic.api import (
     SubscribeRequest,
     SubType,
     TopicEnvironment,
-    TopicOptions,
 )
 from geminga_broker.topic.stats import SubscriptionStats
 from geminga_protocol.ids import EARLIEST, LATEST, Position

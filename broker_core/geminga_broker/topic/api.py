@@ -10,15 +10,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import trio
 
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import Ack
+from geminga_broker.policies.model import TopicPolicies
 from geminga_broker.subscription.broker_limit import BrokerUnackedLimit
 from geminga_broker.subscription.catch_up import CatchUp
-from geminga_broker.subscription.entry_filters import EntryFilter
 from geminga_broker.topic.connection import ClientConnection
 from geminga_broker.topic.stats import ConsumerStats, InternalStats, TopicStats
 from geminga_protocol.ids import Position
@@ -29,41 +29,8 @@ from geminga_protocol.pb.pulsar_api_pb2 import (
     ProducerAccessMode,
 )
 
-if TYPE_CHECKING:
-    from geminga_broker.policies.model import TopicPolicies
-
 SubType = CommandSubscribe.SubType
 InitialPosition = CommandSubscribe.InitialPosition
-
-ALL_SUBSCRIPTION_TYPES = frozenset(SubType.values())
-
-
-@dataclass(frozen=True, slots=True)
-class TopicOptions:
-    """Limits and switches of one topic; a limit of zero is none. Apache's broker.conf defaults."""
-
-    producers_max: int = 0
-    consumers_max: int = 0
-    consumers_per_subscription_max: int = 0
-    subscriptions_max: int = 0
-    unacked_per_consumer_max: int = 50_000
-    unacked_per_subscription_max: int = 200_000
-    encryption_required: bool = False
-    batch_index_ack: bool = False
-    expose_broker_entry_metadata: bool = False
-    subscription_types: frozenset[int] = ALL_SUBSCRIPTION_TYPES
-    dispatch_entries_max: int = 100
-    dispatch_bytes_max: int = 5 << 20
-    round_robin_entries_max: int = 20
-    failover_delay_s: float = 1.0
-    delayed_entries_max: int = 100_000
-    delayed_delivery: bool = True
-    """Otherwise what is to be delivered later is delivered at once."""
-    consistent_hashing: bool = True
-    hash_points: int = 100
-    look_ahead_per_consumer_entries: int = 2_000
-    look_ahead_entries_max: int = 20_000
-    entry_filters: tuple[EntryFilter, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,9 @@ import trio
 from geminga_broker.compaction.topic_compaction import CURSOR as COMPACTION
 from geminga_broker.errors import BrokerError
 from geminga_broker.metrics.rates import Rates
-from geminga_broker.policies.model import TopicPolicies
+from geminga_broker.policies.model import TopicOptions, TopicPolicies
 from geminga_broker.policies.rate_limit import RateLimit, SubscribeLimit
-from geminga_broker.topic.api import (
-    ProducerRequest,
-    SubscribeRequest,
-    SubType,
-    TopicEnvironment,
-    TopicOptions,
-)
+from geminga_broker.topic.api import ProducerRequest, SubscribeRequest, SubType, TopicEnvironment
 from geminga_broker.topic.deduplication import CURSOR, Deduplication
 from geminga_broker.topic.producer import Admission, Producer
 from geminga_broker.topic.registry import ProducerRegistry

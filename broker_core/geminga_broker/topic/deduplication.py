@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
 from typing import Protocol
 
 from geminga_broker.log.api import Cursor, CursorNotFound, Entry, EntryDamaged, ManagedLedger
+from geminga_broker.policies.model import DeduplicationOptions
 from geminga_broker.topic.api import PublishItem
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.ids import LATEST, Position
@@ -56,18 +56,6 @@ class Fate(Enum):
     STORED = "stored"
     PENDING = "pending"
     LOST = "lost"
-
-
-@dataclass(frozen=True, slots=True)
-class DeduplicationOptions:
-    """Apache's `brokerDeduplication…` settings."""
-
-    entries_interval: int = 1000
-    """A snapshot is taken after so many entries."""
-    producers_max: int = 10_000
-    """Names that are kept; beyond it those go first that left first."""
-    inactivity_s: float = 360 * 60
-    """A producer that left so long ago is forgotten."""
 
 
 class Waiting(Protocol):

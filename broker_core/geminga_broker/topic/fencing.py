@@ -5,23 +5,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import trio
 
 from geminga_broker.errors import BrokerError
-from geminga_broker.log.api import LogError
+from geminga_broker.log.api import LogError, ManagedLedger
+from geminga_broker.subscription.subscription import Subscription
 from geminga_broker.topic.api import SubscribeRequest, SubType
 from geminga_broker.topic.producer import Producer
+from geminga_broker.topic.registry import ProducerRegistry
 from geminga_protocol.pb.pulsar_api_pb2 import ProducerAccessMode, ServerError
-
-if TYPE_CHECKING:
-    from geminga_broker.subscription.subscription import Subscription
-    from geminga_broker.topic.persistent import PersistentTopic
-    from geminga_broker.topic.registry import ProducerRegistry
 
 EPOCH_PROPERTY = "pulsar.topic.epoch"
 """The log's property that holds the topic epoch; the key is Apache's."""
+
+
+class ExclusiveTopic(Protocol):
+    """A topic that one producer can have for itself."""
+
+    log: ManagedLedger
+
+    def is_registered(self, producer: Producer) -> bool:
+        """Whether it is still there, and not waiting."""
+
+    def check_open(self) -> None:
+        """Raises BrokerError ServiceNotReady while the topic is being given up."""
+
+    def publish_failed(self, error: LogError) -> None:
+        """If the log is lost to another broker, the topic goes with it."""
 
 
 def stored_epoch(properties: Mapping[str, str]) -> int | None:
@@ -53,7 +65,7 @@ async def evict_dead_consumer(subscription: Subscription, request: SubscribeRequ
         old.close()
 
 
-async def store_epoch(topic: PersistentTopic, producer: Producer) -> None:
+async def store_epoch(topic: ExclusiveTopic, producer: Producer) -> None:
     """Make an exclusive producer's epoch durable, so that a broker that loads the topic later
     fences producers of earlier epochs. If it fails, closes the producer and raises BrokerError.
     """
@@ -75,7 +87,7 @@ async def store_epoch(topic: PersistentTopic, producer: Producer) -> None:
         raise BrokerError(ServerError.ProducerFenced, text)
 
 
-async def grant_exclusive_access(topic: PersistentTopic, producer: Producer) -> None:
+async def grant_exclusive_access(topic: ExclusiveTopic, producer: Producer) -> None:
     """A waiting producer has the topic now: call its `on_ready` once the epoch is durable."""
     try:
         await store_epoch(topic, producer)

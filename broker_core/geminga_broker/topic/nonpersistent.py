@@ -9,6 +9,7 @@ import trio
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import Ack, AppendDone, Buffer, Entry, LogError
 from geminga_broker.metrics.rates import Rates
+from geminga_broker.policies.model import TopicOptions
 from geminga_broker.subscription.consumer import Consumer
 from geminga_broker.subscription.special_metadata import slot_of
 from geminga_broker.subscription.strategies.choose import RoundRobin
@@ -22,7 +23,6 @@ from geminga_broker.topic.api import (
     SubscribeRequest,
     SubType,
     TopicEnvironment,
-    TopicOptions,
 )
 from geminga_broker.topic.base import TopicBase
 from geminga_broker.topic.fencing import evict_dead_producer

@@ -21,6 +21,7 @@ from geminga_broker.log.api import (
     ManagedLedger,
 )
 from geminga_broker.policies.backlog_quota_manager import check_producer
+from geminga_broker.policies.model import TopicOptions
 from geminga_broker.policies.quota import QuotaType, backlog_bytes
 from geminga_broker.policies.rate_limit import RateLimit
 from geminga_broker.subscription.consumer import Consumer
@@ -31,7 +32,6 @@ from geminga_broker.topic.api import (
     ProducerRequest,
     SubscribeRequest,
     TopicEnvironment,
-    TopicOptions,
 )
 from geminga_broker.topic.base import TopicBase
 from geminga_broker.topic.deduplication import CURSOR

@@ -15,7 +15,7 @@ from geminga_broker.log.api import LedgerStatistics
 from geminga_broker.policies.apply import apply_policies
 from geminga_broker.policies.backlog_quota_manager import age_exceeded, keep_quotas, slowest_cursor
 from geminga_broker.policies.maintenance import TopicMaintenance
-from geminga_broker.policies.model import TopicPolicies
+from geminga_broker.policies.model import DeduplicationOptions, TopicPolicies
 from geminga_broker.policies.quota import (
     BacklogQuota,
     QuotaPolicy,
@@ -25,7 +25,6 @@ from geminga_broker.policies.quota import (
     closed_ms_of_oldest,
     entries_to_evict,
 )
-from geminga_broker.topic.deduplication import DeduplicationOptions
 from geminga_protocol.ids import EARLIEST, EntryId, LedgerId, Position
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 

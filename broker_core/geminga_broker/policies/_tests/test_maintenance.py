@@ -16,8 +16,8 @@ from geminga_broker.config import PolicyConfig
 from geminga_broker.log.api import LogReadFailed
 from geminga_broker.policies.apply import apply_policies
 from geminga_broker.policies.maintenance import TopicMaintenance
-from geminga_broker.policies.model import TopicPolicies
-from geminga_broker.topic.deduplication import CURSOR, DeduplicationOptions
+from geminga_broker.policies.model import DeduplicationOptions, TopicPolicies
+from geminga_broker.topic.deduplication import CURSOR
 from geminga_protocol.ids import EARLIEST, LATEST
 
 

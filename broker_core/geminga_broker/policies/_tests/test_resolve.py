@@ -7,10 +7,11 @@ import pytest
 from geminga_broker.cluster.records import JsonObject
 from geminga_broker.config import BrokerConfig, ClientLimits, LogConfig, PolicyConfig, TopicConfig
 from geminga_broker.log.options import Retention
-from geminga_broker.policies.model import Inactivity, Levels, topic_options, topic_policies
+from geminga_broker.policies.levels import Levels, topic_options, topic_policies
+from geminga_broker.policies.model import Inactivity, TopicOptions
 from geminga_broker.policies.quota import BacklogQuota, QuotaPolicy
 from geminga_broker.policies.rate_limit import Rate
-from geminga_broker.topic.api import SubType, TopicOptions
+from geminga_broker.topic.api import SubType
 
 CONFIG = BrokerConfig(
     log=LogConfig(retention_minutes=5, retention_mb=7),

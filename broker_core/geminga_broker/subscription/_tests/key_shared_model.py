@@ -18,11 +18,12 @@ from geminga_broker._tests.fake_client import payload, position, subscribe_reque
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import Ack, Entry
 from geminga_broker.log.entry import LogEntry
+from geminga_broker.policies.model import TopicOptions
 from geminga_broker.subscription.consumer import Consumer
 from geminga_broker.subscription.entry_filters import FilterContext
 from geminga_broker.subscription.pump import DispatchContext
 from geminga_broker.subscription.strategies.key_shared import KeySharedDispatcher, look_ahead
-from geminga_broker.topic.api import KeySharedPolicy, SubType, TopicEnvironment, TopicOptions
+from geminga_broker.topic.api import KeySharedPolicy, SubType, TopicEnvironment
 from geminga_protocol.ids import Position
 from geminga_protocol.keys import KEY_SLOTS, key_slot
 from geminga_protocol.pb.pulsar_api_pb2 import KeySharedMode

@@ -11,13 +11,13 @@ from geminga_broker._tests.topic_world import World
 from geminga_broker.cluster.loader import broker_options
 from geminga_broker.config import load_config
 from geminga_broker.log.api import Ack, Entry
+from geminga_broker.policies.model import TopicOptions
 from geminga_broker.subscription._tests.test_key_shared import join, publish_keys
 from geminga_broker.subscription.strategies.key_shared import (
     LOOK_AHEAD_ENTRIES,
     KeySharedDispatcher,
     look_ahead,
 )
-from geminga_broker.topic.api import TopicOptions
 from geminga_protocol.keys import key_slot
 
 

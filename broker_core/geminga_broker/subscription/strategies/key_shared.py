@@ -12,6 +12,7 @@ from typing import Protocol, TypeVar
 
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import Ack, Entry, LogError
+from geminga_broker.policies.model import TopicOptions
 from geminga_broker.subscription.chunks import UnfinishedMessages, chunks_in
 from geminga_broker.subscription.consumer import Consumer
 from geminga_broker.subscription.delayed_delivery import KEY_SHARED
@@ -27,7 +28,7 @@ from geminga_broker.subscription.strategies.hash_ring import (
     StickyRanges,
 )
 from geminga_broker.subscription.strategies.shared import SharedDispatcher
-from geminga_broker.topic.api import KeySharedPolicy, SubType, TopicOptions
+from geminga_broker.topic.api import KeySharedPolicy, SubType
 from geminga_broker.topic.stats import ConsumerStats, DrainingHashStats
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.ids import Position

@@ -20,10 +20,10 @@ from geminga_broker.errors import BrokerError
 from geminga_broker.log._tests import world as storage
 from geminga_broker.log.api import LogWriteFailed
 from geminga_broker.policies.apply import apply_policies
-from geminga_broker.policies.model import TopicPolicies
+from geminga_broker.policies.model import DeduplicationOptions, TopicPolicies
 from geminga_broker.topic import deduplication
 from geminga_broker.topic.api import PublishItem, TopicEnvironment
-from geminga_broker.topic.deduplication import CURSOR, Deduplication, DeduplicationOptions
+from geminga_broker.topic.deduplication import CURSOR, Deduplication
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.ids import EARLIEST, LATEST, EntryId, LedgerId, Position
 from geminga_protocol.payload import build

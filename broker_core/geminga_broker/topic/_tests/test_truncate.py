@@ -13,10 +13,10 @@ from trio.testing import MockClock
 from geminga_broker.log._tests.world import NAME, World
 from geminga_broker.log.options import CursorOptions, LogOptions, Retention
 from geminga_broker.policies.apply import apply_policies
-from geminga_broker.policies.model import TopicPolicies
+from geminga_broker.policies.model import DeduplicationOptions, TopicPolicies
 from geminga_broker.subscription._tests.test_dispatch_shared import join, publish
 from geminga_broker.topic.api import SubType, TopicEnvironment
-from geminga_broker.topic.deduplication import CURSOR, DeduplicationOptions
+from geminga_broker.topic.deduplication import CURSOR
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.ids import EARLIEST
 from geminga_protocol.topic_name import TopicName
