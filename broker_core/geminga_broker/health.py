@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import trio
 
 from geminga_broker.cluster.records import ResourceExists
 from geminga_broker.errors import BrokerError
+from geminga_broker.service import BrokerService
 from geminga_broker.topic.api import ProducerRequest, PublishItem
 from geminga_protocol.buffers import Buffer
 from geminga_protocol.frames import FrameReader
 from geminga_protocol.payload import build
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, MessageMetadata, ServerError
 from geminga_protocol.topic_name import TopicName
-
-if TYPE_CHECKING:
-    from geminga_broker.service import BrokerService
 
 HEALTH_S = 10.0
 """How long the message may take."""
@@ -83,7 +80,7 @@ class SharedCheck:
             if trio.current_time() >= self._kept_until_s:
                 self._failure = None
                 try:
-                    await self._service.check_health()
+                    await check_health(self._service)
                 except Exception as error:
                     self._failure = error
                 self._kept_until_s = trio.current_time() + CHECK_KEPT_S
@@ -96,7 +93,7 @@ async def check_health(service: BrokerService) -> None:
 
     Raises BrokerError when it is refused, trio.TooSlowError when it takes over `HEALTH_S`.
     """
-    namespace = f"pulsar/{service.broker_id}"
+    namespace = f"pulsar/{service.lookup.addresses.broker_id}"
     with trio.fail_after(HEALTH_S):
         if not await service.namespaces.exists(namespace):
             cluster = service.config.network.cluster_name
@@ -105,9 +102,9 @@ async def check_health(service: BrokerService) -> None:
             except ResourceExists:
                 pass
         name = TopicName.parse(f"persistent://{namespace}/healthcheck")
-        topic = await service.get_topic(name, create=True)
+        topic = await service.topics.get(name, create=True)
         probe = _Probe()
-        producer_name = f"{_PRODUCER}-{service.new_producer_name()}"
+        producer_name = f"{_PRODUCER}-{service.producer_names.next()}"
         producer = await topic.add_producer(ProducerRequest(probe, 0, producer_name))
         try:
             metadata = MessageMetadata(

@@ -31,21 +31,21 @@ async def backlog(cluster: Cluster, plan: SubscriptionPlan) -> int:
     """Entries that the subscription has not acknowledged."""
     total = 0
     for name in parts_of(plan.topic):
-        topic = await cluster.service.get_topic(TopicName.parse(name), create=False)
+        topic = await cluster.service.topics.get(TopicName.parse(name), create=False)
         total += topic.subscriptions[plan.name].backlog_entries()
     return total
 
 
 def check_permits(service: BrokerService, takers: list[Taker], books: Books) -> None:
     """Nothing is under way: broker and SDK agree on what may still be sent."""
-    for topic in service.topics.values():
+    for topic in service.topics.loaded.values():
         for subscription in topic.subscriptions.values():
             if isinstance(subscription, Subscription):
                 audited(lambda each=subscription: check_subscription(each), books, subscription)
     for taker in takers:
         consumer = taker.consumer
         for part in consumer._parts.each if consumer is not None else ():
-            topic = service.topics.get(part.topic)
+            topic = service.topics.loaded.get(part.topic)
             known = topic.subscriptions[taker.subscription.name].consumers if topic else ()
             found = [each for each in known if each.name == taker.plan.label]
             if not part.is_connected and taker.subscription.kind is ConsumerType.EXCLUSIVE:
@@ -105,11 +105,11 @@ def check_clients(clients: list[Client], books: Books) -> None:
 
 def check_service(service: BrokerService, books: Books) -> None:
     """Clients are gone: nothing of them is left in the broker."""
-    if service.sessions:
-        books.violate(f"sessions are left: {list(service.sessions)}")
-    if service._publish_bytes:
-        books.violate(f"{service._publish_bytes} published bytes are counted for ever")
-    for name, topic in service.topics.items():
+    if service.connections.sessions:
+        books.violate(f"sessions are left: {list(service.connections.sessions)}")
+    if service.connections.publish_bytes:
+        books.violate(f"{service.connections.publish_bytes} published bytes are counted for ever")
+    for name, topic in service.topics.loaded.items():
         if topic.producers:
             books.violate(f"{name} has producers though all clients are gone")
         for subscription in topic.subscriptions.values():
@@ -147,4 +147,4 @@ async def check_logs(client: Client, cluster: Cluster, books: Books) -> None:
     for topic in books.plan.topics:
         books.check_log(topic.name, await read_log(client, topic))
         for name in parts_of(topic):
-            assert isinstance(cluster.service.topics[name], PersistentTopic)
+            assert isinstance(cluster.service.topics.loaded[name], PersistentTopic)

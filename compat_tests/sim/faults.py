@@ -79,12 +79,12 @@ class Faults:
 
     async def _unload(self) -> None:
         life = self._cluster.life
-        names = list(life.service.topics) if life is not None else []
+        names = list(life.service.topics.loaded) if life is not None else []
         if names and life is not None:
             name = self._rng.choice(names)
             self._cluster.disk.log.add(f"unload {name}")
             with trio.move_on_after(20):
-                await life.service.unload_topic(TopicName.parse(name))
+                await life.service.topics.unload(TopicName.parse(name))
 
     async def _kill(self) -> None:
         await self._cluster.kill(self._rng.choice((Cut.RESET, Cut.END)))

@@ -167,7 +167,7 @@ class Run:
                 await service.catalog.create_partitioned(name, topic.partitions)
         for plan in self._plan.subscriptions:
             for part in checks.parts_of(plan.topic):
-                made = await service.get_topic(TopicName.parse(part), create=True)
+                made = await service.topics.get(TopicName.parse(part), create=True)
                 await made.create_subscription(plan.name, EARLIEST)
 
     async def _work(self, cluster: Cluster) -> None:

@@ -207,13 +207,13 @@ async def disturb(broker: WireBroker, rng: Random) -> None:
     """Unload topics now and then, and end one for good."""
     for turn in range(12):
         await trio.sleep(rng.random() * 6)
-        for topic in list(broker.service.topics.values()):
+        for topic in list(broker.service.topics.loaded.values()):
             if isinstance(topic, PersistentTopic):
                 for subscription in topic.subscriptions.values():
                     check_subscription(subscription)
-        await broker.service.unload_topic(TopicName.parse(rng.choice((A, B, C, N))))
+        await broker.service.topics.unload(TopicName.parse(rng.choice((A, B, C, N))))
         if turn == 8:
-            topic = await broker.service.get_topic(TopicName.parse(B), create=True)
+            topic = await broker.service.topics.get(TopicName.parse(B), create=True)
             await topic.terminate()
 
 
@@ -231,7 +231,7 @@ async def drain(books: Books, broker: WireBroker, topic: str, name: str) -> None
         consumer = await peer.subscribe(topic, name, NAMES[name])
         assert consumer is not None
         consumer.on_part = lambda position, index: got.add((position, index))
-        loaded = await broker.service.get_topic(TopicName.parse(topic), create=False)
+        loaded = await broker.service.topics.get(TopicName.parse(topic), create=False)
         with trio.fail_after(100):
             while loaded.subscriptions[name].backlog_entries():
                 await peer.flow(consumer, 1000)
@@ -293,7 +293,7 @@ async def test_random_clients(
     async with open_broker(config()) as broker:
         service = broker.service
         for topic in (A, B):
-            made = await service.get_topic(TopicName.parse(topic), create=True)
+            made = await service.topics.get(TopicName.parse(topic), create=True)
             for name in NAMES:
                 await made.create_subscription(name, EARLIEST)
         async with trio.open_nursery() as readers:
@@ -313,9 +313,9 @@ async def test_random_clients(
             for name in NAMES:
                 await drain(books, broker, topic, name)
         await trio.sleep(20)
-        assert not service.sessions
-        assert service._publish_bytes == 0
-        for topic in service.topics.values():
+        assert not service.connections.sessions
+        assert service.connections.publish_bytes == 0
+        for topic in service.topics.loaded.values():
             assert topic.idle
             assert not topic.producers
             for subscription in topic.subscriptions.values():

@@ -11,6 +11,7 @@ import pytest
 import trio
 
 from geminga_broker._tests.wire import open_broker
+from geminga_broker.cluster import inactivity
 from geminga_broker.config import BrokerConfig
 from geminga_broker.log import factory
 from geminga_broker.log.api import Ack
@@ -65,7 +66,7 @@ async def load_topics(service: BrokerService) -> list[PersistentTopic]:
     found = []
     for number in range(TOPICS):
         name = TopicName.parse(f"persistent://public/default/t{number}")
-        topic = await service.get_topic(name, create=True)
+        topic = await service.topics.get(name, create=True)
         assert isinstance(topic, PersistentTopic)
         found.append(topic)
     return found
@@ -89,7 +90,7 @@ async def test_metrics_are_made_in_turns(
     ("module", "name", "period_s"),
     [
         (backlog_keeping, "size_exceeded", 60),
-        (BrokerService, "_may_delete", 60),
+        (inactivity, "may_delete", 60),
         (TopicLog, "roll_if_due", 60),
         (TopicLog, "trim_if_due", 120),
     ],
@@ -101,12 +102,11 @@ async def test_timers_go_over_topics_in_turns(
     monkeypatch: pytest.MonkeyPatch,
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    is_static = module is BrokerService
-    async with open_broker(config_with(delete_inactive=is_static)) as broker:
+    delete_inactive = module is inactivity
+    async with open_broker(config_with(delete_inactive=delete_inactive)) as broker:
         topics = await load_topics(broker.service)
         with counted_steps() as steps:
-            counting = steps.counting(getattr(module, name))
-            monkeypatch.setattr(module, name, staticmethod(counting) if is_static else counting)
+            monkeypatch.setattr(module, name, steps.counting(getattr(module, name)))
             await trio.sleep(period_s + 1)
         assert len(topics) <= sum(steps.calls.values())
         assert max(steps.calls.values()) <= TURN_UNITS

@@ -140,9 +140,9 @@ async def test_client_certificates(authority: Authority, tmp_path: Path) -> None
             nursery.start_soon(stream.run_writer)
             stream.write(connection.connect("test"))
             await stream.receive()
-            (session,) = running.service.sessions
-            assert session.tls_peer_certificate is not None
-            assert session.tls_peer_certificate.common_name == "alice"
+            (session,) = running.service.connections.sessions
+            assert session.stream.peer_certificate is not None
+            assert session.stream.peer_certificate.common_name == "alice"
             await stream.aclose()
         for wrong in (stranger, client_tls(authority)):
             port = port_of(running.broker_url_tls)

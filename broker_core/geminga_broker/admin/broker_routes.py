@@ -10,6 +10,7 @@ from starlette.routing import Route
 
 from geminga_broker.admin.rest import RestError, ok, parameter, route, topic_of
 from geminga_broker.cluster.lookup import Addresses, NoSuchListener
+from geminga_broker.health import check_health
 from geminga_broker.service import BrokerService
 
 PULSAR_VERSION = "4.0.7"
@@ -20,7 +21,7 @@ def routes(service: BrokerService) -> list[Route]:
     """All routes of the family."""
 
     async def health(_request: Request) -> Response:
-        await service.check_health()
+        await check_health(service)
         return PlainTextResponse("ok")
 
     async def ready(_request: Request) -> Response:
@@ -30,13 +31,18 @@ def routes(service: BrokerService) -> list[Route]:
         return PlainTextResponse(PULSAR_VERSION)
 
     async def leader(_request: Request) -> Response:
-        return ok({"serviceUrl": service.web_service_url, "brokerId": service.broker_id})
+        return ok(
+            {
+                "serviceUrl": service.lookup.addresses.web_url,
+                "brokerId": service.lookup.addresses.broker_id,
+            }
+        )
 
     async def active(request: Request) -> Response:
         cluster = parameter(request, "cluster")
         if cluster != service.config.network.cluster_name:
             raise RestError(404, f"Cluster {cluster} is not this broker's")
-        return ok([service.broker_id])
+        return ok([service.lookup.addresses.broker_id])
 
     async def runtime_configuration(_request: Request) -> Response:
         return ok(service.config.values())
@@ -55,7 +61,7 @@ def routes(service: BrokerService) -> list[Route]:
 
 
 async def _all_brokers(service: BrokerService) -> Response:
-    return ok([service.broker_id])
+    return ok([service.lookup.addresses.broker_id])
 
 
 def _lookup_data(addresses: Addresses) -> dict[str, str]:

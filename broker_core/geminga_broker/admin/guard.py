@@ -163,7 +163,7 @@ async def identify(
 async def _check(service: BrokerService, need: Need, place: Place, caller: Caller) -> None:
     """Raises RestError as Apache words it."""
     if need.scope is Scope.BROKER:
-        place = place._replace(name=service.broker_id)
+        place = place._replace(name=service.lookup.addresses.broker_id)
     try:
         allowed = await service.authorizer.allows(caller, need, place)
     except SubscriptionRefused as error:

@@ -77,7 +77,7 @@ async def delete_namespace(service: BrokerService, namespace: str) -> None:
     """Raises RestError as Apache answers."""
     if not await service.namespaces.exists(namespace):
         raise RestError(404, f"Namespace {namespace} does not exist.")
-    names = await service.topic_names(namespace)
+    names = await service.topics.names(namespace)
     partitioned = [
         name
         for domain in ("persistent", "non-persistent")
@@ -103,8 +103,8 @@ async def empty_namespace(service: BrokerService, namespace: str) -> None:
         raise RestError(404, f"Namespace {namespace} does not exist.")
     closed: JsonObject = {"autoTopicCreationOverride": {"allowAutoTopicCreation": False}}
     await service.namespaces.tenants.update(namespace, lambda old: old | closed)
-    for name in await service.topic_names(namespace):
-        await service.delete_topic(TopicName.parse(name), force=True)
+    for name in await service.topics.names(namespace):
+        await service.topics.delete(TopicName.parse(name), force=True)
     for domain in ("persistent", "non-persistent"):
         for name in await service.catalog.partitioned(namespace, domain):
             topic = TopicName.parse(name)
@@ -150,7 +150,7 @@ def routes(service: BrokerService) -> list[Route]:
         namespace = namespace_of(request)
         await require_namespace(service, namespace)
         mode = request.query_params.get("mode", "PERSISTENT").upper()
-        names = await service.topic_names(namespace)
+        names = await service.topics.names(namespace)
         if mode != "ALL":
             scheme = "non-persistent://" if mode == "NON_PERSISTENT" else "persistent://"
             names = [name for name in names if name.startswith(scheme)]
@@ -165,7 +165,7 @@ def routes(service: BrokerService) -> list[Route]:
     async def unload(request: Request) -> Response:
         namespace = namespace_of(request)
         await require_namespace(service, namespace)
-        await service.unload_namespace(namespace)
+        await service.topics.unload_namespace(namespace)
         return no_content()
 
     base = "/admin/v2/namespaces"

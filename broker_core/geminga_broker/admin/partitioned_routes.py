@@ -70,7 +70,7 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
         if limit and count > limit:
             raise RestError(406, f"Number of partitions should be less than or equal to {limit}")
         await require_writable_namespace(service, name)
-        if await service.topic_exists(name):
+        if await service.topics.exists(name):
             raise RestError(409, "This topic already exists")
         try:
             await catalog.create_partitioned(name, count, properties)
@@ -112,7 +112,7 @@ def _routes_of_existing(service: BrokerService, domain: str, base: str) -> list[
     async def get(request: Request) -> Response:
         name = topic_of(request, domain)
         count = await catalog.partitions(name)
-        if not count and not await service.topic_exists(name):
+        if not count and not await service.topics.exists(name):
             if not flag(request, "checkAllowAutoCreation"):
                 raise RestError(404, f"Topic {name} not found")
             count = await catalog.resolve_partitions(name, create=True, exists=False)
@@ -124,15 +124,15 @@ def _routes_of_existing(service: BrokerService, domain: str, base: str) -> list[
         force = flag(request, "force")
         for index in range(count):
             partition = name.partition(index)
-            if await service.topic_exists(partition):
-                await service.delete_topic(partition, force=force)
+            if await service.topics.exists(partition):
+                await service.topics.delete(partition, force=force)
         try:
             await catalog.delete_partitioned(name)
             await service.policies.store.delete(name)
             await service.schemas.delete(name)
         except ResourceMissing:
             raise RestError(404, f"Topic {name} not found.") from None
-        await service.forget_grants(name)
+        await service.topics.forget_grants(name)
         return no_content()
 
     async def stop_writes(request: Request) -> Response:
@@ -150,4 +150,4 @@ def _routes_of_existing(service: BrokerService, domain: str, base: str) -> list[
 
 async def _create_partitions(service: BrokerService, name: TopicName, indexes: range) -> None:
     for index in indexes:
-        await service.get_topic(name.partition(index), create=True)
+        await service.topics.get(name.partition(index), create=True)

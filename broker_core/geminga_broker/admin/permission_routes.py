@@ -268,5 +268,5 @@ def topic_routes(service: BrokerService, domain: str) -> list[Route]:
 
 async def _with_partitions(service: BrokerService, topic: TopicName) -> Sequence[str]:
     """The topic and its partitions. Raises BrokerError when it isn't there."""
-    count = 0 if topic.is_partition else await service.partition_count(topic, create=False)
+    count = 0 if topic.is_partition else await service.topics.partition_count(topic, create=False)
     return [*(str(topic.partition(index)) for index in range(count)), str(topic)]

@@ -215,7 +215,7 @@ def _routes_of(service: BrokerService, policy: Policy) -> list[Route]:
         await service.namespaces.tenants.update(
             namespace, lambda old: _changed(old, policy, cluster, value)
         )
-        await service.policies_changed(namespace)
+        await service.topics.namespace_policies_changed(namespace)
         return no_content()
 
     path = f"/admin/v2/namespaces/{{tenant}}/{{namespace}}/{policy.path}"

@@ -107,7 +107,7 @@ def _namespace_level(service: BrokerService) -> Level:
     async def change(request: Request, how: Change) -> Response:
         namespace = namespace_of(request)
         await service.namespaces.tenants.update(namespace, how)
-        await service.policies_changed(namespace)
+        await service.topics.namespace_policies_changed(namespace)
         return no_content()
 
     return Level("namespace", "backlog_quota_map", "retention_policies", read, change)

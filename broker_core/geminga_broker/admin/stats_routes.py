@@ -67,7 +67,7 @@ async def topic_stats(service: BrokerService, name: TopicName) -> Json:
     """Apache's `/stats` of one loaded topic. Raises RestError 404."""
     topic = await require_topic(service, name)
     stats = as_json(topic.stats())
-    stats["ownerBroker"] = service.broker_id
+    stats["ownerBroker"] = service.lookup.addresses.broker_id
     return stats
 
 
@@ -95,7 +95,7 @@ async def _partitions(service: BrokerService, name: TopicName, count: int) -> Ma
     found: dict[str, Json] = {}
     for index in range(count):
         partition = name.partition(index)
-        if await service.topic_exists(partition):
+        if await service.topics.exists(partition):
             found[str(partition)] = await topic_stats(service, partition)
     return found
 
@@ -134,7 +134,7 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
         parts = {}
         for index in range(count):
             partition = name.partition(index)
-            if await service.topic_exists(partition):
+            if await service.topics.exists(partition):
                 parts[str(partition)] = await _internal_stats(service, partition)
         return ok({"metadata": {"partitions": count, "deleted": False}, "partitions": parts})
 

@@ -39,7 +39,7 @@ async def _require(service: BrokerService, request: Request, domain: str) -> Top
         raise RestError(404, "Namespace not found")
     if name.is_partition:
         raise RestError(412, "Not allowed to set/get topic policy for a partition")
-    if not await service.catalog.partitions(name) and not await service.topic_exists(name):
+    if not await service.catalog.partitions(name) and not await service.topics.exists(name):
         raise RestError(404, f"Topic {name} not found")
     return name
 
@@ -60,7 +60,7 @@ async def change_topic(
     """
     name = await _require(service, request, domain)
     await service.policies.store.update(name, how)
-    await service.topic_policies_changed(name)
+    await service.topics.topic_policies_changed(name)
     return no_content()
 
 

@@ -27,9 +27,9 @@ from geminga_protocol.topic_name import TopicName
 
 async def require_topic(service: BrokerService, name: TopicName) -> Topic:
     """The loaded topic. Raises RestError 404 if there is none of that name."""
-    if not await service.topic_exists(name):
+    if not await service.topics.exists(name):
         raise RestError(404, f"Topic {name} not found")
-    return await service.get_topic(name, create=False)
+    return await service.topics.get(name, create=False)
 
 
 async def require_writable_namespace(service: BrokerService, name: TopicName) -> None:
@@ -71,10 +71,10 @@ async def truncate(service: BrokerService, name: TopicName) -> None:
 async def unload(service: BrokerService, name: TopicName) -> None:
     """Unload a topic, or all partitions. Raises RestError 404."""
     partitions = await service.catalog.partitions(name)
-    if not partitions and not await service.topic_exists(name):
+    if not partitions and not await service.topics.exists(name):
         raise RestError(404, f"Topic {name} not found")
     for one in [name.partition(i) for i in range(partitions)] or [name]:
-        await service.unload_topic(one)
+        await service.topics.unload(one)
 
 
 def routes(service: BrokerService, domain: str) -> list[Route]:
@@ -84,16 +84,16 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
         namespace = namespace_of(request)
         if not await service.namespaces.exists(namespace):
             raise RestError(404, "Namespace does not exist")
-        names = await service.topic_names(namespace)
+        names = await service.topics.names(namespace)
         return ok([name for name in names if name.startswith(f"{domain}://")])
 
     async def create(request: Request) -> Response:
         name = topic_of(request, domain)
         without_nulls(await read_body(request, dict[str, str]))
         await require_writable_namespace(service, name)
-        if await service.catalog.partitions(name) or await service.topic_exists(name):
+        if await service.catalog.partitions(name) or await service.topics.exists(name):
             raise RestError(409, "This topic already exists")
-        await service.create_topic(name)
+        await service.topics.create(name)
         return no_content()
 
     async def delete(request: Request) -> Response:
@@ -104,9 +104,9 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
                 f"{name} is a partitioned topic, instead of calling delete topic, please call "
                 "delete-partitioned-topic.",
             )
-        if not await service.topic_exists(name):
+        if not await service.topics.exists(name):
             raise RestError(404, f"Topic {name} not found")
-        await service.delete_topic(name, force=flag(request, "force"))
+        await service.topics.delete(name, force=flag(request, "force"))
         return no_content()
 
     async def close(request: Request) -> Response:

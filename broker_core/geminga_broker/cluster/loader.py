@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from enum import IntEnum
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import trio
 
@@ -29,9 +29,6 @@ from geminga_protocol.topic_name import TopicName
 from geminga_runtime.background import run_guarded
 from geminga_runtime.settings import ConfigError
 from geminga_runtime.waiters import Promise
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _log = logging.getLogger(__name__)
 

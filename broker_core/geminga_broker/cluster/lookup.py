@@ -7,6 +7,7 @@ leader's decision) takes the place of `Lookup.locate` behind the same answer.
 from __future__ import annotations
 
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.errors import BrokerError
@@ -22,6 +23,12 @@ class Addresses(NamedTuple):
     web_url: str
     broker_url_tls: str = ""
     web_url_tls: str = ""
+
+    @property
+    def broker_id(self) -> str:
+        """`host:port` of the web service, as Apache names brokers; of another port without it."""
+        urls = (self.web_url, self.web_url_tls, self.broker_url)
+        return urlsplit(next((url for url in urls if url), self.broker_url_tls)).netloc
 
 
 class NoSuchListener(BrokerError):

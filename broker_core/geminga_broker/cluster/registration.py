@@ -8,7 +8,6 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
-from urllib.parse import urlsplit
 
 import msgspec
 import trio
@@ -38,13 +37,6 @@ class _Record(msgspec.Struct, rename="camel"):
     load_report_type: str = "LocalBrokerData"
 
 
-def broker_id(addresses: Addresses) -> str:
-    """`host:port` of the web service, as Apache names brokers; of another port without it."""
-    urls = (addresses.web_url, addresses.web_url_tls, addresses.broker_url)
-    first = next((url for url in urls if url), addresses.broker_url_tls)
-    return urlsplit(first).netloc
-
-
 @asynccontextmanager
 async def registered(store: MetadataStore, addresses: Addresses) -> AsyncIterator[None]:
     """The record is there while the context is open, and no longer than the store's session.
@@ -59,7 +51,7 @@ async def registered(store: MetadataStore, addresses: Addresses) -> AsyncIterato
         f"Geminga {version('geminga')}",
         int(time.time() * 1000),
     )
-    path = f"{BROKERS_PATH}/{broker_id(addresses)}"
+    path = f"{BROKERS_PATH}/{addresses.broker_id}"
     await store.put(path, msgspec.json.encode(record), ephemeral=True)
     try:
         yield

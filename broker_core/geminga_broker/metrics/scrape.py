@@ -45,7 +45,7 @@ async def scrape(service: BrokerService, *, version: str, consumer_level: bool =
     totals: defaultdict[str, float] = defaultdict(float)
     namespaces: Counter[str] = Counter()
     turns = Turns()
-    for name, topic in sorted(service.topics.items()):
+    for name, topic in sorted(service.topics.loaded.items()):
         stats = as_json(topic.stats())
         await turns.spend(1 + len(topic.subscriptions))
         namespace = TopicName.parse(name).namespace
@@ -64,10 +64,10 @@ async def scrape(service: BrokerService, *, version: str, consumer_level: bool =
         of_namespace = labels([("cluster", cluster), ("namespace", namespace)])
         text.add("pulsar_topics_count", of_namespace, count)
     of_cluster = labels([("cluster", cluster)])
-    text.add("pulsar_broker_topics_count", of_cluster, len(service.topics))
+    text.add("pulsar_broker_topics_count", of_cluster, len(service.topics.loaded))
     for metric, _field in NAMESPACE_SUMS:
         text.add(metric, of_cluster, totals[metric])
-    text.add("pulsar_active_connections", of_cluster, len(service.sessions))
+    text.add("pulsar_active_connections", of_cluster, len(service.connections.sessions))
     _authentication(text, cluster, service.authenticator)
     return text.render() + process_metrics()
 

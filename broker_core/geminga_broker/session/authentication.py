@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from importlib.metadata import version
 
+import trio
+
+from geminga_broker.authz.authorizer import Caller
 from geminga_broker.authz.commands import INVALID_ROLES
+from geminga_broker.session.session import NO_REQUEST, Session
 from geminga_protocol.commands import answers
 from geminga_protocol.pb.pulsar_api_pb2 import CommandConnect, ServerError
 from geminga_runtime.auth.api import Identity, Peer
@@ -14,14 +18,9 @@ from geminga_runtime.auth.proof import Proof
 from geminga_runtime.auth.service import Authenticator
 from geminga_runtime.logs import shown
 
-if TYPE_CHECKING:
-    import trio
-
-    from geminga_broker.session.session import Session
-
 _log = logging.getLogger(__name__)
 
-NO_REQUEST = (1 << 64) - 1
+SERVER_VERSION = f"Geminga {version('geminga')}"
 FAILED = "Failed to authenticate"
 """All that a peer hears; why stands in the log."""
 
@@ -48,7 +47,7 @@ class Authentication:
 
     def begin(self, command: CommandConnect) -> None:
         """Check what CONNECT brought."""
-        certificate = self._session.tls_peer_certificate
+        certificate = self._session.stream.peer_certificate
         peer = Peer(self._session.address, certificate.der if certificate else None)
         self._proof.begin(command, peer)
 
@@ -59,8 +58,8 @@ class Authentication:
 
     @property
     def server_version(self) -> str:
-        """The session's."""
-        return self._session.server_version
+        """As CONNECTED tells it."""
+        return SERVER_VERSION
 
     @property
     def protocol_version(self) -> int:
@@ -90,19 +89,18 @@ class Authentication:
     async def _let_in(self, identity: Identity) -> Identity | None:
         session, original = self._session, self._original
         authorizer = session.service.authorizer
-        session.principal = identity.role
+        role = identity.role
+        session.caller = session.caller._replace(role=role)
         if authorizer.settings.authenticate_original and (original or self._original_data):
             # Also without credentials: only the anonymous role needs none.
             method, data = self._original_method, self._original_data.encode()
             self._original_data = ""
             identity = await self._proof.ask_another(method, data, Peer(session.address))
             original = identity.role
-        if authorizer.enabled and not authorizer.original_is_valid(
-            session.principal, original, http=False
-        ):
-            why = f"role {session.principal!r} with original principal {shown(original or '')!r}"
+        if authorizer.enabled and not authorizer.original_is_valid(role, original, http=False):
+            why = f"role {role!r} with original principal {shown(original or '')!r}"
             self.refuse(why, ServerError.AuthorizationError, INVALID_ROLES)
             return None
-        session.original_principal = original
+        session.caller = Caller(role, original)
         self._accept()
         return identity

@@ -21,7 +21,7 @@ from geminga_runtime.logs import shown
 
 _log = logging.getLogger(__name__)
 
-_PRODUCER, _SUBSCRIBE = BaseCommand.Type.PRODUCER, BaseCommand.Type.SUBSCRIBE
+_SUBSCRIBE = BaseCommand.Type.SUBSCRIBE
 _PARTITIONS = BaseCommand.Type.PARTITIONED_METADATA
 
 
@@ -100,35 +100,3 @@ async def reauthorize(session: Session, kind: int, command: object, opening: Ope
     while opening.requires_recheck():
         opening.require_recheck(required=False)
         opening.place = await authorize(session, kind, command)
-
-
-def require_recheck(session: Session) -> None:
-    """Grants were revoked: check again what the client is opening at this moment."""
-    session.producers.require_recheck()
-    session.consumers.require_recheck()
-
-
-async def recheck(session: Session, tenant: str, namespace: str | None) -> None:
-    """After a grant was revoked, close the client's producers and consumers of a tenant (or of one
-    of its namespaces) that it has no right to any more.
-    """
-    authorizer = session.service.authorizer
-    for kind, registry, drop in (
-        (_PRODUCER, session.producers, session.drop_producer),
-        (_SUBSCRIBE, session.consumers, session.drop_consumer),
-    ):
-        for key, place in registry.places(tenant, namespace):
-            try:
-                allowed = await authorizer.allows(session.caller, COMMANDS[kind], place)
-            except SubscriptionRefused:
-                allowed = False
-            opened = registry.get(key)
-            if not allowed and opened is not None:
-                _log.warning(
-                    "address=%s %s may no longer use %s",
-                    session.address,
-                    session.caller,
-                    shown(place.topic),
-                )
-                drop(key)
-                opened.close()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from functools import partial
-from importlib.metadata import version
 
-from geminga_broker.session.authentication import Authentication
+from geminga_broker.session.authentication import SERVER_VERSION, Authentication
 from geminga_broker.session.session import Session, SessionClosed
 from geminga_protocol.commands import connection
 from geminga_protocol.pb.pulsar_api_pb2 import (
@@ -15,8 +14,6 @@ from geminga_protocol.pb.pulsar_api_pb2 import (
     CommandPong,
     FeatureFlags,
 )
-
-SERVER_VERSION = f"Geminga {version('geminga')}"
 
 MAX_MESSAGE_SIZE_VERSION = 14
 """First protocol version whose clients learn the message size from CONNECTED."""
@@ -33,9 +30,8 @@ def handle_connect(session: Session, command: CommandConnect) -> None:
 
     Without authentication everybody is let in. Raises SessionClosed on a second CONNECT.
     """
-    if session.connected or session.authentication is not None:
+    if session.connected or session.respond is not None:
         raise SessionClosed("a second CONNECT")
-    session.server_version = SERVER_VERSION
     session.client_version = command.client_version
     session.protocol_version = min(command.protocol_version, connection.PROTOCOL_VERSION)
     # A copy: a part of a message keeps all of it.
@@ -45,8 +41,9 @@ def handle_connect(session: Session, command: CommandConnect) -> None:
         _accept(session, command.protocol_version)
         return
     accept = partial(_accept, session, command.protocol_version)
-    session.authentication = Authentication(session, authenticator, command, accept)
-    session.authentication.begin(command)
+    authentication = Authentication(session, authenticator, command, accept)
+    session.respond = authentication.respond
+    authentication.begin(command)
 
 
 def _accept(session: Session, client_version: int) -> None:
@@ -69,9 +66,9 @@ def handle_auth_response(session: Session, command: CommandAuthResponse) -> None
     """
     if command.client_version:
         session.client_version = command.client_version
-    if session.authentication is not None:
+    if session.respond is not None:
         response = command.response
-        session.authentication.respond(response.auth_method_name, response.auth_data)
+        session.respond(response.auth_method_name, response.auth_data)
     elif not session.connected:
         raise SessionClosed("AUTH_RESPONSE before CONNECT")
 

@@ -69,10 +69,10 @@ async def _open(session: Session, command: CommandSubscribe, opening: Opening) -
         await reauthorize(session, BaseCommand.Type.SUBSCRIBE, command, opening)
         name = TopicName.parse(command.topic)
         creates = command.force_topic_creation
-        if not creates and not await service.topic_exists(name):
+        if not creates and not await service.topics.exists(name):
             # Of a partitioned topic too, whose partitions are loaded, or made, when they are used.
             raise BrokerError(ServerError.TopicNotFound, f"Topic {name} does not exist")
-        topic = await service.get_topic(name, create=creates)
+        topic = await service.topics.get(name, create=creates)
         schema = schema_of(session, command.schema if command.HasField("schema") else None)
         await service.schemas.admit_consumer(name, topic, schema)
         await reauthorize(session, BaseCommand.Type.SUBSCRIBE, command, opening)

@@ -41,7 +41,9 @@ async def partitioned_metadata(session: Session, command: CommandPartitionedTopi
     """How many partitions the topic has; makes it where policy and client want that."""
     topic = TopicName.parse(command.topic)
     service = session.service
-    count = await service.partition_count(topic, create=command.metadata_auto_creation_enabled)
+    count = await service.topics.partition_count(
+        topic, create=command.metadata_auto_creation_enabled
+    )
     session.write(lookup.partitioned_metadata_response(command.request_id, count))
 
 
@@ -64,7 +66,7 @@ async def topics_of_namespace(session: Session, command: CommandGetTopicsOfNames
     One list of a connection at a time, and only when it reads them: they can be long.
     """
     async with session.listing:
-        await session.until_writable()
+        await session.backpressure.until_writable()
         # That may have taken long: what was revoked meanwhile counts.
         await authorize(session, BaseCommand.Type.GET_TOPICS_OF_NAMESPACE, command)
         await _list_topics(session, command)
@@ -72,7 +74,7 @@ async def topics_of_namespace(session: Session, command: CommandGetTopicsOfNames
 
 async def _list_topics(session: Session, command: CommandGetTopicsOfNamespace) -> None:
     config = session.service.config.topics
-    names = await session.service.topic_names(command.namespace)
+    names = await session.service.topics.names(command.namespace)
     names = without_system(by_mode(names, command.mode))
     pattern = None
     text = command.topics_pattern
@@ -130,7 +132,7 @@ async def _watch(session: Session, command: CommandWatchTopicList, pattern: Topi
         )
         while await _topics_changed(changes):
             # Changes that come while the client doesn't read are told together later.
-            await session.until_writable()
+            await session.backpressure.until_writable()
             try:
                 await authorize(session, BaseCommand.Type.WATCH_TOPIC_LIST, command)
             except BrokerError:

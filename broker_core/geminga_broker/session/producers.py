@@ -9,8 +9,9 @@ from geminga_broker.session.authorization import reauthorize
 from geminga_broker.session.registry import Opening
 from geminga_broker.session.schema_commands import schema_of
 from geminga_broker.session.session import Session
-from geminga_broker.topic.api import ProducerRequest, TopicProducer
+from geminga_broker.topic.api import ProducerRequest, Topic, TopicProducer
 from geminga_protocol.commands import answers, producing
+from geminga_protocol.ids import LATEST
 from geminga_protocol.pb.pulsar_api_pb2 import (
     BaseCommand,
     CommandCloseProducer,
@@ -70,19 +71,19 @@ async def _join_topic(
     service = session.service
     await reauthorize(session, BaseCommand.Type.PRODUCER, command, opening)
     name = TopicName.parse(command.topic)
-    topic = await service.get_topic(name, create=True)
+    topic = await service.topics.get(name, create=True)
     # A topic may load for long, and its creation must not outlive a right that was revoked.
     await reauthorize(session, BaseCommand.Type.PRODUCER, command, opening)
     given_schema = command.schema if command.HasField("schema") else None
     version = await service.schemas.admit_producer(name, schema_of(session, given_schema))
     if command.initial_subscription_name:
-        await service.ensure_subscription(topic, command.initial_subscription_name)
+        await ensure_subscription(topic, command.initial_subscription_name)
     producer_name = command.producer_name
     given = bool(producer_name) and command.user_provided_producer_name
     request = ProducerRequest(
         connection=session,
         producer_id=command.producer_id,
-        producer_name=producer_name or service.new_producer_name(),
+        producer_name=producer_name or service.producer_names.next(),
         epoch=command.epoch,
         user_provided_name=given,
         access_mode=command.producer_access_mode,
@@ -90,14 +91,24 @@ async def _join_topic(
         encrypted=command.encrypted,
         schema_version=version,
         metadata={pair.key: pair.value for pair in command.metadata},
-        publish_pending=session.publish_pending,
-        throttle=session.throttle,
+        publish_pending=session.backpressure.publish_pending,
+        throttle=session.backpressure.throttle,
         on_ready=partial(_became_ready, session, command.request_id, version),
         on_refused=partial(_was_refused, session, command.request_id),
     )
     if opening.is_dropped():
         return None
     return await topic.add_producer(request), version
+
+
+async def ensure_subscription(topic: Topic, name: str) -> None:
+    """Make a durable subscription at the topic's end if it isn't there."""
+    if name not in topic.subscriptions:
+        try:
+            await topic.create_subscription(name, LATEST)
+        except BrokerError as error:
+            if error.code != ServerError.ConsumerBusy:
+                raise
 
 
 def _became_ready(

@@ -37,7 +37,7 @@ async def get_schema(session: Session, command: CommandGetSchema) -> None:
 async def get_or_create_schema(session: Session, command: CommandGetOrCreateSchema) -> None:
     """Register a schema; answers the version that it has. Raises BrokerError TopicNotFound."""
     topic = TopicName.parse(command.topic)
-    await session.service.get_topic(topic, create=False)
+    await session.service.topics.get(topic, create=False)
     schema = schema_of(session, command.schema)
     if schema is not None and schema.type is SchemaType.NONE:
         schema = None  # as Apache's broker, which keeps such a schema if a producer brings it

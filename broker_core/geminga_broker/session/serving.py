@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import trio
 
+from geminga_broker.authz.authorizer import Caller
+from geminga_broker.service import BrokerService
 from geminga_broker.session.limits import COMMAND_LIMITS, FIRST_FRAMES_BYTES_MAX
 from geminga_broker.session.publishing import publish_run
 from geminga_broker.session.session import Session, SessionClosed
@@ -24,11 +25,7 @@ from geminga_protocol.frames import (
 )
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, ServerError
 from geminga_runtime.errors import ConnectionLost
-
-if TYPE_CHECKING:
-    from geminga_broker.authz.authorizer import Caller
-    from geminga_broker.service import BrokerService
-    from geminga_runtime.stream import FramedStream
+from geminga_runtime.stream import FramedStream
 
 _log = logging.getLogger(__name__)
 
@@ -49,10 +46,8 @@ async def handle_connection(
     session = None
     try:
         async with trio.open_nursery() as nursery:
-            session = Session(stream, service, nursery)
-            if caller is not None:
-                session.set_identity(caller)
-            service.sessions[session] = None
+            session = Session(stream, service, nursery, caller)
+            service.connections.sessions[session] = None
             nursery.start_soon(stream.run_writer)
             nursery.start_soon(_keep_alive, session)
             with session.read_scope:
@@ -63,7 +58,7 @@ async def handle_connection(
     finally:
         # Only now has every task of the session ended, so that none opens anything any more.
         if session is not None:
-            del service.sessions[session]
+            del service.connections.sessions[session]
             session.release()
 
 
@@ -75,7 +70,8 @@ async def _flush(stream: FramedStream) -> None:
 
 
 async def _keep_alive(session: Session) -> None:
-    await session.keep_alive(session.service.config.network.keep_alive_interval_s)
+    interval_s = session.service.config.network.keep_alive_interval_s
+    await session.liveness.keep_alive(interval_s, lambda: session.connected)
     session.stream.abort("the peer was silent")
 
 
@@ -84,10 +80,11 @@ async def _read(session: Session) -> None:
     message_size_max = session.service.config.network.max_message_size_bytes
     first_max = min(FIRST_FRAMES_BYTES_MAX - FRAME_PADDING_BYTES, message_size_max)
     reader = FrameReader(first_max, COMMAND_LIMITS)
-    receive = session.stream.receive
+    receive, heard = session.stream.receive, session.liveness.heard
+    backpressure = session.backpressure
     try:
         while data := await receive():
-            session.heard()
+            heard()
             if reader.max_message_size != message_size_max and session.connected:
                 reader.max_message_size = message_size_max
             failure: FramingError | None = None
@@ -102,8 +99,8 @@ async def _read(session: Session) -> None:
                     raise SessionClosed("the peer speaks TLS on the plaintext port") from failure
                 raise SessionClosed(str(failure)) from failure
             del data, frames, unfinished  # or an idle client's last messages stay
-            if session.overloaded:
-                await session.wait_ready()
+            if backpressure.overloaded:
+                await backpressure.wait_ready()
     except ConnectionLost as error:
         _log.debug("address=%s lost: %s", session.address, error)
     except SessionClosed as error:

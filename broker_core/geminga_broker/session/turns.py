@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from geminga_broker.session.session import Session
-    from geminga_protocol.pb.pulsar_api_pb2 import MessageIdData
+from geminga_broker.session.session import Session
+from geminga_protocol.pb.pulsar_api_pb2 import MessageIdData
 
 STEP_IDS = 1000
 """Message ids in a step, about 10 ms; Java's clients put no more into a command."""
@@ -37,14 +35,13 @@ class LongWork(Exception):
 
 async def run_in_turns(session: Session, steps: Iterator[None]) -> None:
     """Do all steps, one in a turn of the loop, also if many connections have some to do."""
-    turn = session.service.turn
-    session.reading = False
+    turn = session.service.connections.turn
+    session.liveness.pause()
     more = True
     while more:
         async with turn:
             more = next(steps, _END) is not _END
-    session.reading = True
-    session.heard()
+    session.liveness.resume()
 
 
 _END = object()

@@ -9,10 +9,12 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from geminga_broker import health
 from geminga_broker._tests.wire import Type, WireBroker, WireClient
 from geminga_broker.admin._tests.test_guard import call
 from geminga_broker.admin.app import create_app
 from geminga_broker.errors import BrokerError
+from geminga_broker.service import BrokerService
 from geminga_broker.session._tests.test_authentication import TOPIC, hello, login, secured, token
 from geminga_broker.topic.api import Topic
 from geminga_protocol.commands import connection, consuming, lookup, producing
@@ -35,8 +37,8 @@ class SlowTopics:
 
     def __init__(self, broker: WireBroker, monkeypatch: pytest.MonkeyPatch) -> None:
         self.go = trio.Event()
-        self._get = broker.service.get_topic
-        monkeypatch.setattr(broker.service, "get_topic", self._wait)
+        self._get = broker.service.topics.get
+        monkeypatch.setattr(broker.service.topics, "get", self._wait)
 
     async def _wait(self, name: TopicName, *, create: bool) -> Topic:
         await self.go.wait()
@@ -70,7 +72,7 @@ async def test_a_grant_revoked_while_the_topic_loads_counts(
             assert not frame.command.HasField("error"), frame.command
         else:
             assert frame.command.error.error == ServerError.AuthorizationError
-            topic = broker.service.topics[TOPIC]
+            topic = broker.service.topics.loaded[TOPIC]
             assert not topic.subscriptions
             assert not list(topic.producers)
 
@@ -78,7 +80,7 @@ async def test_a_grant_revoked_while_the_topic_loads_counts(
 async def watching(broker: WireBroker) -> WireClient:
     client = await login(broker, "reader")
     await client.ask(WATCHER, Type.WATCH_TOPIC_LIST_SUCCESS)
-    await broker.service.get_topic(TopicName.parse(TOPIC), create=True)
+    await broker.service.topics.get(TopicName.parse(TOPIC), create=True)
     update = await client.expect(Type.WATCH_TOPIC_UPDATE)
     assert list(update.command.watchTopicUpdate.new_topics) == [TOPIC]
     return client
@@ -88,7 +90,7 @@ async def test_a_watcher_hears_nothing_after_its_grant_is_revoked() -> None:
     async with secured() as broker:
         client = await watching(broker)
         await set_grants(broker, {})
-        await broker.service.get_topic(TopicName.parse(TOPIC + "-secret"), create=True)
+        await broker.service.topics.get(TopicName.parse(TOPIC + "-secret"), create=True)
         await trio.sleep(0.1)
         await client.send(connection.PING)
         await client.expect(Type.PONG)
@@ -98,11 +100,11 @@ async def test_a_namespace_that_is_made_anew_is_not_watched_by_old_rights() -> N
     async with secured() as broker:
         client = await watching(broker)
         service = broker.service
-        await service.delete_topic(TopicName.parse(TOPIC), force=True)
+        await service.topics.delete(TopicName.parse(TOPIC), force=True)
         await client.expect(Type.WATCH_TOPIC_UPDATE)
         await service.namespaces.delete(NAMESPACE)
         await service.namespaces.create(NAMESPACE, bundles=1, clusters=("standalone",))
-        await service.get_topic(TopicName.parse(TOPIC), create=True)
+        await service.topics.get(TopicName.parse(TOPIC), create=True)
         await trio.sleep(0.1)
         await client.send(connection.PING)
         await client.expect(Type.PONG)
@@ -124,7 +126,7 @@ async def test_to_make_a_subscription_a_producer_must_be_allowed_to_consume() ->
         first = producing.producer(TOPIC, 1, 7, initial_subscription_name="mine")
         answer = await client.ask(first, Type.ERROR)
         assert answer.error.error == ServerError.AuthorizationError
-        assert TOPIC not in broker.service.topics
+        assert TOPIC not in broker.service.topics.loaded
         both = {"namespace_auth": {"writer": ["produce", "consume"]}}
         kept = both | {"subscription_auth_roles": {"mine": ["reader"]}}
         await set_grants(broker, kept)
@@ -214,7 +216,7 @@ async def test_a_name_cannot_be_cut_elsewhere_than_its_rule_does(path: str) -> N
 )
 async def test_no_spelling_of_a_path_gets_around_its_rule(method: str, path: str) -> None:
     async with secured() as broker:
-        await broker.service.get_topic(TopicName.parse(TOPIC), create=True)
+        await broker.service.topics.get(TopicName.parse(TOPIC), create=True)
         app = create_app(broker.service)
         answer = await call(app, method, path, "stranger")
         assert answer.status in (401, 403, 404, 405, 501), answer
@@ -253,14 +255,14 @@ async def test_whoever_asks_for_the_status_costs_one_message_a_second(
         checks = 0
         outcome: Exception | None = None
 
-        async def check() -> None:
+        async def check(_service: BrokerService) -> None:
             nonlocal checks
             checks += 1
             await trio.sleep(0.1)
             if outcome is not None:
                 raise outcome
 
-        monkeypatch.setattr(broker.service, "check_health", check)
+        monkeypatch.setattr(health, "check_health", check)
 
         async def ask(status: int) -> None:
             assert (await call(app, "GET", "/status.html", None)).status == status

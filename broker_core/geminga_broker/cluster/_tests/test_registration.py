@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from geminga_broker.cluster.lookup import Addresses
-from geminga_broker.cluster.registration import BROKERS_PATH, broker_id, registered
+from geminga_broker.cluster.registration import BROKERS_PATH, registered
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 
 EVERY = Addresses("pulsar://h:6650", "http://h:8080", "pulsar+ssl://h:6651", "https://h:8443")
@@ -30,7 +30,7 @@ async def test_the_record_is_there_while_the_broker_is() -> None:
 
 
 def test_ids() -> None:
-    assert broker_id(EVERY) == "h:8080"
-    assert broker_id(EVERY._replace(web_url="")) == "h:8443"
-    assert broker_id(Addresses("pulsar://[::1]:6650", "", "", "")) == "[::1]:6650"
-    assert broker_id(Addresses("", "", "pulsar+ssl://h:6651", "")) == "h:6651"
+    assert EVERY.broker_id == "h:8080"
+    assert EVERY._replace(web_url="").broker_id == "h:8443"
+    assert Addresses("pulsar://[::1]:6650", "", "", "").broker_id == "[::1]:6650"
+    assert Addresses("", "", "pulsar+ssl://h:6651", "").broker_id == "h:6651"

@@ -24,7 +24,7 @@ SPACE = "/admin/v2/namespaces/public/default"
 
 
 async def topic_of(service: BrokerService, name: TopicName = T) -> PersistentTopic:
-    topic = await service.get_topic(name, create=True)
+    topic = await service.topics.get(name, create=True)
     assert isinstance(topic, PersistentTopic)
     return topic
 

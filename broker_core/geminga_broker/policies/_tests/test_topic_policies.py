@@ -68,7 +68,7 @@ class Disk:
 
 async def set_policies(service: BrokerService, name: TopicName, **fields: object) -> None:
     await service.policies.store.update(name, lambda old: old | fields)
-    await service.topic_policies_changed(name)
+    await service.topics.topic_policies_changed(name)
 
 
 async def test_records_come_and_go() -> None:
@@ -98,8 +98,8 @@ async def test_two_writers_at_once_lose_nothing() -> None:
 async def test_a_topic_takes_its_policies_when_they_change_and_when_it_is_loaded() -> None:
     disk = Disk()
     async with disk.broker() as service:
-        topic = await service.get_topic(T, create=True)
-        other = await service.get_topic(TopicName.parse("u"), create=True)
+        topic = await service.topics.get(T, create=True)
+        other = await service.topics.get(TopicName.parse("u"), create=True)
         await set_policies(
             service,
             T,
@@ -115,24 +115,24 @@ async def test_a_topic_takes_its_policies_when_they_change_and_when_it_is_loaded
                 await topic.add_producer(producer_request(FakeConnection(), 2))
             assert refused.value.code == ServerError.ProducerBusy
             assert isinstance(topic.log, TopicLog)
-            await service.unload_topic(T)
-            topic = await service.get_topic(T, create=False)
+            await service.topics.unload(T)
+            topic = await service.topics.get(T, create=False)
         assert other.policies == TopicPolicies()
     async with disk.broker() as service:
-        topic = await service.get_topic(T, create=False)
+        topic = await service.topics.get(T, create=False)
         assert topic.policies.publish_rate == Rate(7, 0)
-        await service.delete_topic(T)
-        topic = await service.get_topic(T, create=True)
+        await service.topics.delete(T)
+        topic = await service.topics.get(T, create=True)
         assert topic.policies == TopicPolicies()
 
 
 async def test_partitions_and_passing_topics_take_policies_too() -> None:
     async with Disk().broker() as service:
         await service.catalog.create_partitioned(T, 2)
-        part = await service.get_topic(PART, create=True)
+        part = await service.topics.get(PART, create=True)
         await set_policies(service, T, messageTTLInSeconds=5)
         assert part.policies.message_ttl_s == 5
-        passing = await service.get_topic(NP, create=True)
+        passing = await service.topics.get(NP, create=True)
         await set_policies(service, NP, maxProducerPerTopic=1)
         await passing.add_producer(producer_request(FakeConnection()))
         with pytest.raises(BrokerError):
@@ -145,9 +145,9 @@ async def test_a_namespace_s_policies_are_taken_by_all_its_loaded_topics() -> No
         return record | {"publishMaxMessageRate": {"standalone": rate}}
 
     async with Disk().broker() as service:
-        topics = [await service.get_topic(name, create=True) for name in (T, NP)]
+        topics = [await service.topics.get(name, create=True) for name in (T, NP)]
         await service.namespaces.tenants.update("public/default", slow)
-        await service.policies_changed("public/default")
+        await service.topics.namespace_policies_changed("public/default")
         assert [topic.policies.publish_rate for topic in topics] == [Rate(3, 0)] * 2
         await set_policies(service, T, publishRate={"publishThrottlingRateInMsg": 4})
         assert [topic.policies.publish_rate.messages for topic in topics] == [4, 3]
@@ -198,13 +198,13 @@ async def test_topics_are_deleted_as_their_policies_say(
                 "deleteWhileInactive": inactivity.delete,
             },
         )
-        topic = await service.get_topic(T, create=True)
+        topic = await service.topics.get(T, create=True)
         if inactivity.mode == "delete_when_subscriptions_caught_up":
             await topic.create_subscription("s", EARLIEST)
         await trio.sleep(95)
-        assert str(T) in service.topics
+        assert str(T) in service.topics.loaded
         await trio.sleep(30)
-        assert (str(T) in service.topics) == stays
+        assert (str(T) in service.topics.loaded) == stays
         assert (await service.policies.store.get(T) != {}) == stays
 
 
@@ -214,13 +214,13 @@ async def test_deleting_an_inactive_topic_with_messages_is_a_warning(
 ) -> None:
     config = replace(BrokerConfig(), topics=TopicConfig(delete_inactive_period_s=10))
     async with Disk().broker(config) as service:
-        topic = await service.get_topic(T, create=True)
+        topic = await service.topics.get(T, create=True)
         producer = await topic.add_producer(producer_request(FakeConnection()))
         producer.publish([item(n) for n in range(messages)])
         await trio.sleep(1)
         producer.close()
         await trio.sleep(30)
-        assert str(T) not in service.topics
+        assert str(T) not in service.topics.loaded
     told = [each for each in caplog.records if each.levelname == "WARNING"]
     assert len(told) == bool(messages)
     for each in told:
@@ -343,7 +343,7 @@ async def test_a_namespace_is_emptied_by_force() -> None:
             "public/gone/p-partition-0",
             "non-persistent://public/gone/n",
         ):
-            topic = await service.get_topic(TopicName.parse(name), create=True)
+            topic = await service.topics.get(TopicName.parse(name), create=True)
             await topic.add_producer(producer_request(FakeConnection()))
         await set_policies(service, TopicName.parse("public/gone/a"), maxProducerPerTopic=1)
         with pytest.raises(RestError) as refused:
@@ -352,13 +352,13 @@ async def test_a_namespace_is_emptied_by_force() -> None:
         await empty_namespace(service, "public/gone")
         await delete_namespace(service, "public/gone")
         assert not await service.namespaces.exists("public/gone")
-        assert not service.topics
+        assert not service.topics.loaded
         assert await service.policies.store.get(TopicName.parse("public/gone/a")) == {}
 
 
 async def test_evictions_are_counted_for_prometheus() -> None:
     async with Disk().broker() as service:
-        topic = await service.get_topic(T, create=True)
+        topic = await service.topics.get(T, create=True)
         assert isinstance(topic, PersistentTopic)
         topic.evictions[QuotaType.AGE] += 3
         text = await scrape(service, version="")

@@ -182,7 +182,7 @@ async def test_partitions_share_and_deleting_the_topic_forgets() -> None:
         assert await users.produce(avro("a"), f"{TOPIC}-partition-0") == ""
         assert "exists schema type" in await users.produce(STRING, f"{TOPIC}-partition-1")
         assert await users.produce() == ""
-        await users.service.delete_topic(NAME, force=True)
+        await users.service.topics.delete(NAME, force=True)
         assert await users.versions() == []
 
 

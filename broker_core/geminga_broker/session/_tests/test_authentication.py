@@ -108,7 +108,7 @@ async def test_nobody_gets_in_without_a_good_token(greeting: bytes) -> None:
     async with secured() as broker:
         expected = (ServerError.AuthenticationError, "Failed to authenticate")
         assert await refused(broker, greeting) == expected
-        assert not broker.service.sessions
+        assert not broker.service.connections.sessions
 
 
 async def test_commands_before_the_token_was_checked_close() -> None:
@@ -163,7 +163,7 @@ async def test_forwarded_credentials_are_checked_when_asked_for() -> None:
         forged = Original("root", token("reader").decode(), "token")
         client = broker.client()
         await client.ask(hello(token("proxy"), original=forged), Type.CONNECTED)
-        (session,) = broker.service.sessions
+        (session,) = broker.service.connections.sessions
         assert session.caller == ("proxy", "reader")
         bad = Original("root", "rubbish", "token")
         await refused(broker, hello(token("proxy"), original=bad))
@@ -211,7 +211,7 @@ async def test_an_expired_client_is_closed_without_a_good_fresh_token(
             if frame.type == Type.AUTH_CHALLENGE and answer is not None:
                 await client.send(connection.auth_response("c", "token", answer))
         assert seen == [Type.AUTH_CHALLENGE, Type.ERROR]
-        assert not broker.service.sessions
+        assert not broker.service.connections.sessions
 
 
 async def test_an_expired_token_is_asked_for_once_when_the_clocks_may_differ(

@@ -155,7 +155,7 @@ async def test_what_is_before_a_ledger_acknowledges_nothing_of_it() -> None:
         await client.open_producer(TOPIC)
         for number in range(3):
             await client.ask(message(number), Type.SEND_RECEIPT)
-        topic = broker.service.topics[TOPIC]
+        topic = broker.service.topics.loaded[TOPIC]
         subscription = topic.subscriptions["sub"]
         ledger_id = topic.log.last_position.ledger_id
         for each in (MessageId(ledger_id, -1), MessageId(-1, -1)):

@@ -21,7 +21,7 @@ from geminga_broker._tests.topic_world import World
 from geminga_broker._tests.wire import WRITE_HIGH_BYTES, Type, message, open_broker, open_client
 from geminga_broker.config import BrokerConfig
 from geminga_broker.log.api import Ack
-from geminga_broker.session.session import PENDING_ENTRY_BYTES, PENDING_PUBLISH_BYTES_MAX
+from geminga_broker.session.backpressure import PENDING_ENTRY_BYTES, PENDING_PUBLISH_BYTES_MAX
 from geminga_broker.subscription.consumer import Consumer
 from geminga_broker.subscription.replay import REPLAY_READ_ENTRIES
 from geminga_broker.topic.api import SubType
@@ -111,7 +111,7 @@ async def test_a_subscription_that_is_deleted_and_made_anew_at_once() -> None:
         await one.connect()
         await other.connect()
         await one.subscribe(TOPIC)
-        topic = broker.service.topics[TOPIC]
+        topic = broker.service.topics.loaded[TOPIC]
         await one.send(consuming.unsubscribe(1, 5))
         await one.expect(Type.SUCCESS)
         await one.subscribe(TOPIC, 2)
@@ -213,14 +213,14 @@ async def test_replays_of_large_entries_are_read_few_at_a_time(world: World) -> 
 async def test_unloading_goes_on_when_its_caller_is_gone() -> None:
     async with open_broker() as broker:
         service = broker.service
-        topic = await service.get_topic(NAME, create=True)
+        topic = await service.topics.get(NAME, create=True)
         with trio.CancelScope() as scope:
             scope.cancel()
-            await service.unload_topic(NAME)
-        assert not service.topics
+            await service.topics.unload(NAME)
+        assert not service.topics.loaded
         assert isinstance(topic, PersistentTopic)
         assert topic.log.statistics().state == "closed"
-        assert await service.get_topic(NAME, create=False) is not topic
+        assert await service.topics.get(NAME, create=False) is not topic
 
 
 async def test_a_reader_survives_its_own_seek(
@@ -249,7 +249,7 @@ async def test_a_reader_survives_its_own_seek(
         await client.ask(consuming.seek(2, 8, publish_time_ms=1003), Type.CLOSE_CONSUMER)
         await client.expect(Type.SUCCESS)
         await trio.sleep(61)  # it doesn't come back
-        assert not broker.service.topics[TOPIC].subscriptions
+        assert not broker.service.topics.loaded[TOPIC].subscriptions
 
 
 # ---- lies ----
@@ -282,7 +282,7 @@ async def test_odd_entries_do_not_stop_those_after_them() -> None:
             await client.ask(start, Type.CLOSE_CONSUMER)
             await client.expect(Type.SUCCESS)
             # From storage the second time, where only the metadata tell how many messages it is.
-            await broker.service.unload_topic(NAME)
+            await broker.service.topics.unload(NAME)
             await client.expect(Type.CLOSE_PRODUCER)
 
 
@@ -300,7 +300,7 @@ async def test_lying_counts_leave_permits_right(lie: int) -> None:
         frames = [await client.next() for _ in range(8)]
         kinds = [each.type for each in frames if each is not None]
         assert kinds.count(Type.MESSAGE) == 3
-        [subscription] = broker.service.topics[TOPIC].subscriptions.values()
+        [subscription] = broker.service.topics.loaded[TOPIC].subscriptions.values()
         [consumer] = subscription.consumers
         assert isinstance(consumer, Consumer)
         assert (consumer.permits, consumer.unacked) == (0, 3)
@@ -343,28 +343,28 @@ async def test_who_does_not_connect_is_dropped_whatever_it_pings(
 async def test_publish_buffer_wakes_everybody_even_if_something_comes_in_between() -> None:
     async with open_broker() as broker:
         service = broker.service
-        service._publish_bytes_max = 100
-        service.publish_pending(150)
+        service.connections._publish_bytes_max = 100
+        service.connections.publish_pending(150)
         woken: list[int] = []
         service.on_publish_buffer_drained(lambda: woken.append(1))
-        service.publish_pending(-70)
-        service.publish_pending(5)
-        assert service.publish_buffer_full
-        service.publish_pending(-85)
+        service.connections.publish_pending(-70)
+        service.connections.publish_pending(5)
+        assert service.connections.publish_buffer_full
+        service.connections.publish_pending(-85)
         assert woken == [1]
-        assert not service.publish_buffer_full
+        assert not service.connections.publish_buffer_full
 
 
 async def test_many_small_pending_entries_count_beside_their_bytes() -> None:
     async with open_broker() as broker:
         client = broker.client()
         await client.connect()
-        [session] = broker.service.sessions
+        [session] = broker.service.connections.sessions
         entries = PENDING_PUBLISH_BYTES_MAX // PENDING_ENTRY_BYTES
-        session.publish_pending(entries, entries)
-        assert session.overloaded
-        session.publish_pending(-entries, -entries)
-        assert not session.overloaded
+        session.backpressure.publish_pending(entries, entries)
+        assert session.backpressure.overloaded
+        session.backpressure.publish_pending(-entries, -entries)
+        assert not session.backpressure.overloaded
 
 
 async def test_lists_and_watchers_wait_for_a_client_that_reads() -> None:
@@ -372,10 +372,10 @@ async def test_lists_and_watchers_wait_for_a_client_that_reads() -> None:
     async with open_broker(replace(BrokerConfig(), topics=topics)) as broker:
         for number in range(40):
             name = f"persistent://public/default/{'long' * 20}-{number}"
-            await broker.service.get_topic(TopicName.parse(name), create=True)
+            await broker.service.topics.get(TopicName.parse(name), create=True)
         client = broker.client(sockets=True)
         await client.connect()
-        [session] = broker.service.sessions
+        [session] = broker.service.connections.sessions
         await client.send(
             *(lookup.get_topics_of_namespace(n, "public/default") for n in range(LISTS))
         )

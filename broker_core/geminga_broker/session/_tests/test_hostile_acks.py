@@ -90,7 +90,7 @@ async def test_acks_beyond_the_end_change_nothing(
         await client.open_producer(TOPIC)
         for number in range(3):
             await client.ask(message(number), Type.SEND_RECEIPT)
-        topic = broker.service.topics[TOPIC]
+        topic = broker.service.topics.loaded[TOPIC]
         subscription = topic.subscriptions["sub"]
         ledger_id = topic.log.last_position.ledger_id
         half = (0b10,)

@@ -110,7 +110,7 @@ async def attack(broker: WireBroker, client: WireClient, role: str, frame: bytes
         pass
     await client.stream.aclose()
     await trio.testing.wait_all_tasks_blocked()
-    assert not broker.service.sessions
+    assert not broker.service.connections.sessions
     return await enter(broker, role)
 
 
@@ -170,8 +170,8 @@ async def test_no_field_of_any_command_holds_up_the_broker(role: str) -> None:
                 resident.append(resident_bytes())
             trio.lowlevel.remove_instrument(steps)
             gc.unfreeze()
-            assert max(map(len, broker.service.topics), default=0) < 3000
-            assert broker.service.request_bytes == 0
+            assert max(map(len, broker.service.topics.loaded), default=0) < 3000
+            assert broker.service.connections.request_bytes == 0
     assert too_long == []
     assert resident[1] - resident[0] < GROWN_BYTES_MAX
     assert max(map(len, lines.lines)) < 5000

@@ -11,7 +11,7 @@ from trio.testing import wait_all_tasks_blocked
 from geminga_bookie.errors import BookkeeperError, StorageFailed
 from geminga_bookie.memory import MemoryBookie
 from geminga_broker._tests.wire import message, open_broker, with_network
-from geminga_broker.session.session import PENDING_ENTRY_BYTES
+from geminga_broker.session.backpressure import PENDING_ENTRY_BYTES
 
 TOPIC = "persistent://public/default/hung"
 AddDone = Callable[[int, int, BookkeeperError | None], None]

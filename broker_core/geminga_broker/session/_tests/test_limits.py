@@ -18,13 +18,9 @@ from geminga_broker.admin.app import create_app
 from geminga_broker.authz.commands import COMMANDS
 from geminga_broker.authz.needs import Need, Scope
 from geminga_broker.session._tests.test_authentication import login, secured
+from geminga_broker.session.backpressure import REQUEST_BYTES_MAX, REQUEST_BYTES_SHARE
 from geminga_broker.session.limits import BOUNDED_ELSEWHERE, FIRST_FRAMES_BYTES_MAX
-from geminga_broker.session.session import (
-    REFUSALS_LOGGED_MAX,
-    REQUEST_BYTES_MAX,
-    REQUEST_BYTES_SHARE,
-    Session,
-)
+from geminga_broker.session.session import REFUSALS_LOGGED_MAX, Session
 from geminga_broker.session.table import (
     ROUTES,
     Direct,
@@ -208,7 +204,7 @@ async def test_what_is_too_long_is_refused_and_leaves_nothing(what: str) -> None
         client = broker.client()
         await client.connect()
         assert await code_of(client, _long_ones()[what]) == ServerError.NotAllowedError
-        assert not broker.service.topics
+        assert not broker.service.topics.loaded
         await client.ask(connection.PING, Type.PONG)
 
 
@@ -232,7 +228,7 @@ async def test_refusals_of_one_connection_do_not_fill_the_log(
 ) -> None:
     async with secured() as broker:
         client = await login(broker, "stranger")
-        [session] = broker.service.sessions
+        [session] = broker.service.connections.sessions
         for _ in range(10 * REFUSALS_LOGGED_MAX):
             answer = await code_of(client, lookup.lookup(TOPIC, 1))
             assert answer == ServerError.AuthorizationError
@@ -273,7 +269,7 @@ async def test_commands_that_wait_are_bounded_by_bytes() -> None:
         client, other = broker.client(), broker.client()
         await client.connect()
         await other.connect()
-        first, second = broker.service.sessions
+        first, second = broker.service.connections.sessions
         wait = trio.Event()
         first.spawn(lambda *_: b"", wait.wait, size_bytes=REQUEST_BYTES_MAX)
         assert not first.overloaded
@@ -281,26 +277,26 @@ async def test_commands_that_wait_are_bounded_by_bytes() -> None:
         assert first.overloaded
         second.spawn(lambda *_: b"", wait.wait, size_bytes=2 * REQUEST_BYTES_SHARE)
         assert not second.overloaded
-        broker.service.request_bytes += 256 << 20
+        broker.service.connections.request_bytes += 256 << 20
         assert second.overloaded
-        broker.service.request_bytes -= 256 << 20
+        broker.service.connections.request_bytes -= 256 << 20
         wait.set()
         await trio.testing.wait_all_tasks_blocked()
         assert not first.overloaded
-        assert broker.service.request_bytes == 0
+        assert broker.service.connections.request_bytes == 0
 
 
 async def test_a_connection_that_ends_gives_back_what_its_commands_took() -> None:
     async with open_broker() as broker:
         client = broker.client()
         await client.connect()
-        [session] = broker.service.sessions
+        [session] = broker.service.connections.sessions
         session.spawn(lambda *_: b"", trio.sleep_forever, size_bytes=1000)
-        assert broker.service.request_bytes == 1000
+        assert broker.service.connections.request_bytes == 1000
         await client.stream.aclose()
         await trio.testing.wait_all_tasks_blocked()
-        assert not broker.service.sessions
-        assert broker.service.request_bytes == 0
+        assert not broker.service.connections.sessions
+        assert broker.service.connections.request_bytes == 0
 
 
 async def test_an_idle_client_s_last_message_is_not_kept() -> None:

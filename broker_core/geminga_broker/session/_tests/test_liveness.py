@@ -29,7 +29,7 @@ async def test_a_producer_takes_the_name_from_a_connection_that_is_dead(
         began_s = trio.current_time()
         await late.ask(request, Type.PRODUCER_SUCCESS)
         assert trio.current_time() - began_s == pytest.approx(5, abs=0.1)
-        assert len(broker.service.sessions) == 1
+        assert len(broker.service.connections.sessions) == 1
         await dead.expect(Type.PING)
 
 
@@ -70,8 +70,8 @@ async def test_a_client_that_is_held_back_gets_pongs_meanwhile(
     async with open_broker() as broker:
         client = broker.client()
         await client.connect()
-        (session,) = broker.service.sessions
-        session.throttle(100)
+        (session,) = broker.service.connections.sessions
+        session.backpressure.throttle(100)
         await client.ask(connection.PING, Type.PONG)  # read before the pause
         await client.send(connection.PING)
         pongs_s: list[float] = []

@@ -48,11 +48,11 @@ async def test_a_producer_that_was_closed_meanwhile_is_not_told_as_open(
         async def close() -> None:
             name = TopicName.parse(TOPIC)
             if how == "unload":
-                await broker.service.unload_topic(name)
+                await broker.service.topics.unload(name)
             elif how == "delete":
-                await broker.service.delete_topic(name, force=True)
+                await broker.service.topics.delete(name, force=True)
             else:
-                broker.service.topics[TOPIC].disconnect_producers()
+                broker.service.topics.loaded[TOPIC].disconnect_producers()
 
         with monkeypatch.context() as patched:
             patched.setattr(producers, "reauthorize", Between(close))

@@ -12,6 +12,7 @@ from geminga_broker._tests.wire import (
     open_client,
     with_network,
 )
+from geminga_broker.health import check_health
 from geminga_protocol.commands import (
     connection,
     consuming,
@@ -55,7 +56,7 @@ async def test_nonsense_before_connect_closes(bad: bytes) -> None:
         client = broker.client()
         await client.send(bad)
         assert await client.next() is None
-        assert not broker.service.sessions
+        assert not broker.service.connections.sessions
 
 
 async def test_a_second_connect_closes() -> None:
@@ -129,8 +130,8 @@ async def test_shutdown_tells_clients_and_ends_their_sessions() -> None:
 
 async def test_health() -> None:
     async with open_broker() as broker:
-        await broker.service.check_health()
-        await broker.service.check_health()
+        await check_health(broker.service)
+        await check_health(broker.service)
         assert await broker.service.namespaces.exists("pulsar/here:2")
 
 
@@ -138,9 +139,9 @@ async def test_a_client_that_never_reads_is_not_read() -> None:
     async with open_broker() as broker:
         client = broker.client(sockets=True)
         await client.connect()
-        (session,) = broker.service.sessions
+        (session,) = broker.service.connections.sessions
         with trio.fail_after(5):
-            while session.reading:
+            while session.liveness.reading:
                 with trio.move_on_after(0.02):
                     await client.send(connection.PING * 2000)
         assert session.stream.pending_bytes < 2 << 20

@@ -88,7 +88,7 @@ async def test_sends_after_the_broker_closed_the_producer_are_dropped() -> None:
         await client.open_producer(TOPIC)
         from geminga_protocol.topic_name import TopicName
 
-        assert await broker.service.unload_topic(TopicName.parse(TOPIC))
+        assert await broker.service.topics.unload(TopicName.parse(TOPIC))
         assert (await client.expect(Type.CLOSE_PRODUCER)).command.close_producer.producer_id == 1
         await client.send(message(0))
         await client.ask(connection.PING, Type.PONG)
@@ -131,7 +131,7 @@ async def test_producer_opened_and_closed_in_one_breath() -> None:
         answer = await client.expect(Type.SUCCESS)
         assert answer.command.success.request_id == 2
         await client.ask(producing.producer(TOPIC, 1, 3, producer_name="p"), Type.PRODUCER_SUCCESS)
-        assert list(broker.service.topics[TOPIC].producers) == ["p"]
+        assert list(broker.service.topics.loaded[TOPIC].producers) == ["p"]
 
 
 async def test_unknown_consumers() -> None:
@@ -174,4 +174,4 @@ async def test_unsubscribe() -> None:
         await client.connect()
         await client.subscribe(TOPIC)
         await client.ask(consuming.unsubscribe(1, 5), Type.SUCCESS)
-        assert not broker.service.topics[TOPIC].subscriptions
+        assert not broker.service.topics.loaded[TOPIC].subscriptions

@@ -52,7 +52,7 @@ async def test_messages(txn: tuple[int, int], domain: str) -> None:
         for stored in (1, 5):
             receipt = (await client.expect(Type.SEND_RECEIPT)).command.send_receipt
             assert receipt.sequence_id == stored
-        assert broker.service.topics[topic].stats().msg_in_counter == 2
+        assert broker.service.topics.loaded[topic].stats().msg_in_counter == 2
 
 
 @pytest.mark.parametrize("half", [(3, None), (None, 3)])
@@ -78,4 +78,4 @@ async def test_acknowledgements(txn: tuple[int, int], kind: SubType.ValueType) -
         assert answer.error == ServerError.NotAllowedError
         await client.send(consuming.ack(1, one, cumulative=cumulative, txnid=txn))
         await client.ask(connection.PING, Type.PONG)
-        assert broker.service.topics[TOPIC].subscriptions["sub"].backlog_entries() == 1
+        assert broker.service.topics.loaded[TOPIC].subscriptions["sub"].backlog_entries() == 1

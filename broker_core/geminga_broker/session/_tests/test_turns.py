@@ -41,7 +41,7 @@ async def test_long_acknowledgements_are_taken_in_turns(
         await client.connect()
         await client.open_producer(TOPIC)
         await client.subscribe(TOPIC, kind=SubType.Shared)
-        [subscription] = broker.service.topics[TOPIC].subscriptions.values()
+        [subscription] = broker.service.topics.loaded[TOPIC].subscriptions.values()
         for first in range(0, many, 1000):
             await client.send(*(message(first + number) for number in range(1000)))
             for _ in range(1000):
@@ -52,7 +52,7 @@ async def test_long_acknowledgements_are_taken_in_turns(
             found = (await client.expect(Type.MESSAGE)).command.message.message_id
             ids.append(MessageId(found.ledgerId, found.entryId))
         turns = CountedTurns()
-        monkeypatch.setattr(broker.service, "turn", turns)
+        monkeypatch.setattr(broker.service.connections, "turn", turns)
         # Sent again, all of them; what stands behind it in the same read comes after it.
         again = consuming.redeliver_unacknowledged(1, ids)
         await client.send(again, consuming.flow(1, many))
@@ -73,12 +73,12 @@ async def test_a_consumer_that_is_closed_in_between_takes_no_more() -> None:
         client = broker.client()
         await client.connect()
         await client.subscribe(TOPIC, kind=SubType.Shared)
-        [session] = broker.service.sessions
+        [session] = broker.service.connections.sessions
         ids = [MessageId(0, number) for number in range(3 * STEP_IDS)]
-        async with broker.service.turn:
+        async with broker.service.connections.turn:
             await client.send(consuming.ack(1, ids, request_id=7))
             await trio.testing.wait_all_tasks_blocked()
-            assert not session.reading
+            assert not session.liveness.reading
             consumer = session.consumers.get(1)
             assert consumer is not None
             consumer.disconnect()
@@ -95,7 +95,7 @@ async def test_a_set_that_is_too_long_spoils_all_of_a_long_acknowledgement() -> 
         await client.open_producer(TOPIC)
         await client.subscribe(TOPIC, kind=SubType.Shared)
         await client.ask(message(0), Type.SEND_RECEIPT)
-        [subscription] = broker.service.topics[TOPIC].subscriptions.values()
+        [subscription] = broker.service.topics.loaded[TOPIC].subscriptions.values()
         ids = [MessageId(0, number) for number in range(2 * STEP_IDS)]
         longer = MessageId(0, 0, ack_set=(1,) * (ack_set.WORDS_MAX + 1))
         await client.send(consuming.ack(1, [*ids, longer], request_id=7))
@@ -111,7 +111,7 @@ async def test_many_small_commands_are_begun_in_turns(monkeypatch: pytest.Monkey
         client = broker.client()
         await client.connect()
         turns = CountedTurns()
-        monkeypatch.setattr(broker.service, "turn", turns)
+        monkeypatch.setattr(broker.service.connections, "turn", turns)
         asked = [lookup.partitioned_metadata(TOPIC, number) for number in range(many)]
         await client.send(*asked, connection.PING)
         answers = []

@@ -40,7 +40,7 @@ async def test_a_subscription_without_consumers_pins_no_cache(
     config = BrokerConfig()
     config = replace(config, topics=replace(config.topics, delete_inactive=False))
     async with open_broker(config) as broker:
-        topic = await broker.service.get_topic(TopicName.parse(TOPIC), create=True)
+        topic = await broker.service.topics.get(TopicName.parse(TOPIC), create=True)
         assert isinstance(topic, PersistentTopic)
         await topic.create_subscription("idle", EARLIEST)
         cursor = topic.log.cursors["idle"]

@@ -104,7 +104,7 @@ async def service(**settings: str) -> AsyncIterator[Open]:
         opening(create_app(broker.service)) as open_,
     ):
         yield open_
-    assert not broker.service.sessions
+    assert not broker.service.connections.sessions
 
 
 def payload(text: str) -> dict[str, str]:

@@ -1,0 +1,125 @@
+"""The broker's topics by name: load, list, unload and delete them (spec BR-01, BR-09, BR-39)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from geminga_broker.authz import granting
+from geminga_broker.cluster.catalog import TopicCatalog
+from geminga_broker.cluster.loader import TopicLoader, close_topic
+from geminga_broker.cluster.namespaces import Namespaces
+from geminga_broker.policies.resolve import TopicPoliciesStore
+from geminga_broker.schema.topic_schemas import TopicSchemas
+from geminga_broker.topic.api import Topic
+from geminga_protocol.topic_name import TopicName
+
+
+class Topics:
+    """What clients and administrators do with topics. `revoked` is awaited with a tenant and a
+    namespace whose grants were taken away.
+    """
+
+    def __init__(
+        self,
+        loader: TopicLoader,
+        catalog: TopicCatalog,
+        namespaces: Namespaces,
+        records: TopicPoliciesStore,
+        schemas: TopicSchemas,
+        revoked: Callable[[str, str], Awaitable[None]],
+    ) -> None:
+        self.loaded = loader.topics
+        """Loaded topics by full name."""
+        self._loader = loader
+        self._catalog = catalog
+        self._namespaces = namespaces
+        self._records = records
+        self._schemas = schemas
+        self._revoked = revoked
+
+    async def get(self, name: TopicName, *, create: bool) -> Topic:
+        """The topic; with `create` it may be made automatically. See `TopicLoader.get`."""
+        return await self._loader.get(name, create=create)
+
+    async def create(self, name: TopicName) -> Topic:
+        """The topic, made if it isn't there, whether or not topics are made automatically. See
+        `TopicLoader.get`.
+        """
+        return await self._loader.get(name, create=True, by_hand=True)
+
+    async def exists(self, name: TopicName) -> bool:
+        """Whether there is a topic of exactly that name; a partitioned topic does not count."""
+        if name.is_persistent:
+            return await self._catalog.is_stored(name)
+        return str(name) in self.loaded
+
+    async def partition_count(self, name: TopicName, *, create: bool) -> int:
+        """The number of partitions, for a client; makes a topic's record where policy says so."""
+        exists = await self.exists(name)
+        return await self._catalog.resolve_partitions(name, create=create, exists=exists)
+
+    async def names(self, namespace: str) -> list[str]:
+        """Stored topics and loaded non-persistent ones of a namespace, partitions one by one."""
+        prefix = f"non-persistent://{namespace}/"
+        loaded = sorted(name for name in self.loaded if name.startswith(prefix))
+        return await self._catalog.persistent(namespace) + loaded
+
+    async def unload(self, name: TopicName) -> bool:
+        """Close a loaded topic; its clients reconnect and load it again. False if not loaded."""
+        return await self._loader.leave(str(name), close_topic)
+
+    async def unload_namespace(self, namespace: str) -> None:
+        """Close all loaded topics of a namespace."""
+        inside = f"://{namespace}/"
+        await self._loader.unload_all([name for name in self.loaded if inside in name])
+
+    async def shut_down(self) -> None:
+        """Load no more topics, and close all that are loaded. Idempotent."""
+        self._loader.closed = True
+        await self._loader.unload_all()
+
+    async def delete(self, name: TopicName, *, force: bool = False) -> None:
+        """Delete a topic with its subscriptions, log and (if it is no partition) schemas.
+
+        Raises BrokerError TopicNotFound, and what `Topic.delete` raises.
+        """
+        await self.get(name, create=False)
+
+        async def delete(topic: Topic) -> None:
+            await topic.delete(force=force)
+
+        await self._loader.leave(str(name), delete)
+        await self._forget(name)
+        await self.forget_grants(name)
+
+    async def delete_loaded(self, key: str, end: Callable[[Topic], Awaitable[None]]) -> bool:
+        """Take a loaded topic out while `end` deletes it. Returns False if it is not loaded."""
+        if not await self._loader.leave(key, end):
+            return False
+        await self._forget(TopicName.parse(key))
+        return True
+
+    async def _forget(self, name: TopicName) -> None:
+        """Delete a topic's policies and schemas, which a partition shares with its topic."""
+        if not name.is_partition:
+            await self._records.delete(name)
+            await self._schemas.delete(name)
+
+    async def forget_grants(self, name: TopicName) -> None:
+        """Delete the grants of a deleted topic, so that a later one of its name begins without
+        (Apache's `deleteTopicAuthenticationWithRetry`).
+        """
+        policies = await self._namespaces.tenants.get(name.namespace)
+        if policies is not None and granting.has_topic(policies, str(name)):
+            await self._namespaces.tenants.update(
+                name.namespace, lambda old: granting.forget_topic(old, str(name))
+            )
+            await self._revoked(name.tenant, name.namespace)
+
+    async def namespace_policies_changed(self, namespace: str) -> None:
+        """Apply a namespace's changed policies to its loaded topics."""
+        await self._loader.apply_policies(lambda name: name.namespace == namespace)
+
+    async def topic_policies_changed(self, topic: TopicName) -> None:
+        """Apply a topic's changed policies to it, or to its loaded partitions."""
+        await self._loader.apply_policies(lambda name: name.partitioned_base == topic)

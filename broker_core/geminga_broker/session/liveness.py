@@ -1,0 +1,82 @@
+"""Whether a connection's peer is alive (spec PR-12)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import trio
+
+from geminga_protocol.commands import connection
+from geminga_runtime.stream import FramedStream
+
+_log = logging.getLogger(__name__)
+
+PONGS_PER_INTERVAL = 3
+"""A client that isn't read gets so many PONGs in a keep-alive interval: its PINGs can't be
+answered, and it would give the connection up.
+"""
+
+
+class Liveness:
+    """When the peer was last heard. While it is not read, because it is at its bounds, it can't be
+    heard and counts as alive.
+    """
+
+    def __init__(self, stream: FramedStream) -> None:
+        self.reading = True
+        self.heard_s = trio.current_time()
+        self._stream = stream
+        self._held_back = False
+        self._listening: trio.Event | None = None
+
+    def heard(self) -> None:
+        """The peer sent something."""
+        self.heard_s = trio.current_time()
+        if self._listening is not None:
+            self._listening.set()
+            self._listening = None
+
+    def pause(self, *, held_back: bool = False) -> None:
+        """Nothing is read from now on; one that is held back gets PONGs unasked."""
+        self.reading = False
+        self._held_back = self._held_back or held_back
+
+    def resume(self) -> None:
+        """The peer is read again."""
+        self.reading = True
+        self.heard()
+
+    async def keep_alive(self, interval_s: float, connected: Callable[[], bool]) -> None:
+        """Ping every interval; return when the peer was silent for two of them, or has not sent
+        CONNECT within the first (PulsarHandler.handleKeepAliveTimeout).
+        """
+        limit_s = 2 * interval_s
+        stream = self._stream
+        while True:
+            for _ in range(PONGS_PER_INTERVAL):
+                await trio.sleep(interval_s / PONGS_PER_INTERVAL)
+                if self._held_back and stream.writable:
+                    self._held_back = not self.reading
+                    stream.write(connection.PONG)
+            silent = trio.current_time() - self.heard_s >= limit_s
+            if not connected() or (self.reading and silent):
+                break
+            stream.write(connection.PING)
+        _log.info("address=%s silent for %g s or without CONNECT, dropped", stream.name, limit_s)
+
+    async def is_alive(self, timeout_s: float) -> bool:
+        """Ping the peer; drop a connection that stays silent for the timeout
+        (ServerCnx.checkConnectionLiveness).
+        """
+        stream = self._stream
+        if not stream.lost and self.reading and timeout_s > 0:
+            if self._listening is None:
+                self._listening = trio.Event()
+            stream.write(connection.PING)
+            with trio.move_on_after(timeout_s) as scope:
+                await self._listening.wait()
+            if scope.cancelled_caught and self.reading:
+                _log.info("address=%s does not answer, dropped", stream.name)
+                stream.abort("the peer does not answer")
+        return not stream.lost
