@@ -9,25 +9,20 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from geminga_broker.admin import (
-    broker_routes,
-    clusters,
-    compaction_routes,
-    namespace_routes,
-    partitioned_routes,
-    permission_routes,
-    policy_routes,
-    quota_routes,
-    schema_policy_routes,
-    schema_routes,
-    stats_routes,
-    subscription_routes,
-    tenants,
-    topic_policy_routes,
-    topic_routes,
-)
+from geminga_broker.admin import broker_routes, clusters, schema_routes, tenants
 from geminga_broker.admin.guard import guard, unknown_to
+from geminga_broker.admin.namespaces import permissions as permission_routes
+from geminga_broker.admin.namespaces import policies as policy_routes
+from geminga_broker.admin.namespaces import quotas as quota_routes
+from geminga_broker.admin.namespaces import routes as namespace_routes
+from geminga_broker.admin.namespaces import schema_policies as schema_policy_routes
 from geminga_broker.admin.rest import EXCEPTION_HANDLERS
+from geminga_broker.admin.topics import compaction as compaction_routes
+from geminga_broker.admin.topics import partitioned as partitioned_routes
+from geminga_broker.admin.topics import policies as topic_policy_routes
+from geminga_broker.admin.topics import routes as topic_routes
+from geminga_broker.admin.topics import stats as stats_routes
+from geminga_broker.admin.topics import subscriptions as subscription_routes
 from geminga_broker.health import SharedCheck
 from geminga_broker.metrics.scrape import scrape
 from geminga_broker.metrics.shared import SharedPage

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from geminga_broker.admin.namespace_routes import require_namespace
+from geminga_broker.admin.namespaces.routes import require_namespace
 from geminga_broker.admin.rest import (
     RestError,
     bad_body,

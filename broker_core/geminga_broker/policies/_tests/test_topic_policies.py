@@ -19,7 +19,7 @@ from geminga_broker._tests.fake_client import (
     subscribe_request,
 )
 from geminga_broker._tests.topic_world import World
-from geminga_broker.admin.namespace_routes import delete_namespace, empty_namespace
+from geminga_broker.admin.namespaces.routes import delete_namespace, empty_namespace
 from geminga_broker.admin.rest import RestError
 from geminga_broker.cluster.records import JsonObject
 from geminga_broker.config import BrokerConfig, PolicyConfig, TopicConfig

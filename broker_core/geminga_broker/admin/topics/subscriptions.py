@@ -22,7 +22,7 @@ from geminga_broker.admin.rest import (
     topic_of,
     without_nulls,
 )
-from geminga_broker.admin.topic_routes import require_topic
+from geminga_broker.admin.topics.routes import require_topic
 from geminga_broker.errors import BrokerError
 from geminga_broker.limits import check_subscription
 from geminga_broker.service import BrokerService

@@ -12,7 +12,7 @@ from typing import cast
 
 import msgspec
 
-from geminga_broker.admin.policy_routes import check_entry_filters
+from geminga_broker.admin.namespaces.policies import check_entry_filters
 from geminga_broker.admin.policy_values import (
     AutoSubscriptionCreation,
     Check,

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from geminga_broker.admin.rest import RestError, flag, ok, route, topic_of
-from geminga_broker.admin.topic_routes import require_topic
+from geminga_broker.admin.topics.routes import require_topic
 from geminga_broker.service import BrokerService
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_broker.topic.stats import LedgerInfo, as_json

@@ -22,7 +22,7 @@ from geminga_broker.admin.rest import (
     topic_of,
     without_nulls,
 )
-from geminga_broker.admin.topic_routes import require_writable_namespace, terminate
+from geminga_broker.admin.topics.routes import require_writable_namespace, terminate
 from geminga_broker.cluster.records import ResourceExists, ResourceMissing
 from geminga_broker.service import BrokerService
 from geminga_protocol.topic_name import TopicName

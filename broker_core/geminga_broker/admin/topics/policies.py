@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from geminga_broker.admin.policy_routes import EMPTY_BODY
+from geminga_broker.admin.namespaces.policies import EMPTY_BODY
 from geminga_broker.admin.policy_values import DispatchRate, as_record
 from geminga_broker.admin.rest import (
     RestError,
@@ -26,7 +26,13 @@ from geminga_broker.admin.rest import (
     route,
     topic_of,
 )
-from geminga_broker.admin.topic_policy_table import RETENTION, TTL, TopicPolicy, policies, rate_told
+from geminga_broker.admin.topics.policy_table import (
+    RETENTION,
+    TTL,
+    TopicPolicy,
+    policies,
+    rate_told,
+)
 from geminga_broker.cluster.records import JsonObject
 from geminga_broker.service import BrokerService
 from geminga_protocol.topic_name import TopicName

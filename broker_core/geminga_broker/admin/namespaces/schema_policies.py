@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from geminga_broker.admin.namespace_routes import require_namespace
-from geminga_broker.admin.policy_routes import EMPTY_BODY
+from geminga_broker.admin.namespaces.policies import EMPTY_BODY
+from geminga_broker.admin.namespaces.routes import require_namespace
 from geminga_broker.admin.rest import (
     Handler,
     bad_body,
@@ -24,7 +24,7 @@ from geminga_broker.admin.rest import (
     route,
     topic_of,
 )
-from geminga_broker.admin.topic_policy_routes import change_topic, topic_record
+from geminga_broker.admin.topics.policies import change_topic, topic_record
 from geminga_broker.schema.model import Strategy
 from geminga_broker.schema.policies import AUTO_UPDATE_STRATEGIES
 from geminga_broker.service import BrokerService

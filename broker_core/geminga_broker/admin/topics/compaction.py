@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from geminga_broker.admin.rest import RestError, no_content, ok, route, topic_of
-from geminga_broker.admin.topic_routes import require_topic, require_writable_namespace
+from geminga_broker.admin.topics.routes import require_topic, require_writable_namespace
 from geminga_broker.compaction.topic_compaction import CompactionRunning
 from geminga_broker.service import BrokerService
 from geminga_broker.topic.persistent import PersistentTopic

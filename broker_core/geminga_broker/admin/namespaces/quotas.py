@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from geminga_broker.admin.namespace_routes import require_namespace
+from geminga_broker.admin.namespaces.routes import require_namespace
 from geminga_broker.admin.policy_values import (
     QuotaBody,
     RetentionPolicies,
@@ -32,7 +32,7 @@ from geminga_broker.admin.rest import (
     read_body,
     route,
 )
-from geminga_broker.admin.topic_policy_routes import change_topic, topic_record
+from geminga_broker.admin.topics.policies import change_topic, topic_record
 from geminga_broker.cluster.records import JsonObject
 from geminga_broker.policies.levels import default_quota
 from geminga_broker.policies.quota import BacklogQuota, QuotaType

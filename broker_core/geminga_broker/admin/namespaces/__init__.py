@@ -1,0 +1,1 @@
+"""Routes under `/admin/v2/namespaces/…`: namespaces, their policies, quotas and permissions."""

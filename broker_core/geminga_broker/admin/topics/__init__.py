@@ -1,0 +1,1 @@
+"""Routes under `/admin/v2/{domain}/…`: topics, their partitions, subscriptions and policies."""
