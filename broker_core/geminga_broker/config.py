@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from geminga_broker.authz.settings import AuthorizationSettings
-from geminga_broker.tls_config import TlsConfig
 from geminga_broker.websocket.settings import WebSocketSettings
 from geminga_runtime.auth.settings import AuthSettings
 from geminga_runtime.settings import (
@@ -25,7 +24,18 @@ from geminga_runtime.settings import (
     setting,
     written,
 )
-from geminga_runtime.tls_settings import NO_PORT
+from geminga_runtime.tls_settings import NO_PORT, TlsSettings
+
+
+@dataclass(frozen=True, slots=True)
+class TlsConfig(TlsSettings):
+    """Ports beside the files."""
+
+    broker_service_port: int = setting(
+        "brokerServicePortTls", NO_PORT, at_least=NO_PORT, at_most=65535
+    )
+    web_service_port: int = setting("webServicePortTls", NO_PORT, at_least=NO_PORT, at_most=65535)
+
 
 MIB = 1 << 20
 

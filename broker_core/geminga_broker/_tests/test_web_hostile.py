@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 from geminga_broker import web_connection
 from geminga_broker.admin import rest
 from geminga_broker.admin.rest import EXCEPTION_HANDLERS, ok, read_body
-from geminga_broker.metrics.shared import SharedPage
+from geminga_broker.metrics.exposition import SharedPage
 from geminga_broker.web import bind_web, serve_web
 from geminga_runtime.server import ConnectionCount
 

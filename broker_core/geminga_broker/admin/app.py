@@ -24,8 +24,8 @@ from geminga_broker.admin.topics import routes as topic_routes
 from geminga_broker.admin.topics import stats as stats_routes
 from geminga_broker.admin.topics import subscriptions as subscription_routes
 from geminga_broker.health import SharedCheck
+from geminga_broker.metrics.exposition import SharedPage
 from geminga_broker.metrics.scrape import scrape
-from geminga_broker.metrics.shared import SharedPage
 from geminga_broker.service import BrokerService
 from geminga_broker.websocket.service import OpenSockets, serve_websocket
 

@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import trio
 
-from geminga_broker.compaction.threshold import compact_if_due
+from geminga_broker.compaction.topic_compaction import CURSOR
 from geminga_broker.config import PolicyConfig
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import LogError
 from geminga_broker.policies.apply import expire_messages, expire_subscriptions
 from geminga_broker.policies.backlog_quota_manager import keep_quotas
+from geminga_broker.policies.quota import backlog_bytes
 from geminga_broker.topic.api import Topic
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_runtime.background import Turns
@@ -68,3 +69,21 @@ async def take_snapshot(topic: PersistentTopic) -> None:
     interval_s = topic.policies.deduplication_snapshot_s
     if topic.deduplication is not None and interval_s > 0:
         topic.deduplication.purge(trio.current_time(), interval_s)
+
+
+async def compact_if_due(topic: PersistentTopic) -> None:
+    """Begin a run once more than the threshold is not compacted."""
+    await trio.lowlevel.checkpoint()
+    threshold = topic.policies.compaction.threshold_bytes
+    if threshold > 0 and not topic.compaction.running and not_compacted_bytes(topic) > threshold:
+        topic.compaction.trigger()
+
+
+def not_compacted_bytes(topic: PersistentTopic) -> int:
+    """About how much was published since the last compaction."""
+    found = topic.log.statistics()
+    known = topic.log.cursors.get(CURSOR)
+    if known is not None:
+        return backlog_bytes(found.ledgers, known.mark_delete)
+    marks = [cursor.mark_delete for cursor in topic.log.cursors.values() if cursor.durable]
+    return backlog_bytes(found.ledgers, min(marks)) if marks else found.size_bytes

@@ -14,21 +14,28 @@ from typing import Any
 
 import trio
 
+from geminga_bookie.errors import BookkeeperError
 from geminga_broker.authz.authorizer import Caller
 from geminga_broker.authz.commands import COMMANDS
 from geminga_broker.authz.grants import SubscriptionRefused
+from geminga_broker.errors import BrokerError
+from geminga_broker.log.api import LogError
 from geminga_broker.service import BrokerService
 from geminga_broker.session.backpressure import Backpressure
 from geminga_broker.session.liveness import Liveness
 from geminga_broker.session.registry import Registry
-from geminga_broker.session.requests import Refuse, run_request
 from geminga_broker.topic.api import TopicConsumer, TopicProducer
 from geminga_protocol.commands import consuming, producing
-from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, FeatureFlags
+from geminga_protocol.errors import ProtocolError
+from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, FeatureFlags, ServerError
 from geminga_runtime.logs import LineBudget, shown
+from geminga_runtime.metadata.api import MetadataError
 from geminga_runtime.stream import FramedStream
 
 _log = logging.getLogger(__name__)
+
+TEXT_CHARACTERS_MAX = 16 * 1024
+"""Of an answer's text: some quote schemas."""
 
 REFUSALS_LOGGED_MAX = 30
 """Commands of one connection that are refused for want of a grant, each with a line in the log, in
@@ -40,13 +47,53 @@ REFUSALS_PERIOD_S = 60.0
 NO_REQUEST = (1 << 64) - 1
 """Request id -1 of commands that the broker starts."""
 
+Refuse = Callable[[ServerError, str], bytes]
+"""Makes the answer to a refused command."""
+
 
 class SessionClosed(Exception):
     """A handler found that the connection must be closed; the text goes to the log."""
 
 
+def refusal_of(error: Exception) -> tuple[ServerError, str]:
+    """Code and text for the client; internal errors are told without their details."""
+    text = str(error) or type(error).__name__
+    if len(text) > TEXT_CHARACTERS_MAX:
+        text = text[:TEXT_CHARACTERS_MAX] + "..."
+    if isinstance(error, BrokerError | ProtocolError):
+        return error.code, text
+    if isinstance(error, MetadataError):
+        return ServerError.MetadataError, text
+    if isinstance(error, LogError | BookkeeperError):
+        return ServerError.PersistenceError, text
+    if isinstance(error, trio.TooSlowError):
+        return ServerError.ServiceNotReady, "the broker took too long"
+    return ServerError.UnknownError, "internal error"
+
+
+async def run_request(
+    write: Callable[[bytes], None],
+    ended: Callable[[], None],
+    refuse: Refuse,
+    run: Callable[..., Awaitable[None]],
+    *args: Any,
+) -> None:
+    """Await `run(*args)`; an error is written as `refuse` puts it."""
+    try:
+        await run(*args)
+    except Exception as error:
+        code, text = refusal_of(error)
+        if code == ServerError.UnknownError and not isinstance(error, BrokerError):
+            _log.exception("command failed: %s", getattr(run, "__name__", run))
+        elif not isinstance(error, BrokerError | ProtocolError):
+            _log.warning("command %s: %r", getattr(run, "__name__", run), error)
+        write(refuse(code, text))
+    finally:
+        ended()
+
+
 class Session:
-    """A client's connection, as handlers and topics see it (`connection.ClientConnection`)."""
+    """A client's connection, as handlers and topics see it (`topic.api.ClientConnection`)."""
 
     def __init__(
         self,

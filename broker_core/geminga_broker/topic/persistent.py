@@ -42,8 +42,7 @@ from geminga_broker.topic.fencing import (
     store_epoch,
     stored_epoch,
 )
-from geminga_broker.topic.internal_stats import internal_stats
-from geminga_broker.topic.last_message import last_message
+from geminga_broker.topic.inspection import internal_stats, last_message
 from geminga_broker.topic.producer import Producer
 from geminga_broker.topic.stats import InternalStats, TopicStats
 from geminga_protocol.ids import EARLIEST, LATEST, Position

@@ -33,12 +33,13 @@ from geminga_broker.websocket.errors import (
 )
 from geminga_broker.websocket.loopback import client_as
 from geminga_broker.websocket.parameters import (
+    Endpoint,
     Query,
     consumer_options,
+    parse_path,
     producer_options,
     reader_options,
 )
-from geminga_broker.websocket.paths import Endpoint, parse_path
 from geminga_broker.websocket.producing import serve_producer
 from geminga_broker.websocket.text_socket import Ended, TextSocket
 from geminga_runtime.logs import shown

@@ -23,13 +23,13 @@ from geminga_broker.compaction._tests.world import (
     single,
 )
 from geminga_broker.compaction.outcome import Status
-from geminga_broker.compaction.threshold import compact_if_due
 from geminga_broker.compaction.topic_compaction import CURSOR, CompactionRunning
 from geminga_broker.errors import BrokerError
 from geminga_broker.log._tests.world import World
 from geminga_broker.log.api import Ack, LogReadFailed
 from geminga_broker.policies.apply import apply_policies
 from geminga_broker.policies.backlog_quota_manager import keep_quotas
+from geminga_broker.policies.maintenance import compact_if_due
 from geminga_broker.policies.model import CompactionPolicy, TopicPolicies
 from geminga_broker.policies.quota import BacklogQuota, QuotaPolicy, Quotas
 from geminga_broker.topic.api import InitialPosition, SubType

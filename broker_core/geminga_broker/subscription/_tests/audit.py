@@ -14,7 +14,7 @@ from geminga_broker._tests.chaos import BATCH_MAX, Books, SubType
 from geminga_broker.log.api import Entry
 from geminga_broker.log.entry import LogEntry
 from geminga_broker.log.reading import LogReads
-from geminga_broker.session import requests
+from geminga_broker.session import session as sessions
 from geminga_broker.subscription import pump
 from geminga_broker.subscription.consumer import INDIVIDUAL_ACK, Consumer
 from geminga_broker.subscription.strategies.key_shared import KeySharedDispatcher
@@ -125,7 +125,7 @@ def install(monkeypatch: pytest.MonkeyPatch, books: Books) -> Audit:
         found.failures.append(traceback.format_exc())
 
     monkeypatch.setattr(pump._log, "exception", failed)
-    monkeypatch.setattr(requests._log, "exception", failed)
+    monkeypatch.setattr(sessions._log, "exception", failed)
 
     cached, fetch = LogReads.cached, LogReads._fetch
 

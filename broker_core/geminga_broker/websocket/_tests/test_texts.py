@@ -17,11 +17,11 @@ from geminga_broker.websocket import messages
 from geminga_broker.websocket.errors import BadCommand, BadMessage, BadParameter, Refused, refusal
 from geminga_broker.websocket.parameters import (
     consumer_options,
+    parse_path,
     producer_options,
     read_message_id,
     reader_options,
 )
-from geminga_broker.websocket.paths import parse_path
 from geminga_protocol.message_id import MessageId
 
 BASE = "/ws/v2/producer/persistent/public/default"
