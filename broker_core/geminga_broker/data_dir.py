@@ -43,6 +43,6 @@ def _close_to_others(path: Path) -> None:
         is_ours = found.st_uid == os.geteuid() and not found.st_mode & stat.S_ISVTX
         if is_ours and found.st_mode & _OTHERS and not path.is_symlink():
             path.chmod(found.st_mode & ~_OTHERS & 0o777)
-            _log.info("%s was open to other users and is no longer", path)
+            _log.info("%s was open to other users: mode changed", path)
     except OSError as error:  # of a file system without modes
         _log.warning("%s stays open to other users: %s", path, error.strerror)

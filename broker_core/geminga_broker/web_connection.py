@@ -71,7 +71,7 @@ class Connection(TCPServer):
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 pass
             except trio.TooSlowError:
-                _log.info("a client of the web port reads no answers: closed")
+                _log.info("a web client does not read its responses: connection closed")
                 await trio.aclose_forcefully(self.stream)
         await self.protocol.handle(Closed())
 

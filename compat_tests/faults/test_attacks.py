@@ -28,7 +28,7 @@ from geminga_protocol import tokens
 from geminga_protocol.commands import connection, lookup, producing
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, ServerError
 
-REFUSED = "is not let in"
+REFUSED = "authentication failed"
 AUDIENCE = "geminga-tests"
 
 

@@ -148,7 +148,7 @@ async def identify(
         identity = await service.authenticator.authenticate_http(HttpRequest(headers, peer))
     except AuthenticationFailed as error:
         path = shown(request.url.path)
-        _log.warning("address=%s %s is not let in: %s", address, path, error)
+        _log.warning("address=%s %s authentication failed: %s", address, path, error)
         raise RestError(401, "Authentication required") from None
     original = headers.get(ORIGINAL_PRINCIPAL) or None
     authorizer = service.authorizer

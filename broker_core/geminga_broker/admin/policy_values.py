@@ -191,7 +191,7 @@ def as_record(value: object) -> object:
     """What is stored of a value."""
     if isinstance(value, set | frozenset | list):
         if None in value:
-            raise RestError(400, "The list has a value that is null or none of those allowed")
+            raise RestError(400, "The list has a null or unknown value")
         return list(dict.fromkeys(cast("list[str]", value)))
     record: object = msgspec.to_builtins(value)
     if isinstance(record, dict):

@@ -149,11 +149,11 @@ async def _payload(request: Request) -> SchemaData:
     if payload is None:
         raise bad_body("The request entity cannot be empty.")
     if payload.schema is None:
-        raise RestError(422, "schema: it is missing")
+        raise RestError(422, "schema is missing")
     try:
         kind = SchemaType[payload.type]
     except KeyError:
-        raise RestError(422, f"type: no such type of schema: {payload.type}") from None
+        raise RestError(422, f"type: unknown schema type: {payload.type}") from None
     try:
         pair = kind is SchemaType.KEY_VALUE
         data = key_value_from_text(payload.schema) if pair else payload.schema.encode()

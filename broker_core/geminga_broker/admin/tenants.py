@@ -42,7 +42,7 @@ async def _checked(service: BrokerService, request: Request) -> TenantInfo:
     if not info.allowed_clusters:
         raise RestError(412, "Clusters cannot be null")
     if None in info.allowed_clusters or None in (info.admin_roles or ()):
-        raise RestError(400, "A role or cluster is null: leave it out")
+        raise RestError(400, "A role or cluster is null")
     known: Sequence[str] = await service.namespaces.clusters.names()
     if any(not cluster.strip() for cluster in info.allowed_clusters):
         raise RestError(412, "Clusters can not be blank")

@@ -37,7 +37,7 @@ def check_settings(settings: AuthorizationSettings, *, authenticates: bool) -> N
     if settings.enabled and not authenticates:
         raise ConfigError("authorizationEnabled needs authenticationEnabled")
     if settings.provider != APACHE_PROVIDER:
-        raise ConfigError(f"authorizationProvider: only {APACHE_PROVIDER} is there")
+        raise ConfigError(f"authorizationProvider: only {APACHE_PROVIDER} is supported")
 
 
 def _roles(text: str) -> frozenset[str]:

@@ -34,7 +34,7 @@ async def _delete_if_inactive(topics: Topics, key: str, topic: Topic) -> None:
         if await topics.delete_loaded(key, _delete):
             _log.info("topic=%s was inactive, deleted", key)
     except Exception as error:
-        _log.info("topic=%s stays: %s", key, error)
+        _log.info("topic=%s is inactive, but was not deleted: %s", key, error)
 
 
 async def _delete(topic: Topic) -> None:

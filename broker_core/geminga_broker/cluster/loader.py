@@ -189,7 +189,7 @@ class TopicLoader:
             try:
                 await self._apply(name, topic)
             except (LogError, ConfigError) as error:
-                _log.warning("topic=%s can't take its policies: %s", key, error)
+                _log.warning("topic=%s policies not applied: %s", key, error)
 
     async def _apply(self, name: TopicName, topic: Topic) -> None:
         policies, options = await self.policies.resolve(name)

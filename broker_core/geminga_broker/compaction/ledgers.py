@@ -125,7 +125,7 @@ class CompactedLedgers:
         try:
             writer = await self.client.create(options)
         except (BookkeeperError, MetadataError) as error:
-            raise LogWriteFailed(f"{self._topic}: no compacted ledger: {error}") from error
+            raise LogWriteFailed(f"{self._topic}: compacted ledger not created: {error}") from error
         known = self._cursor.writer.side_ledgers
         await self._cursor.writer.set_side_ledgers((*known, writer.ledger_id))
         await self._mark(making=False)
@@ -147,7 +147,7 @@ class CompactedLedgers:
             for ledger_id in gone:
                 await self.client.delete(ledger_id)
         except (BookkeeperError, MetadataError) as error:
-            text = f"{self._topic}: old compacted ledgers stay: {error}"
+            text = f"{self._topic}: old compacted ledgers not deleted: {error}"
             raise LogWriteFailed(text) from error
         if gone:
             _log.info("topic=%s compacted ledgers deleted: %s", self._topic, sorted(gone))

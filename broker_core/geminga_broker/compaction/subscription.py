@@ -57,5 +57,5 @@ class CompactionSubscription(Subscription):
         """Nothing of it expires."""
 
     def _refusal(self) -> BrokerError:
-        text = f"Subscription {self.name} is the compaction's: only a compaction moves it"
+        text = f"Subscription {self.name} belongs to compaction: only a compaction moves it"
         return BrokerError(ServerError.NotAllowedError, text)

@@ -98,7 +98,7 @@ class TopicCompaction:
         found = await ledgers.newest()
         if found is not None:
             ledger_id, upto = found
-            text = "topic=%s compacted ledger %d, up to %s, counts: its cursor's state was lost"
+            text = "topic=%s uses compacted ledger %d, up to %s: its cursor's state was lost"
             _log.warning(text, self._host.name, ledger_id, upto)
             cursor.ack_cumulative(upto, properties={LEDGER_PROPERTY: ledger_id})
             await cursor.persist()
@@ -254,7 +254,7 @@ class TopicCompaction:
             self._fail(str(error) or type(error).__name__)
         except Exception as error:
             # A defect here must not take down the broker.
-            _log.exception("topic=%s compaction broke off", self._host.name)
+            _log.exception("topic=%s compaction failed", self._host.name)
             self.outcome.failed(f"{type(error).__name__}: {error}")
         finally:
             self._scope = None
@@ -268,7 +268,9 @@ class TopicCompaction:
         host = self._host
         cursor = await self.ensure_cursor()
         if not isinstance(cursor, LogCursor):
-            raise BrokerError(ServerError.NotAllowedError, "the log has no ledgers to compact to")
+            raise BrokerError(
+                ServerError.NotAllowedError, "compaction is not supported by this log"
+            )
         ledgers = self._ledgers(cursor)
         await ledgers.collect_quietly()
         end = self._end()

@@ -58,7 +58,7 @@ class TopicMaintenance:
             _log.warning("topic=%s %s failed: %s", topic.name, step.__name__, error)
         except Exception:
             # A defect here must not take down the broker.
-            _log.exception("topic=%s %s broke off", topic.name, step.__name__)
+            _log.exception("topic=%s %s failed", topic.name, step.__name__)
 
 
 async def take_snapshot(topic: PersistentTopic) -> None:

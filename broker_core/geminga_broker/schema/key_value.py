@@ -67,7 +67,7 @@ def _part(data: bytes) -> tuple[bytes, bytes]:
     (length,) = _LENGTH.unpack_from(data)
     end = _LENGTH.size + max(length, 0)
     if length < -1 or end > len(data):
-        raise InvalidSchemaData(f"KEY_VALUE schema: a part of {length} bytes doesn't fit in")
+        raise InvalidSchemaData(f"KEY_VALUE schema: length {length} exceeds the data")
     return data[_LENGTH.size : end], data[end:]
 
 

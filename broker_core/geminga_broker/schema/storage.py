@@ -263,7 +263,7 @@ class SchemaStorage:
                 continue
             schema_id = about.get(_SCHEMA_ID, b"").decode()
             if schema_id in schema_ids and ledger_id not in named[schema_id]:
-                _log.info("schema=%s: ledger %d was never named, deleted", schema_id, ledger_id)
+                _log.info("schema=%s: unreferenced ledger %d deleted", schema_id, ledger_id)
                 await self._ledgers.delete(ledger_id)
                 deleted += 1
         return deleted

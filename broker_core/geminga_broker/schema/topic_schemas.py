@@ -132,7 +132,7 @@ class TopicSchemas:
                 _log.warning("collecting ledgers of schemas: %s", error)
             except Exception:
                 # A defect here must not take down the broker.
-                _log.exception("collecting ledgers of schemas broke off")
+                _log.exception("collecting ledgers of schemas failed")
             await trio.sleep(COLLECT_INTERVAL_S)
 
 

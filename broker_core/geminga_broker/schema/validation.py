@@ -35,7 +35,7 @@ def validate(schema: SchemaData, depth: int = 0) -> None:
         root_message(schema.data)
     elif kind is SchemaType.KEY_VALUE:
         if depth >= KEY_VALUE_DEPTH_MAX:
-            raise InvalidSchemaData(f"Pairs of pairs deeper than {KEY_VALUE_DEPTH_MAX}")
+            raise InvalidSchemaData(f"KEY_VALUE schemas nested deeper than {KEY_VALUE_DEPTH_MAX}")
         for part in split_key_value(schema):
             validate(part, depth + 1)
     elif kind is SchemaType.STRING:

@@ -82,7 +82,7 @@ class Authentication:
         text: str = FAILED,
     ) -> None:
         """The client hears little and is closed."""
-        _log.warning("address=%s is not let in: %s", self._session.address, why)
+        _log.warning("address=%s authentication failed: %s", self._session.address, why)
         self._session.write(answers.error(NO_REQUEST, code, text))
         self._session.stop()
 

@@ -31,7 +31,7 @@ def handle_connect(session: Session, command: CommandConnect) -> None:
     Without authentication everybody is let in. Raises SessionClosed on a second CONNECT.
     """
     if session.connected or session.respond is not None:
-        raise SessionClosed("a second CONNECT")
+        raise SessionClosed("second CONNECT")
     session.client_version = command.client_version
     session.protocol_version = min(command.protocol_version, connection.PROTOCOL_VERSION)
     # A copy: a part of a message keeps all of it.

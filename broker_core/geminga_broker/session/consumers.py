@@ -176,7 +176,7 @@ def _ack_in_turns(session: Session, command: CommandAck) -> Iterator[None]:
         yield
     error = None
     if longest > ack_sets.WORDS_MAX:
-        text = "%s: an acknowledgement is ignored: an ack set of %d words, more than %d"
+        text = "%s: acknowledgement ignored: ack set of %d words, limit %d"
         _log.warning(text, session.address, longest, ack_sets.WORDS_MAX)
         error = ServerError.NotAllowedError
     else:
@@ -263,7 +263,7 @@ async def seek(session: Session, command: CommandSeek) -> None:
     elif command.HasField("message_publish_time"):
         await consumer.seek_time(command.message_publish_time)
     else:
-        raise BrokerError(ServerError.MetadataError, "Seek to neither an id nor a time")
+        raise BrokerError(ServerError.MetadataError, "SEEK without message id and time")
     session.write(answers.success(command.request_id))
 
 

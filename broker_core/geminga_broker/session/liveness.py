@@ -63,7 +63,7 @@ class Liveness:
             if not connected() or (self.reading and silent):
                 break
             stream.write(connection.PING)
-        _log.info("address=%s silent for %g s or without CONNECT, dropped", stream.name, limit_s)
+        _log.info("address=%s dropped: silent for %g s, or no CONNECT", stream.name, limit_s)
 
     async def is_alive(self, timeout_s: float) -> bool:
         """Ping the peer; drop a connection that stays silent for the timeout
@@ -77,6 +77,6 @@ class Liveness:
             with trio.move_on_after(timeout_s) as scope:
                 await self._listening.wait()
             if scope.cancelled_caught and self.reading:
-                _log.info("address=%s does not answer, dropped", stream.name)
+                _log.info("address=%s dropped: no answer to PING", stream.name)
                 stream.abort("the peer does not answer")
         return not stream.lost

@@ -118,7 +118,7 @@ def build(
     for kind, handling in handled.items():
         need = needs.get(kind)
         if need is None:
-            raise UnguardedHandler(f"nobody says what {SUBMESSAGE[kind]} needs")
+            raise UnguardedHandler(f"{SUBMESSAGE[kind]} has no entry in COMMANDS")
         run = handling.guarded(kind, need)
         if not isinstance(handling, Direct):
             run = _in_turns(run)

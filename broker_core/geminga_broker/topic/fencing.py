@@ -83,7 +83,7 @@ async def store_epoch(topic: ExclusiveTopic, producer: Producer) -> None:
             raise BrokerError(ServerError.PersistenceError, str(error)) from error
     if not topic.is_registered(producer):
         topic.check_open()
-        text = "Another producer has taken the topic over"
+        text = "Another producer has exclusive access now"
         raise BrokerError(ServerError.ProducerFenced, text)
 
 

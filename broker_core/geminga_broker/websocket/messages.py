@@ -98,9 +98,9 @@ def read_publish(text: str) -> Publish:
         raise BadMessage(FAILED_TO_DESERIALIZE, str(error)) from None
     context = given.context
     if given.encryption_param is not None:
-        raise BadMessage(PAYLOAD_ENCODING, "encryptionParam: there are no keys here", context)
+        raise BadMessage(PAYLOAD_ENCODING, "encryptionParam is not supported", context)
     if given.payload is None:
-        raise BadMessage(PAYLOAD_ENCODING, "There is no payload", context)
+        raise BadMessage(PAYLOAD_ENCODING, "payload is missing", context)
     try:
         data = _decode(given.payload)
         event_time_ms = None if given.event_time is None else _read_time(given.event_time)

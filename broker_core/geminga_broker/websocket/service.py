@@ -116,7 +116,7 @@ class _Handler:
         with self._open.one_more(who), trio.move_on_after(max(0.0, left_s)) as life:
             await self._serve(endpoint, query, caller)
         if life.cancelled_caught:
-            _log.warning("address=%s: its proof expired", self._address)
+            _log.warning("address=%s credentials expired", self._address)
             await self._socket.close(CLOSE_POLICY, "The credentials have expired")
 
     @property
@@ -129,7 +129,7 @@ class _Handler:
         try:
             pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=QUERY_FIELDS_MAX)
         except ValueError:
-            raise Refused(400, "Invalid query params: there are too many") from None
+            raise Refused(400, "Invalid query params: too many") from None
         found: dict[str, str] = {}
         for name, value in pairs:
             found.setdefault(name, value)

@@ -146,8 +146,8 @@ async def test_schemas_go_with_partitions_and_with_namespaces() -> None:
     ("body", "status", "text"),
     [
         ({"type": "AVRO", "schema": "{"}, 422, "Invalid schema definition data for AVRO schema"),
-        ({"type": "WHAT", "schema": ""}, 422, "type: no such type of schema: WHAT"),
-        ({"type": "AVRO"}, 422, "schema: it is missing"),
+        ({"type": "WHAT", "schema": ""}, 422, "type: unknown schema type: WHAT"),
+        ({"type": "AVRO"}, 422, "schema is missing"),
         ({"type": "KEY_VALUE", "schema": "3"}, 422, "definition data for KEY_VALUE"),
         ({"type": "KEY_VALUE", "schema": "{}"}, 422, "no key and value"),
         (None, 400, "cannot be empty"),

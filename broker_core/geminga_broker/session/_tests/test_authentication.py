@@ -126,7 +126,7 @@ async def test_secrets_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     async with secured() as broker:
         await login(broker, "writer")
         await refused(broker, hello(bad.encode()))
-    assert "is not let in: the token of role 'writer' has expired" in caplog.text
+    assert "authentication failed: the token of role 'writer' has expired" in caplog.text
     for secret in (good, bad, bad.split(".")[2], SETTINGS["tokenSecretKey"]):
         assert secret not in caplog.text
 
