@@ -30,7 +30,7 @@ BASELINE: dict[str, int] = {}
 FLAT_BASELINE = {"geminga": 85, "pyspark_pulsar": 32, "geminga_bookie.storage": 28}
 """Packages that still hold more modules side by side; a number may only fall."""
 
-CIRCLES_BASELINE = {"at run time": 3, "for type checkers": 21}
+CIRCLES_BASELINE = {"at run time": 3, "for type checkers": 10}
 """Modules that still import one another in circles; a number may only fall."""
 
 FORBIDDEN_WORDS = re.compile(

@@ -1,4 +1,4 @@
-"""A standalone's data directory: there, and nobody else's to read (spec OP-02, PX-24)."""
+"""A standalone's data directory: created, and readable by its owner only (spec OP-02, PX-24)."""
 
 from __future__ import annotations
 

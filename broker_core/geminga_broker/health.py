@@ -1,4 +1,4 @@
-"""Health: a broker is well when it can store a message (spec OP-08; Apache's `brokers/health`)."""
+"""The health check: a broker is healthy if it can store a message (`brokers/health`, OP-08)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HEALTH_S = 10.0
 """How long the message may take."""
 
 CHECK_KEPT_S = 1.0
-"""How long an outcome is told to those who needn't say who they are."""
+"""How long an outcome is returned again to unauthenticated clients."""
 
 _PRODUCER = "healthcheck"
 
@@ -64,8 +64,8 @@ class _Probe:
 
 
 class SharedCheck:
-    """The check for those who needn't say who they are: however often they ask, one message is
-    stored in `CHECK_KEPT_S`.
+    """The check for unauthenticated clients: however often they ask, it stores one message in
+    `CHECK_KEPT_S`.
     """
 
     def __init__(self, service: BrokerService) -> None:

@@ -80,14 +80,14 @@ async def run_standalone(
     *,
     task_status: trio.TaskStatus[Running] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve until cancelled; `task_status` tells when all answers.
+    """Serve until cancelled; `task_status` is set when all listeners are open.
 
     Cancelled, it unloads topics, closes ledgers and flushes, for at most `brokerShutdownTimeoutMs`.
     Raises BindFailed, ConfigError (certificates), DataDirUnusable, and what the storage raises for
     a directory it can't use.
     """
     if max(options.config.tls.broker_service_port, options.config.tls.web_service_port) > NO_PORT:
-        options.config.tls.contexts()  # what can't be is told before anything is made
+        options.config.tls.contexts()  # raise ConfigError before anything is made
     async with AsyncExitStack() as stack:
         web = _web_sockets(options.config, stack)
         store = await _open_store(options)
@@ -170,7 +170,7 @@ async def _serve(config: BrokerConfig, service: BrokerService, web: _Web) -> Asy
                 addresses.web_url_tls,
             )
         finally:
-            # Accepting has stopped with the cancellation; the clients that are here are told.
+            # Accepting has stopped with the cancellation; now the connected clients are closed.
             with trio.move_on_after(service.shutdown_s, shield=True):
                 await service.shutdown()
 
@@ -207,7 +207,7 @@ async def _listen(
 
 
 def _reachable(bind_address: str) -> str:
-    """What clients are told when no advertised address is set."""
+    """The host for clients if no advertised address is set."""
     if bind_address in ("", "0.0.0.0", "::"):
         return "localhost"
     return bind_address

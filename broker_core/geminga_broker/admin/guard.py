@@ -1,4 +1,4 @@
-"""Before every handler: who asks, and may he? (spec PX-22, OP-03).
+"""Authentication and authorization before every handler (spec PX-22, OP-03).
 
 Routes are wrapped when the application is made, with the rules of `authz.routes`.
 """
@@ -45,7 +45,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class InvalidRoles(RestError):
-    """A proxy speaks for nobody or for a proxy, or somebody else speaks for another."""
+    """A proxy names no valid original principal, or a client that is no proxy names one."""
 
 
 def guard(service: BrokerService, routes: list[Route]) -> list[BaseRoute]:
@@ -82,7 +82,7 @@ async def _admit(
 
 
 async def _audited(handler: Handler, request: Request, caller: Caller) -> Response:
-    """Whoever changes something is noted, with what came of it."""
+    """Log who changed something, and with which result."""
     came_of_it: object = "?"
     try:
         response = await handler(request)

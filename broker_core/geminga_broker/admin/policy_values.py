@@ -233,8 +233,8 @@ def stored_quota(quotas: object, kind: QuotaType) -> BacklogQuota | None:
         return None
 
 
-def quotas_told(quotas: object) -> JsonObject:
-    """A stored map of quotas as it is told."""
+def quotas_json(quotas: object) -> JsonObject:
+    """A stored map of quotas as the REST API returns it."""
     found = {kind: stored_quota(quotas, kind) for kind in QuotaType}
     return {kind.value: quota.to_json() for kind, quota in found.items() if quota is not None}
 

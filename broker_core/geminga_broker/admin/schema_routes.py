@@ -52,7 +52,7 @@ def _reading(service: BrokerService) -> list[Route]:
     registry = service.schemas.registry
 
     async def latest(request: Request) -> Response:
-        return ok(_told(await registry.latest(_schema_id(request))))
+        return ok(_json_of(await registry.latest(_schema_id(request))))
 
     async def version(request: Request) -> Response:
         text = parameter(request, "version")
@@ -60,11 +60,11 @@ def _reading(service: BrokerService) -> list[Route]:
             number = int(text)
         except ValueError:
             raise RestError(400, f"version is not a number: {text}") from None
-        return ok(_told(await registry.get(_schema_id(request), number)))
+        return ok(_json_of(await registry.get(_schema_id(request), number)))
 
     async def versions(request: Request) -> Response:
         found = await registry.versions(_schema_id(request))
-        return ok({"getSchemaResponses": [_told(each) for each in found]})
+        return ok({"getSchemaResponses": [_json_of(each) for each in found]})
 
     async def metadata(request: Request) -> Response:
         locator = await registry.storage.locate(_schema_id(request))
@@ -162,7 +162,7 @@ async def _payload(request: Request) -> SchemaData:
     return SchemaData(kind, data, without_nulls(payload.properties) or {}, _user(request))
 
 
-def _told(found: VersionedSchema | None) -> JsonObject:
+def _json_of(found: VersionedSchema | None) -> JsonObject:
     """Raises RestError 404 if there is none."""
     if found is None:
         raise RestError(404, NOT_FOUND)

@@ -1,1 +1,1 @@
-"""Who may do what (spec PX-22). Nothing is allowed that no rule allows."""
+"""Authorization (spec PX-22): only what a rule allows is allowed."""

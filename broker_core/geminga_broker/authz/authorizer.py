@@ -14,7 +14,7 @@ from geminga_protocol.topic_name import TopicName
 
 
 class Caller(NamedTuple):
-    """Who asks: the role that was authenticated, and whom it speaks for if it is a proxy's."""
+    """A client: its authenticated role and, behind a proxy, the original principal."""
 
     role: str | None
     original: str | None = None

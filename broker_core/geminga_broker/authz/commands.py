@@ -62,7 +62,7 @@ REFUSALS: dict[int, str] = {
     _C.GET_SCHEMA: "Client is not authorized to get the schema",
     _C.GET_OR_CREATE_SCHEMA: "Client is not authorized to create the schema",
 }
-"""What a client is told that may not; proxies hear the same with "Proxy" before it."""
+"""Error texts for unauthorized clients; for a proxy, "Proxy" stands before them."""
 
 INVALID_ROLES = "Invalid roles."
-"""What a connection is told whose original principal can't be."""
+"""Error text for a connection with an invalid original principal."""

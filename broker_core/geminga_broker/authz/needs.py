@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 
 class Scope(Enum):
-    """What an operation is on, which decides who may do it."""
+    """The kind of resource that an operation needs a right on."""
 
     PUBLIC = auto()
     """Everybody, without credentials."""
     ROLE = auto()
-    """Everybody who has shown who he is."""
+    """Every authenticated client."""
     HELD = auto()
     """Belongs to a producer, consumer or watcher that was allowed when it was opened."""
     SUPER_USER = auto()

@@ -11,7 +11,7 @@ APACHE_PROVIDER = "org.apache.pulsar.broker.authorization.PulsarAuthorizationPro
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationSettings:
-    """Keys of `broker.conf` that say who may do what."""
+    """Keys of `broker.conf` about authorization."""
 
     enabled: bool = setting("authorizationEnabled", False)
     provider: str = setting("authorizationProvider", APACHE_PROVIDER)

@@ -1,5 +1,5 @@
-"""Which topics there are: partition counts, names in a namespace, rules for making them (spec
-BR-09, BR-39).
+"""The topics of the cluster: partition counts, names in a namespace, rules of automatic
+creation (spec BR-09, BR-39).
 
 A persistent topic exists when its managed ledger does (`/managed-
 ledgers/{tenant}/{namespace}/persistent/{topic}`); a partitioned one has a record at
@@ -110,7 +110,7 @@ class TopicCatalog:
         return 0
 
     async def resolve_partitions(self, topic: TopicName, *, create: bool, exists: bool) -> int:
-        """Answer to PARTITIONED_METADATA: makes a partitioned topic where the policy says so.
+        """The partition count for PARTITIONED_METADATA; makes the topic's record if policy says so.
 
         `exists` tells that a plain topic of that name is there. Raises BrokerError TopicNotFound,
         when the client forbids making it (PIP-344) or policy does. A partition that was deleted

@@ -1,4 +1,4 @@
-"""Bringing topics into memory and out of it: single-flight, bounded, with deadlines (BR-01)."""
+"""Load and unload topics: single-flight, bounded, with deadlines (BR-01)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Creation(IntEnum):
     AUTOMATIC = 1
     """On first use, where the policy of automatic creation says so."""
     BY_HAND = 2
-    """Somebody asked for just that."""
+    """By an explicit request."""
 
 
 class _Load(Promise[Topic]):
@@ -171,7 +171,7 @@ class TopicLoader:
             return passing
         log = await self._logs.open(name.persistence_naming_encoding)
         if isinstance(log, TopicLog) and effective.policies.retention != self._retention:
-            # Setting it trims, which merely loading a topic must not do.
+            # Setting it trims, which loading a topic must not do.
             log.set_retention(effective.policies.retention)
         topic = PersistentTopic(name, log, self._environment, effective.options)
         await topic.compaction.recover()
@@ -181,7 +181,7 @@ class TopicLoader:
         return topic
 
     async def apply_policies(self, concerns: Callable[[TopicName], bool]) -> None:
-        """Let those of the loaded topics take their policies as they are now."""
+        """Apply the current policies to the loaded topics that `concerns` selects."""
         for key, topic in list(self.topics.items()):
             name = TopicName.parse(key)
             if not concerns(name):
@@ -238,12 +238,11 @@ class TopicLoader:
             raise BrokerError(ServerError.NotAllowedError, text)
 
     async def leave(self, key: str, end: Callable[[Topic], Awaitable[None]]) -> bool:
-        """Take a loaded topic out while `end` closes or deletes it; who asks for it meanwhile
-        waits.
+        """Take a loaded topic out while `end` closes or deletes it; `get` waits meanwhile.
 
-        False when it isn't loaded. When `end` raises, the topic stays, unless it takes nobody any
-        more: then it is loaded anew when asked for. Begun, it goes on even if the caller is
-        cancelled, for at most LEAVE_S.
+        Returns False if it isn't loaded. If `end` raises, the topic stays, unless it is fenced:
+        then the next `get` loads it anew. Once begun, it goes on even if the caller is cancelled,
+        for at most LEAVE_S.
         """
         while (leaving := self._leaving.get(key)) is not None:
             await leaving.wait()
@@ -281,7 +280,7 @@ class TopicLoader:
 
 
 async def close_topic(topic: Topic) -> None:
-    """Unload it; its clients are told and come back."""
+    """Unload it; its clients are closed and reconnect."""
     await topic.close()
 
 

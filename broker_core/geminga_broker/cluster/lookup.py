@@ -32,7 +32,7 @@ class Addresses(NamedTuple):
 
 
 class NoSuchListener(BrokerError):
-    """A client asks for an address of a listener that the broker doesn't have."""
+    """The client names an advertised listener that the broker doesn't have."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ServerError.ServiceNotReady, message)

@@ -20,8 +20,8 @@ REMOVE_S = 2.0
 
 
 class _Record(msgspec.Struct, rename="camel"):
-    """The part of Apache's record that says where the broker is. Its load is not told: nothing
-    here balances by it.
+    """The part of Apache's record with the broker's addresses, without its load: nothing balances
+    by it here.
     """
 
     web_service_url: str | None

@@ -100,7 +100,7 @@ class CompactedLedger:
             return reader.last_add_confirmed + 1, reader.length
 
     async def close(self) -> None:
-        """Return when nobody reads it any more; who comes later is refused."""
+        """Return when the last reader has ended; new readers are refused."""
         self._closed = True
         while self._users:
             await self._idle.wait()

@@ -100,7 +100,7 @@ class Walk:
 
 
 async def see_all(walk: Walk, keys: LatestKeys, outcome: Outcome) -> int:
-    """The first pass; answers how many entries there are. Raises LogReadFailed, TooSlowError."""
+    """The first pass; returns the number of entries. Raises LogReadFailed, TooSlowError."""
     seen = 0
     while entries := await walk.next():
         seen += len(entries)

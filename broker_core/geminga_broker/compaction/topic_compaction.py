@@ -75,7 +75,7 @@ class TopicCompaction:
         self._scope: trio.CancelScope | None = None
         self._ended = trio.Event()
         self._lock = trio.Lock()
-        """Held by whoever makes or deletes compacted ledgers."""
+        """Held while compacted ledgers are made or deleted."""
         cursor = host.log.cursors.get(CURSOR)
         if isinstance(cursor, LogCursor) and cursor.durable:
             ledgers = self._ledgers(cursor)
@@ -303,7 +303,7 @@ class TopicCompaction:
         return Walk(self, self._host.log, end, self._policy.read_s, self._host.environment.catch_up)
 
     async def _replace(self, ledger: CompactedLedger | None, horizon: Position | None) -> None:
-        """From now on readers get this one; on return nobody reads the old one."""
+        """New readers get this ledger from now on; on return no reader uses the old one."""
         old, self._current, self._horizon = self._current, ledger, horizon
         if old is not None:
             with trio.CancelScope(shield=True):

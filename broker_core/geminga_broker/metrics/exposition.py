@@ -81,7 +81,7 @@ class SharedPage:
             await making.done.wait()
             if making.page is not None:
                 return making.page
-            # Whoever made it left or failed: it is made again.
+            # The request that made it was cancelled or failed: make it again.
         making = self._making = _Making()
         try:
             # Those who ask in the same turn have theirs of it too.

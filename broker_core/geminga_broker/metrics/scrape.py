@@ -73,7 +73,7 @@ async def scrape(service: BrokerService, *, version: str, consumer_level: bool =
 
 
 def _authentication(text: Exposition, cluster: str, authenticator: Authenticator | None) -> None:
-    """Who was let in and who was not, by provider and method."""
+    """Successful and failed authentications, by provider and method."""
     if authenticator is None:
         return
     for (provider, method), count in sorted(authenticator.successes.items()):

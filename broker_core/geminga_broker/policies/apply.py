@@ -1,4 +1,4 @@
-"""Letting a loaded topic follow its policies (spec BR-04, BR-21)."""
+"""Apply policies to loaded topics (spec BR-04, BR-21)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def broker_limits(config: PolicyConfig) -> BrokerLimits:
 def apply_common_policies(
     topic: TopicBase, policies: TopicPolicies, limits: BrokerLimits = BrokerLimits()
 ) -> None:
-    """Let any topic follow what persistent and non-persistent ones have in common."""
+    """Apply the policies that persistent and non-persistent topics have in common."""
     topic.policies = policies
     now_s = trio.current_time()
     topic.publish_limits = limits.publish + limit_of(
@@ -68,7 +68,7 @@ def broker_unacked_limit(clients: ClientLimits) -> BrokerUnackedLimit | None:
 async def apply_policies(
     topic: PersistentTopic, policies: TopicPolicies, limits: BrokerLimits = BrokerLimits()
 ) -> None:
-    """Let the topic follow these, and the broker's limits, from now on. Raises LogError."""
+    """Apply the policies and the broker's limits to a loaded topic. Raises LogError."""
     apply_common_policies(topic, policies, limits)
     topic.dispatch_limits = limits.dispatch + limit_of(
         topic.dispatch_limits,
@@ -86,7 +86,7 @@ async def apply_policies(
 
 
 def admission(policies: TopicPolicies, now_ms: Callable[[], int]) -> Admission | None:
-    """What messages must pass: not too large, not to be delivered too late."""
+    """The check of each published message: its size and its delivery delay; None without limits."""
     size_max, delay_max = policies.message_bytes_max, policies.delivery_delay_ms_max
     if size_max <= 0 and delay_max <= 0:
         return None
@@ -107,7 +107,7 @@ def admission(policies: TopicPolicies, now_ms: Callable[[], int]) -> Admission |
 
 
 async def _deduplicate(topic: PersistentTopic, options: DeduplicationOptions | None) -> None:
-    """Store nothing twice from now on, or (None) let producers repeat themselves."""
+    """Turn deduplication on, or (None) off."""
     known = topic.deduplication
     if options is None:
         topic.deduplication = None

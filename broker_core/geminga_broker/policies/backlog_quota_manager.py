@@ -1,4 +1,4 @@
-"""Keeping topics within their backlog quotas (spec BR-23; Apache's `BacklogQuotaManager`)."""
+"""Keep topics within their backlog quotas (spec BR-23; Apache's `BacklogQuotaManager`)."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ def topic_options(levels: Levels, broker: TopicOptions) -> TopicOptions:
 
 
 def default_quota(broker: PolicyConfig) -> BacklogQuota:
-    """The quota, of either kind, of whoever sets none."""
+    """The broker's quota, for both kinds."""
     size = broker.quota_bytes
     if broker.quota_gb > 0:
         size = int(broker.quota_gb * GIB)

@@ -1,4 +1,4 @@
-"""What a broker does for its topics from time to time, whoever uses them (spec BR-04, BR-21)."""
+"""Periodic work on all loaded topics (spec BR-04, BR-21, BR-50)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Rate limits by token buckets (spec BR-22, BR-37).
 
-A bucket may go below zero: what came is taken, and who asks next waits until the debt is paid. So
-nothing is ever cut in pieces, and the average holds.
+A bucket may go below zero: a run that has come is taken whole, and the next one waits until the
+debt is paid. So no run is split, and the average holds.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class _Bucket:
         self._at_s = now_s
 
     def follow(self, per_period: float, period_s: int) -> None:
-        """Be of another rate from now on."""
+        """Change the rate."""
         self._capacity = per_period
         self._per_s = per_period / period_s
 
     def take(self, amount: int, now_s: float) -> float:
-        """Take so many; answers in how many seconds there is one again, 0 if there still is."""
+        """Take tokens; returns the seconds until there is one again, 0 if there still is one."""
         tokens = min(self._capacity, self._tokens + (now_s - self._at_s) * self._per_s) - amount
         self._tokens = tokens
         self._at_s = now_s
@@ -74,7 +74,7 @@ class RateLimit:
         self._bytes = _Bucket(rate.bytes, period_s, now_s) if rate.bytes > 0 else None
 
     def take(self, messages: int, size_bytes: int, now_s: float) -> float:
-        """Count what came; answers for how many seconds nothing more may come."""
+        """Count a run; returns the seconds to wait before the next."""
         wait_s = 0.0
         if self._published is not None and now_s >= self._follows_s:
             self._follow(self._published, now_s)

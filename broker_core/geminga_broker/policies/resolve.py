@@ -1,6 +1,4 @@
-"""Policies of single topics: where they are kept, and what holds for a topic in the end (spec
-BR-60).
-"""
+"""Policies of single topics: their store, and the effective policies of a topic (spec BR-60)."""
 
 from __future__ import annotations
 
@@ -70,14 +68,14 @@ def _name_of(topic: TopicName) -> str:
 
 
 class Effective(NamedTuple):
-    """All that holds for one topic."""
+    """The effective policies of one topic."""
 
     policies: TopicPolicies
     options: TopicOptions
 
 
 class PolicyResolver:
-    """Answers what holds for a topic. `options` are those of the broker."""
+    """Finds the policies and options of topics. `options` are those of the broker."""
 
     def __init__(
         self,
@@ -93,8 +91,8 @@ class PolicyResolver:
         self._filters: dict[str, tuple[EntryFilter, ...]] = {}
 
     async def resolve(self, topic: TopicName) -> Effective:
-        """What the broker, the namespace and the topic say together. Raises ConfigError for an
-        entry filter that isn't installed any more.
+        """The effective policies by the records of broker, namespace and topic. Raises
+        ConfigError for an entry filter that isn't installed any more.
         """
         return await self.effective(topic, await self.store.get(topic))
 

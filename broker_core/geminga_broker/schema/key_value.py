@@ -56,7 +56,7 @@ def key_value_from_text(text: str) -> bytes:
 def key_value_to_text(schema: SchemaData) -> str:
     """The inverse. Raises InvalidSchemaData."""
     parts = split_key_value(schema)
-    told = {"key": _told(parts.key), "value": _told(parts.value)}
+    told = {"key": _json_of(parts.key), "value": _json_of(parts.value)}
     return json.dumps(told, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -109,7 +109,7 @@ def _kept(token: re.Match[str]) -> str:
     return told.replace("\u2028", r"\u2028").replace("\u2029", r"\u2029")
 
 
-def _told(part: SchemaData) -> object:
+def _json_of(part: SchemaData) -> object:
     if part.type not in AVRO_SHAPED and part.type is not SchemaType.PROTOBUF_NATIVE:
         return ""
     try:

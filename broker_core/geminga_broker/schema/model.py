@@ -75,7 +75,7 @@ class SchemaData:
         return cls(kind, schema.schema_data, props, user, timestamp_ms)
 
     def to_wire(self, name: str) -> Schema:
-        """What a client is told."""
+        """The schema as the wire has it, for clients."""
         wire = Schema(name=name, schema_data=self.data)
         wire.type = cast(Schema.Type, int(self.type))
         for key, value in self.props.items():

@@ -139,8 +139,8 @@ class SchemaRegistry:
         return await trio.to_thread.run_sync(work, limiter=self._threads, abandon_on_cancel=True)
 
     async def mark_deleted(self, schema_id: str, user: str) -> int:
-        """Put an end after the versions so far: they are not told any more, and a new one need not
-        go with them. Answers its number.
+        """Mark the versions so far as deleted: they are not served any more, and a new version need
+        not be compatible with them. Returns the mark's number.
         """
         end = SchemaData(SchemaType.NONE, b"", user=user, deleted=True)
         while True:

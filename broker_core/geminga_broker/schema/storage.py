@@ -154,7 +154,7 @@ class SchemaStorage:
             return found
 
     async def collect(self, older_than_s: float = 2 * WORK_S_MAX) -> int:
-        """Delete the ledgers that a broker left behind when it died; answers how many."""
+        """Delete the ledgers that a broker left behind when it died; returns how many."""
         with _failures(_MARKS):
             stale: dict[str, str] = {}
             for name in await self._store.children(_MARKS):

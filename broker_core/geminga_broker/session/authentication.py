@@ -1,4 +1,4 @@
-"""Who is at the other end of a broker's connection, and for whom it speaks (spec PX-20, PX-22)."""
+"""Authentication of a connection: the client's role and its original principal (PX-20, PX-22)."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _log = logging.getLogger(__name__)
 
 SERVER_VERSION = f"Geminga {version('geminga')}"
 FAILED = "Failed to authenticate"
-"""All that a peer hears; why stands in the log."""
+"""All that the peer is sent; the reason is logged."""
 
 
 class Authentication:
-    """One session's proofs. `accept` is called once, when the client is let in."""
+    """Authenticates one session. `accept` is called once, on success."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Authentication:
         accept: Callable[[], None],
     ) -> None:
         self._session = session
-        # Not the command: it would stay as long as the connection.
+        # Not the command, which would stay in memory as long as the connection.
         self._original = command.original_principal or None
         self._original_method = command.original_auth_method
         self._original_data = command.original_auth_data
@@ -46,7 +46,7 @@ class Authentication:
         self.respond = self._proof.respond
 
     def begin(self, command: CommandConnect) -> None:
-        """Check what CONNECT brought."""
+        """Check the credentials of CONNECT."""
         certificate = self._session.stream.peer_certificate
         peer = Peer(self._session.address, certificate.der if certificate else None)
         self._proof.begin(command, peer)
@@ -81,7 +81,7 @@ class Authentication:
         code: ServerError = ServerError.AuthenticationError,
         text: str = FAILED,
     ) -> None:
-        """The client hears little and is closed."""
+        """Send a short error, log the reason and close the connection."""
         _log.warning("address=%s authentication failed: %s", self._session.address, why)
         self._session.write(answers.error(NO_REQUEST, code, text))
         self._session.stop()

@@ -1,4 +1,4 @@
-"""Whether a command's sender may do what it asks for (spec PX-22)."""
+"""Authorization of commands (spec PX-22)."""
 
 from __future__ import annotations
 

@@ -26,9 +26,9 @@ FEATURES = FeatureFlags(
 
 
 def handle_connect(session: Session, command: CommandConnect) -> None:
-    """Agree on a version, and let the client in once it has shown who it is.
+    """Agree on a version, and authenticate the client if the broker requires it.
 
-    Without authentication everybody is let in. Raises SessionClosed on a second CONNECT.
+    Raises SessionClosed on a second CONNECT.
     """
     if session.connected or session.respond is not None:
         raise SessionClosed("second CONNECT")
@@ -61,7 +61,7 @@ def _accept(session: Session, client_version: int) -> None:
 
 
 def handle_auth_response(session: Session, command: CommandAuthResponse) -> None:
-    """The client's next step, or a fresh proof; without authentication there is nothing to check.
+    """The client's next step, or fresh credentials; ignored without authentication.
     Raises SessionClosed before CONNECT.
     """
     if command.client_version:
@@ -74,9 +74,9 @@ def handle_auth_response(session: Session, command: CommandAuthResponse) -> None
 
 
 def handle_ping(session: Session, command: CommandPing) -> None:
-    """The client asks whether we live."""
+    """Answer with PONG."""
     session.write(connection.PONG)
 
 
 def handle_pong(session: Session, command: CommandPong) -> None:
-    """The client lives; that something came is noted by the reader."""
+    """Nothing to do: the reader notes that the client is alive."""

@@ -70,7 +70,6 @@ async def _open(session: Session, command: CommandSubscribe, opening: Opening) -
         name = TopicName.parse(command.topic)
         creates = command.force_topic_creation
         if not creates and not await service.topics.exists(name):
-            # Of a partitioned topic too, whose partitions are loaded, or made, when they are used.
             raise BrokerError(ServerError.TopicNotFound, f"Topic {name} does not exist")
         topic = await service.topics.get(name, create=creates)
         schema = schema_of(session, command.schema if command.HasField("schema") else None)
@@ -88,7 +87,7 @@ async def _open(session: Session, command: CommandSubscribe, opening: Opening) -
     try:
         await reauthorize(session, BaseCommand.Type.SUBSCRIBE, command, opening)
     except BrokerError:
-        # It was told to the client as open: it is closed, as those that were open before are.
+        # The client has its SUCCESS already: close it as a consumer whose grant was revoked.
         if session.consumers.get(key) is consumer:
             session.drop_consumer(key)
             consumer.close()
@@ -141,7 +140,7 @@ def _position(data: MessageIdData) -> Position:
 
 
 def flow(session: Session, command: CommandFlow) -> None:
-    """More permits; for a consumer that is gone they mean nothing."""
+    """More permits; ignored for a closed consumer."""
     consumer = session.consumers.get(command.consumer_id)
     if consumer is not None:
         consumer.flow(command.messagePermits)
@@ -276,7 +275,7 @@ async def unsubscribe(session: Session, command: CommandUnsubscribe) -> None:
 
 
 def close_consumer(session: Session, command: CommandCloseConsumer) -> None:
-    """Leave the subscription; an id that isn't known is an error only if it never was."""
+    """Leave the subscription. An unknown id is an error only if it was never open."""
     registry = session.consumers
     consumer = registry.forget(command.consumer_id)
     if consumer is not None:

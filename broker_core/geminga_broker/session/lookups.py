@@ -1,4 +1,4 @@
-"""Where topics are and which there are (spec CL-05, BR-39)."""
+"""Lookups, topic lists and their watchers (spec CL-05, BR-39)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WATCHERS_MAX = 1000
 """Topic watchers of one connection."""
 
 GATHER_S = 0.05
-"""How long changes of a topic list are gathered before they are told."""
+"""How long changes of a topic list are gathered before an update is sent."""
 
 
 async def partitioned_metadata(session: Session, command: CommandPartitionedTopicMetadata) -> None:
@@ -67,7 +67,7 @@ async def topics_of_namespace(session: Session, command: CommandGetTopicsOfNames
     """
     async with session.listing:
         await session.backpressure.until_writable()
-        # That may have taken long: what was revoked meanwhile counts.
+        # That may have taken long: grants may have been revoked meanwhile.
         await authorize(session, BaseCommand.Type.GET_TOPICS_OF_NAMESPACE, command)
         await _list_topics(session, command)
 
@@ -96,7 +96,7 @@ async def _list_topics(session: Session, command: CommandGetTopicsOfNamespace) -
 
 
 async def watch_topic_list(session: Session, command: CommandWatchTopicList) -> None:
-    """Tell the namespace's matching topics now and each change of them, until closed (PIP-145)."""
+    """Send the namespace's matching topics now and each change of them, until closed (PIP-145)."""
     config = session.service.config.topics
     pattern = None
     if config.pattern_filtering and len(command.topics_pattern) <= config.pattern_length_max:
@@ -117,7 +117,7 @@ async def watch_topic_list(session: Session, command: CommandWatchTopicList) -> 
 
 
 async def _watch(session: Session, command: CommandWatchTopicList, pattern: TopicPattern) -> None:
-    """Compare the list after each change with what the client knows, and tell the difference."""
+    """Compare the list after each change with the client's, and send the difference."""
     prefix = f"{MANAGED_LEDGERS}/{command.namespace}/persistent"
     async with session.service.store.watch(prefix) as changes:
         known = await _persistent_matching(session, command.namespace, pattern)
@@ -131,12 +131,12 @@ async def _watch(session: Session, command: CommandWatchTopicList, pattern: Topi
             )
         )
         while await _topics_changed(changes):
-            # Changes that come while the client doesn't read are told together later.
+            # Changes that come while the client doesn't read are sent together later.
             await session.backpressure.until_writable()
             try:
                 await authorize(session, BaseCommand.Type.WATCH_TOPIC_LIST, command)
             except BrokerError:
-                return  # it was told the list once, and hears no more of it
+                return  # no more updates, without an error: the watcher was opened by right
             now = await _persistent_matching(session, command.namespace, pattern)
             if now != known:
                 new, gone = sorted(now - known), sorted(known - now)
@@ -146,7 +146,7 @@ async def _watch(session: Session, command: CommandWatchTopicList, pattern: Topi
 
 
 async def _topics_changed(changes: trio.MemoryReceiveChannel[Notification]) -> bool:
-    """Return when topics came or went, after a moment in which more of them are gathered."""
+    """Return when topics were created or deleted, after a moment that gathers more of them."""
     async for change in changes:
         made_or_gone = change.kind in (Change.CREATED, Change.DELETED)
         if change.kind is Change.LOST or (made_or_gone and topic_of_ledger_path(change.path)):

@@ -49,7 +49,7 @@ async def _open(session: Session, command: CommandProducer, opening: Opening) ->
     try:
         await reauthorize(session, BaseCommand.Type.PRODUCER, command, opening)
         if producer.closed:
-            # The topic was unloaded, or another took it: the client comes back.
+            # The topic was unloaded, or another producer has it: the client tries again.
             text = "The producer was closed while it was being opened"
             raise BrokerError(ServerError.ServiceNotReady, text)
     except BrokerError:
@@ -65,14 +65,14 @@ async def _open(session: Session, command: CommandProducer, opening: Opening) ->
 async def _join_topic(
     session: Session, command: CommandProducer, opening: Opening
 ) -> tuple[TopicProducer, bytes] | None:
-    """The producer and its schema's version; None if the client has given it up meanwhile: it may
-    have asked anew, and this late one must not take the place of its successor.
+    """The producer and its schema's version; None if the client has closed it meanwhile: it may
+    have opened a successor, which this late one must not replace.
     """
     service = session.service
     await reauthorize(session, BaseCommand.Type.PRODUCER, command, opening)
     name = TopicName.parse(command.topic)
     topic = await service.topics.get(name, create=True)
-    # A topic may load for long, and its creation must not outlive a right that was revoked.
+    # Loading may take long: the right may have been revoked meanwhile.
     await reauthorize(session, BaseCommand.Type.PRODUCER, command, opening)
     given_schema = command.schema if command.HasField("schema") else None
     version = await service.schemas.admit_producer(name, schema_of(session, given_schema))
@@ -114,8 +114,8 @@ async def ensure_subscription(topic: Topic, name: str) -> None:
 def _became_ready(
     session: Session, request_id: int, schema_version: bytes, producer: TopicProducer
 ) -> None:
-    """Exclusive access is there now: the second PRODUCER_SUCCESS. If the first is still to come, it
-    tells that.
+    """The producer has exclusive access now: send the second PRODUCER_SUCCESS, unless the first is
+    still to come, which then says so.
     """
     if session.producers.get(producer.producer_id) is producer:
         _answer(session, request_id, producer, schema_version)
@@ -124,7 +124,7 @@ def _became_ready(
 def _was_refused(
     session: Session, request_id: int, producer: TopicProducer, error: BrokerError
 ) -> None:
-    """Exclusive access will never be there: the request that waits for it fails."""
+    """The producer was fenced while it waited: fail its request."""
     if session.producers.get(producer.producer_id) is producer:
         session.producers.forget(producer.producer_id)
         session.write(answers.error(request_id, error.code, str(error)))
@@ -146,8 +146,8 @@ def _answer(
 
 
 def close_producer(session: Session, command: CommandCloseProducer) -> None:
-    """Leave the topic once all that was sent is answered; an id that isn't known is an error only
-    if it never was.
+    """Leave the topic once all its messages are answered. An unknown id is an error only if it was
+    never open.
     """
     registry = session.producers
     producer = registry.get(command.producer_id)

@@ -31,8 +31,8 @@ Run = tuple[TopicProducer | None, list[PublishItem]]
 def publish_run(session: Session, frames: Sequence[Frame], start: int) -> int:
     """Hand the SENDs from `start` on, until another command, to their producers, in one list each.
 
-    Answers where the run ends. An entry whose checksum is wrong, or that belongs to a transaction,
-    is refused alone. Raises SessionClosed for a producer that never was.
+    Returns the index behind the run. An entry with a wrong checksum or a transaction is refused
+    alone. Raises SessionClosed for a producer that never was.
     """
     if not session.connected:
         raise SessionClosed("SEND before CONNECT")
@@ -67,7 +67,7 @@ def publish_run(session: Session, frames: Sequence[Frame], start: int) -> int:
             continue
         messages = send.num_messages
         if not 0 < messages <= len(payload):
-            messages = 1  # a lie: each message of a batch takes some bytes
+            messages = 1  # impossible: each message of a batch takes some bytes
         items.append(
             _new_item(
                 PublishItem,
@@ -87,8 +87,8 @@ def publish_run(session: Session, frames: Sequence[Frame], start: int) -> int:
 
 
 def _producer(session: Session, producer_id: int) -> TopicProducer | None:
-    """The open producer; None for one that the broker closed, whose last SENDs are dropped: the
-    client sends them again after it reconnected.
+    """The open producer; None for one that the broker closed: its last SENDs are dropped, and the
+    client sends them again after it has reconnected.
     """
     producer = session.producers.opened.get(producer_id)
     if producer is None and not session.producers.was_closed(producer_id):

@@ -22,14 +22,14 @@ class Opening:
         self._dropped = False
         self._recheck_required = True
         self.place: Place | None = None
-        """What the client was allowed to open it on."""
+        """The place that the client's right was checked for."""
 
     def drop(self) -> None:
-        """The client gave it up."""
+        """The client has closed it meanwhile."""
         self._dropped = True
 
     def is_dropped(self) -> bool:
-        """Whether the client gave it up meanwhile."""
+        """Whether the client has closed it meanwhile."""
         return self._dropped
 
     def require_recheck(self, *, required: bool = True) -> None:
@@ -42,7 +42,7 @@ class Opening:
 
 
 class Registry(Generic[T]):
-    """What is open, what is being opened, and which ids were open once."""
+    """What is open or being opened, and the ids of what was closed."""
 
     __slots__ = ("_closed", "_opening", "_places", "opened")
 
@@ -102,7 +102,7 @@ class Registry(Generic[T]):
             del self._opening[key]
 
     def drop_opening(self, key: int) -> bool:
-        """Give up one that is being opened; False when there is none."""
+        """Drop one that is being opened; False when there is none."""
         opening = self._opening.pop(key, None)
         if opening is None:
             return False
@@ -110,7 +110,7 @@ class Registry(Generic[T]):
         return True
 
     def forget(self, key: int) -> T | None:
-        """Take it out; answers what was open."""
+        """Remove an id; returns what was open."""
         value = self.opened.pop(key, None)
         self._places.pop(key, None)
         if value is not None:

@@ -35,7 +35,7 @@ async def get_schema(session: Session, command: CommandGetSchema) -> None:
 
 
 async def get_or_create_schema(session: Session, command: CommandGetOrCreateSchema) -> None:
-    """Register a schema; answers the version that it has. Raises BrokerError TopicNotFound."""
+    """Register a schema, and answer with its version. Raises BrokerError TopicNotFound."""
     topic = TopicName.parse(command.topic)
     await session.service.topics.get(topic, create=False)
     schema = schema_of(session, command.schema)

@@ -35,7 +35,7 @@ from geminga_runtime.stream import FramedStream
 _log = logging.getLogger(__name__)
 
 TEXT_CHARACTERS_MAX = 16 * 1024
-"""Of an answer's text: some quote schemas."""
+"""Limit of an error's text: some quote schemas."""
 
 REFUSALS_LOGGED_MAX = 30
 """Commands of one connection that are refused for want of a grant, each with a line in the log, in
@@ -52,11 +52,11 @@ Refuse = Callable[[ServerError, str], bytes]
 
 
 class SessionClosed(Exception):
-    """A handler found that the connection must be closed; the text goes to the log."""
+    """Raised by a handler to close the connection; the text is logged."""
 
 
 def refusal_of(error: Exception) -> tuple[ServerError, str]:
-    """Code and text for the client; internal errors are told without their details."""
+    """Code and text for the client; the text of an internal error has no details."""
     text = str(error) or type(error).__name__
     if len(text) > TEXT_CHARACTERS_MAX:
         text = text[:TEXT_CHARACTERS_MAX] + "..."
@@ -78,7 +78,7 @@ async def run_request(
     run: Callable[..., Awaitable[None]],
     *args: Any,
 ) -> None:
-    """Await `run(*args)`; an error is written as `refuse` puts it."""
+    """Await `run(*args)`; on an error, write the answer that `refuse` makes of it."""
     try:
         await run(*args)
     except Exception as error:

@@ -1,8 +1,7 @@
 """Which function handles which command, behind its need and its bounds (spec PR-05, PR-16, PX-22).
 
-A handler is told how it takes its command: `Direct`, `InTask` or `Opening`. `build` puts before it
-what the table of needs says; a handler that would not ask for what its command needs can't be
-built.
+Each command is handled `Direct`, `InTask` or as an `Opening`. `build` puts the check of the
+client's right before each handler, and raises if a handler would run without it.
 """
 
 from __future__ import annotations
@@ -40,19 +39,19 @@ Refusal = Callable[[Any, ServerError, str], bytes]
 
 
 class Route(NamedTuple):
-    """A handler takes effect at once; what needs storage it spawns."""
+    """A handler takes effect at once, and runs in a task what needs storage."""
 
     run: Handler
     before_connect: bool = False
 
 
 class UnguardedHandler(Exception):
-    """A command would be served without what it needs being asked for."""
+    """A command would be served without a check of the client's right."""
 
 
 @dataclass(frozen=True, slots=True)
 class Direct:
-    """Takes effect at once; for what everybody may, or what belongs to something open."""
+    """Takes effect at once; for commands that need no right, or belong to something open."""
 
     run: Handler
 
@@ -69,13 +68,13 @@ class Direct:
 
 @dataclass(frozen=True, slots=True)
 class InTask:
-    """Runs in a task if the client may; failures are told by `refuse`."""
+    """Runs in a task if the client has the right; `refuse` makes the answer to a failure."""
 
     run: Callable[[Session, Any], Awaitable[None]]
     refuse: Refusal
 
     def guarded(self, kind: int, need: Need) -> Handler:
-        """What asks and then runs it."""
+        """A handler that checks the right, then runs the command."""
 
         async def run_allowed(session: Session, command: Any) -> None:
             await authorize(session, kind, command)
@@ -90,8 +89,8 @@ class InTask:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """Opens a producer or consumer. It settles itself whether the client may, again after each
-    wait; `Registry.finish` takes nothing that wasn't.
+    """Opens a producer or consumer. The handler checks the right itself, again after each wait;
+    `Registry.finish` requires that.
     """
 
     run: Handler
@@ -201,4 +200,4 @@ _HANDLED: dict[int, Handling] = {
 }
 
 ROUTES = build(_HANDLED)
-"""What is served, SEND besides (`publishing`)."""
+"""All commands that are served, except SEND (`publishing`)."""

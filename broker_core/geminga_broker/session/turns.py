@@ -1,4 +1,4 @@
-"""Commands that take long, in turns: the loop is never held for more than a step (spec PR-16)."""
+"""Long commands run in steps, one in a turn of the loop, so that others go on (spec PR-16)."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ and what is begun together goes on together.
 
 
 class LongWork(Exception):
-    """A handler found that its command takes long; `steps` do it, and nothing that came after it
-    is handled before they are done.
+    """Raised by a handler whose command takes long: `steps` do it, and later frames wait until they
+    are done.
     """
 
     def __init__(self, steps: Iterator[None]) -> None:

@@ -116,12 +116,12 @@ class ProducerRequest:
     """PRODUCER, after names are resolved.
 
     `producer_name` is never empty: the session makes one up if the client gave none
-    (`user_provided_name` False). `publish_pending` is told (SENDs, bytes) that came in (positive)
-    or were answered (negative), once per run, so that the session can stop reading. `throttle` is
-    told for how many seconds nothing should be read, when a rate limit is reached. `on_ready` is
-    called once if the producer had to wait for exclusive access; the session then sends the second
-    PRODUCER_SUCCESS. `on_refused` is called instead if it won't get it. `schema_version` only shows
-    in stats.
+    (`user_provided_name` False). `publish_pending` is called once per run with the SENDs and bytes
+    that came in (positive) or were answered (negative), so that the session can stop reading.
+    `throttle` is called with the seconds for which nothing should be read, when a rate limit is
+    reached. `on_ready` is called once if the producer had to wait for exclusive access; the session
+    then sends the second PRODUCER_SUCCESS. `on_refused` is called instead if it was fenced.
+    `schema_version` only shows in stats.
     """
 
     connection: ClientConnection
@@ -299,9 +299,9 @@ class Topic(Protocol):
     name: str
     persistent: bool
     fenced: bool
-    """Whether it is being given up, or was: it takes nobody any more."""
+    """Whether it is being closed or deleted, or was: it refuses all clients."""
     policies: TopicPolicies
-    """What it obeys now."""
+    """Its policies now."""
 
     @property
     def producers(self) -> Mapping[str, TopicProducer]:
@@ -352,7 +352,7 @@ class Topic(Protocol):
         """Acknowledge all that was published longer ago."""
 
     async def terminate(self) -> Position:
-        """Take no more messages (BR-09); answers the last position."""
+        """Take no more messages (BR-09); returns the last position."""
 
     async def truncate(self) -> None:
         """Move every subscription to the end and drop what lies before."""

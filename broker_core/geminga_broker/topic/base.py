@@ -1,4 +1,4 @@
-"""What persistent and non-persistent topics have in common: name, producers, limits, idleness."""
+"""The common part of persistent and non-persistent topics: name, producers, limits, idleness."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from geminga_protocol.topic_name import TopicName
 
 
 class TopicBase:
-    """State and checks of a topic, whatever is beneath it."""
+    """State and checks of a topic, with or without storage."""
 
     def __init__(
         self, name: TopicName, environment: TopicEnvironment, options: TopicOptions
@@ -44,7 +44,7 @@ class TopicBase:
         self._registry = ProducerRegistry(self.name, options.producers_max)
 
     def set_options(self, options: TopicOptions) -> None:
-        """Policies changed. Limits hold for who comes from now on."""
+        """Policies changed. Limits hold for clients that come from now on."""
         self.options = options
         self.encryption_required = options.encryption_required
         self._registry.producers_max = options.producers_max
@@ -55,7 +55,7 @@ class TopicBase:
         return self._registry.by_name
 
     def is_registered(self, producer: Producer) -> bool:
-        """Whether it is here still, and has its turn."""
+        """Whether it is registered, and not waiting for exclusive access."""
         return self._registry.by_name.get(producer.name) is producer
 
     def check_open(self) -> None:
@@ -89,7 +89,7 @@ class TopicBase:
         self.idle_since_s = trio.current_time()
 
     def check_subscribe(self, request: SubscribeRequest, consumers: int, known: bool) -> None:
-        """Raises BrokerError for what no subscription of this topic would take."""
+        """Raises BrokerError for requests that this topic refuses for every subscription."""
         self.check_open()
         if not request.subscription and self.persistent:
             # Apache's code for it; its non-persistent topics take such a subscription.
@@ -117,7 +117,7 @@ class TopicBase:
             raise BrokerError(ServerError.SubscriptionNotFound, "Subscription does not exist")
 
     def check_subscription_name(self, name: str) -> None:
-        """Raises BrokerError NotAllowedError for the names that the broker keeps for itself."""
+        """Raises BrokerError NotAllowedError for reserved names."""
         if name in (CURSOR, COMPACTION):
             text = f"Subscription name {name} is reserved"
             raise BrokerError(ServerError.NotAllowedError, text)

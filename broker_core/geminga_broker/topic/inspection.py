@@ -1,4 +1,6 @@
-"""How a topic's log and cursors stand, as `/internalStats` tells it (spec OP-04)."""
+"""The last message of a persistent topic, and the state of its log (spec BR-33, BR-50, OP-04;
+Apache's `ServerCnx.handleGetLastMessageId`, `/internalStats`).
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ from geminga_protocol.ids import EntryId, Position
 async def last_message(
     log: ManagedLedger, compaction: TopicCompaction, partition: int, *, read_compacted: bool
 ) -> LastMessage:
-    """The last message that can be consumed; entry id -1 for an empty topic. Who reads compacted
-    gets that of the compacted ledger if there is none behind it. Raises LogReadFailed.
+    """The last message that can be consumed; entry id -1 for an empty topic. With `read_compacted`,
+    that of the compacted ledger if there is none behind it. Raises LogReadFailed.
     """
     horizon = compaction.horizon if read_compacted else None
     position = log.last_position

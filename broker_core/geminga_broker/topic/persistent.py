@@ -69,7 +69,7 @@ class PersistentTopic(TopicBase):
         self.log = log
         self.terminated = log.terminated
         self.on_fenced: Callable[[], None] = lambda: None
-        """Called once if another broker took the log: the service must forget this topic."""
+        """Called once if another broker has fenced the log: the service must forget this topic."""
         self.subscriptions: dict[str, Subscription] = {}
         self.entries_added = 0
         self.oldest_backlog_s = -1
@@ -131,7 +131,7 @@ class PersistentTopic(TopicBase):
 
     @property
     def idle(self) -> bool:
-        """Nobody here: may be deleted as inactive if there is no subscription either."""
+        """Without clients: may be deleted as inactive if there is no subscription either."""
         return self._registry.empty and self.consumer_count == 0
 
     async def subscribe(self, request: SubscribeRequest) -> Consumer:
@@ -221,7 +221,7 @@ class PersistentTopic(TopicBase):
         """Delete it with its cursor; consumers are closed. If that fails, it stays."""
         name = subscription.name
         subscription.fence()
-        # Begun, it is carried through: nobody may find a cursor that is half deleted.
+        # Shielded: no client may find a cursor that is half deleted.
         with trio.CancelScope(shield=True):
             async with self._creating, self.compaction.paused(name):
                 if self.subscriptions.get(name) is not subscription:
@@ -281,7 +281,7 @@ class PersistentTopic(TopicBase):
         subscription.expire(self.log.previous_position(await self.log.find_by_time(before_ms)))
 
     async def terminate(self) -> Position:
-        """Take no more messages (BR-09); answers the last position."""
+        """Take no more messages (BR-09); returns the last position."""
         try:
             last = await self.log.terminate()
         except LogError as error:

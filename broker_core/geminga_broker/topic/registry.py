@@ -1,4 +1,4 @@
-"""Who may publish to a topic: access modes, epochs, fencing (spec BR-20, PIP-68).
+"""The producers of a topic: access modes, epochs, fencing (spec BR-20, PIP-68).
 
 Follows AbstractTopic.addProducer and incrementTopicEpochIfNeeded. Keeping the topic epoch is the
 topic's work (`takeover`).
@@ -28,7 +28,7 @@ class ProducerRegistry:
         self._exclusive: Producer | None = None
         self._waiting: deque[Producer] = deque()
         self.grant_access: Callable[[Producer], None] = _grant_access
-        """Called for a producer that waited and has the topic now."""
+        """Called for a waiting producer that has the topic now."""
 
     @property
     def waiting(self) -> int:
@@ -37,7 +37,7 @@ class ProducerRegistry:
 
     @property
     def empty(self) -> bool:
-        """Nobody here, nobody waiting."""
+        """No producer, not even a waiting one."""
         return not self.by_name and not self._waiting
 
     def add(self, producer: Producer) -> None:
@@ -86,7 +86,7 @@ class ProducerRegistry:
             self.grant_access(following)
 
     def holder_of_name(self, producer: Producer) -> Producer | None:
-        """Who has that name on another connection, unless the new one replaces it anyway."""
+        """The producer of that name on another connection, unless the new one replaces it."""
         old = self.by_name.get(producer.name)
         if old is None or old.connection is producer.connection:
             return None

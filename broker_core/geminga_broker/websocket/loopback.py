@@ -1,4 +1,4 @@
-"""A client of this very broker, in its process, in the name of whoever opened the WebSocket.
+"""A client of this broker, in its process, with the identity of the WebSocket's client.
 
 Its connections are pairs of sockets whose other end is served as any client's, but for the hand-
 shake: the session begins as the caller. So all that holds for clients (authorization, revoked

@@ -1,4 +1,4 @@
-"""The WebSocket service beside the admin API: who may open what, and who serves it (spec PX-09).
+"""The WebSocket service beside the admin API: checks, then a handler for each kind (spec PX-09).
 
 Refusals before the upgrade are HTTP answers, with Apache's statuses and `{"reason": ...}`.
 """

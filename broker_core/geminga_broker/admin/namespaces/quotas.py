@@ -17,7 +17,7 @@ from geminga_broker.admin.policy_values import (
     QuotaBody,
     RetentionPolicies,
     quota_of,
-    quotas_told,
+    quotas_json,
     stored_quota,
     with_quota,
     within_retention,
@@ -72,7 +72,7 @@ def routes(service: BrokerService, domains: tuple[str, ...]) -> list[Route]:
 
     async def told(request: Request) -> Response:
         record = await namespaces.read(request)
-        return ok(quotas_told(record.get(namespaces.quotas)))
+        return ok(quotas_json(record.get(namespaces.quotas)))
 
     found.append(route("GET", one + "/backlogQuotaMap", told))
     for domain in domains:
@@ -88,10 +88,10 @@ def _topic_quotas(service: BrokerService, level: Level, one: str) -> Route:
 
     async def told(request: Request) -> Response:
         record = await level.read(request)
-        found = quotas_told(record.get(level.quotas))
+        found = quotas_json(record.get(level.quotas))
         if not found and flag(request, "applied"):
             namespace = await service.namespaces.policies(namespace_of(request))
-            found = quotas_told(namespace.get("backlog_quota_map"))
+            found = quotas_json(namespace.get("backlog_quota_map"))
             found = found or {kind.value: default for kind in QuotaType}
         return ok(found)
 

@@ -31,7 +31,7 @@ from geminga_broker.admin.topics.policy_table import (
     TTL,
     TopicPolicy,
     policies,
-    rate_told,
+    rate_json,
 )
 from geminga_broker.cluster.records import JsonObject
 from geminga_broker.service import BrokerService
@@ -149,7 +149,7 @@ def _subscription_routes(service: BrokerService, domain: str) -> list[Route]:
         found = of(record, name)
         if found is None and flag(request, "applied"):
             effective = await service.policies.effective(topic_of(request, domain), record)
-            found = rate_told(effective.policies.subscription_dispatch_rate)
+            found = rate_json(effective.policies.subscription_dispatch_rate)
         return Response() if found is None else ok(found)
 
     async def post(request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""What topics may be told to obey, as rows: path, field, type, checks, answers (spec BR-60).
+"""The policies of single topics, as rows: path, field, type, checks, answers (spec BR-60).
 
 Paths, fields and answers are Apache's (`PersistentTopics`, `TopicPolicies`).
 """
@@ -76,14 +76,14 @@ def _with(record: JsonObject, fields: Mapping[str, object]) -> JsonObject:
     return {key: value for key, value in {**record, **fields}.items() if value is not None}
 
 
-def rate_told(rate: Rate) -> object:
-    """A dispatch rate as it is told."""
+def rate_json(rate: Rate) -> object:
+    """A dispatch rate as the REST API returns it."""
     return msgspec.to_builtins(
         DispatchRate(rate.messages, rate.bytes, rate.relative, rate.period_s)
     )
 
 
-def _retention_told(effective: Effective) -> object:
+def _retention_json(effective: Effective) -> object:
     kept = effective.policies.retention
     return {
         "retentionTimeInMinutes": int(kept.time_s) // 60,
@@ -91,7 +91,7 @@ def _retention_told(effective: Effective) -> object:
     }
 
 
-def _inactivity_told(effective: Effective) -> object:
+def _inactivity_json(effective: Effective) -> object:
     inactivity = effective.policies.inactivity
     return {
         "inactiveTopicDeleteMode": inactivity.mode,
@@ -100,7 +100,7 @@ def _inactivity_told(effective: Effective) -> object:
     }
 
 
-def _delayed_told(effective: Effective) -> object:
+def _delayed_json(effective: Effective) -> object:
     active = effective.options.delayed_delivery
     delay_ms_max = effective.policies.delivery_delay_ms_max
     return msgspec.to_builtins(DelayedDelivery(1000, active, delay_ms_max))
@@ -170,7 +170,7 @@ def policies(service: BrokerService) -> tuple[TopicPolicy, ...]:
             "subscriptionTypesEnabled",
             "subscriptionTypesEnabled",
             cast(type, list[SubscriptionType]),
-            applied=partial(_types_told, service),
+            applied=partial(_types_json, service),
             unset=[],
         ),
         TopicPolicy(
@@ -191,7 +191,7 @@ def policies(service: BrokerService) -> tuple[TopicPolicy, ...]:
     )
 
 
-def _types_told(service: BrokerService, effective: Effective) -> object:
+def _types_json(service: BrokerService, effective: Effective) -> object:
     """Those that a level above the topic allows; Apache tells none where all are."""
     types = effective.options.subscription_types
     if types == service.policies.options.subscription_types:
@@ -206,14 +206,14 @@ def _rates() -> tuple[TopicPolicy, ...]:
             "dispatchRate",
             "dispatchRate",
             DispatchRate,
-            applied=lambda e: rate_told(e.policies.dispatch_rate),
+            applied=lambda e: rate_json(e.policies.dispatch_rate),
             empty="keep",
         ),
         TopicPolicy(
             "subscriptionDispatchRate",
             "subscriptionDispatchRate",
             DispatchRate,
-            applied=lambda e: rate_told(e.policies.subscription_dispatch_rate),
+            applied=lambda e: rate_json(e.policies.subscription_dispatch_rate),
             empty="keep",
         ),
         TopicPolicy(
@@ -272,7 +272,7 @@ def _limits() -> tuple[TopicPolicy, ...]:
 
 
 RETENTION = TopicPolicy(
-    "retention", "retentionPolicies", RetentionPolicies, applied=_retention_told
+    "retention", "retentionPolicies", RetentionPolicies, applied=_retention_json
 )
 TTL = TopicPolicy(
     "messageTTL", "messageTTLInSeconds", int, applied=lambda e: e.policies.message_ttl_s
@@ -288,7 +288,7 @@ DELAYED_DELIVERY = TopicPolicy(
     "delayedDelivery",
     "",
     DelayedDelivery,
-    applied=_delayed_told,
+    applied=_delayed_json,
     empty="keep",
     read=_read_delayed,
     write=_write_delayed,
@@ -297,6 +297,6 @@ INACTIVITY = TopicPolicy(
     "inactiveTopicPolicies",
     "inactiveTopicPolicies",
     InactiveTopicPolicies,
-    applied=_inactivity_told,
+    applied=_inactivity_json,
     empty="unset",
 )

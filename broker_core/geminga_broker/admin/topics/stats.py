@@ -35,7 +35,7 @@ NOT_SUMMED = frozenset(
         "avgMessagesPerEntry",
     }
 )
-"""Numbers of which the largest is told instead of the sum."""
+"""Fields of which the largest value counts instead of the sum."""
 
 OF_A_TOPIC_ONLY = ("ownerBroker", "deduplicationStatus")
 
