@@ -60,7 +60,9 @@ def modules() -> tuple[Module, ...]:
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     found = []
     for path in sorted(set(listed.stdout.split())):
-        if not path.endswith(".py") or path.endswith("_pb2.py") or "/_tests/" in path:
+        if not path.endswith(".py") or path.endswith(("_pb2.py", "/conftest.py")):
+            continue
+        if "/_tests/" in path:
             continue
         if (ROOT / path).exists():
             name = ".".join(Path(path).with_suffix("").parts[1:]).removesuffix(".__init__")

@@ -346,7 +346,7 @@ async def test_publish_buffer_wakes_everybody_even_if_something_comes_in_between
         service.connections._publish_bytes_max = 100
         service.connections.publish_pending(150)
         woken: list[int] = []
-        service.on_publish_buffer_drained(lambda: woken.append(1))
+        service.connections.on_publish_buffer_drained(lambda: woken.append(1))
         service.connections.publish_pending(-70)
         service.connections.publish_pending(5)
         assert service.connections.publish_buffer_full

@@ -272,17 +272,17 @@ async def test_commands_that_wait_are_bounded_by_bytes() -> None:
         first, second = broker.service.connections.sessions
         wait = trio.Event()
         first.spawn(lambda *_: b"", wait.wait, size_bytes=REQUEST_BYTES_MAX)
-        assert not first.overloaded
+        assert not first.backpressure.overloaded
         first.spawn(lambda *_: b"", wait.wait, size_bytes=1)
-        assert first.overloaded
+        assert first.backpressure.overloaded
         second.spawn(lambda *_: b"", wait.wait, size_bytes=2 * REQUEST_BYTES_SHARE)
-        assert not second.overloaded
+        assert not second.backpressure.overloaded
         broker.service.connections.request_bytes += 256 << 20
-        assert second.overloaded
+        assert second.backpressure.overloaded
         broker.service.connections.request_bytes -= 256 << 20
         wait.set()
         await trio.testing.wait_all_tasks_blocked()
-        assert not first.overloaded
+        assert not first.backpressure.overloaded
         assert broker.service.connections.request_bytes == 0
 
 

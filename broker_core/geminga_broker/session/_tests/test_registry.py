@@ -48,7 +48,7 @@ def test_what_nobody_asked_for_is_not_opened() -> None:
     registry: Registry[str] = Registry()
     opening = registry.begin(1)
     assert opening is not None
-    with pytest.raises(AssertionError, match="nobody asked"):
+    with pytest.raises(AssertionError, match="was not checked"):
         registry.finish(1, opening, "one")
 
 
