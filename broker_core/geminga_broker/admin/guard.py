@@ -97,15 +97,15 @@ async def _audited(handler: Handler, request: Request, caller: Caller) -> Respon
 
 
 async def require(service: BrokerService, request: Request, need: Need, place: Place) -> None:
-    """For handlers that find in the body what the call is on. Raises RestError."""
+    """Authorize a call whose resource is named in its body. Raises RestError."""
     caller = getattr(request.state, "caller", None)
     if service.authenticator is not None:
         await _check(service, need, place, cast(Caller, caller))
 
 
 def unknown_to(service: BrokerService) -> Callable[[Request, Exception], Awaitable[Response]]:
-    """What answers paths and methods that aren't there: who has not shown who he is doesn't hear
-    which there are.
+    """The handler of unknown paths and methods: an unauthenticated client gets 401, so that it does
+    not learn which ones exist.
     """
 
     async def answer(request: Request, error: Exception) -> Response:
@@ -132,9 +132,9 @@ def _is_guarded_metrics(service: BrokerService, request: Request) -> bool:
 async def identify(
     service: BrokerService, request: HTTPConnection, headers: Mapping[str, str]
 ) -> tuple[Identity, Caller]:
-    """Who has shown who he is by these headers (names in lower case) and his certificate, and in
-    whose name he asks. Raises RestError 401 (400 for a header that is there twice), InvalidRoles
-    when he may not ask in that name.
+    """Authenticate a request by its headers (names in lower case) and its certificate; returns the
+    identity and, behind a proxy, the original principal too. Raises RestError 401 (400 for a
+    repeated header), InvalidRoles for an invalid original principal.
     """
     assert service.authenticator is not None
     for name in ONCE:
@@ -175,7 +175,7 @@ async def _check(service: BrokerService, need: Need, place: Place, caller: Calle
 
 
 def _place(scope: Scope, request: Request) -> Place:
-    """What the call is on, out of its path."""
+    """The place that the path names."""
     parts = request.path_params
     if "topic" in parts and scope in (Scope.TOPIC, Scope.TOPIC_POLICY):
         topic = topic_of(request, _domain(request))

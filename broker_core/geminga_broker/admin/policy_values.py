@@ -1,4 +1,4 @@
-"""Values of policies as the admin API takes and tells them, with what it refuses (spec OP-03).
+"""Values of policies as the admin API reads and writes them, and their checks (spec OP-03).
 
 Names and sentences are Apache's (`NamespacesBase`, `PersistentTopicsBase`, `PolicyName`).
 """

@@ -1,4 +1,4 @@
-"""What every resource family of the admin API shares: answers, errors, bodies (spec OP-03).
+"""The common part of all admin routes: responses, errors, bodies (spec OP-03).
 
 Errors are Apache's `{"reason": ...}`; a body that can't be read is answered 400 in plain text, as
 Apache does.
@@ -59,7 +59,7 @@ class RestError(Exception):
 
 
 class _BadBody(Exception):
-    """The request's body isn't what it should be."""
+    """The request's body is not valid."""
 
 
 def ok(value: object) -> Response:
@@ -121,7 +121,7 @@ def without_nulls(properties: dict[str, str] | None) -> dict[str, str] | None:
 
 
 def bad_body(text: str) -> Exception:
-    """What to raise for a body that isn't what it should be: answered 400 in plain text."""
+    """The error for an invalid body: 400 in plain text."""
     return _BadBody(text)
 
 

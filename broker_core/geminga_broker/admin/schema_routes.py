@@ -144,7 +144,7 @@ def _user(request: Request) -> str:
 
 
 async def _payload(request: Request) -> SchemaData:
-    """Raises RestError 422 for what can't be a schema."""
+    """Raises RestError 422 for an invalid schema."""
     payload = await read_body(request, PostSchemaPayload)
     if payload is None:
         raise bad_body("The request entity cannot be empty.")

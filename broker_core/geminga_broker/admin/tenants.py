@@ -29,7 +29,7 @@ from geminga_broker.service import BrokerService
 
 
 class TenantInfo(msgspec.Struct, rename="camel"):
-    """Who administers a tenant, and where its topics may live."""
+    """A tenant's administrators and allowed clusters."""
 
     admin_roles: list[str] | None = None
     allowed_clusters: list[str] | None = None

@@ -39,7 +39,7 @@ class Authorizer:
         return role is not None and role in self._proxies
 
     def original_is_valid(self, role: str | None, original: str | None, *, http: bool) -> bool:
-        """A proxy's role must name whom it speaks for, who is no proxy; others must name nobody,
+        """A proxy's role must name an original principal that is no proxy; others must name none,
         or, over HTTP only, themselves (`AuthorizationService.isValidOriginalPrincipal`).
         """
         if self.is_proxy(role):
@@ -47,7 +47,7 @@ class Authorizer:
         return not original or (http and original == role)
 
     async def allows(self, caller: Caller, need: Need, place: Place = Place()) -> bool:
-        """Whether the caller may. A proxy and whom it speaks for must both be allowed.
+        """Whether the caller has the right. A proxy and its original principal must both have it.
 
         Raises SubscriptionRefused.
         """

@@ -1,4 +1,4 @@
-"""What each command of the binary protocol needs.
+"""The right that each command of the binary protocol needs.
 
 A command that stands not here is not served: `session.table` takes its needs from this table, and a
 test compares the two. GET_SCHEMA and GET_OR_CREATE_SCHEMA are checked here though Apache 4.0 lets

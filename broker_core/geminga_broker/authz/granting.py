@@ -1,4 +1,4 @@
-"""Changes to what a namespace's policies grant. Pure: old policies in, new ones out."""
+"""Changes of the grants in a namespace's policies. Pure: old policies in, new ones out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the policies of a namespace grant. Pure (Apache's `PulsarAuthorizationProvider`)."""
+"""The grants in the policies of a namespace. Pure (Apache's `PulsarAuthorizationProvider`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command or a REST call needs (Apache's `TopicOperation`, `NamespaceOperation` and so on).
+"""The right that a command or a REST call needs (Apache's `TopicOperation`, ...).
 
 A need names its operation as Apache's refusals do.
 """
@@ -39,7 +39,7 @@ class Need(NamedTuple):
 
 
 class Place(NamedTuple):
-    """What the operation is done to; empty parts don't matter to its scope."""
+    """The resource of an operation; parts that its scope does not use are empty."""
 
     tenant: str = ""
     namespace: str = ""

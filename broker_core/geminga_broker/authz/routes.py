@@ -1,4 +1,4 @@
-"""What each REST call needs, as an Apache Pulsar 4.0 was seen to ask for it.
+"""The right that each REST call needs, recorded from Apache Pulsar 4.0.
 
 A route without rule is for superusers; a test holds that there is none.
 """
@@ -189,7 +189,7 @@ SCHEMAS: dict[str, Need] = {
 
 
 def need_of(method: str, path: str) -> Need:
-    """What a route needs: a superuser if nothing else is known."""
+    """The right that a route needs; without an entry, only a superuser has it."""
     return rule_of(method, path) or Need(Scope.SUPER_USER)
 
 

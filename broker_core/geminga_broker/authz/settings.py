@@ -33,7 +33,7 @@ class AuthorizationSettings:
 
 
 def check_settings(settings: AuthorizationSettings, *, authenticates: bool) -> None:
-    """Raises ConfigError for what can't work together."""
+    """Raises ConfigError for settings that exclude each other."""
     if settings.enabled and not authenticates:
         raise ConfigError("authorizationEnabled needs authenticationEnabled")
     if settings.provider != APACHE_PROVIDER:

@@ -1,1 +1,1 @@
-"""What brokers share: names, records, ownership, lookups, topics in memory (spec CL)."""
+"""Cluster state: names, records, ownership, lookups, topics in memory (spec CL)."""

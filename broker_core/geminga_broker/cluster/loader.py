@@ -50,7 +50,7 @@ class Logs(Protocol):
 
 
 class Creation(IntEnum):
-    """Whether a topic that isn't there is made; what a higher value allows, a lower one may not."""
+    """Whether a missing topic is made. A higher value allows all that a lower one does."""
 
     NEVER = 0
     AUTOMATIC = 1
@@ -208,7 +208,7 @@ class TopicLoader:
         await self.unload_all([key])
 
     async def _check(self, name: TopicName, create: Creation) -> None:
-        """Whether there is, or may be, such a topic."""
+        """Raises BrokerError unless the topic exists or may be made."""
         topics = self._config.topics
         if not (topics.enable_persistent if name.is_persistent else topics.enable_non_persistent):
             text = f"Broker is unable to load {name.domain} topics"

@@ -17,7 +17,7 @@ from geminga_runtime.logs import shown
 
 
 class Addresses(NamedTuple):
-    """How clients reach this broker; empty for what it doesn't listen for."""
+    """Addresses of this broker for clients; empty where it has no listener."""
 
     broker_url: str
     web_url: str
@@ -39,7 +39,7 @@ class NoSuchListener(BrokerError):
 
 
 class Lookup:
-    """Answers lookups, a bounded number at once."""
+    """Finds the owner of topics; the number of running lookups is bounded."""
 
     def __init__(self, namespaces: Namespaces, lookups_max: int) -> None:
         self._namespaces = namespaces

@@ -19,11 +19,11 @@ from geminga_runtime.metadata.api import MUST_NOT_EXIST, BadVersion, MetadataSto
 JsonObject = dict[str, object]
 
 NAME: Final = re.compile(r"[-=:.\w]+", re.ASCII)
-"""What tenants, clusters and namespaces may be called (Apache's `NamedEntity`)."""
+"""Valid names of tenants, clusters and namespaces (Apache's `NamedEntity`)."""
 
 
 class ResourceError(Exception):
-    """Base of what resources raise beside the store's own errors."""
+    """Base of the errors of resources; the store raises its own beside them."""
 
 
 class ResourceExists(ResourceError):
@@ -50,7 +50,7 @@ def check_name(name: str) -> str:
 
 
 class Records:
-    """JSON objects under one path of the store, named by what follows it."""
+    """JSON objects under one path of the store; a record's name is the rest of its path."""
 
     def __init__(self, store: MetadataStore, base_path: str) -> None:
         self._store = store

@@ -69,14 +69,14 @@ class _Making:
 
 
 class SharedPage:
-    """Made once for all who ask while it is made; never kept for later."""
+    """A page that is made once for all requests that wait for it; not cached."""
 
     def __init__(self, make: Callable[[], Awaitable[bytes]]) -> None:
         self._make = make
         self._making: _Making | None = None
 
     async def get(self) -> bytes:
-        """The page of now. Raises what its making raises, to the one who asked first."""
+        """A fresh page. The first of the waiting requests gets the error of its making."""
         while (making := self._making) is not None:
             await making.done.wait()
             if making.page is not None:
@@ -84,7 +84,7 @@ class SharedPage:
             # The request that made it was cancelled or failed: make it again.
         making = self._making = _Making()
         try:
-            # Those who ask in the same turn have theirs of it too.
+            # Requests of the same turn share the page.
             await trio.lowlevel.checkpoint()
             making.page = await self._make()
             return making.page

@@ -94,9 +94,7 @@ async def age_exceeded(topic: QuotaTopic) -> bool:
 
 
 async def check_producer(topic: QuotaTopic) -> None:
-    """Raises BrokerError for a producer that comes while a quota that holds producers back is
-    exceeded, and LogError.
-    """
+    """Raises BrokerError if a quota that refuses producers is exceeded, and LogError."""
     await trio.lowlevel.checkpoint()
     quotas = topic.policies.quotas
     if _holds(quotas.size) and size_exceeded(topic):
@@ -110,7 +108,7 @@ def _holds(quota: BacklogQuota) -> bool:
 
 
 async def keep_quotas(topic: QuotaTopic) -> None:
-    """Do what the policy of an exceeded quota asks for. Raises LogError."""
+    """Enforce the policy of an exceeded quota. Raises LogError."""
     if size_exceeded(topic):
         await _enforce(topic, QuotaType.SIZE)
     elif await age_exceeded(topic):
@@ -123,10 +121,10 @@ async def _enforce(topic: QuotaTopic, kind: QuotaType) -> None:
     _log.info("topic=%s backlog quota %s exceeded: %s", topic.name, kind.value, quota.policy.value)
     slowest = slowest_cursor(topic)
     if slowest is not None and slowest.name == CURSOR and topic.deduplication is not None:
-        # Nobody's backlog but the broker's own.
+        # The slowest cursor is deduplication's own.
         topic.deduplication.snapshot()
     elif slowest is not None and slowest.name == COMPACTION:
-        # Nobody but a compaction may pass what is not compacted yet.
+        # Only a compaction may move past entries that are not compacted yet.
         if not topic.compaction.running:
             topic.compaction.trigger()
     elif quota.policy is not QuotaPolicy.EVICTION:
@@ -140,7 +138,9 @@ async def _enforce(topic: QuotaTopic, kind: QuotaType) -> None:
 
 
 async def _evict_by_size(topic: QuotaTopic, limit: int) -> None:
-    """Let the slowest subscription skip, until little enough is left or no subscription is it."""
+    """Let the slowest subscription skip, until the backlog is small enough or the slowest cursor is
+    no subscription's.
+    """
     before = None
     while (slowest := slowest_cursor(topic)) is not None:
         subscription = topic.subscriptions.get(slowest.name)

@@ -1,4 +1,4 @@
-"""What a topic follows: its options and policies, as plain data (spec BR-22, BR-23, BR-37)."""
+"""A topic's options and policies, as plain data (spec BR-22, BR-23, BR-37)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class TopicOptions:
     failover_delay_s: float = 1.0
     delayed_entries_max: int = 100_000
     delayed_delivery: bool = True
-    """Otherwise what is to be delivered later is delivered at once."""
+    """If off, delayed messages are delivered at once."""
     consistent_hashing: bool = True
     hash_points: int = 100
     look_ahead_per_consumer_entries: int = 2_000
@@ -64,7 +64,7 @@ class Inactivity(NamedTuple):
 
 
 class CompactionPolicy(NamedTuple):
-    """When a topic is compacted without being asked for it, and how."""
+    """When a topic is compacted automatically, and how."""
 
     threshold_bytes: int = 0
     """Once so much is not compacted; 0: never."""
@@ -76,13 +76,13 @@ class CompactionPolicy(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicPolicies:
-    """What a topic obeys beside its options; zero is no limit."""
+    """A topic's policies beside its options; zero is no limit."""
 
     deduplication: DeduplicationOptions | None = None
     deduplication_snapshot_s: int = 120
     """A snapshot is taken when the last one is so old; 0: only by the number of entries."""
     message_ttl_s: int = 0
-    """What nobody acknowledged for so long counts as acknowledged; 0: never."""
+    """Older messages count as acknowledged; 0: never."""
     subscription_expiration_s: int = 0
     """A durable subscription without consumers for so long is deleted; 0: never."""
     retention: Retention = Retention()
@@ -101,5 +101,5 @@ class TopicPolicies:
     """Of a message or batch, with its metadata; chunks don't count."""
     delivery_delay_ms_max: int = 0
     auto_subscription: bool = True
-    """Whether a consumer that comes makes its subscription."""
+    """Whether SUBSCRIBE makes a missing subscription."""
     compaction: CompactionPolicy = CompactionPolicy()

@@ -29,7 +29,7 @@ class QuotaType(Enum):
 
 
 class QuotaPolicy(Enum):
-    """What happens when a quota is exceeded; the values are Apache's names.
+    """The reaction to an exceeded quota; the values are Apache's names.
 
     Both producer policies close producers and refuse new ones; they differ in the error that these
     get: clients wait after HOLD, and fail what they were given after EXCEPTION.
@@ -126,7 +126,7 @@ def closed_ms_of_oldest(ledgers: Iterable[LedgerStatistics], mark_delete: Positi
 
 
 def refusal(policy: QuotaPolicy) -> BrokerError:
-    """What a producer is refused with."""
+    """The error for a refused producer."""
     code = ServerError.ProducerBlockedQuotaExceededError
     if policy is QuotaPolicy.EXCEPTION:
         code = ServerError.ProducerBlockedQuotaExceededException

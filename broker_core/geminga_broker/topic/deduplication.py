@@ -1,4 +1,4 @@
-"""Deduplication: what a producer sends again is stored once (spec BR-21; Apache's
+"""Deduplication: a message that a producer resends is stored once (spec BR-21; Apache's
 `MessageDeduplication`).
 
 For every producer name the highest sequence id that was handed to storage and the highest that is
@@ -51,7 +51,7 @@ class EarlierChunk(tuple[int, int, int]):
 
 
 class Fate(Enum):
-    """What became of an entry that was sent before."""
+    """The state of an entry that was sent before."""
 
     STORED = "stored"
     PENDING = "pending"
@@ -99,7 +99,7 @@ class Deduplication:
         return self._stored.get(name, -1)
 
     def fate(self, name: str, duplicate: Sent) -> Fate:
-        """What became of the original of a Duplicate."""
+        """The state of a duplicate's original."""
         sequence_id = signed(duplicate[0])
         last = self._stored.get(name)
         if last is not None and sequence_id <= last:
@@ -144,12 +144,12 @@ class Deduplication:
             self.answer_waiting()
 
     def answer_waiting(self) -> None:
-        """Let producers look again at the duplicates that they have not answered."""
+        """Let producers answer the duplicates that wait for their originals."""
         for producer in list(self.waiting):
             producer.answer_duplicates()
 
     def failed(self, name: str) -> None:
-        """Storing failed for a producer: what is not stored may come again."""
+        """Storing failed for a producer: accept again what is not stored."""
         if name in self._stored:
             self._pushed[name] = self._stored[name]
         else:
@@ -169,7 +169,7 @@ class Deduplication:
         self._cursor.ack_cumulative(self._seen, properties=self._stored)
 
     def added(self, name: str) -> None:
-        """A producer is here."""
+        """A producer has connected."""
         self._left.pop(name, None)
 
     def removed(self, name: str, now_s: float) -> None:
@@ -209,9 +209,9 @@ def signed(sequence_id: int) -> int:
 async def open_deduplication(
     log: ManagedLedger, options: DeduplicationOptions, now_s: float
 ) -> Deduplication:
-    """From the last snapshot and what was published since; from now on if there is none.
+    """Open it from the last snapshot and the entries behind it; without a snapshot, from now on.
 
-    When it returns, all that is in the log is known; nothing may suspend until it is used. Raises
+    On return it knows the whole log: the caller must use it before anything suspends. Raises
     LogError.
     """
     cursor = await log.open_cursor(CURSOR, initial=LATEST)

@@ -93,7 +93,7 @@ async def delete_namespace(service: BrokerService, namespace: str) -> None:
 
 
 async def empty_namespace(service: BrokerService, namespace: str) -> None:
-    """Delete all topics, whoever uses them. No more are made by themselves while it goes on.
+    """Delete all topics, used ones too. No topic is made automatically meanwhile.
 
     Raises RestError as Apache answers.
     """
