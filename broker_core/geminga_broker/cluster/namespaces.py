@@ -196,7 +196,7 @@ class Namespaces:
         return cast(JsonObject, override) if isinstance(override, dict) else None
 
     async def bootstrap(self, cluster: str, cluster_data: JsonObject, bundles: int) -> None:
-        """Make what Apache's standalone makes on its first start; later starts renew the addresses."""
+        """Make what Apache's standalone makes on its first start; later starts renew addresses."""
         if await self.clusters.exists(cluster):
             await self.clusters.update(cluster, lambda old: old | cluster_data)
         else:
