@@ -35,7 +35,7 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 def create_app(service: BrokerService) -> ASGIApp:
     """All routes of a broker."""
-    routes = [*clusters.routes(service), *tenants.routes(service)]
+    routes = [*clusters.routes(service.namespaces), *tenants.routes(service)]
     routes += [*namespace_routes.routes(service), *broker_routes.routes(service)]
     routes += [*policy_routes.routes(service), *quota_routes.routes(service, DOMAINS)]
     for domain in DOMAINS:
@@ -47,7 +47,10 @@ def create_app(service: BrokerService) -> ASGIApp:
         routes += permission_routes.topic_routes(service, domain)
         routes += schema_policy_routes.topic_routes(service, domain)
     routes += [*permission_routes.routes(service), *compaction_routes.routes(service)]
-    routes += [*schema_routes.routes(service), *schema_policy_routes.routes(service)]
+    routes += [
+        *schema_routes.routes(service.schemas, service.namespaces),
+        *schema_policy_routes.routes(service),
+    ]
     routes += _plain_routes(service)
     handlers = EXCEPTION_HANDLERS | {HTTPException: unknown_to(service)}
     app = Starlette(routes=guard(service, routes), exception_handlers=handlers)

@@ -7,6 +7,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from geminga_broker.admin.rest import RestError, no_content, ok, parameter, read_body, route
+from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.cluster.records import (
     BadName,
     JsonObject,
@@ -14,7 +15,6 @@ from geminga_broker.cluster.records import (
     ResourceMissing,
     check_name,
 )
-from geminga_broker.service import BrokerService
 
 CLUSTER_DEFAULTS: JsonObject = {
     "brokerClientTlsEnabled": False,
@@ -27,9 +27,9 @@ CLUSTER_DEFAULTS: JsonObject = {
 """Fields that Apache's answer always has."""
 
 
-def routes(service: BrokerService) -> list[Route]:
+def routes(namespaces: Namespaces) -> list[Route]:
     """All routes of the family."""
-    clusters = service.namespaces.clusters
+    clusters = namespaces.clusters
 
     async def list_all(_request: Request) -> Response:
         return ok(await clusters.names())
@@ -65,8 +65,8 @@ def routes(service: BrokerService) -> list[Route]:
 
     async def delete(request: Request) -> Response:
         name = parameter(request, "cluster")
-        for tenant in await service.namespaces.tenants.names():
-            info = await service.namespaces.tenants.get(tenant) or {}
+        for tenant in await namespaces.tenants.names():
+            info = await namespaces.tenants.get(tenant) or {}
             allowed = info.get("allowedClusters")
             if isinstance(allowed, list) and name in allowed:
                 raise RestError(412, f"Cluster {name} is still allowed for tenant {tenant}")

@@ -19,6 +19,7 @@ from geminga_broker.admin.rest import (
     topic_of,
     without_nulls,
 )
+from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.cluster.records import JsonObject
 from geminga_broker.schema.key_value import key_value_from_text, key_value_to_text
 from geminga_broker.schema.model import (
@@ -27,7 +28,8 @@ from geminga_broker.schema.model import (
     SchemaData,
     VersionedSchema,
 )
-from geminga_broker.service import BrokerService
+from geminga_broker.schema.registry import SchemaRegistry
+from geminga_broker.schema.topic_schemas import TopicSchemas
 from geminga_protocol.pb.schema_storage_pb2 import IndexEntry
 from geminga_protocol.schema_type import SchemaType
 
@@ -43,14 +45,12 @@ class PostSchemaPayload(Struct):
     properties: dict[str, str] | None = None
 
 
-def routes(service: BrokerService) -> list[Route]:
+def routes(schemas: TopicSchemas, namespaces: Namespaces) -> list[Route]:
     """All routes of the family. They answer for persistent and non-persistent topics alike."""
-    return [*_reading(service), *_writing(service)]
+    return [*_reading(schemas.registry), *_writing(schemas, namespaces)]
 
 
-def _reading(service: BrokerService) -> list[Route]:
-    registry = service.schemas.registry
-
+def _reading(registry: SchemaRegistry) -> list[Route]:
     async def latest(request: Request) -> Response:
         return ok(_json_of(await registry.latest(_schema_id(request))))
 
@@ -81,13 +81,11 @@ def _reading(service: BrokerService) -> list[Route]:
     ]
 
 
-def _writing(service: BrokerService) -> list[Route]:
-    schemas = service.schemas
-
+def _writing(schemas: TopicSchemas, namespaces: Namespaces) -> list[Route]:
     async def post(request: Request) -> Response:
         schema = await _payload(request)
         topic = topic_of(request, "persistent")
-        await require_namespace(service, topic.namespace)
+        await require_namespace(namespaces, topic.namespace)
         strategy = (await schemas.policies(topic)).strategy
         try:
             number = await schemas.registry.register(topic.schema_name, schema, strategy)
@@ -100,7 +98,7 @@ def _writing(service: BrokerService) -> list[Route]:
     async def compatibility(request: Request) -> Response:
         schema = await _payload(request)
         topic = topic_of(request, "persistent")
-        await require_namespace(service, topic.namespace)
+        await require_namespace(namespaces, topic.namespace)
         strategy = (await schemas.policies(topic)).strategy
         try:
             await schemas.registry.check(topic.schema_name, schema, strategy)
@@ -123,7 +121,7 @@ def _writing(service: BrokerService) -> list[Route]:
         if flag(request, "force"):
             await schemas.registry.delete(schema_id)
             return ok({"version": -1})
-        await require_namespace(service, topic_of(request, "persistent").namespace)
+        await require_namespace(namespaces, topic_of(request, "persistent").namespace)
         return ok({"version": await schemas.registry.mark_deleted(schema_id, _user(request))})
 
     return [

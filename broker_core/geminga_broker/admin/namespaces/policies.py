@@ -190,7 +190,7 @@ def _routes_of(service: BrokerService, policy: Policy) -> list[Route]:
 
     async def get(request: Request) -> Response:
         namespace = namespace_of(request)
-        await require_namespace(service, namespace)
+        await require_namespace(service.namespaces, namespace)
         found = (await service.namespaces.policies(namespace)).get(policy.field)
         if policy.of_cluster:
             found = found.get(cluster) if isinstance(found, dict) else None

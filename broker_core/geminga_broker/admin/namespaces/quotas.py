@@ -101,7 +101,7 @@ def _topic_quotas(service: BrokerService, level: Level, one: str) -> Route:
 def _namespace_level(service: BrokerService) -> Level:
     async def read(request: Request) -> JsonObject:
         namespace = namespace_of(request)
-        await require_namespace(service, namespace)
+        await require_namespace(service.namespaces, namespace)
         return await service.namespaces.policies(namespace)
 
     async def change(request: Request, how: Change) -> Response:

@@ -21,6 +21,7 @@ from geminga_broker.admin.rest import (
     read_body,
     route,
 )
+from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.cluster.records import BadName, JsonObject, ResourceExists, ResourceMissing
 from geminga_broker.service import BrokerService
 from geminga_protocol.topic_name import TopicName
@@ -28,9 +29,9 @@ from geminga_protocol.topic_name import TopicName
 BUNDLES_MAX = 1 << 16
 
 
-async def require_namespace(service: BrokerService, namespace: str) -> None:
+async def require_namespace(namespaces: Namespaces, namespace: str) -> None:
     """Raises RestError 404 as the namespace API words it."""
-    if not await service.namespaces.exists(namespace):
+    if not await namespaces.exists(namespace):
         raise RestError(404, "Namespace does not exist")
 
 
@@ -148,7 +149,7 @@ def routes(service: BrokerService) -> list[Route]:
 
     async def topics(request: Request) -> Response:
         namespace = namespace_of(request)
-        await require_namespace(service, namespace)
+        await require_namespace(service.namespaces, namespace)
         mode = request.query_params.get("mode", "PERSISTENT").upper()
         names = await service.topics.names(namespace)
         if mode != "ALL":
@@ -164,7 +165,7 @@ def routes(service: BrokerService) -> list[Route]:
 
     async def unload(request: Request) -> Response:
         namespace = namespace_of(request)
-        await require_namespace(service, namespace)
+        await require_namespace(service.namespaces, namespace)
         await service.topics.unload_namespace(namespace)
         return no_content()
 

@@ -65,7 +65,7 @@ def _getter(service: BrokerService, field: str, path: str) -> Handler:
 
     async def get(request: Request) -> Response:
         namespace = namespace_of(request)
-        await require_namespace(service, namespace)
+        await require_namespace(service.namespaces, namespace)
         found = (await service.namespaces.policies(namespace)).get(field)
         if field == "schema_validation_enforced" and flag(request, "applied"):
             found = broker.validation_enforced or found
@@ -96,7 +96,7 @@ async def _change(
     service: BrokerService, request: Request, field: str, value: str | bool | None
 ) -> Response:
     namespace = namespace_of(request)
-    await require_namespace(service, namespace)
+    await require_namespace(service.namespaces, namespace)
     await service.namespaces.tenants.update(namespace, lambda old: old | {field: value})
     return no_content()
 
