@@ -17,8 +17,8 @@ from compat_tests.bench.model import Measure, Row
 from compat_tests.bench.side import Side, run_program
 from compat_tests.bench.spark_values import FIRST_ID, Sale, sales
 from geminga.schema import Avro, Json
+from pyspark_pulsar._decode import Decoder, columns_of
 from pyspark_pulsar._options import ParseMode
-from pyspark_pulsar._values import Decoder, columns_of
 
 ROUNDS = 3
 """Of each the fastest counts."""

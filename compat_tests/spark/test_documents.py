@@ -17,12 +17,12 @@ from compat_tests.guides import guides, run_guide
 from compat_tests.processes import ROOT
 from compat_tests.spark.programs import run_program
 from compat_tests.spark.topics import Pulsar
-from pyspark_pulsar._columns import METADATA
+from pyspark_pulsar._decode._metadata import METADATA
+from pyspark_pulsar._decode._tests.test_types import TABLE
 from pyspark_pulsar._encode._layout import _ROLES
 from pyspark_pulsar._options import parse_read
-from pyspark_pulsar._options._given import Given
+from pyspark_pulsar._options._parser import Given
 from pyspark_pulsar._options._write_options import parse_write
-from pyspark_pulsar._values._tests.test_types import TABLE
 from pyspark_pulsar.errors import InvalidOption
 
 DOCUMENT = ROOT / "docs" / "spark.md"

@@ -10,18 +10,25 @@ import atexit
 import os
 import threading
 from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import geminga
 import geminga.blocking
 from pyspark_pulsar._options import ClientSettings
 from pyspark_pulsar.errors import InvalidOption
 
+ASKED_AT_ONCE_MAX = 8
+"""Partitions that are asked about at the same time."""
 CLIENTS_MAX = 8
 """Clients of different settings that one process keeps; the one unused for longest is closed."""
 
 _clients: OrderedDict[ClientSettings, geminga.blocking.Client] = OrderedDict()
 _lock = threading.Lock()
 _pid = os.getpid()
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 def client_for(settings: ClientSettings) -> geminga.blocking.Client:
@@ -50,6 +57,14 @@ def _connected(settings: ClientSettings) -> geminga.blocking.Client:
         return geminga.blocking.connect(settings.service_url, **settings.keywords())
     except geminga.InvalidServiceUrl as error:
         raise InvalidOption("service.url", str(error)) from None
+
+
+def for_each(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """The function's results for all items, a few at a time."""
+    if len(items) < 2:
+        return [function(each) for each in items]
+    with ThreadPoolExecutor(min(ASKED_AT_ONCE_MAX, len(items))) as pool:
+        return list(pool.map(function, items))
 
 
 def close_clients() -> None:

@@ -14,8 +14,8 @@ from urllib.parse import quote, urlsplit
 
 import trio
 
-from pyspark_pulsar._offsets import LedgerSpan, TopicPartition
 from pyspark_pulsar._options import ClientSettings
+from pyspark_pulsar._positions import LedgerSpan, TopicPartition
 from pyspark_pulsar.errors import InvalidOption, TopicMissing
 
 OPTION = "admin.url"

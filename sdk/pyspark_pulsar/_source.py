@@ -41,9 +41,9 @@ class PulsarDataSource(DataSource):
         """
         from pyspark_pulsar._clients import client_for
         from pyspark_pulsar._options import parse_read
-        from pyspark_pulsar._ranges import check_named
-        from pyspark_pulsar._schemas import default_schema
-        from pyspark_pulsar._topics import expand
+        from pyspark_pulsar._plan._ranges import check_named
+        from pyspark_pulsar._plan._schemas import default_schema
+        from pyspark_pulsar._plan._topics import expand
 
         options = parse_read(_plain(self.options), streaming=None)
         client = client_for(options.client)
@@ -53,15 +53,15 @@ class PulsarDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For `spark.read`. Raises InvalidOption."""
-        from pyspark_pulsar._batch import batch_reader
         from pyspark_pulsar._options import parse_read
+        from pyspark_pulsar._scan._batch import batch_reader
 
         return batch_reader(parse_read(_plain(self.options), streaming=False), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """For `spark.readStream`. Raises InvalidOption, SchemaMismatch, GemingaError."""
         from pyspark_pulsar._options import parse_read
-        from pyspark_pulsar._stream import PulsarStreamReader
+        from pyspark_pulsar._stream._reader import PulsarStreamReader
 
         options = parse_read(_plain(self.options), streaming=True)
         return PulsarStreamReader(_checked(options, schema), schema)
@@ -98,10 +98,10 @@ def _plain(options: Mapping[str, str]) -> dict[str, str]:
 
 def _checked(options: ReadOptions, schema: StructType) -> ReadOptions:
     from pyspark_pulsar._clients import client_for
-    from pyspark_pulsar._ranges import check_named
+    from pyspark_pulsar._plan._ranges import check_named
+    from pyspark_pulsar._plan._schemas import checked_options
+    from pyspark_pulsar._plan._topics import expand
     from pyspark_pulsar._rest import check_admin
-    from pyspark_pulsar._schemas import checked_options
-    from pyspark_pulsar._topics import expand
     from pyspark_pulsar.errors import TopicMissing
 
     client = client_for(options.client)

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from geminga.schema import AlreadyEncoded, KeyValue, KeyValueEncodingType, SchemaInfo, SchemaType
+from pyspark_pulsar._decode import HALVES, PairInfo, pair_info
 from pyspark_pulsar._encode import _columns as columns
 from pyspark_pulsar._encode._cells import Mask, Parts, all_of, fixed
 from pyspark_pulsar._encode._layout import Frame, Layout
@@ -18,7 +19,6 @@ from pyspark_pulsar._encode._single import INFOS
 from pyspark_pulsar._encode._spark_types import record_info, simple_name
 from pyspark_pulsar._options._pair import HalfChoice, PairEncoding
 from pyspark_pulsar._options._write_options import WriteOptions
-from pyspark_pulsar._values import HALVES, PairInfo, pair_info
 from pyspark_pulsar.errors import InvalidOption, SchemaMismatch
 
 _RAW = {SchemaType.BYTES, SchemaType.NONE}

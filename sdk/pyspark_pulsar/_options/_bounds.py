@@ -10,8 +10,8 @@ import enum
 from dataclasses import dataclass
 
 import geminga
-from pyspark_pulsar._offsets import ID_MAX, Position
-from pyspark_pulsar._options._given import Given, json_object
+from pyspark_pulsar._options._parser import Given, json_object
+from pyspark_pulsar._positions import ID_MAX, Position
 from pyspark_pulsar.errors import InvalidOption
 
 TIME_MS_MAX = 253_402_300_799_999

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import geminga
 import geminga.auth
-from pyspark_pulsar._options._given import Given
+from pyspark_pulsar._options._parser import Given
 from pyspark_pulsar.errors import InvalidOption
 
 PREFIX = "pulsar.client."

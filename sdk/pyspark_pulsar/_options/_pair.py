@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from pyspark_pulsar._options._given import Given
+from pyspark_pulsar._options._parser import Given
 
 _NAMES = ("keyValueEncoding", "keySchemaType", "valueSchemaType")
 

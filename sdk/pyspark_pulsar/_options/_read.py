@@ -11,7 +11,7 @@ from typing import Any
 from geminga import ConsumerCryptoFailureAction, CryptoKeyReader, DefaultCryptoKeyReader
 from pyspark_pulsar._options._bounds import Bound, parse_end, parse_start
 from pyspark_pulsar._options._client import ClientSettings, parse_client
-from pyspark_pulsar._options._given import Given, json_object
+from pyspark_pulsar._options._parser import Given, json_object
 from pyspark_pulsar.errors import InvalidOption
 
 READER = "pulsar.reader."

@@ -10,8 +10,8 @@ from typing import Any, TypedDict
 import geminga
 from geminga import CryptoKeyReader, DefaultCryptoKeyReader
 from pyspark_pulsar._options._client import ClientSettings, parse_client
-from pyspark_pulsar._options._given import Given, json_object
 from pyspark_pulsar._options._pair import PairChoice, parse_pair
+from pyspark_pulsar._options._parser import Given, json_object
 from pyspark_pulsar.errors import InvalidOption
 
 PRODUCER = "pulsar.producer."

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from geminga import MessageId, ReceivedEntry, Timeout
-from pyspark_pulsar._offsets import Position
+from pyspark_pulsar._positions import Position
 
 TOPIC = "persistent://public/default/t-partition-2"
 

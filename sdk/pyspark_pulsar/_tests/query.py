@@ -14,7 +14,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from pyspark_pulsar import PulsarDataSource
-from pyspark_pulsar._stream import PulsarStreamReader
+from pyspark_pulsar._stream._reader import PulsarStreamReader
 
 Row = dict[str, object]
 STEPS = ("planned", "logged", "cut", "read", "committed")

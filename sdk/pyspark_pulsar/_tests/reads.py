@@ -10,8 +10,8 @@ from pyspark.sql.types import StructType
 
 from geminga.schema import Avro
 from pyspark_pulsar import PulsarDataSource
-from pyspark_pulsar._batch import NarrowedBatchReader, PulsarBatchReader
-from pyspark_pulsar._offsets import TopicRange
+from pyspark_pulsar._positions import TopicRange
+from pyspark_pulsar._scan._batch import NarrowedBatchReader, PulsarBatchReader
 from pyspark_pulsar._tests.broker import Broker
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 import geminga.blocking
 import geminga.testing
 from pyspark_pulsar._clients import client_for, close_clients
-from pyspark_pulsar._offsets import Position
 from pyspark_pulsar._options import ReadOptions, parse_read
-from pyspark_pulsar._scan import ScanPlan, scan
-from pyspark_pulsar._stream_offsets import Offsets
-from pyspark_pulsar._stream_plan import StreamPlanner
+from pyspark_pulsar._positions import Position
+from pyspark_pulsar._scan._task import ScanPlan, scan
+from pyspark_pulsar._stream._offsets import Offsets
+from pyspark_pulsar._stream._planner import StreamPlanner
 from pyspark_pulsar._tests.admin import ask
 from pyspark_pulsar._tests.broker import SMALL_LEDGERS
 

@@ -17,9 +17,9 @@ import pytest
 import geminga.blocking
 import geminga.testing
 from pyspark_pulsar import PulsarDataSource
-from pyspark_pulsar._batch import PulsarBatchReader
 from pyspark_pulsar._clients import close_clients
-from pyspark_pulsar._offsets import BEGIN, Position
+from pyspark_pulsar._positions import BEGIN, Position
+from pyspark_pulsar._scan._batch import PulsarBatchReader
 from pyspark_pulsar._tests.query import STEPS, Died, Query, Row, rows_of
 from pyspark_pulsar._tests.world import SETTINGS, THRIFTY, Sent, World, make_thrifty
 from pyspark_pulsar.errors import DataLoss

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import geminga
 import geminga.blocking
 from geminga.schema import AlreadyEncoded, SchemaInfo, SchemaType
-from pyspark_pulsar._offsets import Position
+from pyspark_pulsar._positions import Position
 from pyspark_pulsar._tests.admin import ask, path_of
 from pyspark_pulsar._tests.broker import KEEPING, SMALL_LEDGERS
 

@@ -17,7 +17,7 @@ from pyspark_pulsar._encode import Encoder, Frame, Messages
 from pyspark_pulsar._options._write_options import WriteOptions
 from pyspark_pulsar._write._faults import explained
 from pyspark_pulsar._write._identity import Identity
-from pyspark_pulsar._write._outlet import Described, Outlet
+from pyspark_pulsar._write._partition_writer import Described, Outlet
 from pyspark_pulsar._write._routing import Router
 
 if TYPE_CHECKING:

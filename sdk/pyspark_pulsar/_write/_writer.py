@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -17,7 +18,6 @@ from pyspark_pulsar._options._write_options import WriteOptions
 from pyspark_pulsar._spark_api import DataSourceStreamArrowWriter
 from pyspark_pulsar._write._check import check_topic, planned
 from pyspark_pulsar._write._identity import identity_of
-from pyspark_pulsar._write._rows import batches_of
 from pyspark_pulsar._write._task import Task, Written
 from pyspark_pulsar.errors import InvalidOption
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import WriterCommitMessage
 
 logger = logging.getLogger("pyspark_pulsar")
+
+ROWS_MAX = 1000
+"""Rows of one batch: these wait for each other."""
 
 
 def make_writer(schema: StructType, options: WriteOptions, *, overwrite: bool) -> PulsarWriter:
@@ -111,6 +114,17 @@ if TYPE_CHECKING or DataSourceStreamArrowWriter is not None:
         def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
             """In a task: write its rows, and wait for all receipts. Raises ConnectorError."""
             return _write(self._frame, self._options, iterator, None)
+
+
+def batches_of(schema: StructType, rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
+    """The rows as PySpark itself makes Arrow of them."""
+    # Only where rows come at all: it is large.
+    from pyspark.sql.conversion import LocalDataToArrowConversion
+
+    convert: Callable[[list[Row], StructType, bool], pa.Table] = LocalDataToArrowConversion.convert
+    left = iter(rows)
+    while chunk := list(islice(left, ROWS_MAX)):
+        yield from convert(chunk, schema, False).to_batches()
 
 
 def _write(

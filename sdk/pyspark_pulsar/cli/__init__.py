@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-ROWS_MAX = 1000
-"""Rows of a result that the table form shows unless told otherwise."""
+from pyspark_pulsar.cli._options import ROWS_MAX, connector_options
+
 _FILE = click.Path(exists=True, dir_okay=False)
 _OPTIONS = (
     click.option("--service-url", "-u", default="pulsar://127.0.0.1:6650", show_default=True,
@@ -85,7 +85,6 @@ def spark_anchor(checkpoint: str | None, **given: Any) -> None:
     newest offsets tell subscription and topics. A query that still runs keeps its own.
     """
     from pyspark_pulsar.cli._anchors import run
-    from pyspark_pulsar.cli._options import connector_options
 
     options = connector_options(given["service_url"], given["options"], given["options_file"])
     run(checkpoint, given["subscription"], given["topics"], options, removes=given["remove"])

@@ -10,12 +10,12 @@ from typing import Any
 import click
 
 import geminga
-from pyspark_pulsar._anchor import Anchor
 from pyspark_pulsar._clients import client_for, close_clients
 from pyspark_pulsar._names import full_name
 from pyspark_pulsar._options import parse_read
 from pyspark_pulsar._options._client import ClientSettings
-from pyspark_pulsar._stream_offsets import SUBSCRIPTION, Offsets
+from pyspark_pulsar._stream._offsets import SUBSCRIPTION, Offsets
+from pyspark_pulsar._stream._retention import Anchor
 from pyspark_pulsar.errors import InvalidOption, OffsetOutOfRange
 
 LOG_BYTES_MAX = 64 * 1024 * 1024

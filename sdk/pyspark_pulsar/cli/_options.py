@@ -7,6 +7,9 @@ from pathlib import Path
 
 import click
 
+ROWS_MAX = 1000
+"""Rows of a result that the table form shows unless told otherwise."""
+
 
 def connector_options(
     service_url: str, options: Sequence[str], options_file: str | None

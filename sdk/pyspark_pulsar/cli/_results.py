@@ -12,8 +12,8 @@ from typing import TextIO
 
 from pyspark.sql import DataFrame, Row
 
-from pyspark_pulsar.cli import ROWS_MAX
 from pyspark_pulsar.cli._failures import Failure
+from pyspark_pulsar.cli._options import ROWS_MAX
 from pyspark_pulsar.cli._values import cell, plain, shown, table
 
 

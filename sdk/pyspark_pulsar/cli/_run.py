@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,6 @@ import click
 from pyspark_pulsar._options import parse_read
 from pyspark_pulsar.cli._engine import EngineMissing, engine
 from pyspark_pulsar.cli._options import connector_options, pairs
-from pyspark_pulsar.cli._statements import split_statements
 from pyspark_pulsar.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -24,6 +24,20 @@ if TYPE_CHECKING:
 EXIT_INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
 _PROMPT, _MORE = "sql> ", "  -> "
+_PIECE = re.compile(
+    r"""
+      '(?:[^'\\]|\\.|'')*'       # a text
+    | "(?:[^"\\]|\\.|"")*"       # a text, or a name
+    | `(?:[^`]|``)*`             # a name
+    | --[^\n]*                   # comments
+    | /\*.*?\*/
+    | ;
+    | [^'"`;/-]+
+    | [/-]
+    | (?P<open>['"`].*)          # not ended
+    """,
+    re.VERBOSE | re.DOTALL,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,3 +170,30 @@ def _prompt(execute: Callable[[str], None]) -> None:
             except KeyboardInterrupt:
                 click.echo("Cancelled.", err=True)
                 break
+
+
+def split_statements(text: str) -> tuple[list[str], str]:
+    """The statements that a semicolon ends, and what follows the last of them: the beginning of
+    one that isn't ended. Comments alone are no statement. Semicolons in texts, quoted names and
+    comments end nothing.
+    """
+    ended: list[str] = []
+    start = at = 0
+    has_words = False
+    while at < len(text):
+        if text.startswith("/*", at) and text.find("*/", at + 2) < 0:
+            break
+        match = _PIECE.match(text, at)
+        assert match is not None, "every character begins some piece"
+        piece = match[0]
+        if match["open"]:
+            break
+        at = match.end()
+        if piece == ";":
+            if has_words:
+                ended.append(text[start : at - 1].strip())
+            start, has_words = at, False
+        elif not piece.startswith(("--", "/*")) and not piece.isspace():
+            has_words = True
+    rest = text[start:].strip()
+    return ended, rest if has_words or at < len(text) else ""

@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import geminga
-from pyspark_pulsar._clients import client_for
-from pyspark_pulsar._offsets import Position
+from pyspark_pulsar._clients import client_for, for_each
 from pyspark_pulsar._options import TopicSelection, parse_read
-from pyspark_pulsar._ranges import for_each
-from pyspark_pulsar._topics import expand, last_position
+from pyspark_pulsar._plan._topics import expand, last_position
+from pyspark_pulsar._positions import Position
 from pyspark_pulsar.cli._failures import Failure
 from pyspark_pulsar.errors import ConnectorError
 

@@ -13,12 +13,12 @@ from pyspark.sql import types as t
 
 from geminga import schema as schemas
 from geminga.schema import KeyValueEncodingType, SchemaInfo, SchemaType
+from pyspark_pulsar._decode import Decoder, columns_of, pair_info
 from pyspark_pulsar._encode import Encoder, Frame, frame_of
 from pyspark_pulsar._encode._spark_types import arrow_of
 from pyspark_pulsar._encode._tests.frames import LEAVES, Typed, _struct, struct
 from pyspark_pulsar._encode._tests.test_encoder import options
 from pyspark_pulsar._options import ParseMode
-from pyspark_pulsar._values import Decoder, columns_of, pair_info
 from pyspark_pulsar.errors import InvalidOption, SchemaMismatch
 
 INLINE, SEPARATED = KeyValueEncodingType

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import geminga
-from pyspark_pulsar._offsets import Position
 from pyspark_pulsar._options import (
     AtTime,
     Bound,
@@ -21,6 +20,7 @@ from pyspark_pulsar._options import (
     ReadOptions,
     parse_read,
 )
+from pyspark_pulsar._positions import Position
 from pyspark_pulsar.errors import InvalidOption
 
 LEAST = {"service.url": "pulsar://broker:6650", "topic": "t"}

@@ -20,7 +20,7 @@ from pyspark_pulsar._encode import frame_of
 from pyspark_pulsar._encode._tests.frames import struct
 from pyspark_pulsar._options._write_options import parse_write
 from pyspark_pulsar._tests.admin import ask, path_of
-from pyspark_pulsar._write import _outlet, _task
+from pyspark_pulsar._write import _partition_writer, _task
 from pyspark_pulsar._write._check import check_topic
 from pyspark_pulsar._write._identity import Identity
 from pyspark_pulsar._write._task import Task, Written
@@ -224,7 +224,7 @@ def test_an_attempt_waits_until_the_one_before_it_is_gone(
         if len(waited) == 3:
             zombie.close()
 
-    monkeypatch.setattr(_outlet.time, "sleep", sleep)
+    monkeypatch.setattr(_partition_writer.time, "sleep", sleep)
     task(client, url, "value string", who("q"), topic=topic).run(batches(5))
     assert waited == [0.05, 0.1, 0.2]
     assert numbers(client, topic) == list(range(5))

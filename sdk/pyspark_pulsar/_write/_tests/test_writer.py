@@ -15,7 +15,7 @@ from pyspark_pulsar._encode._tests.frames import struct
 from pyspark_pulsar._options._write_options import WriteOptions, parse_write
 from pyspark_pulsar._spark_api import DataSourceStreamArrowWriter
 from pyspark_pulsar._write import _writer, make_stream_writer, make_writer
-from pyspark_pulsar._write._rows import ROWS_MAX, batches_of
+from pyspark_pulsar._write._writer import ROWS_MAX, batches_of
 from pyspark_pulsar.errors import InvalidOption, SchemaMismatch
 
 URL = {"service.url": "pulsar://localhost", "topic": "t"}

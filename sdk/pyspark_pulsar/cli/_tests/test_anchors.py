@@ -72,7 +72,7 @@ def test_one_whose_name_was_given(broker: Broker, tmp_path: Path) -> None:
 
 
 def test_one_that_is_in_use_stays(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyspark_pulsar._anchor.BUSY_S", 0.0)
+    monkeypatch.setattr("pyspark_pulsar._stream._retention.BUSY_S", 0.0)
     topic = broker.topic("used")
     with broker.client.subscribe(topic, "mine"):
         code, told = run(broker, "-s", "mine", "-t", topic, "--remove")

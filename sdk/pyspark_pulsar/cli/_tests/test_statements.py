@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyspark_pulsar.cli._statements import split_statements
+from pyspark_pulsar.cli._run import split_statements
 
 PIECES = st.sampled_from(
     ["select", " ", "\n", "1-2", "a/b", "'x;y'", "'it''s;'", r"'\';'", '"p;q"', "`r;``s`",

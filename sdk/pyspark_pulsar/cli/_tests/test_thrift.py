@@ -8,7 +8,7 @@ import pytest
 
 import geminga.blocking
 from geminga.testing import BrokerUrl
-from pyspark_pulsar._offsets import Position
+from pyspark_pulsar._positions import Position
 from pyspark_pulsar.cli import _thrift
 from pyspark_pulsar.cli._failures import Failure
 from pyspark_pulsar.cli._tables import Tables

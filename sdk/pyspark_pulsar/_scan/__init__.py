@@ -1,0 +1,1 @@
+"""Reading ranges of topics as Arrow record batches: what the tasks of a query do."""

@@ -1,0 +1,67 @@
+"""Messages in chunks that a range's beginning cuts (spec SP-03, decision 18).
+
+Such a message belongs to the range that has its last chunk, as its id does. The reader of that
+range meets only the end of it; here the topic is read again from further and further back, until
+the whole message comes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+
+from pyspark_pulsar._decode._metadata import Piece
+from pyspark_pulsar._positions import BEGIN, LedgerSpan, Position, TopicRange
+from pyspark_pulsar._scan._loss import Opener
+from pyspark_pulsar._scan._range_reader import EntryReader, Walk
+
+logger = logging.getLogger("pyspark_pulsar")
+
+STEPS_BACK = (64, 1024)
+"""Entries before the message to begin at; then at the beginnings of ledgers."""
+
+Ledgers = Callable[[Position], Sequence[LedgerSpan]]
+"""The topic's ledgers up to a position, in their order."""
+Walker = Callable[[EntryReader, TopicRange], Walk]
+
+
+def cut_messages(
+    topic: str,
+    partition: int,
+    positions: set[Position],
+    open_at: Opener,
+    walker: Walker,
+    ledgers: Ledgers,
+) -> Iterator[Piece]:
+    """The messages whose last chunks are at these positions. One whose beginning isn't in the topic
+    any more can't be read by anybody: it is logged and left out.
+    """
+    missing = set(positions)
+    for start in _starts(min(positions), ledgers):
+        wanted = TopicRange(topic, partition, start, max(missing))
+        with open_at(start) as reader:
+            for piece in walker(reader, wanted).pieces():
+                position = Position(piece.entry.ledger_id, piece.entry.entry_id)
+                if position in missing:
+                    missing.remove(position)
+                    yield piece
+        if not missing:
+            return
+    for position in sorted(missing):
+        logger.warning("%s: the first chunks of message %s are gone", topic, position)
+
+
+def _starts(before: Position, ledgers: Ledgers) -> Iterator[Position]:
+    """Places to begin at, each further back; at last the topic's beginning."""
+    ledger_id, entry_id, _ = before
+    for step in STEPS_BACK:
+        if entry_id > step:
+            yield Position(ledger_id, entry_id - step)
+    if entry_id:
+        yield Position(ledger_id, 0)
+    earlier = [span.ledger_id for span in ledgers(before) if span.ledger_id < ledger_id]
+    back = 1
+    while back < len(earlier):
+        yield Position(earlier[-back], 0)
+        back *= 2
+    yield BEGIN

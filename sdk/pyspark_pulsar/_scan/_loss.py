@@ -1,0 +1,173 @@
+"""Whether messages between two reads are gone, told by ids alone (spec SP-05, decision 18).
+
+Topics lose messages from their front, whole ledgers at a time. So as long as the ledger in which a
+read goes on is there, everything behind it is there too, even if that ledger has nothing more to
+read. If it is gone, what followed may be gone with it. A query's anchor leaves the last message
+that it read unacknowledged, so that no ordinary trimming takes that ledger away.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+from geminga import GemingaError, ReceivedEntry, Timeout
+from pyspark_pulsar._positions import BEGIN, Position
+from pyspark_pulsar._scan._range_reader import EntryReader
+from pyspark_pulsar.errors import DataLoss
+
+logger = logging.getLogger("pyspark_pulsar")
+
+Opener = Callable[[Position], AbstractContextManager[EntryReader]]
+LOOK_S = 0.5
+"""How long nothing comes before it is asked whether there is something."""
+CHUNKS_S = 5.0
+"""How long no further chunk comes of a message of which chunks came."""
+WAITS_MAX_S = 120.0
+"""How long the first entry of a ledger may take to come, if there is one, unless told otherwise."""
+LOOK_EVERY_S = 1.0
+"""How long a read goes on before it is looked whether the ledgers that it left are still there."""
+
+
+def check_start(
+    open_at: Opener,
+    topic: str,
+    start: Position,
+    found: Position | None,
+    *,
+    fails: bool,
+    waits_max_s: float = WAITS_MAX_S,
+) -> None:
+    """Look whether messages from `start` on were lost, when a read from there found `found` as its
+    first entry (None: none). Raises DataLoss; without `fails` it is logged. Raises Timeout if it
+    isn't known after `waits_max_s` seconds.
+    """
+    if start.ledger_id < 0 or (found is not None and found.ledger_id == start.ledger_id):
+        return
+    first = _first_from(open_at, topic, Position(start.ledger_id, 0), waits_max_s)
+    if first is not None and first.ledger_id <= start.ledger_id:
+        return
+    if first is None:
+        lost(topic, f"nothing is left of it, though {start} was to be read next", fails=fails)
+    else:
+        lost(topic, f"messages from {start} to before {first} are gone", fails=fails)
+
+
+class Continuity:
+    """Looks whether ledgers went away under a read, by the same rule: when it goes on in another
+    ledger, the one that it left has to be there still.
+    """
+
+    def __init__(
+        self,
+        open_at: Opener,
+        topic: str,
+        *,
+        fails: bool,
+        waits_max_s: float = WAITS_MAX_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._open_at = open_at
+        self._topic = topic
+        self._fails = fails
+        self._waits_max_s = waits_max_s
+        self._clock = clock
+        self._ledger: int | None = None
+        self._left: int | None = None
+        """The first ledger that was left since it was looked last."""
+        self._left_s = 0.0
+
+    def came_to(self, ledger: int) -> None:
+        """The next entry is of that ledger. Raises DataLoss."""
+        if ledger == self._ledger:
+            return
+        if self._left is None and self._ledger is not None:
+            self._left, self._left_s = self._ledger, self._clock()
+        self._ledger = ledger
+        if self._left is not None and self._clock() - self._left_s >= LOOK_EVERY_S:
+            self.look()
+
+    def ended(self, last: Position, stop: Position) -> None:
+        """No more comes after the entry `last`, where `stop` is the end that was wanted. Raises
+        DataLoss.
+        """
+        if self._left is None and last < stop.entry:
+            self._left = last.ledger_id
+        self.look()
+
+    def look(self) -> None:
+        """Raises DataLoss, Timeout."""
+        left, self._left = self._left, None
+        if left is None:
+            return
+        first = _first_from(self._open_at, self._topic, Position(left, 0), self._waits_max_s)
+        if first is None or first.ledger_id > left:
+            lost(
+                self._topic,
+                f"ledger {left} and what followed it went away while it was read",
+                fails=self._fails,
+            )
+
+
+def lost(topic: str, reason: str, *, fails: bool) -> None:
+    """Messages are lost: raises DataLoss, or logs it."""
+    error = DataLoss(topic, f"{reason} (expired, trimmed, or the topic was deleted)")
+    if fails:
+        raise error
+    logger.warning("topic %s: %s", topic, error.reason)
+
+
+def _first_from(
+    open_at: Opener, topic: str, place: Position, waits_max_s: float
+) -> Position | None:
+    """The first entry from there on, None if there is none: that nothing comes says nothing, a
+    ledger may be ending or a topic may be on its way to another broker. Raises Timeout, DataLoss.
+    """
+    silent_s = 0.0
+    with open_at(place) as reader:
+        while True:
+            began_s = time.monotonic()
+            try:
+                return _place_of(reader.read_entries(LOOK_S, bytes_max=1)[0])
+            except Timeout:
+                silent_s += max(LOOK_S, time.monotonic() - began_s)
+            # Chunks without their last one: nothing can be read, but something is there.
+            chunk = max(Position(each.ledger_id, each.entry_id) for each in reader.received_ids())
+            if chunk != BEGIN and silent_s >= CHUNKS_S:
+                return chunk
+            if not _may_have_more(reader):
+                return _rest(reader) or (None if chunk == BEGIN else chunk)
+            if silent_s >= waits_max_s:
+                raise Timeout(
+                    f"nothing came from {place} on for {silent_s:.0f} s, so that it isn't known "
+                    "whether messages are lost; pollTimeoutMs tells how long to wait",
+                    topic=topic,
+                )
+
+
+def _may_have_more(reader: EntryReader) -> bool:
+    try:
+        return reader.has_message_available()
+    except GemingaError as error:
+        if error.retryable:
+            # The broker is away; the reader looks for it by itself.
+            return True
+        raise
+
+
+def _rest(reader: EntryReader) -> Position | None:
+    """What came while it was asked."""
+    try:
+        return _place_of(reader.read_entries(0.0, bytes_max=1)[0])
+    except Timeout:
+        return None
+
+
+def _place_of(entry: ReceivedEntry) -> Position:
+    # A message in chunks stands where its last one is; its first one is there as well.
+    first = entry.message_ids()[0].first_chunk
+    if first is not None:
+        return Position(first.ledger_id, first.entry_id)
+    return Position(entry.ledger_id, entry.entry_id)

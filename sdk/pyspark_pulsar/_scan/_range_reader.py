@@ -1,0 +1,153 @@
+"""One way through the entries of a range, which ends where the range ends (spec SP-03, SP-05).
+
+The last message of a range may never come: it was compacted away, it is a chunk of a message that
+ends later, or a mark of a transaction. So whenever nothing comes for a moment it is asked what the
+topic still has, and what arrived that no message came out of.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from geminga import GemingaError, MessageId, ReceivedEntry, Timeout
+from pyspark_pulsar._decode._metadata import Piece
+from pyspark_pulsar._positions import Position, TopicRange
+from pyspark_pulsar._scan._throttle import Throttle
+
+READ_BYTES_MAX = 4 * 1024 * 1024
+"""Bytes of payload taken from a reader at once."""
+IDLE_S_MIN = 0.1
+"""How long nothing comes before it is asked for the first time whether there is more."""
+IDLE_S_MAX = 2.0
+"""The same later on."""
+
+
+class EntryReader(Protocol):
+    """A reader of `geminga.blocking` on one topic."""
+
+    def read_entries(
+        self, timeout_s: float | None = None, *, bytes_max: float = ...
+    ) -> list[ReceivedEntry]:
+        """Entries in their order; raises Timeout if none comes."""
+        ...
+
+    def has_message_available(self) -> bool:
+        """Whether the topic has messages behind those that were read."""
+        ...
+
+    def received_ids(self) -> list[MessageId]:
+        """The last entry that came, also if no message came out of it."""
+        ...
+
+
+class Walk:
+    """Goes through a range once. `waits_max_s` bounds how long it waits for an entry that should
+    come.
+    """
+
+    def __init__(
+        self,
+        reader: EntryReader,
+        wanted: TopicRange,
+        throttle: Throttle,
+        waits_max_s: float,
+        *,
+        bytes_max: int = READ_BYTES_MAX,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._reader = reader
+        self._wanted = wanted
+        self._throttle = throttle
+        self._waits_max_s = waits_max_s
+        self._bytes_max = min(bytes_max, throttle.chunk_bytes)
+        self._clock = clock
+        self.first_found: Position | None = None
+        """The first entry that the broker had, in the range or behind it."""
+        self.last_found: Position | None = None
+        """The last entry that came, in the range or the first behind it."""
+
+    def pieces(self) -> Iterator[Piece]:
+        """The messages of the range, in their order. Raises GemingaError, Timeout if
+        nothing comes though there should be something.
+        """
+        stop_entry = self._wanted.stop.entry
+        while True:
+            entries = self._next()
+            if not entries:
+                return
+            if self._throttle.is_limited:
+                self._pay(entries)
+            for entry in entries:
+                position = Position(entry.ledger_id, entry.entry_id)
+                if self.first_found is None:
+                    self.first_found = position
+                self.last_found = position
+                if position > stop_entry:
+                    return
+                piece = self._clipped(entry, position)
+                if piece is not None:
+                    yield piece
+                if position == stop_entry:
+                    return
+
+    def _pay(self, entries: list[ReceivedEntry]) -> None:
+        """Pause for what was taken, before it is handed out: so short ranges pay too."""
+        stop = self._wanted.stop[:2]
+        own = [each for each in entries if (each.ledger_id, each.entry_id) <= stop]
+        self._throttle.took(
+            sum(len(each.indexes) for each in own), sum(each.size_bytes for each in own)
+        )
+
+    def _clipped(self, entry: ReceivedEntry, position: Position) -> Piece | None:
+        """The entry's messages that lie in the range."""
+        start, stop = self._wanted.start, self._wanted.stop
+        if position < start.entry:
+            return None
+        indexes = entry.indexes
+        first, end = 0, len(indexes)
+        if position == start.entry and start.batch_index > 0:
+            first = sum(1 for index in indexes if index < start.batch_index)
+        if position == stop.entry and stop.batch_index >= 0:
+            end = sum(1 for index in indexes if index <= stop.batch_index)
+        return Piece(entry, first, end) if first < end else None
+
+    def _next(self) -> list[ReceivedEntry]:
+        """Entries; none if no more of the range can come."""
+        waited_s = 0.0
+        idle_s = IDLE_S_MIN
+        while True:
+            began_s = self._clock()
+            try:
+                return self._reader.read_entries(idle_s, bytes_max=self._bytes_max)
+            except Timeout:
+                if self._is_over():
+                    # What came while it was asked is still to be taken.
+                    return self._rest()
+            waited_s += self._clock() - began_s
+            if waited_s >= self._waits_max_s:
+                raise Timeout(
+                    f"nothing came for {waited_s:.0f} s, though the topic should have messages up "
+                    f"to {self._wanted.stop}; pollTimeoutMs tells how long to wait",
+                    topic=self._wanted.topic,
+                )
+            idle_s = min(idle_s * 2, IDLE_S_MAX, self._waits_max_s)
+
+    def _rest(self) -> list[ReceivedEntry]:
+        try:
+            return self._reader.read_entries(0.0, bytes_max=self._bytes_max)
+        except Timeout:
+            return []
+
+    def _is_over(self) -> bool:
+        try:
+            received = max((id_.ledger_id, id_.entry_id) for id_ in self._reader.received_ids())
+            if received >= self._wanted.stop[:2]:
+                return True
+            return not self._reader.has_message_available()
+        except GemingaError as error:
+            if error.retryable:
+                # The broker is away; the reader looks for it by itself.
+                return False
+            raise

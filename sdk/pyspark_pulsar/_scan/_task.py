@@ -1,0 +1,217 @@
+"""What a task of Spark does: reads a range of a topic as Arrow record batches (spec SP-03)."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Generator, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+import geminga
+from geminga import ConsumerCryptoFailureAction, MessageId, ReceivedEntry
+from geminga.schema import SchemaInfo
+from pyspark_pulsar._clients import client_for
+from pyspark_pulsar._decode._metadata import Piece
+from pyspark_pulsar._names import partition_of
+from pyspark_pulsar._plan._readers import open_reader
+from pyspark_pulsar._plan._topics import layout
+from pyspark_pulsar._positions import BEGIN, LedgerSpan, Position, TopicRange
+from pyspark_pulsar._scan._chunk_search import cut_messages
+from pyspark_pulsar._scan._loss import Continuity, check_start, lost
+from pyspark_pulsar._scan._prefetch import Prefetch
+from pyspark_pulsar._scan._range_reader import EntryReader, Walk
+from pyspark_pulsar._scan._rows import Rows
+from pyspark_pulsar._scan._throttle import Throttle
+
+if TYPE_CHECKING:
+    from pyspark_pulsar._options import ReadOptions
+    from pyspark_pulsar._plan._filters import Narrowing
+
+FEW_ENTRIES = 8
+"""So many are read one by one: a reader with a queue isn't worth opening."""
+
+
+@dataclass(frozen=True)
+class ScanPlan:
+    """What all tasks of a read share; it pickles. `schema` are the columns to make, nothing else is
+    made.
+    """
+
+    options: ReadOptions
+    schema: StructType
+    narrowing: Narrowing | None = None
+
+
+def scan(wanted: TopicRange, plan: ScanPlan) -> Iterator[pa.RecordBatch]:
+    """The messages of the range, each once, in record batches that are bounded by rows and bytes.
+
+    A message in chunks belongs to the range that has its last chunk. Raises DataLoss,
+    MalformedMessage, GemingaError (Timeout after `pollTimeoutMs` without a message that should
+    come, CryptoError for one that can't be decrypted).
+    """
+    if wanted.is_empty:
+        return
+    task = _Task(wanted, plan)
+    rows = Rows(plan.schema, plan.options, task.schema_of)
+    try:
+        for piece in task.pieces():
+            yield from rows.add(piece)
+    except geminga.TopicNotFound:
+        # Readers make no topics.
+        lost(wanted.topic, "it was deleted", fails=plan.options.fail_on_data_loss)
+    yield from rows.flush()
+
+
+class _Task:
+    """One range on its way."""
+
+    def __init__(self, wanted: TopicRange, plan: ScanPlan) -> None:
+        self._wanted = wanted
+        self._options = plan.options
+        self._narrowing = plan.narrowing
+        self._client = client_for(plan.options.client)
+        self._throttle = Throttle(plan.options.messages_per_second, plan.options.bytes_per_second)
+        self._prefetch = Prefetch(plan.options.receiver_queue_size, plan.options.batch_bytes_max)
+        self._continuity: Continuity | None = None
+        self._last: Position | None = None
+        """The last entry that came, by whichever reader."""
+
+    def schema_of(self, version: bytes | None) -> SchemaInfo | None:
+        """The topic's schema of that version, if schemas count."""
+        if self._options.schema_mode == "raw":
+            return None
+        return self._client.topic_schema(partition_of(self._wanted.topic)[0], version)
+
+    def pieces(self) -> Iterator[Piece]:
+        """All messages of the range that are to become rows."""
+        narrowing = self._narrowing
+        for piece in self._all():
+            if not self._is_readable(piece.entry):
+                continue
+            if narrowing is None:
+                yield piece
+            elif narrowing.publish_ms.allow(piece.entry.publish_timestamp):
+                yield from [piece] if narrowing.keys is None else _of_keys(piece, narrowing.keys)
+
+    def _all(self) -> Iterator[Piece]:
+        at: Position | None = self._wanted.start
+        while at is not None:
+            at = yield from self._read_from(at)
+
+    def _read_from(self, at: Position) -> Generator[Piece, None, Position | None]:
+        """The messages from a place on. Answers where to go on with a reader of another queue, None
+        at the range's end.
+        """
+        wanted = replace(self._wanted, start=at)
+        cut: set[Position] = set()
+        with self._open(at, self._prefetch.queue_size) as reader:
+            walk = self._walk(reader, wanted)
+            for piece in walk.pieces():
+                self._check(walk)
+                cut |= self._cut(reader.incomplete_message_ids())
+                place = Position(piece.entry.ledger_id, piece.entry.entry_id)
+                if cut:
+                    before = {each for each in cut if each < place}
+                    yield from self._mended(before)
+                    cut -= before
+                yield piece
+                if self._wants_other_queue(piece.entry, place):
+                    # What was told of messages behind this one the next reader tells again.
+                    return place.after
+            self._check(walk, is_over=True)
+            cut |= self._cut(reader.incomplete_message_ids())
+        yield from self._mended(cut)
+        return None
+
+    def _wants_other_queue(self, entry: ReceivedEntry, place: Position) -> bool:
+        stop = self._wanted.stop
+        if place >= stop.entry:
+            return False
+        is_much = place.ledger_id < stop.ledger_id or stop.entry_id - place.entry_id > FEW_ENTRIES
+        return self._prefetch.took(len(entry.indexes), entry.size_bytes, more=is_much)
+
+    def _mended(self, cut: set[Position]) -> Iterator[Piece]:
+        """Messages that end in the range and begin before it, one by one: so they stay in order."""
+        topic, partition = self._wanted.topic, self._wanted.partition
+        for position in sorted(cut):
+            yield from cut_messages(
+                topic, partition, {position}, self._open_far, self._walk, self._ledgers
+            )
+
+    def _open(
+        self, at: Position, queue_size: int = 1
+    ) -> AbstractContextManager[geminga.blocking.Reader]:
+        topic = self._wanted.topic
+        return open_reader(self._client, self._options, topic, at, queue_size=queue_size)
+
+    def _open_far(self, at: Position) -> AbstractContextManager[geminga.blocking.Reader]:
+        """For reading many entries that mostly aren't wanted."""
+        return self._open(at, max(FEW_ENTRIES, self._prefetch.queue_size))
+
+    def _walk(self, reader: EntryReader, wanted: TopicRange) -> Walk:
+        return Walk(reader, wanted, self._throttle, self._options.poll_timeout_s)
+
+    def _check(self, walk: Walk, *, is_over: bool = False) -> None:
+        """Whether messages up to here were lost. Raises DataLoss."""
+        wanted = self._wanted
+        fails = self._options.fail_on_data_loss
+        waits_max_s = self._options.poll_timeout_s
+        if self._options.read_compacted:
+            # Compaction takes messages out wherever it likes.
+            return
+        if self._continuity is None:
+            # A filter names ids as it likes.
+            if self._narrowing is None:
+                check_start(
+                    self._open,
+                    wanted.topic,
+                    wanted.start,
+                    walk.first_found,
+                    fails=fails,
+                    waits_max_s=waits_max_s,
+                )
+            self._continuity = Continuity(
+                self._open, wanted.topic, fails=fails, waits_max_s=waits_max_s
+            )
+        self._last = walk.last_found or self._last
+        if self._last is not None:
+            self._continuity.came_to(self._last.ledger_id)
+            if is_over:
+                self._continuity.ended(self._last, wanted.stop)
+
+    def _cut(self, ids: list[MessageId]) -> set[Position]:
+        """Where messages of the range end that begin before it."""
+        found = {Position(each.ledger_id, each.entry_id) for each in ids}
+        start, stop = self._wanted.start.entry, self._wanted.stop.entry
+        return {position for position in found if start <= position <= stop}
+
+    def _ledgers(self, before: Position) -> list[LedgerSpan]:
+        return layout(self._client, self._wanted.topic, self._options, BEGIN, before)
+
+    def _is_readable(self, entry: ReceivedEntry) -> bool:
+        """Whether the entry is plain by now, or to be read as it is. Raises CryptoError."""
+        action = self._options.crypto_failure_action
+        if not entry.is_encrypted or action is ConsumerCryptoFailureAction.CONSUME:
+            return True
+        if action is ConsumerCryptoFailureAction.DISCARD:
+            return False
+        raise geminga.CryptoError(
+            f"message {entry.ledger_id}:{entry.entry_id} can't be decrypted: give its key by "
+            "pulsar.reader.privateKeyPath, or leave such messages out by "
+            "pulsar.reader.cryptoFailureAction=DISCARD",
+            topic=self._wanted.topic,
+        )
+
+
+def _of_keys(piece: Piece, keys: Container[str | None]) -> Iterator[Piece]:
+    """The messages with one of these keys, in runs."""
+    entry, at, stop = piece
+    found = entry.keys()
+    for is_wanted, run in groupby(range(at, stop), lambda n: found[n] in keys):
+        if is_wanted:
+            places = list(run)
+            yield Piece(entry, places[0], places[-1] + 1)

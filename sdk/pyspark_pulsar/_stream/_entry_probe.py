@@ -1,0 +1,60 @@
+"""Reads ahead on the driver how large the next entries are, for limits of micro-batches (spec
+SP-05). What comes is counted and let go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import suppress
+from dataclasses import replace
+
+import geminga.blocking
+from geminga import TopicNotFound
+from pyspark_pulsar._options import ReadOptions
+from pyspark_pulsar._plan._readers import open_reader
+from pyspark_pulsar._positions import Position, TopicRange
+from pyspark_pulsar._scan._prefetch import Prefetch
+from pyspark_pulsar._scan._range_reader import Walk
+from pyspark_pulsar._scan._throttle import Throttle
+from pyspark_pulsar._stream._admission import Head
+
+QUEUE_MAX = 2000
+"""Messages that the reader of one topic prefetches, at most."""
+AHEAD_BYTES_MAX = 1024 * 1024
+"""About so many bytes of payload are prefetched of one topic, or one entry."""
+READ_BYTES_MAX = 256 * 1024
+"""Bytes of payload that are taken of one topic at once, or one entry."""
+
+
+def heads_of(
+    client: geminga.blocking.Client, options: ReadOptions, wanted: TopicRange
+) -> Generator[Head]:
+    """The entries of a range, one after the other as they are asked for; none of a topic that is
+    gone, which the task will tell. To be closed. Raises GemingaError.
+    """
+    with suppress(TopicNotFound):
+        yield from _heads_of(client, options, wanted)
+
+
+def _heads_of(
+    client: geminga.blocking.Client, options: ReadOptions, wanted: TopicRange
+) -> Generator[Head]:
+    prefetch = Prefetch(min(QUEUE_MAX, options.receiver_queue_size), AHEAD_BYTES_MAX)
+    at: Position | None = wanted.start
+    while at is not None:
+        left = replace(wanted, start=at)
+        at = None
+        with open_reader(
+            client, options, wanted.topic, left.start, queue_size=prefetch.queue_size
+        ) as reader:
+            throttle = Throttle(None, None)
+            walk = Walk(reader, left, throttle, options.poll_timeout_s, bytes_max=READ_BYTES_MAX)
+            for entry, first, stop in walk.pieces():
+                size_bytes = entry.size_bytes
+                place = Position(entry.ledger_id, entry.entry_id)
+                share = size_bytes * (stop - first) // len(entry.indexes)
+                yield Head(place, entry.indexes[first:stop], share)
+                is_last = place >= wanted.stop.entry
+                if not is_last and prefetch.took(len(entry.indexes), size_bytes, more=True):
+                    at = place.after
+                    break

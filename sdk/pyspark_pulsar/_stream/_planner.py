@@ -1,0 +1,368 @@
+"""Plans the micro-batches of a stream, on the driver (spec SP-05).
+
+All that must outlive the driver is in the offsets that Spark keeps. What is here besides can be
+lost at any moment: a restarted query plans the same ranges again from the same offsets.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack, closing
+
+from geminga import GemingaError
+from pyspark_pulsar._clients import client_for, for_each
+from pyspark_pulsar._options import Edge, ReadOptions, TopicSelection
+from pyspark_pulsar._plan._ranges import check_names, check_present, start_of, where_of
+from pyspark_pulsar._plan._tasks import split_ranges
+from pyspark_pulsar._plan._topics import expand
+from pyspark_pulsar._positions import BEGIN, Position, TopicPartition, TopicRange
+from pyspark_pulsar._scan._loss import lost
+from pyspark_pulsar._stream._admission import Admitted, Limit, admit
+from pyspark_pulsar._stream._entry_probe import heads_of
+from pyspark_pulsar._stream._offsets import LAG, Offsets, lag_of, ranges
+from pyspark_pulsar._stream._retention import Anchor
+from pyspark_pulsar._stream._topic_ends import TopicEnds
+from pyspark_pulsar._stream._topic_marks import Marks
+from pyspark_pulsar.errors import TopicMissing
+
+logger = logging.getLogger("pyspark_pulsar")
+
+AWAY_PAUSE_S = 0.5
+"""How long an available-now query pauses before it asks again for a broker that is away."""
+
+
+class StreamPlanner:
+    """The state of one query's planning."""
+
+    def __init__(
+        self,
+        options: ReadOptions,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._options = options
+        self._client = client_for(options.client)
+        self._clock = clock
+        self._pause = pause
+        self._topic_ends = TopicEnds(self._client, options)
+        self._marks = Marks(self._client, options, lambda: self._clock())
+        self._remade: set[str] = set()
+        """Topics that are others than those that were read, until a micro-batch has them anew."""
+        self._anchor: Anchor | None = None
+        self._made_up: str | None = None
+        """The subscription's name, if the user gave none."""
+        self._topics: dict[str, TopicPartition] = {}
+        self._looked_s = -math.inf
+        self._target: Mapping[str, Position] | None = None
+        """Where an available-now query ends."""
+        self._initial: Offsets | None = None
+        self._planned: Offsets | None = None
+        """The end of the last micro-batch, for a PySpark that doesn't tell."""
+        self._planned_s = -math.inf
+        self._away_since_s: float | None = None
+        self._turn = 0
+        self.newest: Offsets | None = None
+        """The last positions that the topics had when they were looked at last."""
+
+    # ---- what Spark asks ----
+
+    def initial(self) -> Offsets:
+        """Where a new query begins, the same whenever it is asked. The subscription is made before
+        anything is looked at, so that nothing is trimmed from then on.
+
+        Spark also asks when the first micro-batch of an earlier run has to be read again: its own
+        offset tells then where that run began.
+        """
+        if self._initial is None:
+            topics = self._discovered(strictly=True)
+            check_names(self._options.start, list(topics.values()))
+            present = self._topic_ends.present(topics)
+            check_present(list(topics.values()), present)
+            self._begin(None, present)
+            lasts = self._topic_ends.last(topics)
+            starts = for_each(
+                lambda each: self._start_of(each, lasts.get(each.topic, BEGIN)), [*topics.values()]
+            )
+            positions = dict(zip(topics, starts, strict=True))
+            self._initial = self._planned = Offsets(positions, self._made_up)
+        return self._initial
+
+    def prepare_available_now(self) -> None:
+        """From now on nothing new is seen: the query ends at what there is."""
+        topics = self._discovered()
+        self._target = self._topic_ends.last(topics)
+
+    def latest(self, start: Offsets | None, *, limited: bool) -> Offsets:
+        """The end of the next micro-batch; `start` if there is nothing new."""
+        start = start or self._planned or self.initial()
+        ends = self._ends_in_time(start)
+        if ends is None:
+            found = start.positions
+        else:
+            self.newest = Offsets(ends)
+            found = self._admitted(start, ends) if limited else ends
+        is_first = start == self._initial
+        if found != start.positions:
+            self._turn += 1
+            self._planned_s = self._clock()
+        elif not is_first and start.subscription == self._made_up:
+            return start
+        anew = tuple(t for t in self._remade if t in found and found[t] != start.positions.get(t))
+        self._remade.difference_update(anew)
+        self._planned = Offsets(
+            found,
+            self._made_up,
+            start.positions if is_first else None,
+            self._marks.renewed(start.marks, found, anew),
+            anew,
+        )
+        return self._planned
+
+    def ranges(self, start: Offsets, end: Offsets) -> list[TopicRange]:
+        """What the micro-batch from one offset to another reads."""
+        if end.began is not None:
+            start = Offsets(end.began, end.subscription)
+        self._adopt(start)
+        self._look_at_marks(end)
+        self._move(start)
+        self._planned = end
+        whole = [each for each in ranges(start, end) if not each.is_empty]
+        return split_ranges(self._client, self._options, whole)
+
+    def committed(self, end: Offsets) -> None:
+        """All up to there is done with."""
+        self._adopt(end)
+        self._move(end)
+
+    def report(self) -> dict[str, object] | None:
+        """For the progress of the query: where the topics ended when they were looked at last, and
+        how far the last micro-batch was behind. None before they were.
+        """
+        if self.newest is None:
+            return None
+        read = {} if self._planned is None else self._planned.positions
+        return {**self.newest.as_json(), LAG: lag_of(read, self.newest.positions)}
+
+    def close(self) -> None:
+        """The query is over."""
+        self._topic_ends.close()
+
+    # ---- the subscription ----
+
+    def _adopt(self, offsets: Offsets) -> None:
+        """A query that goes on from its checkpoint is met here first."""
+        if self._planned is None:
+            self._begin(offsets.subscription, self._topic_ends.present(self._discovered()))
+            self._move(offsets)
+            self._planned = offsets
+        elif offsets.subscription != self._made_up and offsets.subscription and self._anchor:
+            # The initial offset was asked for again, and a new subscription made for it.
+            unused = self._anchor
+            self._begin(offsets.subscription, self._topic_ends.present(self._topics))
+            if self._anchor.name != unused.name:
+                unused.drop()
+
+    def _begin(self, made_up: str | None, topics: Iterable[str]) -> None:
+        """Have the subscription: of the name given, or the one made up earlier, or a new one."""
+        options = self._options
+        if not options.anchor:
+            return
+        if options.subscription_name is None:
+            self._made_up = made_up or f"{options.subscription_prefix}-{os.urandom(8).hex()}"
+        self._anchor = Anchor(self._client, options.subscription_name or self._made_up or "")
+        self._anchor.hold(topics)
+
+    def _move(self, offsets: Offsets) -> None:
+        if self._anchor is not None:
+            there = {n: at for n, at in offsets.positions.items() if n in self._topics}
+            self._anchor.move(there)
+
+    # ---- topics and their ends ----
+
+    def _discovered(self, *, strictly: bool = False) -> dict[str, TopicPartition]:
+        """All partitions there are now. A pattern is matched anew every `discoveryIntervalMs`; new
+        partitions, and topics that are gone, are seen at once. Raises TopicMissing if `strictly`,
+        but not for a pattern: its first topic may come later.
+        """
+        selection = self._options.topics
+        now_s = self._clock()
+        if selection.pattern is None:
+            parts = self._named(selection.names, strictly=strictly)
+        elif strictly or now_s - self._looked_s >= self._options.discovery_interval_s:
+            parts = self._matching(strictly=strictly)
+            self._looked_s = now_s
+        else:
+            parents = dict.fromkeys(each.parent for each in self._topics.values())
+            parts = self._named(tuple(parents), strictly=False)
+        self._topics = {each.topic: each for each in parts}
+        return self._topics
+
+    def _matching(self, *, strictly: bool) -> list[TopicPartition]:
+        selection = self._options.topics
+        try:
+            return expand(self._client, selection)
+        except TopicMissing as error:
+            # One that matched may be gone a moment later, which says nothing of the others.
+            if strictly and error.topic != selection.pattern:
+                raise
+            return []
+
+    def _named(self, names: tuple[str, ...], *, strictly: bool) -> list[TopicPartition]:
+        def find(name: str) -> list[TopicPartition]:
+            try:
+                return expand(self._client, TopicSelection(option, (name,)))
+            except TopicMissing:
+                if strictly:
+                    raise
+                return []
+
+        option = self._options.topics.option
+        return [each for found in for_each(find, names) for each in found]
+
+    def _start_of(self, topic: TopicPartition, last: Position) -> Position:
+        """The offset after which a new query reads a topic that ends with `last`."""
+        if where_of(self._options.start, topic) is Edge.EARLIEST:
+            return BEGIN
+        there = None if last == BEGIN else last
+        first = start_of(self._client, self._options, topic, there)
+        return last if first is None else first.before
+
+    def _ends_in_time(self, start: Offsets) -> dict[str, Position] | None:
+        """The same as `_ends`; None if the broker is away and may come back in time."""
+        while True:
+            try:
+                self._adopt(start)
+                ends = self._ends(start)
+            except GemingaError as error:
+                if not self._may_wait(error):
+                    raise
+                if self._target is None:
+                    return None
+                # Spark takes an offset that stays for the end of an available-now query.
+                self._pause(AWAY_PAUSE_S)
+            else:
+                self._away_since_s = None
+                return ends
+
+    def _ends(self, start: Offsets) -> dict[str, Position]:
+        """Where all topics end that there are, those without anything to read left out. Raises
+        DataLoss.
+        """
+        topics = self._discovered()
+        fails = self._options.fail_on_data_loss
+        present = set(self._topic_ends.present(topics))
+        for name, read in start.positions.items():
+            # Of a partition that isn't there nothing is lost if nothing was there.
+            if name not in topics or (name not in present and read != BEGIN):
+                self._gone(name)
+        self._look_at_marks(start)
+        if self._anchor is not None:
+            self._anchor.hold(present)
+        newest = self._topic_ends.last(topics)
+        for name in (present - newest.keys()) & start.positions.keys():
+            self._gone(name)
+        if self._target is not None:
+            newest = {n: min(at, self._target.get(n, BEGIN)) for n, at in newest.items()}
+        empty = [n for n, at in start.positions.items() if at == BEGIN and n in topics]
+        found = dict.fromkeys(empty, BEGIN)
+        for name, last in newest.items():
+            at = start.positions.get(name)
+            if at is None:
+                if last != BEGIN:
+                    found[name] = last
+                continue
+            found[name] = at
+            if (name in self._remade and last != BEGIN) or last.reach > at.reach:
+                found[name] = last
+            elif last.entry < at.entry and self._target is None:
+                found[name] = self._went_back(name, at, last, fails=fails)
+        return found
+
+    def _look_at_marks(self, offsets: Offsets) -> None:
+        """Whether the topics are those that were read. Raises DataLoss."""
+        for topic in self._marks.remade(offsets.marks):
+            if self._anchor is not None:
+                self._anchor.forget(topic)
+            self._remade.add(topic)
+            lost(
+                topic,
+                f"it is another topic by the same name: {offsets.marks[topic].entry} isn't the "
+                "message that was read there",
+                fails=self._options.fail_on_data_loss,
+            )
+
+    def _gone(self, topic: str) -> None:
+        if self._anchor is not None:
+            self._anchor.forget(topic)
+        lost(topic, "it is not there any more", fails=self._options.fail_on_data_loss)
+
+    def _went_back(self, topic: str, at: Position, last: Position, *, fails: bool) -> Position:
+        """A topic ends before what was read of it."""
+        if last == BEGIN and self._options.anchor is False:
+            # Without an anchor all of it may have been trimmed after it was read.
+            return at
+        if self._options.read_compacted:
+            # What was read last may have been compacted away.
+            return at
+        lost(topic, f"it ends at {last}, though it was read up to {at}", fails=fails)
+        return at if last == BEGIN else last
+
+    def _may_wait(self, error: GemingaError) -> bool:
+        """Whether the broker may come back in time."""
+        now_s = self._clock()
+        if self._away_since_s is None:
+            self._away_since_s = now_s
+        if not error.retryable or now_s - self._away_since_s > self._options.poll_timeout_s:
+            return False
+        logger.warning("nothing new is seen for now: %s", error)
+        return True
+
+    # ---- limits ----
+
+    def _admitted(self, start: Offsets, ends: dict[str, Position]) -> Mapping[str, Position]:
+        """As much of it as one micro-batch may have."""
+        options = self._options
+        limit = Limit(
+            options.max_messages_per_trigger or math.inf, options.max_bytes_per_trigger or math.inf
+        )
+        anew = tuple(self._remade)
+        wanted = [each for each in ranges(start, Offsets(ends, anew=anew)) if not each.is_empty]
+        if not wanted:
+            return ends
+        if self._is_too_little(wanted):
+            return start.positions
+        if limit.is_none:
+            return ends
+        found = dict(start.positions)
+        # Without topics that are no more.
+        found = {name: at for name, at in found.items() if name in ends}
+        found.update(self._taken(wanted, limit).ends)
+        return found
+
+    def _is_too_little(self, wanted: list[TopicRange]) -> bool:
+        """Whether to wait for more messages."""
+        least = self._options.min_messages_per_trigger
+        waited_s = self._clock() - self._planned_s
+        if (
+            least is None
+            or self._target is not None
+            or waited_s >= self._options.max_trigger_delay_s
+        ):
+            return False
+        return self._taken(wanted, Limit(messages=least)).messages < least
+
+    def _taken(self, wanted: list[TopicRange], limit: Limit) -> Admitted:
+        with ExitStack() as readers:
+            queues = {
+                each.topic: (
+                    readers.enter_context(closing(heads_of(self._client, self._options, each))),
+                    each.stop,
+                )
+                for each in wanted
+            }
+            return admit(queues, limit, turn=self._turn)

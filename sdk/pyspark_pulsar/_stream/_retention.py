@@ -1,0 +1,133 @@
+"""A durable subscription that keeps what a query has still to read (spec SP-05, decision 18).
+
+It is only a mark: nothing is received by it. On each topic it stands right before the last message
+that the query's checkpoint has, which therefore stays unacknowledged and with it its ledger: as
+long as that is there, nothing behind it was trimmed (`_loss.py`).
+
+No consumer stays attached, and none makes a topic.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+import geminga
+import geminga.blocking
+from geminga import ConsumerBusy, GemingaError, InitialPosition, MessageId, TopicNotFound
+from pyspark_pulsar._clients import for_each
+from pyspark_pulsar._positions import BEGIN, Position
+
+logger = logging.getLogger("pyspark_pulsar")
+
+BUSY_S = 30.0
+"""How long another consumer of the subscription is waited for: that of a query's earlier run may
+still be known to the broker."""
+_BUSY_PAUSE_S = 0.25
+
+
+class Anchor:
+    """The subscription `name` on any number of topics."""
+
+    def __init__(self, client: geminga.blocking.Client, name: str) -> None:
+        self.name = name
+        self._client = client
+        self._marks: dict[str, Position] = {}
+        """Where it stands by what was told last; BEGIN where it was only made."""
+
+    def hold(self, topics: Iterable[str]) -> None:
+        """Have the subscription on these topics, from their first message on where it is new.
+        Raises GemingaError: ConsumerBusy if somebody else uses it.
+        """
+        new = [topic for topic in topics if topic not in self._marks]
+        made = for_each(self._make, new)
+        self._marks.update({n: BEGIN for n, is_there in zip(new, made, strict=True) if is_there})
+
+    def _make(self, topic: str) -> bool:
+        try:
+            self._attached(topic).close()
+        except TopicNotFound:
+            # Deleted a moment ago: who plans will see it.
+            return False
+        return True
+
+    def forget(self, topic: str) -> None:
+        """The topic is there no more."""
+        self._marks.pop(topic, None)
+
+    def drop(self) -> None:
+        """Delete the subscription on all topics. What fails is logged."""
+        for_each(self._drop, list(self._marks))
+        self._marks.clear()
+
+    def remove(self, topics: Sequence[str]) -> list[tuple[str, GemingaError]]:
+        """Delete the subscription on these topics, whoever made it; those that aren't there have
+        none. Returns the topics where it failed, and why.
+        """
+        found = for_each(self._removed, topics)
+        return [(t, error) for t, error in zip(topics, found, strict=True) if error is not None]
+
+    def _removed(self, topic: str) -> GemingaError | None:
+        try:
+            self._attached(topic).unsubscribe()
+        except TopicNotFound:
+            return None
+        except GemingaError as error:
+            return error
+        return None
+
+    def _drop(self, topic: str) -> None:
+        try:
+            self._attached(topic).unsubscribe()
+        except GemingaError as error:
+            logger.warning("%s: subscription %s is left behind: %s", topic, self.name, error)
+
+    def move(self, offsets: Mapping[str, Position]) -> None:
+        """Let go of all before the last messages that were read. What fails is logged: the next
+        move makes up for it.
+        """
+        behind = {
+            topic: at
+            for topic, at in offsets.items()
+            if at.ledger_id >= 0 and at.entry > self._marks.get(topic, BEGIN)
+        }
+        for_each(lambda topic: self._move(topic, behind[topic]), list(behind))
+
+    def _move(self, topic: str, offset: Position) -> None:
+        # The entry before the offset's, whose own stays.
+        mark = MessageId(offset.ledger_id, offset.entry_id - 1)
+        try:
+            consumer = self._attached(topic)
+            try:
+                consumer.acknowledge_cumulative(mark)
+            finally:
+                consumer.close()
+        except GemingaError as error:
+            logger.warning("%s: subscription %s stays behind: %s", topic, self.name, error)
+        else:
+            self._marks[topic] = offset.entry
+
+    def _attached(self, topic: str) -> geminga.blocking.Consumer:
+        deadline_s = time.monotonic() + BUSY_S
+        while True:
+            try:
+                return self._client.subscribe(
+                    topic,
+                    self.name,
+                    initial_position=InitialPosition.EARLIEST,
+                    # Nothing is asked for, so nothing is sent.
+                    receiver_queue_size=0,
+                    ack_receipt_enabled=True,
+                    auto_create=False,
+                )
+            except ConsumerBusy as error:
+                if time.monotonic() > deadline_s:
+                    raise ConsumerBusy(
+                        f"subscription {self.name} is in use: give each query a subscriptionName "
+                        f"of its own ({error})",
+                        code=error.code,
+                        topic=topic,
+                    ) from None
+                threading.Event().wait(_BUSY_PAUSE_S)
