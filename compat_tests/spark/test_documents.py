@@ -21,7 +21,7 @@ from pyspark_pulsar._decode._metadata import METADATA
 from pyspark_pulsar._decode._tests.test_types import TABLE
 from pyspark_pulsar._encode._layout import _ROLES
 from pyspark_pulsar._options import parse_read
-from pyspark_pulsar._options._parser import Given
+from pyspark_pulsar._options._parser import OptionParser
 from pyspark_pulsar._options._write_options import parse_write
 from pyspark_pulsar.errors import InvalidOption
 
@@ -151,12 +151,14 @@ def test_options_are_told_right(monkeypatch: pytest.MonkeyPatch) -> None:
     """All that the parsers know is in the tables, and the other way round."""
     asked: set[str] = set()
 
-    def note(given: Given, *names: str) -> None:
+    def note(given: OptionParser, *names: str) -> None:
         asked.update(each.lower() for each in names)
 
-    text, has = Given.text, Given.has
-    monkeypatch.setattr(Given, "text", lambda self, *n: (note(self, *n), text(self, *n))[1])
-    monkeypatch.setattr(Given, "has", lambda self, name: (note(self, name), has(self, name))[1])
+    text, has = OptionParser.text, OptionParser.has
+    monkeypatch.setattr(OptionParser, "text", lambda self, *n: (note(self, *n), text(self, *n))[1])
+    monkeypatch.setattr(
+        OptionParser, "has", lambda self, name: (note(self, name), has(self, name))[1]
+    )
     for parse in PARSERS:
         parse(dict(NEEDED))
     told = names_in(rows(section("## Options")))

@@ -46,7 +46,7 @@ _ZONE = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).paramete
 """Before PySpark 4.2 timestamps were in UTC unasked."""
 
 
-class Piece(NamedTuple):
+class EntrySlice(NamedTuple):
     """Messages of one entry: those at places `first` to before `stop` of its `indexes`."""
 
     entry: ReceivedEntry
@@ -54,16 +54,16 @@ class Piece(NamedTuple):
     stop: int
 
 
-class Pieces:
+class EntrySlices:
     """The rows of one record batch: messages of entries, in order."""
 
-    def __init__(self, each: Sequence[Piece]) -> None:
+    def __init__(self, each: Sequence[EntrySlice]) -> None:
         self.each = each
         self.rows = sum(stop - first for _, first, stop in each)
 
     def spread(self, get: Callable[[ReceivedEntry], object], kind: pa.DataType) -> pa.Array:
         """What is the same for all messages of an entry."""
-        values = pa.array([get(piece.entry) for piece in self.each], kind)
+        values = pa.array([get(entry_slice.entry) for entry_slice in self.each], kind)
         return values if self._owners is None else values.take(self._owners)
 
     def listed(self, get: Callable[[ReceivedEntry], list[T]]) -> list[T]:
@@ -146,14 +146,14 @@ def _times(values: Iterable[int | None]) -> pa.Array:
     return pc.multiply(pa.array(capped, pa.int64()), 1000).cast(_TIMESTAMP)
 
 
-def _publish_times(pieces: Pieces) -> pa.Array:
-    times = _times(piece.entry.publish_timestamp for piece in pieces.each)
-    places = iter(range(len(pieces.each)))
-    return times.take(pieces.spread(lambda _: next(places), pa.int32()))
+def _publish_times(slices: EntrySlices) -> pa.Array:
+    times = _times(entry_slice.entry.publish_timestamp for entry_slice in slices.each)
+    places = iter(range(len(slices.each)))
+    return times.take(slices.spread(lambda _: next(places), pa.int32()))
 
 
-def _properties(pieces: Pieces) -> pa.Array:
-    each = pieces.listed(lambda entry: entry.properties())
+def _properties(slices: EntrySlices) -> pa.Array:
+    each = slices.listed(lambda entry: entry.properties())
     if not any(each):
         nothing = pa.array([], pa.string())
         offsets = pa.array(np.zeros(len(each) + 1, np.int32))
@@ -165,8 +165,8 @@ def _properties(pieces: Pieces) -> pa.Array:
     return pa.MapArray.from_arrays(offsets, names, values)
 
 
-def _sequence_ids(pieces: Pieces) -> pa.Array:
-    each = pieces.listed(lambda entry: entry.sequence_ids())
+def _sequence_ids(slices: EntrySlices) -> pa.Array:
+    each = slices.listed(lambda entry: entry.sequence_ids())
     # Unsigned on the wire, a Java long for everybody else.
     return pa.array([n - 2 * _SIGN if n >= _SIGN else n for n in each], pa.int64())
 
@@ -181,7 +181,7 @@ class MetadataColumn(NamedTuple):
     arrow: pa.DataType
     nullable: bool
     in_default: bool
-    make: Callable[[Pieces], pa.Array]
+    make: Callable[[EntrySlices], pa.Array]
 
     @property
     def field(self) -> StructField:
@@ -190,11 +190,11 @@ class MetadataColumn(NamedTuple):
 
 
 def _spread(get: Callable[[ReceivedEntry], object], kind: pa.DataType) -> Callable[..., pa.Array]:
-    return lambda pieces: pieces.spread(get, kind)
+    return lambda slices: slices.spread(get, kind)
 
 
 def _listed(get: Callable[[ReceivedEntry], list[T]], kind: pa.DataType) -> Callable[..., pa.Array]:
-    return lambda pieces: pa.array(pieces.listed(get), kind)
+    return lambda slices: pa.array(slices.listed(get), kind)
 
 
 _TEXT, _BYTES, _INT, _LONG = pa.string(), pa.binary(), pa.int32(), pa.int64()
@@ -221,8 +221,10 @@ _ALL = (
         True,
         _spread(lambda entry: entry.partition, _INT),
     ),
-    MetadataColumn("__messageId", StringType(), _TEXT, False, True, Pieces.ids_as_text),
-    MetadataColumn("__messageIdBytes", BinaryType(), _BYTES, False, False, Pieces.ids_as_bytes),
+    MetadataColumn("__messageId", StringType(), _TEXT, False, True, EntrySlices.ids_as_text),
+    MetadataColumn(
+        "__messageIdBytes", BinaryType(), _BYTES, False, False, EntrySlices.ids_as_bytes
+    ),
     MetadataColumn(
         "__ledgerId", LongType(), _LONG, False, False, _spread(lambda entry: entry.ledger_id, _LONG)
     ),
@@ -230,7 +232,7 @@ _ALL = (
         "__entryId", LongType(), _LONG, False, False, _spread(lambda entry: entry.entry_id, _LONG)
     ),
     MetadataColumn(
-        "__batchIndex", IntegerType(), _INT, False, False, lambda pieces: pieces.indexes
+        "__batchIndex", IntegerType(), _INT, False, False, lambda slices: slices.indexes
     ),
     MetadataColumn("__publishTime", TimestampType(), _TIMESTAMP, False, True, _publish_times),
     MetadataColumn(
@@ -239,7 +241,7 @@ _ALL = (
         _TIMESTAMP,
         True,
         True,
-        lambda pieces: _times(pieces.listed(lambda entry: entry.event_timestamps())),
+        lambda slices: _times(slices.listed(lambda entry: entry.event_timestamps())),
     ),
     MetadataColumn(
         "__messageProperties",

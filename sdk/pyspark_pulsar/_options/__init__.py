@@ -7,7 +7,7 @@ from pyspark_pulsar._options._bounds import Bound as Bound
 from pyspark_pulsar._options._bounds import Edge as Edge
 from pyspark_pulsar._options._bounds import Where as Where
 from pyspark_pulsar._options._client import ClientSettings as ClientSettings
-from pyspark_pulsar._options._parser import Given as Given
+from pyspark_pulsar._options._parser import OptionParser as OptionParser
 from pyspark_pulsar._options._read import ParseMode as ParseMode
 from pyspark_pulsar._options._read import ReadOptions as ReadOptions
 from pyspark_pulsar._options._read import TopicSelection as TopicSelection

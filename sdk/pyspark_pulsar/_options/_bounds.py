@@ -10,7 +10,7 @@ import enum
 from dataclasses import dataclass
 
 import geminga
-from pyspark_pulsar._options._parser import Given, json_object
+from pyspark_pulsar._options._parser import OptionParser, json_object
 from pyspark_pulsar._positions import ID_MAX, Position
 from pyspark_pulsar.errors import InvalidOption
 
@@ -52,13 +52,13 @@ class Bound:
     per_topic: tuple[tuple[str, Where], ...] = ()
 
 
-def parse_start(given: Given, *, streaming: bool) -> Bound:
+def parse_start(parser: OptionParser, *, streaming: bool) -> Bound:
     """The start; of a batch the earliest unless told, of a stream the latest. Raises
     InvalidOption.
     """
     default = Edge.LATEST if streaming else Edge.EARLIEST
     found = _parse(
-        given,
+        parser,
         ("startingOffsets",),
         ("startingTimestamp", "startingTime", "startingOffsetsByTimestamp"),
         default,
@@ -68,12 +68,12 @@ def parse_start(given: Given, *, streaming: bool) -> Bound:
     return found
 
 
-def parse_end(given: Given) -> Bound:
+def parse_end(parser: OptionParser) -> Bound:
     """The end of a batch, included but for a timestamp, before which it ends; the latest unless
     told. Raises InvalidOption.
     """
     found = _parse(
-        given,
+        parser,
         ("endingOffsets",),
         ("endingTimestamp", "endingTime", "endingOffsetsByTimestamp"),
         Edge.LATEST,
@@ -83,17 +83,19 @@ def parse_end(given: Given) -> Bound:
     return found
 
 
-def _parse(given: Given, by_id: tuple[str, ...], by_time: tuple[str, ...], default: Edge) -> Bound:
-    offsets = given.filled(*by_id)
-    times = given.filled(*by_time)
+def _parse(
+    parser: OptionParser, by_id: tuple[str, ...], by_time: tuple[str, ...], default: Edge
+) -> Bound:
+    offsets = parser.filled(*by_id)
+    times = parser.filled(*by_time)
     if offsets is not None and times is not None:
         raise InvalidOption(
-            given.name_of(by_time[0]), f"can't be given together with {given.name_of(by_id[0])}"
+            parser.name_of(by_time[0]), f"can't be given together with {parser.name_of(by_id[0])}"
         )
     if offsets is not None:
-        return _of_offsets(given.name_of(by_id[0]), offsets.strip(), default)
+        return _of_offsets(parser.name_of(by_id[0]), offsets.strip(), default)
     if times is not None:
-        return _of_times(given.name_of(by_time[0]), times.strip(), default)
+        return _of_times(parser.name_of(by_time[0]), times.strip(), default)
     return Bound(by_id[0], default)
 
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import geminga
 import geminga.auth
-from pyspark_pulsar._options._parser import Given
+from pyspark_pulsar._options._parser import OptionParser
 from pyspark_pulsar.errors import InvalidOption
 
 PREFIX = "pulsar.client."
@@ -109,46 +109,46 @@ class ClientSettings:
         )
 
 
-def _text(given: Given, name: str) -> str | None:
-    return given.filled(name)
+def _text(parser: OptionParser, name: str) -> str | None:
+    return parser.filled(name)
 
 
-def _millis(given: Given, name: str) -> float | None:
-    return given.seconds(name, least_ms=1)
+def _millis(parser: OptionParser, name: str) -> float | None:
+    return parser.seconds(name, least_ms=1)
 
 
-def _seconds(given: Given, name: str) -> float | None:
-    found = given.whole(name, least=1, most=1 << 31)
+def _seconds(parser: OptionParser, name: str) -> float | None:
+    found = parser.whole(name, least=1, most=1 << 31)
     return None if found is None else float(found)
 
 
-def _seconds_or_never(given: Given, name: str) -> float | None:
-    found = given.whole(name, most=1 << 31)
+def _seconds_or_never(parser: OptionParser, name: str) -> float | None:
+    found = parser.whole(name, most=1 << 31)
     return None if found is None else float(found)
 
 
-def _nanos(given: Given, name: str) -> float | None:
-    found = given.whole(name, least=1)
+def _nanos(parser: OptionParser, name: str) -> float | None:
+    found = parser.whole(name, least=1)
     return None if found is None else found / 1e9
 
 
-def _count(given: Given, name: str) -> int | None:
-    return given.whole(name, least=1, most=1 << 16)
+def _count(parser: OptionParser, name: str) -> int | None:
+    return parser.whole(name, least=1, most=1 << 16)
 
 
-def _size(given: Given, name: str) -> int | None:
-    return given.size(name)
+def _size(parser: OptionParser, name: str) -> int | None:
+    return parser.size(name)
 
 
-def _flag(given: Given, name: str) -> bool | None:
-    return given.flag(name, default=False) if given.has(name) else None
+def _flag(parser: OptionParser, name: str) -> bool | None:
+    return parser.flag(name, default=False) if parser.has(name) else None
 
 
-def _list(given: Given, name: str) -> tuple[str, ...] | None:
-    return given.listed(name) or None
+def _list(parser: OptionParser, name: str) -> tuple[str, ...] | None:
+    return parser.listed(name) or None
 
 
-_NAMES: tuple[tuple[str, str, Callable[[Given, str], object]], ...] = (
+_NAMES: tuple[tuple[str, str, Callable[[OptionParser, str], object]], ...] = (
     ("listenerName", "listener_name", _text),
     ("operationTimeoutMs", "operation_timeout_s", _millis),
     ("connectionTimeoutMs", "connection_timeout_s", _millis),
@@ -204,31 +204,31 @@ _REFUSED = {
 """Java's options that would do nothing here, and what to do."""
 
 
-def parse_client(given: Given) -> ClientSettings:
+def parse_client(parser: OptionParser) -> ClientSettings:
     """The settings of the options `service.url`, `admin.url` and `pulsar.client.*`; the others stay
     in `given`. Raises InvalidOption.
     """
-    url = given.filled("service.url", "serviceUrl", PREFIX + "serviceUrl")
+    url = parser.filled("service.url", "serviceUrl", PREFIX + "serviceUrl")
     if url is None:
         raise InvalidOption("service.url", "must be given, such as pulsar://localhost:6650")
-    url = _checked_url(given, url.strip())
-    plugin = given.filled(PREFIX + "authPluginClassName")
-    params = given.text(PREFIX + "authParams")
+    url = _checked_url(parser, url.strip())
+    plugin = parser.filled(PREFIX + "authPluginClassName")
+    params = parser.text(PREFIX + "authParams")
     if params is not None and plugin is None:
-        raise InvalidOption(given.name_of(PREFIX + "authParams"), "needs authPluginClassName")
+        raise InvalidOption(parser.name_of(PREFIX + "authParams"), "needs authPluginClassName")
     if plugin is not None and params is not None:
         _check_hidden(plugin, params)
-    admin = given.filled("admin.url", "adminUrl")
+    admin = parser.filled("admin.url", "adminUrl")
     if admin is not None:
         admin = admin.strip()
-        _check_admin(given.name_of("admin.url"), admin)
+        _check_admin(parser.name_of("admin.url"), admin)
     values: dict[str, Any] = {}
     for java, name, read in _NAMES:
-        found = read(given, PREFIX + java)
+        found = read(parser, PREFIX + java)
         if found is not None:
             values[name] = found
     known = [java for java, _, _ in _NAMES] + ["authPluginClassName", "authParams", "useTls"]
-    given.refuse_rest(PREFIX, known, _REFUSED)
+    parser.refuse_rest(PREFIX, known, _REFUSED)
     settings = ClientSettings(
         service_url=url, admin_url=admin, auth_plugin=plugin, auth_params=params or "", **values
     )
@@ -255,11 +255,11 @@ def _check_hidden(plugin: str, params: str) -> None:
         )
 
 
-def _checked_url(given: Given, url: str) -> str:
+def _checked_url(parser: OptionParser, url: str) -> str:
     """With the scheme that `useTls` asks for. Hosts and ports are checked when the client is
     made.
     """
-    option = given.name_of("service.url")
+    option = parser.name_of("service.url")
     scheme, separator, hosts = url.partition("://")
     if scheme not in _SCHEMES or not separator or not hosts.strip("/"):
         known = ", ".join(f"{each}://" for each in _SCHEMES)
@@ -267,10 +267,10 @@ def _checked_url(given: Given, url: str) -> str:
     if "@" in hosts:
         raise InvalidOption(option, "has no place for a user; give authPluginClassName, authParams")
     secure = scheme in ("pulsar+ssl", "https")
-    wanted = given.flag(PREFIX + "useTls", default=secure)
+    wanted = parser.flag(PREFIX + "useTls", default=secure)
     if secure and not wanted:
         raise InvalidOption(
-            given.name_of(PREFIX + "useTls"), f"is false, but {option} is {scheme}://"
+            parser.name_of(PREFIX + "useTls"), f"is false, but {option} is {scheme}://"
         )
     return f"{_SCHEMES[scheme]}://{hosts}" if wanted else url
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from pyspark_pulsar._options._parser import Given
+from pyspark_pulsar._options._parser import OptionParser
 
 _NAMES = ("keyValueEncoding", "keySchemaType", "valueSchemaType")
 
@@ -39,16 +39,16 @@ class PairChoice:
     value: HalfChoice = HalfChoice.AUTO
 
 
-def parse_pair(given: Given, *, is_wanted: bool) -> PairChoice:
+def parse_pair(parser: OptionParser, *, is_wanted: bool) -> PairChoice:
     """The options of pairs. Raises InvalidOption, also if there are some and none is wanted."""
     if not is_wanted:
-        given.not_here("needs schemaType=keyvalue", *_NAMES)
+        parser.not_here("needs schemaType=keyvalue", *_NAMES)
         return PairChoice()
     encoding, key, value = _NAMES
-    is_told = given.has(encoding)
-    told = given.choice(encoding, kind=PairEncoding, default=PairEncoding.INLINE)
+    is_told = parser.has(encoding)
+    told = parser.choice(encoding, kind=PairEncoding, default=PairEncoding.INLINE)
     return PairChoice(
         told if is_told else None,
-        given.choice(key, kind=HalfChoice, default=HalfChoice.AUTO),
-        given.choice(value, kind=HalfChoice, default=HalfChoice.AUTO),
+        parser.choice(key, kind=HalfChoice, default=HalfChoice.AUTO),
+        parser.choice(value, kind=HalfChoice, default=HalfChoice.AUTO),
     )

@@ -21,7 +21,7 @@ _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _FLAGS = {"true": True, "false": False}
 
 
-class Given:
+class OptionParser:
     """The options of one read or write. Ask for each that is known, then call `close`.
 
     All methods take an option's name, then its aliases.

@@ -11,7 +11,7 @@ from typing import Any
 from geminga import ConsumerCryptoFailureAction, CryptoKeyReader, DefaultCryptoKeyReader
 from pyspark_pulsar._options._bounds import Bound, parse_end, parse_start
 from pyspark_pulsar._options._client import ClientSettings, parse_client
-from pyspark_pulsar._options._parser import Given, json_object
+from pyspark_pulsar._options._parser import OptionParser, json_object
 from pyspark_pulsar.errors import InvalidOption
 
 READER = "pulsar.reader."
@@ -156,28 +156,28 @@ def parse_read(options: Mapping[str, str], *, streaming: bool | None) -> ReadOpt
     """The options of `spark.read` or `spark.readStream`, or (None) of one of them when it isn't
     known of which, for the schema. Raises InvalidOption, naming the one.
     """
-    given = Given(options)
-    client = parse_client(given)
-    topics = _topics(given)
-    start = parse_start(given, streaming=streaming is not False)
-    end = None if streaming else parse_end(given)
+    parser = OptionParser(options)
+    client = parse_client(parser)
+    topics = _topics(parser)
+    start = parse_start(parser, streaming=streaming is not False)
+    end = None if streaming else parse_end(parser)
     found = ReadOptions(client, topics, start, end)
-    found = replace(found, **_shape(given), **_amounts(given), **_reader(given))
+    found = replace(found, **_shape(parser), **_amounts(parser), **_reader(parser))
     if not streaming:
-        found = replace(found, **_batch(given))
+        found = replace(found, **_batch(parser))
     if streaming is not False:
-        found = replace(found, **_stream(given))
-    given.not_here(_STREAM_ONLY, *_STREAM_OPTIONS)
-    given.not_here(_BATCH_ONLY, *_BATCH_OPTIONS)
-    given.close()
+        found = replace(found, **_stream(parser))
+    parser.not_here(_STREAM_ONLY, *_STREAM_OPTIONS)
+    parser.not_here(_BATCH_ONLY, *_BATCH_OPTIONS)
+    parser.close()
     return found
 
 
-def _topics(given: Given) -> TopicSelection:
-    one = given.filled("topic")
-    many = given.listed("topics", "subscribe")
-    pattern = given.filled("topicsPattern", "subscribePattern")
-    names = [given.name_of(name) for name in ("topic", "topics", "topicsPattern")]
+def _topics(parser: OptionParser) -> TopicSelection:
+    one = parser.filled("topic")
+    many = parser.listed("topics", "subscribe")
+    pattern = parser.filled("topicsPattern", "subscribePattern")
+    names = [parser.name_of(name) for name in ("topic", "topics", "topicsPattern")]
     told = [
         name
         for name, value in zip(names, (one, many, pattern), strict=True)
@@ -196,63 +196,63 @@ def _topics(given: Given) -> TopicSelection:
     return TopicSelection(told[0], pattern=pattern)
 
 
-def _shape(given: Given) -> dict[str, Any]:
-    mode = given.choice("mode", kind=ParseMode, default=ParseMode.FAILFAST)
-    column = given.filled("columnNameOfCorruptRecord")
+def _shape(parser: OptionParser) -> dict[str, Any]:
+    mode = parser.choice("mode", kind=ParseMode, default=ParseMode.FAILFAST)
+    column = parser.filled("columnNameOfCorruptRecord")
     if column is not None and mode is not ParseMode.PERMISSIVE:
-        raise InvalidOption(given.name_of("columnNameOfCorruptRecord"), "needs mode=PERMISSIVE")
-    schema_mode = (given.filled("schemaMode") or "auto").strip().lower()
+        raise InvalidOption(parser.name_of("columnNameOfCorruptRecord"), "needs mode=PERMISSIVE")
+    schema_mode = (parser.filled("schemaMode") or "auto").strip().lower()
     if schema_mode not in ("auto", "raw"):
         raise InvalidOption(
-            given.name_of("schemaMode"), f"must be auto or raw, not {schema_mode!r}"
+            parser.name_of("schemaMode"), f"must be auto or raw, not {schema_mode!r}"
         )
     return {
-        "fail_on_data_loss": given.flag("failOnDataLoss", default=True),
-        "allow_different_topic_schemas": given.flag("allowDifferentTopicSchemas", default=False),
+        "fail_on_data_loss": parser.flag("failOnDataLoss", default=True),
+        "allow_different_topic_schemas": parser.flag("allowDifferentTopicSchemas", default=False),
         "schema_mode": schema_mode,
         "parse_mode": mode,
         "corrupt_record_column": column,
-        "include_properties": given.flag("includeProperties", "includeHeaders", default=True),
+        "include_properties": parser.flag("includeProperties", "includeHeaders", default=True),
     }
 
 
-def _amounts(given: Given) -> dict[str, Any]:
+def _amounts(parser: OptionParser) -> dict[str, Any]:
     optional = {
-        "min_partitions": given.whole("minPartitions", least=1, most=PARTITIONS_MAX),
-        "messages_per_second": given.number("maxMessagesPerSecond"),
-        "bytes_per_second": given.number("maxBytesPerSecond"),
-        "poll_timeout_s": given.seconds("pollTimeoutMs", least_ms=1),
-        "batch_rows_max": given.whole("maxRowsPerBatch", least=1, most=ROWS_MAX),
-        "batch_bytes_max": given.size("maxBytesPerBatch", least=1024, most=BATCH_BYTES_MAX),
+        "min_partitions": parser.whole("minPartitions", least=1, most=PARTITIONS_MAX),
+        "messages_per_second": parser.number("maxMessagesPerSecond"),
+        "bytes_per_second": parser.number("maxBytesPerSecond"),
+        "poll_timeout_s": parser.seconds("pollTimeoutMs", least_ms=1),
+        "batch_rows_max": parser.whole("maxRowsPerBatch", least=1, most=ROWS_MAX),
+        "batch_bytes_max": parser.size("maxBytesPerBatch", least=1024, most=BATCH_BYTES_MAX),
     }
     return _told(optional)
 
 
-def _reader(given: Given) -> dict[str, Any]:
+def _reader(parser: OptionParser) -> dict[str, Any]:
     optional = {
-        "receiver_queue_size": given.whole(READER + "receiverQueueSize", least=1, most=QUEUE_MAX),
-        "reader_name": given.filled(READER + "readerName"),
-        "subscription_role_prefix": given.filled(READER + "subscriptionRolePrefix"),
+        "receiver_queue_size": parser.whole(READER + "receiverQueueSize", least=1, most=QUEUE_MAX),
+        "reader_name": parser.filled(READER + "readerName"),
+        "subscription_role_prefix": parser.filled(READER + "subscriptionRolePrefix"),
     }
     found = {
         **_told(optional),
-        "read_compacted": given.flag("readCompacted", READER + "readCompacted", default=False),
-        "crypto_failure_action": given.choice(
+        "read_compacted": parser.flag("readCompacted", READER + "readCompacted", default=False),
+        "crypto_failure_action": parser.choice(
             READER + "cryptoFailureAction",
             kind=ConsumerCryptoFailureAction,
             default=ConsumerCryptoFailureAction.FAIL,
         ),
-        **_keys(given),
+        **_keys(parser),
     }
-    given.refuse_rest(READER, _KNOWN, _REFUSED)
+    parser.refuse_rest(READER, _KNOWN, _REFUSED)
     return found
 
 
-def _keys(given: Given) -> dict[str, Any]:
-    text = given.filled(READER + "privateKeyPath", "privateKeyPath")
+def _keys(parser: OptionParser) -> dict[str, Any]:
+    text = parser.filled(READER + "privateKeyPath", "privateKeyPath")
     if text is None:
         return {}
-    option = given.name_of(READER + "privateKeyPath")
+    option = parser.name_of(READER + "privateKeyPath")
     if "data:" in text or "-----BEGIN" in text:
         raise InvalidOption(
             option, "must name a file, not hold the key: Spark shows it in its plans"
@@ -265,43 +265,43 @@ def _keys(given: Given) -> dict[str, Any]:
     return {"private_keys": tuple((name, str(path)) for name, path in named.items())}
 
 
-def _batch(given: Given) -> dict[str, Any]:
-    push_down = given.flag("pushdown", default=False)
-    slack_s = given.seconds("publishTimeSlackMs")
+def _batch(parser: OptionParser) -> dict[str, Any]:
+    push_down = parser.flag("pushdown", default=False)
+    slack_s = parser.seconds("publishTimeSlackMs")
     if slack_s is not None and not push_down:
-        raise InvalidOption(given.name_of("publishTimeSlackMs"), "needs pushdown=true")
+        raise InvalidOption(parser.name_of("publishTimeSlackMs"), "needs pushdown=true")
     return {
-        "max_records_per_partition": given.whole("maxRecordsPerPartition", least=1),
+        "max_records_per_partition": parser.whole("maxRecordsPerPartition", least=1),
         "push_down": push_down,
         "publish_time_slack_s": slack_s,
     }
 
 
-def _stream(given: Given) -> dict[str, Any]:
-    anchor = given.flag("anchor", default=True)
+def _stream(parser: OptionParser) -> dict[str, Any]:
+    anchor = parser.flag("anchor", default=True)
     optional = {
         "anchor": anchor,
-        "subscription_name": given.filled("subscriptionName", "predefinedSubscription"),
-        "subscription_prefix": given.filled("subscriptionPrefix", "groupIdPrefix"),
-        "max_messages_per_trigger": given.whole(
+        "subscription_name": parser.filled("subscriptionName", "predefinedSubscription"),
+        "subscription_prefix": parser.filled("subscriptionPrefix", "groupIdPrefix"),
+        "max_messages_per_trigger": parser.whole(
             "maxMessagesPerTrigger", "maxOffsetsPerTrigger", least=1
         ),
-        "max_bytes_per_trigger": given.size("maxBytesPerTrigger"),
-        "min_messages_per_trigger": given.whole(
+        "max_bytes_per_trigger": parser.size("maxBytesPerTrigger"),
+        "min_messages_per_trigger": parser.whole(
             "minMessagesPerTrigger", "minOffsetsPerTrigger", least=1
         ),
-        "max_trigger_delay_s": given.seconds("maxTriggerDelay", least_ms=1),
-        "discovery_interval_s": given.seconds("discoveryIntervalMs", least_ms=1),
+        "max_trigger_delay_s": parser.seconds("maxTriggerDelay", least_ms=1),
+        "discovery_interval_s": parser.seconds("discoveryIntervalMs", least_ms=1),
     }
     for name in ("subscription_name", "subscription_prefix"):
         if optional[name] is not None and not anchor:
             option = "subscriptionName" if name == "subscription_name" else "subscriptionPrefix"
-            raise InvalidOption(given.name_of(option), "needs anchor=true")
+            raise InvalidOption(parser.name_of(option), "needs anchor=true")
     most, least = optional["max_messages_per_trigger"], optional["min_messages_per_trigger"]
     if isinstance(most, int) and isinstance(least, int) and least > most:
         raise InvalidOption(
-            given.name_of("minMessagesPerTrigger"),
-            f"is more than {given.name_of('maxMessagesPerTrigger')}",
+            parser.name_of("minMessagesPerTrigger"),
+            f"is more than {parser.name_of('maxMessagesPerTrigger')}",
         )
     return _told(optional)
 

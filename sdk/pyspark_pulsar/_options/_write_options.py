@@ -11,7 +11,7 @@ import geminga
 from geminga import CryptoKeyReader, DefaultCryptoKeyReader
 from pyspark_pulsar._options._client import ClientSettings, parse_client
 from pyspark_pulsar._options._pair import PairChoice, parse_pair
-from pyspark_pulsar._options._parser import Given, json_object
+from pyspark_pulsar._options._parser import OptionParser, json_object
 from pyspark_pulsar.errors import InvalidOption
 
 PRODUCER = "pulsar.producer."
@@ -171,50 +171,50 @@ _REFUSED = {
 """Java's producer options that would do nothing here, and what to do."""
 
 
-def _millis(given: Given, name: str) -> object:
-    return given.seconds(name)
+def _millis(parser: OptionParser, name: str) -> object:
+    return parser.seconds(name)
 
 
-def _micros(given: Given, name: str) -> object:
-    found = given.whole(name, most=1 << 40)
+def _micros(parser: OptionParser, name: str) -> object:
+    found = parser.whole(name, most=1 << 40)
     return None if found is None else found / 1e6
 
 
-def _count(given: Given, name: str) -> object:
-    return given.whole(name, least=1, most=PENDING_MAX)
+def _count(parser: OptionParser, name: str) -> object:
+    return parser.whole(name, least=1, most=PENDING_MAX)
 
 
-def _size(given: Given, name: str) -> object:
-    return given.size(name, most=1 << 30)
+def _size(parser: OptionParser, name: str) -> object:
+    return parser.size(name, most=1 << 30)
 
 
-def _flag(given: Given, name: str) -> object:
-    return given.flag(name, default=False) if given.has(name) else None
+def _flag(parser: OptionParser, name: str) -> object:
+    return parser.flag(name, default=False) if parser.has(name) else None
 
 
-def _text(given: Given, name: str) -> object:
-    return given.filled(name)
+def _text(parser: OptionParser, name: str) -> object:
+    return parser.filled(name)
 
 
-def _names(given: Given, name: str) -> object:
-    return given.listed(name) or None
+def _names(parser: OptionParser, name: str) -> object:
+    return parser.listed(name) or None
 
 
-def _properties(given: Given, name: str) -> object:
-    found = given.table(name)
+def _properties(parser: OptionParser, name: str) -> object:
+    found = parser.table(name)
     if found is None:
         return None
     if not all(isinstance(value, str) for value in found.values()):
-        raise InvalidOption(given.name_of(name), "must be a JSON object of texts")
+        raise InvalidOption(parser.name_of(name), "must be a JSON object of texts")
     return tuple((key, str(value)) for key, value in found.items())
 
 
-def _choice(kind: Any, default: enum.Enum) -> Callable[[Given, str], object]:
-    return lambda given, name: given.choice(name, kind=kind, default=default)
+def _choice(kind: Any, default: enum.Enum) -> Callable[[OptionParser, str], object]:
+    return lambda parser, name: parser.choice(name, kind=kind, default=default)
 
 
 _PLAIN = ProducerSettings()
-_NAMES: tuple[tuple[str, str, Callable[[Given, str], object]], ...] = (
+_NAMES: tuple[tuple[str, str, Callable[[OptionParser, str], object]], ...] = (
     ("sendTimeoutMs", "send_timeout_s", _millis),
     ("maxPendingMessages", "max_pending_messages", _count),
     (
@@ -244,35 +244,37 @@ _OTHERS = ("messageRoutingMode", "hashingScheme", "publicKeyPath")
 
 def parse_write(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
     """The options of `df.write` or `df.writeStream`. Raises InvalidOption, naming the one."""
-    given = Given(options)
-    client = parse_client(given)
-    topic = given.filled("topic")
-    deduplication = given.flag("deduplication", default=False)
-    name = given.filled("producerName")
+    parser = OptionParser(options)
+    client = parse_client(parser)
+    topic = parser.filled("topic")
+    deduplication = parser.flag("deduplication", default=False)
+    name = parser.filled("producerName")
     if name is not None and len(name) > NAME_CHARS_MAX:
         raise InvalidOption(
-            given.name_of("producerName"), f"must have at most {NAME_CHARS_MAX} characters"
+            parser.name_of("producerName"), f"must have at most {NAME_CHARS_MAX} characters"
         )
-    epoch = None if streaming else _epoch(given, deduplication, name)
-    routing = given.choice(
+    epoch = None if streaming else _epoch(parser, deduplication, name)
+    routing = parser.choice(
         PRODUCER + "messageRoutingMode", kind=Routing, default=Routing.ROUNDROBINPARTITION
     )
-    hashing = given.choice(PRODUCER + "hashingScheme", kind=Hashing, default=Hashing.JAVASTRINGHASH)
-    producer = _producer(given)
+    hashing = parser.choice(
+        PRODUCER + "hashingScheme", kind=Hashing, default=Hashing.JAVASTRINGHASH
+    )
+    producer = _producer(parser)
     if deduplication and producer.batching_type is geminga.BatchingType.KEY_BASED:
         raise InvalidOption(
-            given.name_of(PRODUCER + "batcherBuilder"),
+            parser.name_of(PRODUCER + "batcherBuilder"),
             "can't be KEY_BASED with deduplication=true: its batches aren't in order",
         )
-    busy_s = given.seconds("producerBusyTimeoutMs")
-    choice = given.choice("schemaType", "schemaMode", kind=SchemaChoice, default=SchemaChoice.AUTO)
+    busy_s = parser.seconds("producerBusyTimeoutMs")
+    choice = parser.choice("schemaType", "schemaMode", kind=SchemaChoice, default=SchemaChoice.AUTO)
     found = WriteOptions(
         client,
         None if topic is None else topic.strip(),
         choice,
-        parse_pair(given, is_wanted=choice is SchemaChoice.KEYVALUE),
-        _record_name(given),
-        given.filled("keyField"),
+        parse_pair(parser, is_wanted=choice is SchemaChoice.KEYVALUE),
+        _record_name(parser),
+        parser.filled("keyField"),
         deduplication,
         name,
         epoch,
@@ -280,21 +282,21 @@ def parse_write(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
         routing,
         hashing,
         producer,
-        given.flag("deduplicationCheck", default=True),
+        parser.flag("deduplicationCheck", default=True),
     )
     if streaming:
-        given.text("checkpointLocation")  # Spark's own, which it hands on.
-    given.not_here("a stream counts its epochs itself; leave it out", "deduplicationEpoch")
-    given.not_here("give topic", "path")
-    given.close()
+        parser.text("checkpointLocation")  # Spark's own, which it hands on.
+    parser.not_here("a stream counts its epochs itself; leave it out", "deduplicationEpoch")
+    parser.not_here("give topic", "path")
+    parser.close()
     return found
 
 
-def _epoch(given: Given, deduplication: bool, name: str | None) -> int | None:
-    epoch = given.whole("deduplicationEpoch", most=EPOCH_MAX)
+def _epoch(parser: OptionParser, deduplication: bool, name: str | None) -> int | None:
+    epoch = parser.whole("deduplicationEpoch", most=EPOCH_MAX)
     if epoch is None:
         return None
-    option = given.name_of("deduplicationEpoch")
+    option = parser.name_of("deduplicationEpoch")
     if not deduplication:
         raise InvalidOption(option, "needs deduplication=true")
     if name is None:
@@ -302,40 +304,40 @@ def _epoch(given: Given, deduplication: bool, name: str | None) -> int | None:
     return epoch
 
 
-def _record_name(given: Given) -> str:
-    name = (given.filled("recordName") or WriteOptions.record_name).strip()
+def _record_name(parser: OptionParser) -> str:
+    name = (parser.filled("recordName") or WriteOptions.record_name).strip()
     if not all(part.isidentifier() and part.isascii() for part in name.split(".")):
         raise InvalidOption(
-            given.name_of("recordName"), f"must be a name of an Avro record, not {name!r}"
+            parser.name_of("recordName"), f"must be a name of an Avro record, not {name!r}"
         )
     return name
 
 
-def _producer(given: Given) -> ProducerSettings:
+def _producer(parser: OptionParser) -> ProducerSettings:
     values: dict[str, Any] = {}
     for java, name, read in _NAMES:
-        found = read(given, PRODUCER + java)
+        found = read(parser, PRODUCER + java)
         if found is not None:
             values[name] = found
-    values |= _keys(given, values.get("encryption_keys", ()))
+    values |= _keys(parser, values.get("encryption_keys", ()))
     if values.get("chunking_enabled") and "batching_enabled" not in values:
         # Messages in chunks can't share a batch: who asks for the one means it.
         values["batching_enabled"] = False
     known = [java for java, _, _ in _NAMES]
-    given.refuse_rest(PRODUCER, [*known, *_OTHERS], _REFUSED)
+    parser.refuse_rest(PRODUCER, [*known, *_OTHERS], _REFUSED)
     settings = ProducerSettings(**values)
     _check_whole(settings)
     return settings
 
 
-def _keys(given: Given, names: object) -> dict[str, Any]:
+def _keys(parser: OptionParser, names: object) -> dict[str, Any]:
     option = PRODUCER + "publicKeyPath"
-    text = given.filled(option, "publicKeyPath")
+    text = parser.filled(option, "publicKeyPath")
     if text is None:
         if names:
             raise InvalidOption(option, "must be given with encryptionKeys")
         return {}
-    option = given.name_of(option)
+    option = parser.name_of(option)
     if not names:
         raise InvalidOption(option, "needs encryptionKeys")
     if not text.strip().startswith("{"):

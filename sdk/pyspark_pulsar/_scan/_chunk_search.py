@@ -10,10 +10,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 
-from pyspark_pulsar._decode._metadata import Piece
+from pyspark_pulsar._decode._metadata import EntrySlice
 from pyspark_pulsar._positions import BEGIN, LedgerSpan, Position, TopicRange
 from pyspark_pulsar._scan._loss import Opener
-from pyspark_pulsar._scan._range_reader import EntryReader, Walk
+from pyspark_pulsar._scan._range_reader import EntryReader, RangeReader
 
 logger = logging.getLogger("pyspark_pulsar")
 
@@ -22,7 +22,7 @@ STEPS_BACK = (64, 1024)
 
 Ledgers = Callable[[Position], Sequence[LedgerSpan]]
 """The topic's ledgers up to a position, in their order."""
-Walker = Callable[[EntryReader, TopicRange], Walk]
+ReadRange = Callable[[EntryReader, TopicRange], RangeReader]
 
 
 def cut_messages(
@@ -30,9 +30,9 @@ def cut_messages(
     partition: int,
     positions: set[Position],
     open_at: Opener,
-    walker: Walker,
+    read_range: ReadRange,
     ledgers: Ledgers,
-) -> Iterator[Piece]:
+) -> Iterator[EntrySlice]:
     """The messages whose last chunks are at these positions. One whose beginning isn't in the topic
     any more can't be read by anybody: it is logged and left out.
     """
@@ -40,11 +40,11 @@ def cut_messages(
     for start in _starts(min(positions), ledgers):
         wanted = TopicRange(topic, partition, start, max(missing))
         with open_at(start) as reader:
-            for piece in walker(reader, wanted).pieces():
-                position = Position(piece.entry.ledger_id, piece.entry.entry_id)
+            for entry_slice in read_range(reader, wanted).slices():
+                position = Position(entry_slice.entry.ledger_id, entry_slice.entry.entry_id)
                 if position in missing:
                     missing.remove(position)
-                    yield piece
+                    yield entry_slice
         if not missing:
             return
     for position in sorted(missing):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from geminga import GemingaError, MessageId, ReceivedEntry, Timeout
-from pyspark_pulsar._decode._metadata import Piece
+from pyspark_pulsar._decode._metadata import EntrySlice
 from pyspark_pulsar._positions import Position, TopicRange
 from pyspark_pulsar._scan._throttle import Throttle
 
@@ -42,7 +42,7 @@ class EntryReader(Protocol):
         ...
 
 
-class Walk:
+class RangeReader:
     """Goes through a range once. `waits_max_s` bounds how long it waits for an entry that should
     come.
     """
@@ -68,7 +68,7 @@ class Walk:
         self.last_found: Position | None = None
         """The last entry that came, in the range or the first behind it."""
 
-    def pieces(self) -> Iterator[Piece]:
+    def slices(self) -> Iterator[EntrySlice]:
         """The messages of the range, in their order. Raises GemingaError, Timeout if
         nothing comes though there should be something.
         """
@@ -86,9 +86,9 @@ class Walk:
                 self.last_found = position
                 if position > stop_entry:
                     return
-                piece = self._clipped(entry, position)
-                if piece is not None:
-                    yield piece
+                entry_slice = self._clipped(entry, position)
+                if entry_slice is not None:
+                    yield entry_slice
                 if position == stop_entry:
                     return
 
@@ -100,7 +100,7 @@ class Walk:
             sum(len(each.indexes) for each in own), sum(each.size_bytes for each in own)
         )
 
-    def _clipped(self, entry: ReceivedEntry, position: Position) -> Piece | None:
+    def _clipped(self, entry: ReceivedEntry, position: Position) -> EntrySlice | None:
         """The entry's messages that lie in the range."""
         start, stop = self._wanted.start, self._wanted.stop
         if position < start.entry:
@@ -111,7 +111,7 @@ class Walk:
             first = sum(1 for index in indexes if index < start.batch_index)
         if position == stop.entry and stop.batch_index >= 0:
             end = sum(1 for index in indexes if index <= stop.batch_index)
-        return Piece(entry, first, end) if first < end else None
+        return EntrySlice(entry, first, end) if first < end else None
 
     def _next(self) -> list[ReceivedEntry]:
         """Entries; none if no more of the range can come."""

@@ -13,7 +13,13 @@ from pyspark.sql.types import StructType
 
 from geminga.schema import SchemaInfo
 from pyspark_pulsar._decode import Decoder
-from pyspark_pulsar._decode._metadata import METADATA, Piece, Pieces, arrow_schema, is_metadata
+from pyspark_pulsar._decode._metadata import (
+    METADATA,
+    EntrySlice,
+    EntrySlices,
+    arrow_schema,
+    is_metadata,
+)
 from pyspark_pulsar._options import ParseMode, ReadOptions
 from pyspark_pulsar.errors import MalformedMessage
 
@@ -45,13 +51,13 @@ class Rows:
         self._start()
 
     def _start(self) -> None:
-        self._pieces: list[Piece] = []
+        self._slices: list[EntrySlice] = []
         self._rows = 0
         self._bytes = 0.0
 
-    def add(self, piece: Piece) -> Iterator[pa.RecordBatch]:
+    def add(self, entry_slice: EntrySlice) -> Iterator[pa.RecordBatch]:
         """Take messages; gives what is full."""
-        entry, at, stop = piece
+        entry, at, stop = entry_slice
         mean_bytes = max(1.0, entry.size_bytes / max(1, len(entry.indexes)))
         while at < stop:
             room_bytes = self._bytes_max - self._bytes
@@ -60,7 +66,7 @@ class Rows:
                 yield from self.flush()
                 continue
             end = min(stop, at + max(1, room))
-            self._pieces.append(Piece(entry, at, end))
+            self._slices.append(EntrySlice(entry, at, end))
             self._rows += end - at
             self._bytes += mean_bytes * (end - at)
             at = end
@@ -69,46 +75,46 @@ class Rows:
         """What was collected, if anything."""
         if not self._rows:
             return
-        pieces = Pieces(self._pieces)
+        slices = EntrySlices(self._slices)
         self._start()
-        made = self._make(pieces)
+        made = self._make(slices)
         if made.num_rows:
             yield made
 
-    def _make(self, pieces: Pieces) -> pa.RecordBatch:
+    def _make(self, slices: EntrySlices) -> pa.RecordBatch:
         found = {
-            name: METADATA[name].make(pieces) for name in self._schema.names if is_metadata(name)
+            name: METADATA[name].make(slices) for name in self._schema.names if is_metadata(name)
         }
         malformed: list[int] = []
         if self._decoder is not None:
-            columns, malformed = self._decoded(self._decoder, pieces)
+            columns, malformed = self._decoded(self._decoder, slices)
             found.update(zip(self._wanted, columns, strict=True))
             if self._has_corrupt and self._corrupt is not None:
-                found[self._corrupt] = self._corrupt_records(pieces, malformed)
+                found[self._corrupt] = self._corrupt_records(slices, malformed)
         batch = pa.RecordBatch.from_arrays(
             [found[name] for name in self._schema.names], schema=self._schema
         )
         if self._drops and malformed:
-            keep = np.ones(pieces.rows, bool)
+            keep = np.ones(slices.rows, bool)
             keep[malformed] = False
             batch = batch.filter(pa.array(keep))
         return batch
 
-    def _decoded(self, decoder: Decoder, pieces: Pieces) -> tuple[list[pa.Array], list[int]]:
+    def _decoded(self, decoder: Decoder, slices: EntrySlices) -> tuple[list[pa.Array], list[int]]:
         """The value's columns, and the rows that don't fit."""
         groups: dict[bytes | None, list[int]] = {}
-        for number, (entry, _, _) in enumerate(pieces.each):
+        for number, (entry, _, _) in enumerate(slices.each):
             groups.setdefault(entry.schema_version, []).append(number)
         if len(groups) == 1:
-            return _decode(decoder, pieces, *groups)
+            return _decode(decoder, slices, *groups)
         # Versions may change with every message: each version's are decoded together, then all
         # are put back in their order.
-        starts = np.concatenate(([0], np.cumsum([stop - at for _, at, stop in pieces.each])))
+        starts = np.concatenate(([0], np.cumsum([stop - at for _, at, stop in slices.each])))
         parts: list[list[pa.Array]] = []
         rows: list[np.ndarray] = []
         malformed: list[int] = []
         for version, numbers in groups.items():
-            part = Pieces([pieces.each[number] for number in numbers])
+            part = EntrySlices([slices.each[number] for number in numbers])
             places = np.concatenate([np.arange(starts[n], starts[n + 1]) for n in numbers])
             columns, bad = _decode(decoder, part, version)
             parts.append(columns)
@@ -118,11 +124,11 @@ class Rows:
         joined = [pa.concat_arrays(list(each)).take(order) for each in zip(*parts, strict=True)]
         return joined, sorted(malformed)
 
-    def _corrupt_records(self, pieces: Pieces, malformed: list[int]) -> pa.Array:
+    def _corrupt_records(self, slices: EntrySlices, malformed: list[int]) -> pa.Array:
         kind = self._schema.field(self._corrupt).type
-        found: list[bytes | str | None] = [None] * pieces.rows
+        found: list[bytes | str | None] = [None] * slices.rows
         if malformed:
-            payloads = pieces.listed(lambda entry: entry.payloads())
+            payloads = slices.listed(lambda entry: entry.payloads())
             for row in malformed:
                 data = payloads[row]
                 is_binary = pa.types.is_binary(kind)
@@ -131,19 +137,19 @@ class Rows:
 
 
 def _decode(
-    decoder: Decoder, pieces: Pieces, version: bytes | None
+    decoder: Decoder, slices: EntrySlices, version: bytes | None
 ) -> tuple[list[pa.Array], list[int]]:
-    payloads = pieces.listed(lambda entry: entry.payloads())
-    nulls = pieces.listed(lambda entry: entry.nulls())
-    keys = pieces.listed(lambda entry: entry.keys_as_bytes()) if decoder.needs_keys else None
+    payloads = slices.listed(lambda entry: entry.payloads())
+    nulls = slices.listed(lambda entry: entry.nulls())
+    keys = slices.listed(lambda entry: entry.keys_as_bytes()) if decoder.needs_keys else None
     try:
         decoded = decoder.decode(payloads, nulls, keys, version)
     except MalformedMessage as error:
-        raise MalformedMessage(error.row, error.reason, _place(pieces, error.row)) from None
+        raise MalformedMessage(error.row, error.reason, _place(slices, error.row)) from None
     return decoded.columns, decoded.malformed
 
 
-def _place(pieces: Pieces, row: int) -> str:
+def _place(slices: EntrySlices, row: int) -> str:
     """Which message a row is."""
-    topics = pieces.spread(lambda entry: entry.topic_name, pa.string())
-    return f"{pieces.ids_as_text()[row].as_py()} of {topics[row].as_py()}"
+    topics = slices.spread(lambda entry: entry.topic_name, pa.string())
+    return f"{slices.ids_as_text()[row].as_py()} of {topics[row].as_py()}"

@@ -15,7 +15,7 @@ import geminga
 from geminga import ConsumerCryptoFailureAction, MessageId, ReceivedEntry
 from geminga.schema import SchemaInfo
 from pyspark_pulsar._clients import client_for
-from pyspark_pulsar._decode._metadata import Piece
+from pyspark_pulsar._decode._metadata import EntrySlice
 from pyspark_pulsar._names import partition_of
 from pyspark_pulsar._plan._readers import open_reader
 from pyspark_pulsar._plan._topics import layout
@@ -23,7 +23,7 @@ from pyspark_pulsar._positions import BEGIN, LedgerSpan, Position, TopicRange
 from pyspark_pulsar._scan._chunk_search import cut_messages
 from pyspark_pulsar._scan._loss import Continuity, check_start, lost
 from pyspark_pulsar._scan._prefetch import Prefetch
-from pyspark_pulsar._scan._range_reader import EntryReader, Walk
+from pyspark_pulsar._scan._range_reader import EntryReader, RangeReader
 from pyspark_pulsar._scan._rows import Rows
 from pyspark_pulsar._scan._throttle import Throttle
 
@@ -58,8 +58,8 @@ def scan(wanted: TopicRange, plan: ScanPlan) -> Iterator[pa.RecordBatch]:
     task = _Task(wanted, plan)
     rows = Rows(plan.schema, plan.options, task.schema_of)
     try:
-        for piece in task.pieces():
-            yield from rows.add(piece)
+        for entry_slice in task.slices():
+            yield from rows.add(entry_slice)
     except geminga.TopicNotFound:
         # Readers make no topics.
         lost(wanted.topic, "it was deleted", fails=plan.options.fail_on_data_loss)
@@ -86,43 +86,47 @@ class _Task:
             return None
         return self._client.topic_schema(partition_of(self._wanted.topic)[0], version)
 
-    def pieces(self) -> Iterator[Piece]:
+    def slices(self) -> Iterator[EntrySlice]:
         """All messages of the range that are to become rows."""
         narrowing = self._narrowing
-        for piece in self._all():
-            if not self._is_readable(piece.entry):
+        for entry_slice in self._all():
+            if not self._is_readable(entry_slice.entry):
                 continue
             if narrowing is None:
-                yield piece
-            elif narrowing.publish_ms.allow(piece.entry.publish_timestamp):
-                yield from [piece] if narrowing.keys is None else _of_keys(piece, narrowing.keys)
+                yield entry_slice
+            elif narrowing.publish_ms.allow(entry_slice.entry.publish_timestamp):
+                yield from (
+                    [entry_slice]
+                    if narrowing.keys is None
+                    else _of_keys(entry_slice, narrowing.keys)
+                )
 
-    def _all(self) -> Iterator[Piece]:
+    def _all(self) -> Iterator[EntrySlice]:
         at: Position | None = self._wanted.start
         while at is not None:
             at = yield from self._read_from(at)
 
-    def _read_from(self, at: Position) -> Generator[Piece, None, Position | None]:
+    def _read_from(self, at: Position) -> Generator[EntrySlice, None, Position | None]:
         """The messages from a place on. Answers where to go on with a reader of another queue, None
         at the range's end.
         """
         wanted = replace(self._wanted, start=at)
         cut: set[Position] = set()
         with self._open(at, self._prefetch.queue_size) as reader:
-            walk = self._walk(reader, wanted)
-            for piece in walk.pieces():
-                self._check(walk)
+            range_reader = self._range_reader(reader, wanted)
+            for entry_slice in range_reader.slices():
+                self._check(range_reader)
                 cut |= self._cut(reader.incomplete_message_ids())
-                place = Position(piece.entry.ledger_id, piece.entry.entry_id)
+                place = Position(entry_slice.entry.ledger_id, entry_slice.entry.entry_id)
                 if cut:
                     before = {each for each in cut if each < place}
                     yield from self._mended(before)
                     cut -= before
-                yield piece
-                if self._wants_other_queue(piece.entry, place):
+                yield entry_slice
+                if self._wants_other_queue(entry_slice.entry, place):
                     # What was told of messages behind this one the next reader tells again.
                     return place.after
-            self._check(walk, is_over=True)
+            self._check(range_reader, is_over=True)
             cut |= self._cut(reader.incomplete_message_ids())
         yield from self._mended(cut)
         return None
@@ -134,12 +138,12 @@ class _Task:
         is_much = place.ledger_id < stop.ledger_id or stop.entry_id - place.entry_id > FEW_ENTRIES
         return self._prefetch.took(len(entry.indexes), entry.size_bytes, more=is_much)
 
-    def _mended(self, cut: set[Position]) -> Iterator[Piece]:
+    def _mended(self, cut: set[Position]) -> Iterator[EntrySlice]:
         """Messages that end in the range and begin before it, one by one: so they stay in order."""
         topic, partition = self._wanted.topic, self._wanted.partition
         for position in sorted(cut):
             yield from cut_messages(
-                topic, partition, {position}, self._open_far, self._walk, self._ledgers
+                topic, partition, {position}, self._open_far, self._range_reader, self._ledgers
             )
 
     def _open(
@@ -152,10 +156,10 @@ class _Task:
         """For reading many entries that mostly aren't wanted."""
         return self._open(at, max(FEW_ENTRIES, self._prefetch.queue_size))
 
-    def _walk(self, reader: EntryReader, wanted: TopicRange) -> Walk:
-        return Walk(reader, wanted, self._throttle, self._options.poll_timeout_s)
+    def _range_reader(self, reader: EntryReader, wanted: TopicRange) -> RangeReader:
+        return RangeReader(reader, wanted, self._throttle, self._options.poll_timeout_s)
 
-    def _check(self, walk: Walk, *, is_over: bool = False) -> None:
+    def _check(self, range_reader: RangeReader, *, is_over: bool = False) -> None:
         """Whether messages up to here were lost. Raises DataLoss."""
         wanted = self._wanted
         fails = self._options.fail_on_data_loss
@@ -170,14 +174,14 @@ class _Task:
                     self._open,
                     wanted.topic,
                     wanted.start,
-                    walk.first_found,
+                    range_reader.first_found,
                     fails=fails,
                     waits_max_s=waits_max_s,
                 )
             self._continuity = Continuity(
                 self._open, wanted.topic, fails=fails, waits_max_s=waits_max_s
             )
-        self._last = walk.last_found or self._last
+        self._last = range_reader.last_found or self._last
         if self._last is not None:
             self._continuity.came_to(self._last.ledger_id)
             if is_over:
@@ -207,11 +211,11 @@ class _Task:
         )
 
 
-def _of_keys(piece: Piece, keys: Container[str | None]) -> Iterator[Piece]:
+def _of_keys(entry_slice: EntrySlice, keys: Container[str | None]) -> Iterator[EntrySlice]:
     """The messages with one of these keys, in runs."""
-    entry, at, stop = piece
+    entry, at, stop = entry_slice
     found = entry.keys()
     for is_wanted, run in groupby(range(at, stop), lambda n: found[n] in keys):
         if is_wanted:
             places = list(run)
-            yield Piece(entry, places[0], places[-1] + 1)
+            yield EntrySlice(entry, places[0], places[-1] + 1)

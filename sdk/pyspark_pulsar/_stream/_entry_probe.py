@@ -14,7 +14,7 @@ from pyspark_pulsar._options import ReadOptions
 from pyspark_pulsar._plan._readers import open_reader
 from pyspark_pulsar._positions import Position, TopicRange
 from pyspark_pulsar._scan._prefetch import Prefetch
-from pyspark_pulsar._scan._range_reader import Walk
+from pyspark_pulsar._scan._range_reader import RangeReader
 from pyspark_pulsar._scan._throttle import Throttle
 from pyspark_pulsar._stream._admission import Head
 
@@ -26,17 +26,17 @@ READ_BYTES_MAX = 256 * 1024
 """Bytes of payload that are taken of one topic at once, or one entry."""
 
 
-def heads_of(
+def probe_entries(
     client: geminga.blocking.Client, options: ReadOptions, wanted: TopicRange
 ) -> Generator[Head]:
     """The entries of a range, one after the other as they are asked for; none of a topic that is
     gone, which the task will tell. To be closed. Raises GemingaError.
     """
     with suppress(TopicNotFound):
-        yield from _heads_of(client, options, wanted)
+        yield from _probe_entries(client, options, wanted)
 
 
-def _heads_of(
+def _probe_entries(
     client: geminga.blocking.Client, options: ReadOptions, wanted: TopicRange
 ) -> Generator[Head]:
     prefetch = Prefetch(min(QUEUE_MAX, options.receiver_queue_size), AHEAD_BYTES_MAX)
@@ -48,8 +48,10 @@ def _heads_of(
             client, options, wanted.topic, left.start, queue_size=prefetch.queue_size
         ) as reader:
             throttle = Throttle(None, None)
-            walk = Walk(reader, left, throttle, options.poll_timeout_s, bytes_max=READ_BYTES_MAX)
-            for entry, first, stop in walk.pieces():
+            range_reader = RangeReader(
+                reader, left, throttle, options.poll_timeout_s, bytes_max=READ_BYTES_MAX
+            )
+            for entry, first, stop in range_reader.slices():
                 size_bytes = entry.size_bytes
                 place = Position(entry.ledger_id, entry.entry_id)
                 share = size_bytes * (stop - first) // len(entry.indexes)

@@ -22,9 +22,9 @@ from pyspark_pulsar._plan._topics import expand
 from pyspark_pulsar._positions import BEGIN, Position, TopicPartition, TopicRange
 from pyspark_pulsar._scan._loss import lost
 from pyspark_pulsar._stream._admission import Admitted, Limit, admit
-from pyspark_pulsar._stream._entry_probe import heads_of
+from pyspark_pulsar._stream._entry_probe import probe_entries
 from pyspark_pulsar._stream._offsets import LAG, Offsets, lag_of, ranges
-from pyspark_pulsar._stream._retention import Anchor
+from pyspark_pulsar._stream._retention import RetentionSubscription
 from pyspark_pulsar._stream._topic_ends import TopicEnds
 from pyspark_pulsar._stream._topic_marks import Marks
 from pyspark_pulsar.errors import TopicMissing
@@ -53,7 +53,7 @@ class StreamPlanner:
         self._marks = Marks(self._client, options, lambda: self._clock())
         self._remade: set[str] = set()
         """Topics that are others than those that were read, until a micro-batch has them anew."""
-        self._anchor: Anchor | None = None
+        self._retention: RetentionSubscription | None = None
         self._made_up: str | None = None
         """The subscription's name, if the user gave none."""
         self._topics: dict[str, TopicPartition] = {}
@@ -160,11 +160,11 @@ class StreamPlanner:
             self._begin(offsets.subscription, self._topic_ends.present(self._discovered()))
             self._move(offsets)
             self._planned = offsets
-        elif offsets.subscription != self._made_up and offsets.subscription and self._anchor:
+        elif offsets.subscription != self._made_up and offsets.subscription and self._retention:
             # The initial offset was asked for again, and a new subscription made for it.
-            unused = self._anchor
+            unused = self._retention
             self._begin(offsets.subscription, self._topic_ends.present(self._topics))
-            if self._anchor.name != unused.name:
+            if self._retention.name != unused.name:
                 unused.drop()
 
     def _begin(self, made_up: str | None, topics: Iterable[str]) -> None:
@@ -174,13 +174,15 @@ class StreamPlanner:
             return
         if options.subscription_name is None:
             self._made_up = made_up or f"{options.subscription_prefix}-{os.urandom(8).hex()}"
-        self._anchor = Anchor(self._client, options.subscription_name or self._made_up or "")
-        self._anchor.hold(topics)
+        self._retention = RetentionSubscription(
+            self._client, options.subscription_name or self._made_up or ""
+        )
+        self._retention.hold(topics)
 
     def _move(self, offsets: Offsets) -> None:
-        if self._anchor is not None:
+        if self._retention is not None:
             there = {n: at for n, at in offsets.positions.items() if n in self._topics}
-            self._anchor.move(there)
+            self._retention.move(there)
 
     # ---- topics and their ends ----
 
@@ -261,8 +263,8 @@ class StreamPlanner:
             if name not in topics or (name not in present and read != BEGIN):
                 self._gone(name)
         self._look_at_marks(start)
-        if self._anchor is not None:
-            self._anchor.hold(present)
+        if self._retention is not None:
+            self._retention.hold(present)
         newest = self._topic_ends.last(topics)
         for name in (present - newest.keys()) & start.positions.keys():
             self._gone(name)
@@ -286,8 +288,8 @@ class StreamPlanner:
     def _look_at_marks(self, offsets: Offsets) -> None:
         """Whether the topics are those that were read. Raises DataLoss."""
         for topic in self._marks.remade(offsets.marks):
-            if self._anchor is not None:
-                self._anchor.forget(topic)
+            if self._retention is not None:
+                self._retention.forget(topic)
             self._remade.add(topic)
             lost(
                 topic,
@@ -297,8 +299,8 @@ class StreamPlanner:
             )
 
     def _gone(self, topic: str) -> None:
-        if self._anchor is not None:
-            self._anchor.forget(topic)
+        if self._retention is not None:
+            self._retention.forget(topic)
         lost(topic, "it is not there any more", fails=self._options.fail_on_data_loss)
 
     def _went_back(self, topic: str, at: Position, last: Position, *, fails: bool) -> Position:
@@ -360,7 +362,9 @@ class StreamPlanner:
         with ExitStack() as readers:
             queues = {
                 each.topic: (
-                    readers.enter_context(closing(heads_of(self._client, self._options, each))),
+                    readers.enter_context(
+                        closing(probe_entries(self._client, self._options, each))
+                    ),
                     each.stop,
                 )
                 for each in wanted

@@ -28,7 +28,7 @@ still be known to the broker."""
 _BUSY_PAUSE_S = 0.25
 
 
-class Anchor:
+class RetentionSubscription:
     """The subscription `name` on any number of topics."""
 
     def __init__(self, client: geminga.blocking.Client, name: str) -> None:

@@ -24,12 +24,12 @@ logger = logging.getLogger("pyspark_pulsar")
 BUSY_WAIT_S = 0.05
 BUSY_WAIT_MAX_S = 2.0
 RECEIPTS_MAX = 100_000
-"""Receipts that one outlet keeps before it waits for the oldest of them."""
-Described = Mapping[str, Any]
+"""Receipts that one writer keeps before it waits for the oldest of them."""
+MessageOptions = Mapping[str, Any]
 """Keywords of `send_soon` for one message."""
 
 
-class Outlet:
+class PartitionWriter:
     """Sends messages in order, and knows that each has its receipt.
 
     With deduplication the n-th message has the n-th sequence id of the epoch. What the broker may
@@ -58,10 +58,12 @@ class Outlet:
         self._missing = 0
         """Messages that the broker dropped, and that it doesn't have any more."""
 
-    def send(self, payloads: Sequence[bytes | None], described: Iterator[Described] | None) -> None:
+    def send(
+        self, payloads: Sequence[bytes | None], message_options: Iterator[MessageOptions] | None
+    ) -> None:
         """Hand messages over, waiting for room. Raises ConnectorError."""
         try:
-            self._send(payloads, described)
+            self._send(payloads, message_options)
             self._settle(all_of_them=False)
             if not self._is_trusted:
                 self._check_deduplication()
@@ -69,7 +71,7 @@ class Outlet:
             raise explained(self.topic, error) from error
 
     def _send(
-        self, payloads: Sequence[bytes | None], described: Iterator[Described] | None
+        self, payloads: Sequence[bytes | None], message_options: Iterator[MessageOptions] | None
     ) -> None:
         if self._producer is None:
             self._open()
@@ -83,23 +85,23 @@ class Outlet:
             )
         at = 0
         if self._who.is_lasting and not self._is_numbering:
-            at = self._send_numbered(producer, payloads, described, first)
+            at = self._send_numbered(producer, payloads, message_options, first)
         send = producer.send_soon
         keep = self._receipts.append
         # AlreadyEncoded takes None for a message that says that it is null.
         rest: Any = payloads[at:] if at else payloads
-        if described is None:
+        if message_options is None:
             for payload in rest:
                 keep(send(payload))
         else:
-            for payload, told in zip(rest, described, strict=True):
+            for payload, told in zip(rest, message_options, strict=True):
                 keep(send(payload, **told))
 
     def _send_numbered(
         self,
         producer: Producer[bytes],
         payloads: Sequence[Any],
-        described: Iterator[Described] | None,
+        message_options: Iterator[MessageOptions] | None,
         first: int,
     ) -> int:
         """Those that the broker may have, and one more, from which the producer counts on; returns
@@ -107,7 +109,9 @@ class Outlet:
         """
         number = self._who.first_sequence_id + first
         known = max(0, min(len(payloads), self._known_up_to - number + 1))
-        told = [{} if described is None else next(described) for _ in payloads[: known + 1]]
+        told = [
+            {} if message_options is None else next(message_options) for _ in payloads[: known + 1]
+        ]
         receipts = [
             producer.send_soon(payloads[at], sequence_id=number + at, **told[at])
             for at in range(known)
@@ -129,7 +133,7 @@ class Outlet:
         producer: Producer[bytes],
         receipts: Sequence[Receipt],
         payloads: Sequence[Any],
-        told: Sequence[Described],
+        told: Sequence[MessageOptions],
         number: int,
     ) -> None:
         """What the broker dropped must be there by the same numbers. Raises WriteFailed before

@@ -17,7 +17,7 @@ from pyspark_pulsar._encode import Encoder, Frame, Messages
 from pyspark_pulsar._options._write_options import WriteOptions
 from pyspark_pulsar._write._faults import explained
 from pyspark_pulsar._write._identity import Identity
-from pyspark_pulsar._write._partition_writer import Described, Outlet
+from pyspark_pulsar._write._partition_writer import MessageOptions, PartitionWriter
 from pyspark_pulsar._write._routing import Router
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Written(WriterCommitMessage):
     """Partitions of topics that it wrote to."""
 
 
-class _Outlets:
+class _Writers:
     """All partitions that the task has sent to, whatever the topics were called; those that are
     closed keep their counts, and open again by themselves.
     """
@@ -48,8 +48,8 @@ class _Outlets:
         self._info = info
         self._options = options
         self._who = who
-        self._all: dict[str, Outlet] = {}
-        self._open: OrderedDict[str, Outlet] = OrderedDict()
+        self._all: dict[str, PartitionWriter] = {}
+        self._open: OrderedDict[str, PartitionWriter] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._all)
@@ -59,17 +59,17 @@ class _Outlets:
         topic: str,
         of: int,
         payloads: Sequence[bytes | None],
-        told: Iterator[Described] | None,
+        told: Iterator[MessageOptions] | None,
     ) -> None:
         """Send messages to one `of` so many partitions. Raises ConnectorError."""
-        outlet = self._all.get(topic)
-        if outlet is None:
+        writer = self._all.get(topic)
+        if writer is None:
             who = self._who.among(of)
-            outlet = Outlet(self._client, topic, self._info, self._options, who)
-            self._all[topic] = outlet
-        self._open[topic] = outlet
+            writer = PartitionWriter(self._client, topic, self._info, self._options, who)
+            self._all[topic] = writer
+        self._open[topic] = writer
         self._open.move_to_end(topic)
-        outlet.send(payloads, told)
+        writer.send(payloads, told)
         if len(self._open) > PRODUCERS_MAX:
             self._open.popitem(last=False)[1].finish()
 
@@ -101,7 +101,7 @@ class _Topic:
             who.partition + who.epoch,
         )
 
-    def send(self, messages: Messages, rows: Sequence[int] | None, outlets: _Outlets) -> None:
+    def send(self, messages: Messages, rows: Sequence[int] | None, writers: _Writers) -> None:
         """Send some of the messages, or all. Raises ConnectorError."""
         count = len(messages.payloads) if rows is None else len(rows)
         keys = _picked(messages.keys, rows)
@@ -111,18 +111,18 @@ class _Topic:
         chosen = self._router.choose(count, keys, told)
         first = int(chosen[0])
         if (chosen == first).all():
-            self._send(first, messages, rows, outlets)
+            self._send(first, messages, rows, writers)
             return
         order = np.arange(count) if rows is None else np.asarray(rows)
         for partition in np.unique(chosen).tolist():
-            self._send(partition, messages, order[chosen == partition].tolist(), outlets)
+            self._send(partition, messages, order[chosen == partition].tolist(), writers)
 
     def _send(
-        self, partition: int, messages: Messages, rows: Sequence[int] | None, outlets: _Outlets
+        self, partition: int, messages: Messages, rows: Sequence[int] | None, writers: _Writers
     ) -> None:
         payloads = messages.payloads if rows is None else [messages.payloads[n] for n in rows]
         of = len(self.partitions)
-        outlets.send(self.partitions[partition], of, payloads, _described(messages, rows))
+        writers.send(self.partitions[partition], of, payloads, _message_options(messages, rows))
 
 
 def _picked(
@@ -131,7 +131,9 @@ def _picked(
     return column if column is None or rows is None else [column[row] for row in rows]
 
 
-def _described(messages: Messages, rows: Sequence[int] | None) -> Iterator[Described] | None:
+def _message_options(
+    messages: Messages, rows: Sequence[int] | None
+) -> Iterator[MessageOptions] | None:
     """Keywords of `send_soon`, None if no message needs any. Made one by one: thousands that are
     kept at a time make work for Python's collector.
     """
@@ -165,7 +167,7 @@ class Task:
         self._options = options
         self._who = who
         self._encoder = Encoder(frame)
-        self._outlets = _Outlets(client, frame.info, options, who)
+        self._writers = _Writers(client, frame.info, options, who)
         self._topics: dict[str, _Topic] = {}
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Written:
@@ -176,21 +178,21 @@ class Task:
                 if batch.num_rows:
                     rows += batch.num_rows
                     self._send(self._encoder.encode(batch))
-            self._outlets.finish()
+            self._writers.finish()
         except BaseException:
-            self._outlets.abandon()
+            self._writers.abandon()
             raise
-        return Written(self._who.partition, self._who.epoch, rows, len(self._outlets))
+        return Written(self._who.partition, self._who.epoch, rows, len(self._writers))
 
     def _send(self, messages: Messages) -> None:
         if messages.topics is None:
-            self._topic(str(self._options.topic)).send(messages, None, self._outlets)
+            self._topic(str(self._options.topic)).send(messages, None, self._writers)
             return
         by_topic: dict[str, list[int]] = {}
         for row, topic in enumerate(messages.topics):
             by_topic.setdefault(topic, []).append(row)
         for topic, rows in by_topic.items():
-            self._topic(topic).send(messages, rows, self._outlets)
+            self._topic(topic).send(messages, rows, self._writers)
 
     def _topic(self, name: str) -> _Topic:
         found = self._topics.get(name)

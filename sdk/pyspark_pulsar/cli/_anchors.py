@@ -15,7 +15,7 @@ from pyspark_pulsar._names import full_name
 from pyspark_pulsar._options import parse_read
 from pyspark_pulsar._options._client import ClientSettings
 from pyspark_pulsar._stream._offsets import SUBSCRIPTION, Offsets
-from pyspark_pulsar._stream._retention import Anchor
+from pyspark_pulsar._stream._retention import RetentionSubscription
 from pyspark_pulsar.errors import InvalidOption, OffsetOutOfRange
 
 LOG_BYTES_MAX = 64 * 1024 * 1024
@@ -57,7 +57,7 @@ def _remove(settings: ClientSettings, held: Iterable[tuple[str, list[str]]]) -> 
     try:
         client = client_for(settings)
         for name, names in held:
-            left += Anchor(client, name).remove(names)
+            left += RetentionSubscription(client, name).remove(names)
     except geminga.GemingaError as error:
         raise click.ClickException(str(error)) from None
     finally:

@@ -13,8 +13,8 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 from geminga import MessageId
 from pyspark_pulsar._decode._metadata import (
     METADATA,
-    Piece,
-    Pieces,
+    EntrySlice,
+    EntrySlices,
     arrow_schema,
     check_columns,
     default_fields,
@@ -26,8 +26,8 @@ from pyspark_pulsar.errors import SchemaMismatch
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
-def column(name: str, *pieces: tuple[Entry, int, int]) -> list[object]:
-    made = METADATA[name].make(Pieces([Piece(e.received, a, b) for e, a, b in pieces]))
+def column(name: str, *slices: tuple[Entry, int, int]) -> list[object]:
+    made = METADATA[name].make(EntrySlices([EntrySlice(e.received, a, b) for e, a, b in slices]))
     assert made.type == METADATA[name].arrow
     found: list[object] = made.to_pylist()
     return found
@@ -141,4 +141,4 @@ def test_a_column_of_another_type_is_refused() -> None:
 
 
 def test_no_array_is_made_of_no_rows_only() -> None:
-    assert pa.array([], pa.int32()) == METADATA["__batchIndex"].make(Pieces([]))
+    assert pa.array([], pa.int32()) == METADATA["__batchIndex"].make(EntrySlices([]))

@@ -8,7 +8,7 @@ import pytest
 
 from pyspark_pulsar._positions import BEGIN, LedgerSpan, Position, TopicRange
 from pyspark_pulsar._scan._chunk_search import cut_messages
-from pyspark_pulsar._scan._range_reader import EntryReader, Walk
+from pyspark_pulsar._scan._range_reader import EntryReader, RangeReader
 from pyspark_pulsar._scan._throttle import Throttle
 from pyspark_pulsar._tests.entries import TOPIC, Entry, Reader
 
@@ -32,11 +32,11 @@ class Topic:
         return Reader(sorted(entries, key=lambda e: (e.ledger_id, e.entry_id)), at)
 
     def search(self, *positions: Position) -> list[Position]:
-        def walker(reader: EntryReader, wanted: TopicRange) -> Walk:
-            return Walk(reader, wanted, Throttle(None, None), 1.0)
+        def read_range(reader: EntryReader, wanted: TopicRange) -> RangeReader:
+            return RangeReader(reader, wanted, Throttle(None, None), 1.0)
 
-        pieces = cut_messages(TOPIC, 2, set(positions), self.open_at, walker, lambda _: LEDGERS)
-        return [Position(entry.ledger_id, entry.entry_id) for entry, _, _ in pieces]
+        slices = cut_messages(TOPIC, 2, set(positions), self.open_at, read_range, lambda _: LEDGERS)
+        return [Position(entry.ledger_id, entry.entry_id) for entry, _, _ in slices]
 
 
 def test_it_looks_a_little_back_first() -> None:

@@ -10,21 +10,23 @@ from hypothesis import strategies as st
 
 from geminga import Timeout
 from pyspark_pulsar._positions import BEGIN, Position, TopicRange
-from pyspark_pulsar._scan._range_reader import Walk
+from pyspark_pulsar._scan._range_reader import RangeReader
 from pyspark_pulsar._scan._throttle import Throttle
 from pyspark_pulsar._tests.entries import TOPIC, Entry, Reader
 
 
-def walk(
+def range_reader(
     reader: Reader, start: Position, stop: Position, waits_max_s: float = 5.0
-) -> tuple[Walk, list[Position]]:
+) -> tuple[RangeReader, list[Position]]:
     """The walk and the messages that it found. A clock that each look moves by half a second."""
     ticks = itertools.count()
     wanted = TopicRange(TOPIC, 2, start, stop)
-    made = Walk(reader, wanted, Throttle(None, None), waits_max_s, clock=lambda: next(ticks) * 0.5)
+    made = RangeReader(
+        reader, wanted, Throttle(None, None), waits_max_s, clock=lambda: next(ticks) * 0.5
+    )
     found = [
         Position(entry.ledger_id, entry.entry_id, index)
-        for entry, first, end in made.pieces()
+        for entry, first, end in made.slices()
         for index in entry.indexes[first:end]
     ]
     return made, found
@@ -34,37 +36,37 @@ SINGLES = [Entry(1, n) for n in range(4)] + [Entry(3, n) for n in range(4)]
 
 
 def test_both_ends_are_in_it() -> None:
-    made, found = walk(Reader(SINGLES, Position(1, 2)), Position(1, 2), Position(3, 1))
+    made, found = range_reader(Reader(SINGLES, Position(1, 2)), Position(1, 2), Position(3, 1))
     assert found == [Position(1, 2), Position(1, 3), Position(3, 0), Position(3, 1)]
     assert made.first_found == Position(1, 2)
 
 
 def test_it_ends_without_waiting_behind_its_stop() -> None:
     reader = Reader(SINGLES)
-    walk(reader, BEGIN, Position(3, 1))
+    range_reader(reader, BEGIN, Position(3, 1))
     assert reader.waits == []
 
 
 def test_batches_are_cut_at_both_ends() -> None:
     batches = [Entry(1, n, [b"x"] * 5, indexes=range(5)) for n in range(2)]
-    _, found = walk(Reader(batches), Position(1, 0, 3), Position(1, 1, 1))
+    _, found = range_reader(Reader(batches), Position(1, 0, 3), Position(1, 1, 1))
     assert found == [Position(1, 0, 3), Position(1, 0, 4), Position(1, 1, 0), Position(1, 1, 1)]
 
 
 def test_a_batch_with_gaps_is_cut_by_index() -> None:
     entry = Entry(1, 0, [b"x"] * 3, indexes=[2, 5, 8])
-    _, found = walk(Reader([entry]), Position(1, 0, 3), Position(1, 0, 6))
+    _, found = range_reader(Reader([entry]), Position(1, 0, 3), Position(1, 0, 6))
     assert found == [Position(1, 0, 5)]
 
 
 def test_it_ends_where_the_topic_has_no_more() -> None:
-    _, found = walk(Reader(SINGLES[:2]), BEGIN, Position(3, 1))
+    _, found = range_reader(Reader(SINGLES[:2]), BEGIN, Position(3, 1))
     assert found == [Position(1, 0), Position(1, 1)]
 
 
 def test_it_ends_when_its_last_entry_came_without_a_message() -> None:
     reader = Reader(SINGLES[:2], silent=[Position(1, 2)], ends=False)
-    _, found = walk(reader, BEGIN, Position(1, 2))
+    _, found = range_reader(reader, BEGIN, Position(1, 2))
     assert found == [Position(1, 0), Position(1, 1)]
     assert reader.waits[-1] == 0.0
 
@@ -76,13 +78,13 @@ def test_a_message_that_comes_while_it_is_asked_is_taken() -> None:
                 self._left = SINGLES[2:3]
             return False
 
-    _, found = walk(Late(SINGLES[:2]), BEGIN, Position(1, 3))
+    _, found = range_reader(Late(SINGLES[:2]), BEGIN, Position(1, 3))
     assert found == [Position(1, 0), Position(1, 1), Position(1, 2)]
 
 
 def test_waiting_for_what_never_comes_ends_with_an_error() -> None:
     with pytest.raises(Timeout, match=r"up to 1:9; pollTimeoutMs"):
-        walk(Reader(SINGLES[:2], ends=False), BEGIN, Position(1, 9), waits_max_s=3.0)
+        range_reader(Reader(SINGLES[:2], ends=False), BEGIN, Position(1, 9), waits_max_s=3.0)
 
 
 def test_a_broker_that_is_away_is_waited_for() -> None:
@@ -96,7 +98,7 @@ def test_a_broker_that_is_away_is_waited_for() -> None:
             self._left = SINGLES[2:4]
             return True
 
-    _, found = walk(Away(SINGLES[:2]), BEGIN, Position(1, 3))
+    _, found = range_reader(Away(SINGLES[:2]), BEGIN, Position(1, 3))
     assert found == [Position(1, n) for n in range(4)]
 
 
@@ -132,7 +134,7 @@ def test_exactly_the_messages_between_the_ends(
         and at.entry <= stop.entry
         and (at.entry < stop.entry or stop.batch_index < 0 or at.batch_index <= stop.batch_index)
     ]
-    _, found = walk(Reader(entries, start, at_once=at_once), start, stop)
+    _, found = range_reader(Reader(entries, start, at_once=at_once), start, stop)
     assert found == wanted
 
 
@@ -142,7 +144,7 @@ def test_short_ranges_pay_too(last: int) -> None:
     pauses: list[float] = []
     throttle = Throttle(10.0, None, clock=lambda: 0.0, sleep=pauses.append)
     wanted = TopicRange(TOPIC, 2, BEGIN, Position(1, last))
-    pieces = Walk(Reader(SINGLES, at_once=8), wanted, throttle, 5.0).pieces()
-    next(pieces)
+    slices = RangeReader(Reader(SINGLES, at_once=8), wanted, throttle, 5.0).slices()
+    next(slices)
     assert pauses == [pytest.approx((last + 1) / 10)]
-    assert sum(1 for _ in pieces) == last
+    assert sum(1 for _ in slices) == last

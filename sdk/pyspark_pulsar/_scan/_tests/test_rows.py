@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 )
 
 from geminga.schema import SchemaInfo, SchemaType
-from pyspark_pulsar._decode._metadata import Piece
+from pyspark_pulsar._decode._metadata import EntrySlice
 from pyspark_pulsar._options import ParseMode, ReadOptions, parse_read
 from pyspark_pulsar._scan._rows import Rows
 from pyspark_pulsar._tests.entries import TOPIC, Entry
@@ -52,7 +52,7 @@ def read(
     rows = Rows(schema, options, VERSIONS.get)
     found: list[pa.RecordBatch] = []
     for entry in entries:
-        found += rows.add(Piece(entry.received, 0, len(entry.indexes)))
+        found += rows.add(EntrySlice(entry.received, 0, len(entry.indexes)))
     return found + list(rows.flush())
 
 

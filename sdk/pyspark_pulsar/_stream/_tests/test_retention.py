@@ -13,7 +13,7 @@ import geminga.testing
 from geminga import ConsumerBusy
 from pyspark_pulsar._positions import BEGIN, Position
 from pyspark_pulsar._stream import _retention
-from pyspark_pulsar._stream._retention import Anchor
+from pyspark_pulsar._stream._retention import RetentionSubscription
 from pyspark_pulsar._tests.admin import ask
 
 
@@ -49,11 +49,11 @@ def test_it_holds_all_and_stands_before_the_last_message_that_was_read(
     url: geminga.testing.BrokerUrl, client: geminga.blocking.Client
 ) -> None:
     at = publish(client, "held", 5)
-    anchor = Anchor(client, "mark")
-    anchor.hold([full("held")])
+    retention = RetentionSubscription(client, "mark")
+    retention.hold([full("held")])
     assert marks(url, "held") == {"mark": f"{at[0].ledger_id}:-1"}
     for n in (0, 1, 4):
-        anchor.move({full("held"): at[n]})
+        retention.move({full("held"): at[n]})
         assert marks(url, "held") == {"mark": f"{at[0].ledger_id}:{n - 1}"}
 
 
@@ -61,11 +61,11 @@ def test_it_never_goes_back_and_knows_parts_of_batches(
     url: geminga.testing.BrokerUrl, client: geminga.blocking.Client
 ) -> None:
     at = publish(client, "parts", 5)
-    anchor = Anchor(client, "mark")
-    anchor.hold([full("parts")])
-    anchor.move({full("parts"): Position(at[3].ledger_id, 3, 1)})
-    anchor.move({full("parts"): at[1]})
-    anchor.move({full("parts"): BEGIN})
+    retention = RetentionSubscription(client, "mark")
+    retention.hold([full("parts")])
+    retention.move({full("parts"): Position(at[3].ledger_id, 3, 1)})
+    retention.move({full("parts"): at[1]})
+    retention.move({full("parts"): BEGIN})
     assert marks(url, "parts") == {"mark": f"{at[0].ledger_id}:2"}
 
 
@@ -73,10 +73,10 @@ def test_many_topics_at_once_and_new_ones_later(
     url: geminga.testing.BrokerUrl, client: geminga.blocking.Client
 ) -> None:
     ends = {full(f"many-{n}"): publish(client, f"many-{n}", 3)[-1] for n in range(12)}
-    anchor = Anchor(client, "mark")
-    anchor.hold(list(ends)[:10])
-    anchor.hold(list(ends))
-    anchor.move(ends)
+    retention = RetentionSubscription(client, "mark")
+    retention.hold(list(ends)[:10])
+    retention.hold(list(ends))
+    retention.move(ends)
     for topic, end in ends.items():
         found = marks(url, topic.rpartition("/")[2])
         assert found == {"mark": f"{end.ledger_id}:1"}
@@ -86,10 +86,10 @@ def test_a_restarted_query_finds_its_mark_again(
     url: geminga.testing.BrokerUrl, client: geminga.blocking.Client
 ) -> None:
     at = publish(client, "again", 5)
-    first = Anchor(client, "mark")
+    first = RetentionSubscription(client, "mark")
     first.hold([full("again")])
     first.move({full("again"): at[3]})
-    second = Anchor(client, "mark")
+    second = RetentionSubscription(client, "mark")
     second.hold([full("again")])
     assert marks(url, "again") == {"mark": f"{at[0].ledger_id}:2"}
     second.move({full("again"): at[4]})
@@ -101,14 +101,14 @@ def test_somebody_elses_subscription_is_refused(
 ) -> None:
     monkeypatch.setattr(_retention, "BUSY_S", 0.3)
     with client.subscribe("busy", "mark"), pytest.raises(ConsumerBusy, match="subscriptionName"):
-        Anchor(client, "mark").hold([full("busy")])
+        RetentionSubscription(client, "mark").hold([full("busy")])
 
 
 def test_one_that_leaves_soon_is_waited_for(client: geminga.blocking.Client) -> None:
     consumer = client.subscribe("soon", "mark")
     leaving = threading.Timer(0.4, consumer.close)
     leaving.start()
-    Anchor(client, "mark").hold([full("soon")])
+    RetentionSubscription(client, "mark").hold([full("soon")])
     leaving.join()
 
 
@@ -119,11 +119,11 @@ def test_a_move_that_fails_is_made_up_for(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     at = publish(client, "late", 5)
-    anchor = Anchor(client, "mark")
-    anchor.hold([full("late")])
+    retention = RetentionSubscription(client, "mark")
+    retention.hold([full("late")])
     monkeypatch.setattr(_retention, "BUSY_S", 0.1)
     with client.subscribe("late", "mark"):
-        anchor.move({full("late"): at[2]})
+        retention.move({full("late"): at[2]})
     assert "subscription mark stays behind" in caplog.text
-    anchor.move({full("late"): at[2]})
+    retention.move({full("late"): at[2]})
     assert marks(url, "late") == {"mark": f"{at[0].ledger_id}:1"}
