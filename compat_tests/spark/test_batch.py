@@ -224,10 +224,10 @@ def test_faults_are_told_when_planned(spark: SparkSession, pulsar: Pulsar) -> No
         for word in words:
             assert word in str(caught.value)
 
-    fault("InvalidOption", "is startingOffsets meant?", startingOffset="earliest")
+    fault("InvalidOption", "did you mean startingOffsets?", startingOffset="earliest")
     fault("InvalidOption", "option minPartitions:", minPartitions="0")
     fault("TopicMissing", "not-there", at="not-there")
-    fault("SchemaMismatch", "column valeu", "is value meant?", schema="valeu string")
+    fault("SchemaMismatch", "column valeu", "did you mean value?", schema="valeu string")
     beyond = json.dumps({topic: f"{ids[0].ledger_id}:77"})
     fault("OffsetOutOfRange", "startingOffsets", ":77", startingOffsets=beyond)
     with pytest.raises(AnalysisException):

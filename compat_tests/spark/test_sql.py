@@ -145,7 +145,7 @@ def test_a_query_sees_what_came_since_the_last(
 
 
 def test_what_goes_wrong_is_a_sentence(tables: Tables, printed: Callable[..., str]) -> None:
-    with pytest.raises(Failure, match=r"^table nowhere: topic .*/nowhere: isn't there"):
+    with pytest.raises(Failure, match=r"^table nowhere: topic .*/nowhere: doesn't exist"):
         tables.query("select * from nowhere")
     with pytest.raises(Failure, match=r"no table `a`\.`b`: a topic's name is one name"):
         tables.query("select * from a.b")

@@ -1,10 +1,10 @@
 """Spark reads and writes Pulsar topics: `spark.read.format("pulsar")` on PySpark 4, without a JAR
 (spec SP).
 
-PySpark imports every top-level package named `pyspark_*` and registers its `DefaultSource`, so
-nothing is to be done but to install this. A program that imports it before it starts Spark has
-workers of its own Python (`_workers.py`). The import is light: Spark's workers do it for every
-query, also for those that have nothing to do with Pulsar.
+PySpark imports every top-level package named `pyspark_*` and registers its `DefaultSource`, so it
+only has to be installed. A program that imports it before starting Spark gets workers of its own
+Python (`_workers.py`). The import is light: Spark's workers do it for every query, also for those
+without Pulsar.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ ensure_workers_python()
 
 
 def __getattr__(name: str) -> object:
-    """Import what is asked for when it is asked for."""
+    """Import names lazily."""
     if name in ("DefaultSource", "PulsarDataSource"):
         from pyspark_pulsar._source import PulsarDataSource
 

@@ -1,7 +1,7 @@
-"""Clients of the brokers, shared by all that one process reads and writes.
+"""Clients of the brokers, shared by all reads and writes of a process.
 
-Spark's workers are forked, and used again for many tasks: a client is made once for each process
-and settings, and none outlives a fork.
+Spark forks its workers and reuses them for many tasks: there is one client for each process and
+settings, and none survives a fork.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pyspark_pulsar._options import ClientSettings
 from pyspark_pulsar.errors import InvalidOption
 
 ASKED_AT_ONCE_MAX = 8
-"""Partitions that are asked about at the same time."""
+"""Items that `for_each` handles at the same time."""
 CLIENTS_MAX = 8
-"""Clients of different settings that one process keeps; the one unused for longest is closed."""
+"""Clients that a process keeps; the least recently used one is closed."""
 
 _clients: OrderedDict[ClientSettings, geminga.blocking.Client] = OrderedDict()
 _lock = threading.Lock()
@@ -32,13 +32,13 @@ R = TypeVar("R")
 
 
 def client_for(settings: ClientSettings) -> geminga.blocking.Client:
-    """The client of this process for these settings; not to be closed by whoever asks. Raises
+    """The client of this process for these settings. The caller must not close it. Raises
     InvalidOption.
     """
     global _pid
     with _lock:
         if _pid != os.getpid():
-            # They are the parent's, and so are their connections.
+            # They belong to the parent, as do their connections.
             _clients.clear()
             _pid = os.getpid()
         client = _clients.get(settings)
@@ -60,7 +60,7 @@ def _connected(settings: ClientSettings) -> geminga.blocking.Client:
 
 
 def for_each(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """The function's results for all items, a few at a time."""
+    """The function's results for all items, computed a few at a time."""
     if len(items) < 2:
         return [function(each) for each in items]
     with ThreadPoolExecutor(min(ASKED_AT_ONCE_MAX, len(items))) as pool:
@@ -68,7 +68,7 @@ def for_each(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
 
 
 def close_clients() -> None:
-    """Close those of this process; the next who asks gets a new one."""
+    """Close the clients of this process; `client_for` creates new ones."""
     with _lock:
         own = list(_clients.values()) if _pid == os.getpid() else []
         _clients.clear()
@@ -77,7 +77,7 @@ def close_clients() -> None:
 
 
 def _after_fork() -> None:
-    # The lock may have been held by a thread that the child doesn't have.
+    # A thread that the child doesn't have may have held the lock.
     global _lock
     _lock = threading.Lock()
 

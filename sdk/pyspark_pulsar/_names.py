@@ -8,8 +8,8 @@ _PARTITION = re.compile(r"(.+)-partition-(0|[1-9]\d{0,9})")
 
 
 def full_name(text: str) -> str:
-    """A topic's name in full: `t` is `persistent://public/default/t`, `a/b/t` is
-    `persistent://a/b/t`. What is no name stays as it is; the broker will say so.
+    """The full name of a topic: `t` is `persistent://public/default/t`, `a/b/t` is
+    `persistent://a/b/t`. An invalid name stays as it is; the broker refuses it.
     """
     if "://" in text:
         return text
@@ -17,8 +17,8 @@ def full_name(text: str) -> str:
 
 
 def partition_of(name: str) -> tuple[str, int]:
-    """The partitioned topic that a full name is a partition of, and which; (the name, -1) for a
-    name of no partition.
+    """The partitioned topic of a partition's full name, and the partition's number; (name, -1) if
+    the name is not a partition's.
     """
     match = _PARTITION.fullmatch(name)
     return (match[1], int(match[2])) if match else (name, -1)

@@ -1,7 +1,7 @@
 """Positions in topics and ranges of them: pure, small, picklable.
 
-A range has both ends in it. "After (l, e, b)" is written as the start (l, e, b + 1), "after all of
-entry (l, e)" as (l, e + 1): brokers go on at the next ledger where an entry is the last of its own.
+A range includes both ends. "After (l, e, b)" is the start (l, e, b + 1), "after all of entry (l,
+e)" is (l, e + 1): after the last entry of a ledger, brokers continue with the next ledger.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _TEXT = re.compile(r"(-?\d{1,19}):(-?\d{1,19})(?::(-?\d{1,10}))?")
 
 
 class Position(NamedTuple):
-    """Where a message stands; `batch_index` -1 means the whole entry. Ordered; as a text
+    """The position of a message; `batch_index` -1 means the whole entry. Ordered. As text:
     "ledger:entry" or "ledger:entry:batch".
     """
 
@@ -32,14 +32,14 @@ class Position(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Position:
-        """The position that a text tells. Raises ValueError."""
+        """Parse a position. Raises ValueError."""
         match = _TEXT.fullmatch(text.strip())
         if match is None:
             raise ValueError(f"{text!r} is not ledger:entry or ledger:entry:batch")
         found = cls(int(match[1]), int(match[2]), int(match[3] or -1))
         ids_fit = min(found[:2]) >= -1 and max(found[:2]) <= ID_MAX
         if not ids_fit or not -1 <= found.batch_index <= INDEX_MAX:
-            raise ValueError(f"{text!r} has a number that no message id has")
+            raise ValueError(f"{text!r} has a number that is out of range for a message id")
         return found
 
     @property
@@ -49,35 +49,35 @@ class Position(NamedTuple):
 
     @property
     def after(self) -> Position:
-        """Where a range begins that has all behind this position."""
+        """The start of a range that has everything after this position."""
         if self.batch_index >= 0:
             return Position(self.ledger_id, self.entry_id, self.batch_index + 1)
         return Position(self.ledger_id, self.entry_id + 1)
 
     @property
     def before(self) -> Position:
-        """The last place that isn't in a range that begins here."""
+        """The last position before a range that starts here."""
         if self.batch_index > 0:
             return Position(self.ledger_id, self.entry_id, self.batch_index - 1)
         return Position(self.ledger_id, self.entry_id - 1)
 
     @property
     def reach(self) -> tuple[int, int, int]:
-        """The last place that this position covers, for comparing ends: a whole entry reaches
-        behind each of its messages.
+        """The last message that this position covers, for comparing ends: a whole entry covers all
+        of its messages.
         """
         index = INDEX_MAX if self.batch_index < 0 else self.batch_index
         return self.ledger_id, self.entry_id, index
 
 
 BEGIN = Position(-1, -1)
-"""Before every message; as a stream's offset: nothing was read yet."""
+"""Before every message; as a stream's offset: nothing has been read."""
 
 
 @dataclass(frozen=True)
 class Mark:
-    """An entry of a topic, and when it was published (ms since 1970, by the producer's clock). As a
-    text "ledger:entry@ms".
+    """An entry of a topic, and its publish time (ms since 1970, by the producer's clock). As text:
+    "ledger:entry@ms".
     """
 
     entry: Position
@@ -88,16 +88,16 @@ class Mark:
 
     @classmethod
     def parse(cls, text: str) -> Mark:
-        """The mark that a text tells. Raises ValueError."""
+        """Parse a mark. Raises ValueError."""
         entry, _, published_ms = text.partition("@")
         return cls(Position.parse(entry), int(published_ms))
 
 
 class TopicPartition(NamedTuple):
-    """One topic that has messages: a partition, or a topic that isn't partitioned.
+    """A partition, or a topic that isn't partitioned.
 
-    `topic` is its full name, `parent` that of the partitioned topic (itself if there is none),
-    `partition` its number, -1 if it is none.
+    `topic` is its full name, `parent` the partitioned topic's (or its own), `partition` its number
+    (-1 if not a partition).
     """
 
     topic: str
@@ -118,13 +118,13 @@ class TopicRange:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no message can lie in it."""
+        """Whether it can contain no message."""
         return self.stop.reach < tuple(self.start)
 
 
 class LedgerSpan(NamedTuple):
-    """A ledger's entries that lie in a topic, both ends included. Unless it `is_sure`, the last
-    entry is a guess, and only the first is surely there.
+    """A ledger's entries in a topic, both ends included. Unless `is_sure`, the last entry is a
+    guess, and only the first is known to exist.
     """
 
     ledger_id: int
@@ -134,5 +134,5 @@ class LedgerSpan(NamedTuple):
 
     @property
     def entries(self) -> int:
-        """How many there are."""
+        """The number of entries."""
         return self.last_entry - self.first_entry + 1

@@ -1,4 +1,4 @@
-"""Layout of topics by the REST API, where `admin.url` is given (spec SP-03)."""
+"""The REST API of `admin.url`: layouts of topics, and statistics (spec SP-03)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from pyspark_pulsar.errors import InvalidOption, TopicMissing
 
 OPTION = "admin.url"
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
-"""The longest answer that is read: a ledger takes about 150 bytes in it."""
+"""The longest response that is read; a ledger takes about 150 bytes in it."""
 REDIRECT_TO_PLAIN = "redirect from TLS to plain"
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
 def ledgers_by_rest(settings: ClientSettings, topic: str) -> list[LedgerSpan]:
     """All ledgers of a topic, by its `internalStats`. Raises InvalidOption, naming `admin.url`, if
-    these can't be had, TopicMissing if there is no such topic.
+    the request fails, TopicMissing if the topic doesn't exist.
     """
     code, answer = ask_rest(settings, f"{path_of(topic)}/internalStats", topic)
     if code == 404:
@@ -37,12 +37,14 @@ def ledgers_by_rest(settings: ClientSettings, topic: str) -> list[LedgerSpan]:
     try:
         return _spans(answer)
     except (ValueError, KeyError, TypeError) as error:
-        raise InvalidOption(OPTION, f"the answer is no topic's internalStats: {error!r}") from None
+        raise InvalidOption(
+            OPTION, f"the response is not a topic's internalStats: {error!r}"
+        ) from None
 
 
 def check_admin(settings: ClientSettings, parts: Sequence[TopicPartition]) -> None:
-    """Ask for one of the topics that are read, so that a wrong `admin.url` is known at once, not
-    when it is needed. Raises InvalidOption.
+    """Request one of the topics, so that a wrong `admin.url` is reported at once. Raises
+    InvalidOption.
     """
     if settings.admin_url is None or not parts:
         return
@@ -54,8 +56,8 @@ def check_admin(settings: ClientSettings, parts: Sequence[TopicPartition]) -> No
         if number < 0:
             raise InvalidOption(
                 OPTION,
-                f"has no topic {topic}, which the brokers of service.url have: is it another "
-                "cluster's, or a wrong path?",
+                f"has no topic {topic}, but the brokers of service.url have it: check that the URL "
+                "is the same cluster's and has the right path",
             ) from None
 
 
@@ -66,8 +68,8 @@ def path_of(topic: str) -> str:
 
 
 def ask_rest(settings: ClientSettings, path: str, topic: str) -> tuple[int, Any]:
-    """Status and JSON that `/admin/v2/{path}` of `admin.url` answers; None for what isn't JSON of a
-    status other than 200. Raises InvalidOption, naming `admin.url`, if it can't be asked.
+    """Status and JSON of `/admin/v2/{path}` of `admin.url`; no JSON if the status isn't 200. Raises
+    InvalidOption, naming `admin.url`, if the request fails.
     """
     base = (settings.admin_url or "").rstrip("/")
     code, text = _get(settings, f"{base}/admin/v2/{path}", topic)
@@ -76,7 +78,7 @@ def ask_rest(settings: ClientSettings, path: str, topic: str) -> tuple[int, Any]
     try:
         return code, json.loads(text)
     except ValueError as error:
-        raise InvalidOption(OPTION, f"answers {path} by no JSON: {error!r}") from None
+        raise InvalidOption(OPTION, f"answers {path} with invalid JSON: {error!r}") from None
 
 
 def _spans(stats: Any) -> list[LedgerSpan]:
@@ -101,7 +103,7 @@ def _get(settings: ClientSettings, url: str, topic: str) -> tuple[int, bytes]:
         certificate = None if auth is None else auth.tls_certificate
         context = _context(settings, certificate)
         handlers.append(urllib.request.HTTPSHandler(context=context))
-    # What the SDK's own client sends: a token may have to be read or fetched first.
+    # As the SDK's own client does: a token may have to be read or fetched first.
     headers = {} if auth is None else trio.run(auth.http_headers)
     opener = urllib.request.build_opener(*handlers)
     request = urllib.request.Request(url, headers=headers)
@@ -118,12 +120,12 @@ def _get(settings: ClientSettings, url: str, topic: str) -> tuple[int, bytes]:
         return error.code, b""
     except (OSError, HTTPException, ValueError) as error:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
-        raise InvalidOption(OPTION, f"can't be asked for {topic}: {reason}") from None
+        raise InvalidOption(OPTION, f"request for {topic} failed: {reason}") from None
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """A broker sends on to the one that has the topic. Credentials never go from TLS to plain, and
-    to `admin.url`'s address and `pulsar.client.trustedBrokerHosts` only.
+    """Follows redirects to the broker that owns the topic. Credentials are never sent from TLS to
+    plain HTTP, and only to `admin.url`'s address and `pulsar.client.trustedBrokerHosts`.
     """
 
     def __init__(self, url: str, trusted: Sequence[str]) -> None:
@@ -145,7 +147,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         headers: HTTPMessage,
         newurl: str,
     ) -> urllib.request.Request | None:
-        """The request that follows. Raises HTTPError."""
+        """The redirected request. Raises HTTPError."""
         if req.type == "https" and urlsplit(newurl).scheme != "https":
             raise urllib.error.HTTPError(newurl, code, REDIRECT_TO_PLAIN, headers, fp)
         following = super().redirect_request(req, fp, code, msg, headers, newurl)
@@ -163,7 +165,7 @@ def _authority(url: str) -> str:
 
 
 def _context(settings: ClientSettings, certificate: tuple[str, str] | None) -> ssl.SSLContext:
-    """TLS as the settings have it. Raises InvalidOption."""
+    """A TLS context of the settings. Raises InvalidOption."""
     option, path = "pulsar.client.tlsTrustCertsFilePath", settings.tls_trust_certs_file_path
     try:
         context = ssl.create_default_context(cafile=path)

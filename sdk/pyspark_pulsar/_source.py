@@ -1,4 +1,4 @@
-"""The data source as Spark sees it (spec SP-01, SP-05, SP-06)."""
+"""The data source that Spark calls (spec SP-01, SP-05, SP-06)."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 _TABLE_PROPERTIES = frozenset(
     {"provider", "comment", "owner", "location", "external", "is_managed_location", "collation"}
 )
-"""Of TableCatalog: no options of this data source."""
+"""Properties of TableCatalog, not options of this data source."""
 
 
 class PulsarDataSource(DataSource):
-    """`format("pulsar")`. Spark makes one for each step of planning, mostly in a process of its
-    own, so that nothing is kept between them.
+    """`format("pulsar")`. Spark creates one for each step of planning, mostly in a separate
+    process, so no state is kept between them.
     """
 
     @classmethod
     def name(cls) -> str:
-        """How queries call it."""
+        """The name of the format."""
         return "pulsar"
 
     def schema(self) -> StructType:
-        """The columns of a read without a schema of the user's. Raises InvalidOption, TopicMissing,
-        SchemaMismatch, GemingaError.
+        """The default columns of a read. Raises InvalidOption, TopicMissing, SchemaMismatch,
+        GemingaError.
         """
         from pyspark_pulsar._clients import client_for
         from pyspark_pulsar._options import parse_read
@@ -84,8 +84,8 @@ class PulsarDataSource(DataSource):
 
 
 def _plain(options: Mapping[str, str]) -> dict[str, str]:
-    """The options without what Spark adds for a table of its catalog: properties of the table, and
-    each option again as `option.name`.
+    """The options without what Spark adds for a table of its catalog: the table's properties, and a
+    copy of each option as `option.name`.
     """
     if options.get("provider", "").lower() != PulsarDataSource.name():
         return dict(options.items())
@@ -110,7 +110,7 @@ def _checked(options: ReadOptions, schema: StructType) -> ReadOptions:
     except TopicMissing:
         if options.topics.pattern is None:
             raise
-        # A stream by a pattern may begin before its first topic.
+        # A stream with a pattern may start before its first topic exists.
         parts = []
     check_admin(options.client, parts)
     check_named(options, parts)

@@ -1,5 +1,5 @@
-"""What PySpark's versions have and don't have, found by looking for it, not by their numbers:
-filters and an Arrow writer of streams came with 4.1, admission control with 4.2.
+"""Differences between PySpark's versions, detected by feature, not by number: filters and an Arrow
+writer of streams came with 4.1, admission control with 4.2.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     HAS_READ_LIMITS: bool
 else:
-    # Without it streams are written row by row.
+    # If missing, streams are written row by row.
     DataSourceStreamArrowWriter = getattr(datasource, "DataSourceStreamArrowWriter", None)
     try:
         from pyspark.sql.streaming.datasource import (
@@ -40,7 +40,7 @@ else:
 
         @dataclass
         class ReadLimit:
-            """PySpark 4.0 and 4.1 ask for no limits, and hand in none."""
+            """PySpark 4.0 and 4.1 pass no limits."""
 
             amount: int = 0
 
@@ -48,13 +48,13 @@ else:
             """No limit."""
 
         class ReadMaxRows(ReadLimit):
-            """So many messages at most."""
+            """At most this many messages."""
 
         class ReadMaxBytes(ReadLimit):
-            """So many bytes at most."""
+            """At most this many bytes."""
 
         class ReadMinRows(ReadLimit):
-            """So many messages at least."""
+            """At least this many messages."""
 
         SupportsTriggerAvailableNow = object
 

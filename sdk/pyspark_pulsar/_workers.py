@@ -1,8 +1,9 @@
-"""Which Python Spark's workers run: `PYSPARK_PYTHON`, else whatever `python3` means (spec SP-09).
+"""The Python that Spark's workers run: `PYSPARK_PYTHON`, else the `python3` of the path (spec
+SP-09).
 
-A program that is started as `venv/bin/python app.py`, without its environment being active, has
-workers of another Python, which don't find the connector. Importing the package in the program sees
-to that; in a worker it does nothing.
+A program started as `venv/bin/python app.py`, without an active environment, has workers of another
+Python, which don't find the connector. Importing the package in the program corrects that; in a
+worker it does nothing.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ logger = logging.getLogger("pyspark_pulsar")
 
 PYTHON = "PYSPARK_PYTHON"
 _TOLD = (PYTHON, "PYSPARK_DRIVER_PYTHON", "SPARK_REMOTE")
-"""Who set one of these has said what is to be run, or runs no workers here."""
+"""If one of these is set, the user has chosen the Python, or the workers run elsewhere."""
 _ENGINE_RUNS = "PYSPARK_GATEWAY_PORT"
-"""Set in programs that Spark's engine has started (`spark-submit`): it chose already."""
+"""Set in programs that `spark-submit` started: it has chosen already."""
 
 
 def ensure_workers_python(
     environ: MutableMapping[str, str] | None = None, executable: str | None = None
 ) -> None:
-    """Let workers run this program's Python, unless it is said what they run, or `python3` is of
-    the same environment. Too late, for a session that is there already, it only warns.
+    """Let workers run this program's Python, unless the user has chosen another, or `python3` is of
+    the same environment. If a session exists already, only warn.
     """
     environ = os.environ if environ is None else environ
     executable = sys.executable if executable is None else executable
@@ -45,14 +46,14 @@ def ensure_workers_python(
             "Spark was started before pyspark_pulsar was imported, and its workers run %s, not "
             "this program's Python %s: import pyspark_pulsar first, or set %s, else they may not "
             "find the connector (DATA_SOURCE_NOT_FOUND)",
-            found or "python3, which isn't there",
+            found or "python3, which is not installed",
             executable,
             PYTHON,
         )
 
 
 def _is_worker() -> bool:
-    """Whether this is one of Spark's workers, which run such a module."""
+    """Whether this process is one of Spark's workers."""
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
     return (
         main is not None and main.name.startswith("pyspark.")

@@ -1,18 +1,18 @@
-"""What the connector raises (spec SP-10). Each error names the option, column or topic that it is
-about and says what to do, and passes through pickle, since Spark's workers send errors on.
+"""Errors of the connector (spec SP-10). Each names the option, column or topic and says what to do.
+They pickle, since Spark's workers send errors to the driver.
 """
 
 from __future__ import annotations
 
 
 class ConnectorError(Exception):
-    """The base of all that this package raises by itself; errors of connections and rights are
+    """The base of this package's errors; errors of connections and permissions are
     `geminga.GemingaError`.
     """
 
 
 class InvalidOption(ConnectorError, ValueError):
-    """An option is unknown, or its value is no good. `option` is its name as it was given."""
+    """An option is unknown, or its value is invalid. `option` is its name as given."""
 
     def __init__(self, option: str, reason: str) -> None:
         super().__init__(option, reason)
@@ -24,7 +24,7 @@ class InvalidOption(ConnectorError, ValueError):
 
 
 class TopicError(ConnectorError):
-    """What is about one topic, `topic`."""
+    """An error about one topic, `topic`."""
 
     def __init__(self, topic: str, reason: str) -> None:
         super().__init__(topic, reason)
@@ -36,12 +36,12 @@ class TopicError(ConnectorError):
 
 
 class TopicMissing(TopicError):
-    """A topic, or whatever a pattern was to match, isn't there."""
+    """A topic doesn't exist, or no topic matches a pattern."""
 
 
 class SchemaMismatch(ConnectorError):
-    """Columns don't fit the topic's schema, or topics' schemas don't fit each other. `subject` is
-    the column or the topic.
+    """Columns don't match the topic's schema, or the schemas of topics differ. `subject` is the
+    column or the topic.
     """
 
     def __init__(self, subject: str, reason: str) -> None:
@@ -54,21 +54,21 @@ class SchemaMismatch(ConnectorError):
 
 
 class OffsetOutOfRange(TopicError):
-    """A position lies outside what the topic holds."""
+    """A position is outside the topic's messages."""
 
 
 class DataLoss(TopicError):
-    """Messages that were to be read are gone: trimmed, expired, or their topic deleted. With
-    `failOnDataLoss=false` it is a warning instead.
+    """Messages to be read were lost: trimmed, expired, or their topic deleted. With
+    `failOnDataLoss=false` a warning instead.
     """
 
     def __str__(self) -> str:
-        return f"{super().__str__()}; set failOnDataLoss=false to go on with what is left"
+        return f"{super().__str__()}; set failOnDataLoss=false to continue with what is left"
 
 
 class MalformedMessage(ConnectorError):
-    """A message doesn't fit its schema. `row` is its place among the payloads that were decoded
-    together; `place` tells topic and message id, once these are known.
+    """A message doesn't match its schema. `row` is its index among the payloads decoded together;
+    `place` has topic and message id, if known.
     """
 
     def __init__(self, row: int, reason: str, place: str | None = None) -> None:
@@ -81,9 +81,9 @@ class MalformedMessage(ConnectorError):
         where = f"message {self.place}" if self.place else f"row {self.row}"
         return (
             f"{where}: {self.reason}; mode=PERMISSIVE reads such messages as nulls, "
-            "mode=DROPMALFORMED leaves them out"
+            "mode=DROPMALFORMED drops them"
         )
 
 
 class WriteFailed(TopicError):
-    """Rows could not be written. `topic` is where they were to go."""
+    """Rows could not be written to `topic`."""

@@ -81,7 +81,7 @@ class AvroReader:
                 )
             except Exception as error:
                 # Whatever a reader makes of broken bytes.
-                builder.notes[number] = f"no Avro record that fits: {error or type(error).__name__}"
+                builder.notes[number] = f"not a valid Avro record: {error or type(error).__name__}"
                 continue
             if stream.tell() != len(payload):
                 builder.notes[number] = REASONS[NOT_WHOLE]

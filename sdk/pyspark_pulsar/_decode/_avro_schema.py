@@ -55,7 +55,9 @@ def avro_shape(definition: bytes | str, *, is_json: bool = False) -> Shape:
         parsed: object = json.loads(definition)
         return _Parser(is_json=is_json).shape(parsed, "", "schema")
     except (ValueError, RecursionError) as error:
-        raise SchemaMismatch("schema", f"the topic's definition is no JSON: {error}") from error
+        raise SchemaMismatch(
+            "schema", f"the topic's schema definition is not JSON: {error}"
+        ) from error
 
 
 class _Parser:
@@ -71,7 +73,7 @@ class _Parser:
         if isinstance(part, list):
             return self._union(part, space, path)
         if not isinstance(part, Mapping) or "type" not in part:
-            raise SchemaMismatch(path, f"{part!r} is no Avro type")
+            raise SchemaMismatch(path, f"{part!r} is not an Avro type")
         kind: object = part["type"]
         if kind == "array":
             return Array(self._inner(part.get("items"), space, path))
@@ -88,7 +90,7 @@ class _Parser:
         item = self.shape(part, space, f"{path}[]")
         # A few bytes could claim any number of these. A record that isn't whole yet has some.
         if not smallest(item) and not (isinstance(item, Record) and not item.fields):
-            raise SchemaMismatch(path, "its items take no bytes, so it can't be read")
+            raise SchemaMismatch(path, "its items have no bytes, so it can't be read")
         return item
 
     def _by_name(self, name: str, space: str, path: str) -> Shape:
@@ -97,7 +99,7 @@ class _Parser:
             return primitive
         found = self._named.get(_full(name, space)) or self._named.get(name)
         if found is None:
-            raise SchemaMismatch(path, f"{name!r} is no Avro type")
+            raise SchemaMismatch(path, f"{name!r} is not an Avro type")
         return found
 
     def _logical(self, part: Mapping[str, object], kind: str, plain: Shape) -> Shape:

@@ -35,14 +35,14 @@ NO_ROOM = 8
 TOO_DEEP = 9
 REASONS = (
     "",
-    "its bytes don't end where its record does",
+    "the payload is longer or shorter than its record",
     "a number is too large for its type",
-    "a length lies",
-    "a text is no UTF-8",
-    "a union has no such branch",
-    "an enum has no such symbol",
+    "a length exceeds the payload",
+    "a string is not UTF-8",
+    "the branch of a union is out of range",
+    "the symbol of an enum is out of range",
     "a date, time or decimal is out of range",
-    "a value of this type of the union has no place in the wanted column",
+    "the column can't hold this branch of the union",
     "records are nested too deeply",
 )
 """By fault."""

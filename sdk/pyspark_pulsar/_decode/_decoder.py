@@ -66,8 +66,8 @@ def columns_of(info: SchemaInfo | None) -> tuple[ValueColumn, ...]:
         if each.name.lower() in taken:
             raise SchemaMismatch(
                 each.name,
-                "a column with metadata of messages has this name; read with a schema of your own "
-                "that leaves the field out",
+                "is also the name of a metadata column; read with a schema that leaves the field "
+                "out",
             )
         kind = from_arrow_type(each.type, prefer_timestamp_ntz=True)
         is_whole = len(fields) == 1 and each.name == VALUE
@@ -111,7 +111,7 @@ class Decoder:
         for each in self._wanted:
             if mode is ParseMode.PERMISSIVE and not each.nullable:
                 raise SchemaMismatch(
-                    each.name, "it is NOT NULL, but mode=PERMISSIVE makes malformed values null"
+                    each.name, "is NOT NULL, but mode=PERMISSIVE reads malformed values as null"
                 )
 
     @cached_property
@@ -191,7 +191,7 @@ class Decoder:
             make = PairReader if info.type is SchemaType.KEY_VALUE else reader_of
             made = make(info, self._wanted, latest=self._latest)
         except SchemaMismatch as error:
-            made = f"the schema that it was written with doesn't fit: {error}"
+            made = f"its schema version doesn't match the columns: {error}"
         self._readers[version] = made
         if len(self._readers) > VERSIONS_KEPT_MAX:
             self._readers.popitem(last=False)

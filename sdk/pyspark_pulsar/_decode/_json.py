@@ -83,7 +83,7 @@ class JsonReader:
                 rows.append(decode(payload))
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 rows.append(None)
-                builder.notes[number] = f"no JSON that fits: {error}"
+                builder.notes[number] = f"the JSON doesn't match the schema: {error}"
         owners = np.arange(len(rows))
         if self._is_single:
             return Columns([builder.build(only_plan(self._plan), rows, owners)], builder.notes)
@@ -204,4 +204,4 @@ def _number(kind: Kind, value: object) -> int:
         return (datetime.datetime.combine(value, datetime.time()) - _EPOCH).days
     if isinstance(value, int):
         return value * 1000 if kind in _MICROS else value
-    raise TypeError(f"{value!r} is no number")
+    raise TypeError(f"{value!r} is not a number")

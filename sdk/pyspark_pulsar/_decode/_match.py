@@ -197,7 +197,8 @@ class _Matcher:
         if _is_members(wanted):
             return self._member(shape, wanted, path)
         raise SchemaMismatch(
-            path, f"the topic's schema has {_told(shape)}, which can't be {spark_name(wanted)}"
+            path,
+            f"is {_told(shape)} in the topic's schema, which can't be read as {spark_name(wanted)}",
         )
 
     def record(
@@ -221,7 +222,7 @@ class _Matcher:
                 if self._strict:
                     raise SchemaMismatch(
                         where,
-                        "the topic's schema has no such field; it has "
+                        "is not in the topic's schema, whose fields are "
                         + ", ".join(each.name for each in shape.fields),
                     )
                 fills.append(Fill(slot, column.type, known))
@@ -246,7 +247,9 @@ class _Matcher:
             fitting = [b.plan is not None for b in branches if not is_null(b.shape)]
             if real and not (all(fitting) if self._strict else any(fitting)):
                 told = spark_name(wanted)
-                raise SchemaMismatch(path, f"the types of the topic's union can't all be {told}")
+                raise SchemaMismatch(
+                    path, f"not all types of the topic's union can be read as {told}"
+                )
             return UnionPlan(wanted, branches, members=False)
         return self._members(union, wanted, path)
 
@@ -266,7 +269,7 @@ class _Matcher:
                         break
         if self._strict and len(placed) < len(union.real):
             told = spark_name(wanted)
-            raise SchemaMismatch(path, f"the types of the topic's union aren't all in {told}")
+            raise SchemaMismatch(path, f"not all types of the topic's union are in {told}")
         # A null is no member: then none is set.
         branches = (
             placed.get(n) or Branch(b, LeafPlan(b, pa.null()) if is_null(b) else None, -1)
@@ -281,7 +284,8 @@ class _Matcher:
                 if plan is not None and (not is_exact or _is_same(plan)):
                     return MemberPlan(wanted, plan, slot)
         raise SchemaMismatch(
-            path, f"the topic's schema has {_told(shape)}, no member of {spark_name(wanted)}"
+            path,
+            f"is {_told(shape)} in the topic's schema, no member of {spark_name(wanted)}",
         )
 
     def _maybe(self, shape: Shape, wanted: pa.DataType, path: str) -> Plan | None:

@@ -1,11 +1,11 @@
-"""The columns that tell about a message what its payload doesn't (spec SP-02).
+"""The metadata columns of a message (spec SP-02).
 
-Each is made for all rows of a record batch at once: what is the same for all messages of an entry
-is looked up once an entry and spread over its rows by Arrow, and what each message has of its own
-is read only if its column is wanted.
+Each column is made for all rows of a record batch at once: values of an entry are read once an
+entry and repeated for its rows by Arrow; values of a message are read only if their column is
+wanted.
 
-There are no columns by Kafka's names: its `offset`, one number that counts a partition's messages,
-has no equal here, and one made up would lie about gaps and order (decision 18).
+There are no columns with Kafka's names: its `offset`, a count of a partition's messages, has no
+equivalent here, and an invented one would hide gaps (decision 18).
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from pyspark_pulsar.errors import SchemaMismatch
 
 T = TypeVar("T")
 TIME_MS_MAX = 253_402_300_799_999
-"""The end of the year 9999: a time that a program set to later is shown as this."""
+"""The end of the year 9999; later times are shown as this."""
 _TIMESTAMP = pa.timestamp("us", "UTC")
 _TEXTS = pa.map_(pa.string(), pa.string())
 _SIGN = 1 << 63
 _to_arrow: Callable[..., pa.Schema] = to_arrow_schema
 _ZONE = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
-"""Before PySpark 4.2 timestamps were in UTC unasked."""
+"""Before PySpark 4.2 timestamps are always in UTC."""
 
 
 class EntrySlice(NamedTuple):
-    """Messages of one entry: those at places `first` to before `stop` of its `indexes`."""
+    """Messages of one entry: `indexes[first:stop]`."""
 
     entry: ReceivedEntry
     first: int
@@ -62,12 +62,12 @@ class EntrySlices:
         self.rows = sum(stop - first for _, first, stop in each)
 
     def spread(self, get: Callable[[ReceivedEntry], object], kind: pa.DataType) -> pa.Array:
-        """What is the same for all messages of an entry."""
+        """A column of a value that all messages of an entry share."""
         values = pa.array([get(entry_slice.entry) for entry_slice in self.each], kind)
         return values if self._owners is None else values.take(self._owners)
 
     def listed(self, get: Callable[[ReceivedEntry], list[T]]) -> list[T]:
-        """What each message has of its own."""
+        """A list of a value that each message has."""
         found: list[T] = []
         for entry, first, stop in self.each:
             values = get(entry)
@@ -76,7 +76,7 @@ class EntrySlices:
 
     @cached_property
     def _owners(self) -> pa.Array | None:
-        """Of each row the place of its entry; None if all entries have one row."""
+        """The index of each row's entry; None if all entries have one row."""
         if self.rows == len(self.each):
             return None
         counts = [stop - first for _, first, stop in self.each]
@@ -84,7 +84,7 @@ class EntrySlices:
 
     @cached_property
     def indexes(self) -> pa.Array:
-        """Of each row its place in its batch, -1 for a message that is none."""
+        """The batch index of each row, -1 for a message that isn't batched."""
         each = chain.from_iterable(entry.indexes[a:b] for entry, a, b in self.each)
         return pa.array(np.fromiter(each, np.int32, self.rows))
 
@@ -101,11 +101,11 @@ class EntrySlices:
         return pc.if_else(self._are_in_batches, full, entries)
 
     def ids_as_bytes(self) -> pa.Array:
-        """As `MessageId.serialize` gives them."""
+        """As `MessageId.serialize` returns them."""
         whole = self.spread(_whole_id, pa.binary())
         if not pc.any(self._are_in_batches).as_py():
             return whole
-        # Of messages of one batch only a number in the middle differs.
+        # The ids of a batch's messages differ only in a number in the middle.
         most = pc.max(self.indexes).as_py()
         numbers = pa.array([b"\x20" + _varint(n) for n in range(most + 1)], pa.binary())
         middles = numbers.take(pc.if_else(self._are_in_batches, self.indexes, 0))
@@ -117,16 +117,16 @@ class EntrySlices:
 
 
 def _whole_id(entry: ReceivedEntry) -> bytes:
-    """The id of an entry that is one message."""
+    """The id of an entry with one message."""
     if entry.indexes[0] >= 0:
         return b""
     return entry.message_ids()[0].serialize()
 
 
 def _id_start(entry: ReceivedEntry) -> bytes:
-    """What stands before the batch index in the ids of an entry's messages."""
+    """The bytes before the batch index in the ids of an entry's messages."""
     place = MessageId(entry.ledger_id, entry.entry_id, entry.partition)
-    # Without the size of a batch that is none, the two last bytes.
+    # Without the batch size (the last two bytes), since it isn't a batch.
     return place.serialize()[:-2]
 
 
@@ -140,8 +140,8 @@ def _varint(value: int) -> bytes:
 
 
 def _times(values: Iterable[int | None]) -> pa.Array:
-    """Timestamps of ms since 1970."""
-    # Unsigned on the wire: a program may have set what no timestamp holds.
+    """Timestamps from ms since 1970."""
+    # Unsigned on the wire: a value may be larger than any timestamp.
     capped = [each if each is None or each <= TIME_MS_MAX else TIME_MS_MAX for each in values]
     return pc.multiply(pa.array(capped, pa.int64()), 1000).cast(_TIMESTAMP)
 
@@ -167,13 +167,13 @@ def _properties(slices: EntrySlices) -> pa.Array:
 
 def _sequence_ids(slices: EntrySlices) -> pa.Array:
     each = slices.listed(lambda entry: entry.sequence_ids())
-    # Unsigned on the wire, a Java long for everybody else.
+    # Unsigned on the wire, a Java long elsewhere.
     return pa.array([n - 2 * _SIGN if n >= _SIGN else n for n in each], pa.int64())
 
 
 class MetadataColumn(NamedTuple):
-    """One column: its name, Spark's and Arrow's type, whether it may be null and belongs to the
-    default schema, and how it is made for the rows of a record batch.
+    """One column: its name, Spark's and Arrow's type, whether it is nullable, whether it is in the
+    default schema, and the function that makes it for the rows of a record batch.
     """
 
     name: str
@@ -185,7 +185,7 @@ class MetadataColumn(NamedTuple):
 
     @property
     def field(self) -> StructField:
-        """As Spark knows it."""
+        """As Spark's field."""
         return StructField(self.name, self.spark, self.nullable)
 
 
@@ -286,17 +286,17 @@ _ALL = (
     ),
 )
 METADATA = {column.name: column for column in _ALL}
-"""All metadata columns by name, in their order."""
+"""All metadata columns by name, in order."""
 
 
 def is_metadata(name: str) -> bool:
-    """Whether a column of that name tells about the message, not what is in it."""
+    """Whether a metadata column has this name."""
     return name in METADATA
 
 
 def default_fields(*, include_properties: bool = True) -> list[StructField]:
-    """Those that a read has of itself, behind the value's columns. All may be null for Spark, as
-    users' own schemas mostly have it.
+    """The metadata columns of the default schema. All are nullable for Spark, as in most schemas
+    that users write.
     """
     return [
         StructField(column.name, column.spark)
@@ -306,8 +306,8 @@ def default_fields(*, include_properties: bool = True) -> list[StructField]:
 
 
 def check_columns(schema: StructType) -> None:
-    """Raises SchemaMismatch for a metadata column of another type, or one that a schema says is
-    never null though it may be.
+    """Raises SchemaMismatch for a metadata column of another type, or a NOT NULL one that can be
+    null.
     """
     for field in schema.fields:
         column = METADATA.get(field.name)
@@ -321,5 +321,5 @@ def check_columns(schema: StructType) -> None:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema that Spark holds record batches of these columns to."""
+    """The Arrow schema that Spark expects of record batches with these columns."""
     return _to_arrow(schema, **_ZONE)

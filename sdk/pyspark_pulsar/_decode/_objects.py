@@ -212,7 +212,7 @@ class AvroSource:
 
 def _place(value: object) -> int:
     if not isinstance(value, int) or value < 0:
-        raise ValueError(f"there is no symbol {value!r}")
+        raise ValueError(f"the enum has no symbol {value!r}")
     return value
 
 

@@ -38,12 +38,12 @@ def split(data: bytes) -> tuple[bytes | None, bytes | None]:
         at += 4
         if size < -1 or size > len(data) - at:
             raise ValueError(
-                f"the pair's {name} claims {size} bytes of {len(data) - at} that are left"
+                f"the pair's {name} has {size} bytes by its size, but {len(data) - at} are left"
             )
         halves.append(None if size < 0 else data[at : at + size])
         at += max(size, 0)
     if at != len(data):
-        raise ValueError(f"{len(data) - at} bytes are left behind the pair")
+        raise ValueError(f"{len(data) - at} bytes follow the pair")
     return halves[0], halves[1]
 
 
@@ -78,6 +78,8 @@ def pair_info(info: SchemaInfo) -> PairInfo:
             title = properties.get(f"{name}.schema.name", "")
             halves.append(SchemaInfo(title, kind, data or b"", known))
     except (KeyError, ValueError) as error:
-        raise SchemaMismatch("schema", f"the topic's pair can't be understood: {error}") from error
+        raise SchemaMismatch(
+            "schema", f"the topic's key-value schema is invalid: {error}"
+        ) from error
     key, value = halves
     return PairInfo(key, value, properties.get("kv.encoding.type") == "SEPARATED")

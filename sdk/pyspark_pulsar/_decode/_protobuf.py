@@ -99,7 +99,7 @@ class ProtobufReader:
                 rows.append(self._read(payload))
                 good.append(number)
             except DecodeError as error:
-                builder.notes[number] = f"no message that fits: {error}"
+                builder.notes[number] = f"not a valid Protobuf message: {error}"
         owners = np.array(good, np.int64)
         if self._is_single:
             arrays = [builder.build(only_plan(self._plan), rows, owners)]

@@ -98,7 +98,9 @@ def _whole_type(info: SchemaInfo, path: str) -> pa.DataType:
             return pa.binary()
     shape = shape_of(info)
     if shape is None:
-        raise SchemaMismatch(path or VALUE, f"schemas of type {info.type.name} have no columns")
+        raise SchemaMismatch(
+            path or VALUE, f"schemas of type {info.type.name} can't be read as columns"
+        )
     return arrow_type(shape, path)
 
 
@@ -120,7 +122,9 @@ def reader_of(
         column = _only(wanted, known, is_half=is_half)
         is_time = kind in TIMES and column.type.equals(TIME)
         if not widens(known, column.type) and not is_time:
-            raise SchemaMismatch(column.name, f"{kind.name} can't be {spark_name(column.type)}")
+            raise SchemaMismatch(
+                column.name, f"{kind.name} can't be read as {spark_name(column.type)}"
+            )
         return (VaryingReader if varies(kind) else FixedReader)(kind, column.type)
     if (
         len(wanted) == 1
@@ -153,7 +157,7 @@ def _record_reader(
 ) -> Reader:
     shape = shape_of(info)
     if shape is None:
-        raise SchemaMismatch(VALUE, f"schemas of type {info.type.name} have no columns")
+        raise SchemaMismatch(VALUE, f"schemas of type {info.type.name} can't be read as columns")
     newest = shape_of(latest) if latest is not None and latest.type is info.type else None
     is_single = is_half or not isinstance(shape, Record)
     if not isinstance(shape, Record) or is_half:
@@ -175,7 +179,7 @@ def _only(wanted: Sequence[pa.Field], natural: pa.DataType | None, *, is_half: b
     for each in wanted:
         if not is_half and each.name.lower() != VALUE:
             raise SchemaMismatch(
-                each.name, f"the topic's values have no fields; their column is {VALUE!r}"
+                each.name, f"the topic's values have no fields; read them as the column {VALUE!r}"
             )
     return wanted[0] if wanted else pa.field(VALUE, natural)
 

@@ -186,8 +186,8 @@ class _Typing:
         if shape in self._open:
             raise SchemaMismatch(
                 path,
-                f"the record {shape.name} holds itself, which no column can; read with a schema "
-                "of your own that leaves this field out, or with `value binary`",
+                f"the record {shape.name} is recursive, which no column can be; read with a schema "
+                "that leaves this field out, or with `value binary`",
             )
         check_names((each.name for each in shape.fields), path)
         self._open.append(shape)
@@ -242,7 +242,7 @@ def check_names(names: Iterator[str], path: str) -> None:
         if other is not name:
             raise SchemaMismatch(
                 dotted(path, name),
-                f"there is also {other!r}, and Spark's names don't tell case apart",
+                f"differs from {other!r} only in case, which Spark ignores",
             )
 
 

@@ -138,8 +138,8 @@ def _check(batch: pa.RecordBatch) -> None:
             except pa.ArrowInvalid as error:
                 raise SchemaMismatch(
                     f"column {name}",
-                    f"has what no message can have: {error}; cast texts that are no UTF-8 to "
-                    "binary, or drop these rows",
+                    f"has a value that no message can hold: {error}; cast strings that aren't "
+                    "UTF-8 to binary, or drop these rows",
                 ) from None
         raise
 
@@ -158,8 +158,8 @@ def _times_ms(array: pa.Array, column: str) -> list[int | None]:
     if ((millis <= 0) & columns.valid(array)).any():
         raise SchemaMismatch(
             f"column {column}",
-            "has a time that isn't after the beginning of 1970, which no event time can be; leave "
-            "it null",
+            "has a time that isn't after the beginning of 1970, which can't be an event time; use "
+            "null",
         )
     found: list[int | None] = millis.tolist()
     if array.null_count:

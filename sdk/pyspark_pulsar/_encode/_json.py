@@ -63,7 +63,7 @@ def _real(kind: pa.DataType) -> Callable[[Plan, pa.Array, Mask], list[Any]]:
             value = float(found[int(np.argmax(wrong))])
             raise SchemaMismatch(
                 f"column {plan.column}",
-                f"has {value}, which JSON doesn't have; use schemaType=avro",
+                f"has {value}, which JSON can't represent; use schemaType=avro",
             )
         if kind == pa.float32():
             # By the shortest text that is this float, not by that of the double it becomes.

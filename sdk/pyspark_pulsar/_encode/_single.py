@@ -111,7 +111,7 @@ def check_single(info: SchemaInfo, kind: pa.DataType, column: str) -> None:
         fits = bool(_TABLE[info.type][0](kind))
     else:
         raise SchemaMismatch(
-            "the topic's schema", f"is of type {info.type.name}, which frames can't be written by"
+            "the topic's schema", f"is of type {info.type.name}, which can't be written"
         )
     if not fits:
         raise SchemaMismatch(

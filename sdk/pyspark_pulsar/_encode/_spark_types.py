@@ -64,10 +64,10 @@ class Definer:
             if not _NAME.fullmatch(each.name):
                 raise SchemaMismatch(
                     f"column {place}",
-                    "is no name that Avro allows: letters, digits and _ only; rename it with alias",
+                    "is not a valid Avro name (letters, digits and _ only); rename it with alias",
                 )
             if any(known["name"] == each.name for known in fields):
-                raise SchemaMismatch(f"column {place}", "is there twice; rename one of them")
+                raise SchemaMismatch(f"column {place}", "appears twice; rename one of them")
             made = self._optional(each.dataType, f"{name}_{each.name}", place)
             fields.append({"name": each.name, "type": made, "default": None})
         return {"type": "record", "name": name, "fields": fields}
@@ -131,7 +131,7 @@ def _simple(kind: t.DataType, where: str) -> tuple[Avro, pa.DataType]:
     if found is None:
         raise SchemaMismatch(
             f"column {where}",
-            f"is {kind.simpleString()}, which messages can't have; cast it, for instance to string",
+            f"is {kind.simpleString()}, which can't be written; cast it, for instance to string",
         )
     return found
 

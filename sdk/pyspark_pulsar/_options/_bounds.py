@@ -31,7 +31,7 @@ class Edge(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
-    """The first message that was published at this time or later, in ms since 1970, as the broker
+    """The first message published at this time (ms since 1970) or later, as the broker's search
     finds it.
     """
 
@@ -43,8 +43,8 @@ Where = Edge | Position | AtTime
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """One end of what is read. `option` is what the user called it; `per_topic` has full or short
-    names as given, of topics or partitions, and all others have `default`.
+    """One end of a read. `option` is the name that the user gave it; `per_topic` has full or short
+    names of topics or partitions, all others have `default`.
     """
 
     option: str
@@ -53,7 +53,7 @@ class Bound:
 
 
 def parse_start(parser: OptionParser, *, streaming: bool) -> Bound:
-    """The start; of a batch the earliest unless told, of a stream the latest. Raises
+    """The start; by default the earliest for a batch, the latest for a stream. Raises
     InvalidOption.
     """
     default = Edge.LATEST if streaming else Edge.EARLIEST
@@ -69,8 +69,8 @@ def parse_start(parser: OptionParser, *, streaming: bool) -> Bound:
 
 
 def parse_end(parser: OptionParser) -> Bound:
-    """The end of a batch, included but for a timestamp, before which it ends; the latest unless
-    told. Raises InvalidOption.
+    """The end of a batch, inclusive except for a timestamp; by default the latest. Raises
+    InvalidOption.
     """
     found = _parse(
         parser,
@@ -129,8 +129,8 @@ def _time(option: str, value: object, topic: str = "") -> AtTime:
 
 
 def _where(option: str, topic: str, value: object) -> Where:
-    """What one topic's JSON value says: the forms of this connector's, and the bytes that the JVM
-    connector takes.
+    """The bound in one topic's JSON value: in this connector's forms, or bytes as for the JVM
+    connector.
     """
     if isinstance(value, str):
         if value.lower() in ("earliest", "latest"):
@@ -150,7 +150,7 @@ def _where(option: str, topic: str, value: object) -> Where:
 
 
 def _is_byte(value: object) -> bool:
-    """Java's bytes are signed, and those of others aren't."""
+    """Java's bytes are signed, others' aren't."""
     return isinstance(value, int) and not isinstance(value, bool) and -128 <= value <= 255
 
 
@@ -158,17 +158,17 @@ def _from_bytes(option: str, topic: str, data: bytes) -> Where:
     try:
         found = geminga.MessageId.deserialize(data)
     except Exception as error:
-        raise InvalidOption(option, f"topic {topic}: no message id: {error}") from None
+        raise InvalidOption(option, f"topic {topic}: not a message id: {error}") from None
     place = Position(found.ledger_id, found.entry_id, max(found.batch_index, -1))
     return _placed(option, topic, place)
 
 
 def _placed(option: str, topic: str, place: Position) -> Where:
-    """Java's constants are the ends, and no other id is below zero."""
+    """Java's constants are the ends; no other id is negative."""
     if place[:2] == (-1, -1):
         return Edge.EARLIEST
     if place[:2] == (ID_MAX, ID_MAX):
         return Edge.LATEST
     if min(place[:2]) < 0:
-        raise InvalidOption(option, f"topic {topic}: {place} is no message's id")
+        raise InvalidOption(option, f"topic {topic}: {place} is not a message id")
     return place

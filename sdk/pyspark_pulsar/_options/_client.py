@@ -16,11 +16,11 @@ from pyspark_pulsar._options._parser import OptionParser
 from pyspark_pulsar.errors import InvalidOption
 
 PREFIX = "pulsar.client."
-AUTH_FAULT = "they aren't repeated here, since they are secret"
+AUTH_FAULT = "they aren't shown here, because they are secret"
 
 
 class ConnectKeywords(TypedDict, total=False):
-    """What `geminga.connect` takes of the settings."""
+    """Keywords of `geminga.connect`."""
 
     operation_timeout_s: float
     connection_timeout_s: float
@@ -45,13 +45,13 @@ class ConnectKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class ClientSettings:
-    """How to reach the brokers: plain data that pickles and hashes, so that a process keeps one
-    client for each. `repr` shows no secret.
+    """Settings of the connection: plain data that pickles and hashes, so that a process keeps one
+    client for each. `repr` shows no secrets.
     """
 
     service_url: str
     admin_url: str | None = None
-    """Base of the REST API, for the layout of topics; None asks the brokers themselves."""
+    """Base URL of the REST API, for the layout of topics; None: ask the brokers."""
     auth_plugin: str | None = None
     auth_params: str = field(default="", repr=False)
     tls_trust_certs_file_path: str | None = None
@@ -74,7 +74,7 @@ class ClientSettings:
     stats_interval_s: float = 60.0
 
     def authentication(self) -> geminga.Authentication | None:
-        """As the SDK takes it. Raises InvalidOption, which tells nothing of the parameters."""
+        """The SDK's authentication. Raises InvalidOption, without showing the parameters."""
         if self.auth_plugin is None:
             return None
         try:
@@ -168,21 +168,21 @@ _NAMES: tuple[tuple[str, str, Callable[[OptionParser, str], object]], ...] = (
     ("tlsProtocols", "tls_protocols", _list),
     ("tlsCiphers", "tls_ciphers", _list),
 )
-"""Java's name, ours, and how it is read."""
+"""Java's name, ours, and the parser."""
 
 _SCHEMES = {"pulsar": "pulsar+ssl", "pulsar+ssl": "pulsar+ssl", "http": "https", "https": "https"}
-"""Scheme -> the same with TLS."""
+"""Scheme -> scheme with TLS."""
 
 _REFUSED = {
-    "numIoThreads": "this client has no threads for I/O to be counted",
-    "numListenerThreads": "this client has no threads for listeners",
-    "useTcpNoDelay": "sockets never delay here",
-    "lookupTimeoutMs": "set operationTimeoutMs, which counts for look-ups too",
+    "numIoThreads": "this client has no I/O threads",
+    "numListenerThreads": "this client has no listener threads",
+    "useTcpNoDelay": "TCP_NODELAY is always on",
+    "lookupTimeoutMs": "set operationTimeoutMs, which covers lookups too",
     "connectionMaxIdleSeconds": "connections are kept while the process lives",
-    "concurrentLookupRequest": "look-ups aren't limited by number here",
-    "maxLookupRequest": "look-ups aren't limited by number here",
-    "maxNumberOfRejectedRequestPerConnection": "a refused request doesn't close connections here",
-    "enableBusyWait": "there is no busy wait here",
+    "concurrentLookupRequest": "lookups aren't limited in number",
+    "maxLookupRequest": "lookups aren't limited in number",
+    "maxNumberOfRejectedRequestPerConnection": "rejected requests don't close connections",
+    "enableBusyWait": "busy waiting isn't supported",
     "enableTransaction": "reads and writes don't use transactions",
     "useKeyStoreTls": "give PEM files: tlsTrustCertsFilePath, tlsCertificateFilePath, "
     "tlsKeyFilePath",
@@ -192,21 +192,21 @@ _REFUSED = {
     "tlsKeyStorePath": "give PEM files by tlsCertificateFilePath and tlsKeyFilePath",
     "tlsKeyStoreType": "give PEM files by tlsCertificateFilePath and tlsKeyFilePath",
     "tlsKeyStorePassword": "give PEM files by tlsCertificateFilePath and tlsKeyFilePath",
-    "sslProvider": "TLS is always OpenSSL's here",
-    "autoCertRefreshSeconds": "certificates are read anew whenever their files change",
+    "sslProvider": "TLS always uses OpenSSL",
+    "autoCertRefreshSeconds": "certificates are reloaded when their files change",
     "authParamMap": "give authParams, for most plug-ins as a JSON object",
     "proxyServiceUrl": "give the proxy's address as service.url",
     "proxyProtocol": "give the proxy's address as service.url",
-    "socks5ProxyAddress": "SOCKS isn't spoken here",
-    "requestTimeoutMs": "set operationTimeoutMs, which counts for every request",
-    "readTimeoutMs": "set operationTimeoutMs, which counts for every request",
+    "socks5ProxyAddress": "SOCKS proxies aren't supported",
+    "requestTimeoutMs": "set operationTimeoutMs, which covers every request",
+    "readTimeoutMs": "set operationTimeoutMs, which covers every request",
 }
-"""Java's options that would do nothing here, and what to do."""
+"""Options of Java's client that aren't supported, with advice."""
 
 
 def parse_client(parser: OptionParser) -> ClientSettings:
     """The settings of the options `service.url`, `admin.url` and `pulsar.client.*`; the others stay
-    in `given`. Raises InvalidOption.
+    in `parser`. Raises InvalidOption.
     """
     url = parser.filled("service.url", "serviceUrl", PREFIX + "serviceUrl")
     if url is None:
@@ -237,9 +237,9 @@ def parse_client(parser: OptionParser) -> ClientSettings:
 
 
 def _check_hidden(plugin: str, params: str) -> None:
-    """Refuses secrets that Spark would show in its plans: it hides options by words in their names
-    and values (`spark.redaction.regex`: secret, password, token, access key), and no such word need
-    be in a bare token or a key.
+    """Refuse secrets that Spark would show in its plans: it hides options by words in their names
+    and values (`spark.redaction.regex`: secret, password, token, access key), which a bare token or
+    a key need not contain.
     """
     text = params.strip()
     is_token = plugin.strip().lower().endswith("token")
@@ -256,8 +256,8 @@ def _check_hidden(plugin: str, params: str) -> None:
 
 
 def _checked_url(parser: OptionParser, url: str) -> str:
-    """With the scheme that `useTls` asks for. Hosts and ports are checked when the client is
-    made.
+    """The URL with the scheme that `useTls` requires. Hosts and ports are checked when the client
+    is created.
     """
     option = parser.name_of("service.url")
     scheme, separator, hosts = url.partition("://")
@@ -265,7 +265,9 @@ def _checked_url(parser: OptionParser, url: str) -> str:
         known = ", ".join(f"{each}://" for each in _SCHEMES)
         raise InvalidOption(option, f"must be {known} with a host, not {url!r}")
     if "@" in hosts:
-        raise InvalidOption(option, "has no place for a user; give authPluginClassName, authParams")
+        raise InvalidOption(
+            option, "must not contain a user; set authPluginClassName and authParams"
+        )
     secure = scheme in ("pulsar+ssl", "https")
     wanted = parser.flag(PREFIX + "useTls", default=secure)
     if secure and not wanted:
@@ -287,7 +289,7 @@ def _check_admin(option: str, url: str) -> None:
 
 
 def _check_whole(settings: ClientSettings) -> None:
-    """What only the SDK knows, with our options' names."""
+    """Checks of the SDK, with our option names in its errors."""
     keywords = settings.keywords()
     try:
         geminga.ClientOptions(**keywords)

@@ -11,16 +11,16 @@ _NAMES = ("keyValueEncoding", "keySchemaType", "valueSchemaType")
 
 
 class PairEncoding(enum.Enum):
-    """Where the key of a pair goes (KeyValueEncodingType of the Java client)."""
+    """Where the key of a pair is stored (KeyValueEncodingType of the Java client)."""
 
     INLINE = "INLINE"
-    """Into the payload, before the value."""
+    """In the payload, before the value."""
     SEPARATED = "SEPARATED"
-    """It is the message's key."""
+    """As the message's key."""
 
 
 class HalfChoice(enum.Enum):
-    """What schema a key or value gets: by its column (AUTO), or one of these."""
+    """The schema of a key or value: by its column (AUTO), or one of these."""
 
     AUTO = "auto"
     AVRO = "avro"
@@ -34,13 +34,15 @@ class PairChoice:
     """How pairs are written to a topic whose schema comes from the columns."""
 
     encoding: PairEncoding | None = None
-    """None: as the topic has it, and inline if it has none."""
+    """None: the topic's encoding, or inline if it has none."""
     key: HalfChoice = HalfChoice.AUTO
     value: HalfChoice = HalfChoice.AUTO
 
 
 def parse_pair(parser: OptionParser, *, is_wanted: bool) -> PairChoice:
-    """The options of pairs. Raises InvalidOption, also if there are some and none is wanted."""
+    """The options of pairs. Raises InvalidOption, also if some are given though pairs aren't
+    wanted.
+    """
     if not is_wanted:
         parser.not_here("needs schemaType=keyvalue", *_NAMES)
         return PairChoice()

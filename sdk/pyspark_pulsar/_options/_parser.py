@@ -1,6 +1,6 @@
-"""Looks options up: by any of their names, in any case, each value checked, what is left unknown.
+"""Parses options: by any of their names, in any case, with checks of values and of unknown options.
 
-Values are shown in errors only where they can't be secrets.
+Errors show values only if they can't be secret.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from pyspark_pulsar.errors import InvalidOption
 E = TypeVar("E", bound=Enum)
 WHOLE_MAX = (1 << 63) - 1
 LIKENESS_LEAST = 0.75
-"""Of names of which one may be meant by the other, by difflib: one letter wrong in four."""
+"""Minimum similarity of a name to suggest (difflib): about one wrong letter in four."""
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _FLAGS = {"true": True, "false": False}
 
 
 class OptionParser:
-    """The options of one read or write. Ask for each that is known, then call `close`.
+    """The options of one read or write. Get each known option, then call `close`.
 
     All methods take an option's name, then its aliases.
     """
@@ -41,12 +41,12 @@ class OptionParser:
             here = self._left.pop(name.lower(), None)
             if here is None:
                 continue
-            # Spark hands names on in lower case: shown is how the documentation writes them.
+            # Spark passes names in lower case: errors show them as documented.
             value = here[1]
             if not isinstance(value, str):
-                raise InvalidOption(name, f"must be a text, not {type(value).__name__}")
+                raise InvalidOption(name, f"must be a string, not {type(value).__name__}")
             if found is not None and found[1] != value:
-                raise InvalidOption(name, f"says other than {found[0]}, which means the same")
+                raise InvalidOption(name, f"conflicts with its alias {found[0]}")
             found = name, value
         if found is None:
             return None
@@ -54,15 +54,15 @@ class OptionParser:
         return found[1]
 
     def name_of(self, option: str) -> str:
-        """Which of its names the option was given by, for errors about it."""
+        """The name by which the option was given, for errors."""
         return self._names.get(option, option)
 
     def has(self, name: str) -> bool:
-        """Whether the option is there, and nobody asked for it yet."""
+        """Whether the option is given and not taken yet."""
         return name.lower() in self._left
 
     def filled(self, *names: str) -> str | None:
-        """A text that isn't empty, or None. Raises InvalidOption."""
+        """A string that isn't empty, or None. Raises InvalidOption."""
         value = self.text(*names)
         if value is not None and not value.strip():
             raise InvalidOption(self.name_of(names[0]), "must not be empty")
@@ -147,34 +147,36 @@ class OptionParser:
         return None if value is None else json_object(self.name_of(names[0]), value)
 
     def listed(self, *names: str) -> tuple[str, ...]:
-        """Texts with commas between them, none twice; empty if not given. Raises InvalidOption."""
+        """Strings separated by commas, without duplicates; empty if not given. Raises
+        InvalidOption.
+        """
         value = self.filled(*names)
         if value is None:
             return ()
         parts = [part.strip() for part in value.split(",")]
         if not all(parts):
-            raise InvalidOption(self.name_of(names[0]), f"has an empty name in it: {value!r}")
+            raise InvalidOption(self.name_of(names[0]), f"contains an empty name: {value!r}")
         return tuple(dict.fromkeys(parts))
 
     def refuse_rest(self, prefix: str, known: Sequence[str], why: Mapping[str, str]) -> None:
-        """Raises InvalidOption if options are left that begin so. `why` tells by the names behind
-        the prefix what to do instead, where that is known; `known` are those that are taken.
+        """Raises InvalidOption if options with this prefix are left. `why` has advice by names
+        without the prefix; `known` are the valid names.
         """
         named = {(prefix + name).lower(): (prefix + name, text) for name, text in why.items()}
         for key, (name, _) in self._left.items():
             if key in named:
                 told, text = named[key]
-                raise InvalidOption(told, f"has no meaning here, leave it out: {text}")
+                raise InvalidOption(told, f"isn't supported, remove it: {text}")
             if key.startswith(prefix.lower()):
                 raise _unknown(name, [prefix + each for each in known])
 
     def not_here(self, reason: str, *names: str) -> None:
-        """These are known, but not to be given here: `reason` says why and what to do."""
+        """Refuse these options here; `reason` says why and what to do."""
         self._misplaced.update({name.lower(): (name, reason) for name in names})
         self._asked += names
 
     def close(self) -> None:
-        """Raises InvalidOption if options are left that nobody asked for."""
+        """Raises InvalidOption if unknown options are left."""
         for key, (name, _) in self._left.items():
             if key in self._misplaced:
                 raise InvalidOption(*self._misplaced[key])
@@ -197,21 +199,21 @@ def _unknown(name: str, known: Sequence[str]) -> InvalidOption:
 
 
 def nearest(name: str, known: Sequence[str]) -> str | None:
-    """Which of the names was probably meant, as the end of a sentence; None if none is like it. Of
-    names with prefixes the end is enough.
+    """A question for the most similar name; None if none is similar. Names also match without their
+    prefix.
     """
     ends = {each.lower().rpartition(".")[2]: each for each in reversed(known)}
     lowered = ends | {each.lower(): each for each in known}
     close = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=LIKENESS_LEAST)
-    return f"is {lowered[close[0]]} meant?" if close else None
+    return f"did you mean {lowered[close[0]]}?" if close else None
 
 
 def json_object(option: str, text: str) -> dict[str, object]:
-    """A JSON object; a name given twice is refused. Raises InvalidOption."""
+    """A JSON object without duplicate names. Raises InvalidOption."""
     try:
         found = json.loads(text, object_pairs_hook=_once)
     except _Twice as error:
-        raise InvalidOption(option, f"has {error.args[0]!r} twice") from None
+        raise InvalidOption(option, f"names {error.args[0]!r} twice") from None
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):

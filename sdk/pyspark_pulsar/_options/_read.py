@@ -16,17 +16,17 @@ from pyspark_pulsar.errors import InvalidOption
 
 READER = "pulsar.reader."
 PARTITIONS_MAX = 100_000
-"""The most that `minPartitions` may ask for."""
+"""Maximum of `minPartitions`."""
 ROWS_MAX = 1_000_000
-"""The most rows of one Arrow batch."""
+"""Maximum rows of one Arrow batch."""
 QUEUE_MAX = 1_000_000
-"""The most messages that a reader may keep ready."""
+"""Maximum messages that a reader prefetches."""
 BATCH_BYTES_MAX = 1 << 30
-"""The most bytes of one Arrow batch: offsets into its texts are 32 bits wide."""
+"""Maximum bytes of one Arrow batch: offsets of strings have 32 bits."""
 
 
 class ParseMode(enum.Enum):
-    """What becomes of messages that don't fit their schema, by Spark's names."""
+    """Treatment of malformed messages, with Spark's names."""
 
     FAILFAST = "FAILFAST"
     PERMISSIVE = "PERMISSIVE"
@@ -35,7 +35,7 @@ class ParseMode(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class TopicSelection:
-    """What is read: topics by name as given, or a pattern of whole names (one of both)."""
+    """The topics to read: names as given, or a pattern for full names."""
 
     option: str
     names: tuple[str, ...] = ()
@@ -54,24 +54,24 @@ class ReadOptions:
     fail_on_data_loss: bool = True
     allow_different_topic_schemas: bool = False
     schema_mode: str = "auto"
-    """`auto`: by the topic's schema; `raw`: values are bytes whatever the schema."""
+    """`auto`: by the topic's schema; `raw`: values are bytes."""
     parse_mode: ParseMode = ParseMode.FAILFAST
     corrupt_record_column: str | None = None
-    """A column of strings or bytes for what didn't fit, in PERMISSIVE."""
+    """A string or binary column for malformed messages, in PERMISSIVE."""
     include_properties: bool = True
     """Whether the default schema has `__messageProperties`."""
     push_down: bool = False
-    """Whether Spark's filters narrow what is read. Spark plans all uses of one DataFrame with the
-    filters of the first, so that each `load()` must be used once.
+    """Whether Spark's filters narrow what is read. Spark plans all uses of a DataFrame with the
+    filters of the first, so each `load()` must be used once.
     """
     publish_time_slack_s: float | None = None
-    """By how much a message may have been published later, by its producer's clock, than one that
-    stands behind it: lets filters on `__publishTime` narrow what is read. None: they don't.
+    """By how much publish times may be out of order (producers' clocks differ): lets filters on
+    `__publishTime` narrow what is read. None: they don't.
     """
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
     poll_timeout_s: float = 120.0
-    """A read fails when nothing came for so long though there is something to come."""
+    """A read fails if an existing message doesn't arrive in this time."""
     batch_rows_max: int = 10_000
     batch_bytes_max: int = 16 * 1024 * 1024
     messages_per_second: float | None = None
@@ -80,18 +80,16 @@ class ReadOptions:
     """Of payloads, of each task, on average; None: no limit."""
     read_compacted: bool = False
     receiver_queue_size: int = 10_000
-    """The most messages kept ready; no more than `batch_bytes_max` of payload."""
+    """Maximum prefetched messages; at most `batch_bytes_max` of payload."""
     reader_name: str | None = None
     subscription_role_prefix: str = ""
     crypto_failure_action: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL
     private_key: str | None = field(default=None, repr=False)
-    """Of end-to-end encryption: the path of the key for all names without one of their own."""
+    """Path of the decryption key for all key names not in `private_keys`."""
     private_keys: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    """The same by the keys' names."""
+    """The same by key name."""
     anchor: bool = True
-    """Whether a stream holds its topics by a subscription, so that nothing is trimmed before it is
-    read.
-    """
+    """Whether a stream has a subscription, so that messages aren't trimmed before they are read."""
     subscription_name: str | None = None
     subscription_prefix: str = "spark-geminga"
     max_messages_per_trigger: int | None = None
@@ -101,7 +99,7 @@ class ReadOptions:
     discovery_interval_s: float = 60.0
 
     def key_reader(self) -> CryptoKeyReader | None:
-        """Where private keys are found; None without any."""
+        """The reader of private keys; None without any."""
         if self.private_key is None and not self.private_keys:
             return None
         return DefaultCryptoKeyReader(
@@ -122,9 +120,9 @@ _REFUSED = {
     "startMessageFromRollbackDurationInSec": "give startingTimestamp",
     "resetIncludeHead": "ids in startingOffsets are always included",
     "subscriptionName": "give subscriptionName (of a stream), without the prefix",
-    "poolMessages": "memory is not pooled here",
+    "poolMessages": "memory is not pooled",
 }
-"""Java's reader options that would do nothing here, and what to do."""
+"""Options of Java's reader that aren't supported, with advice."""
 
 
 _BATCH_OPTIONS = (
@@ -153,8 +151,8 @@ _STREAM_OPTIONS = (
 
 
 def parse_read(options: Mapping[str, str], *, streaming: bool | None) -> ReadOptions:
-    """The options of `spark.read` or `spark.readStream`, or (None) of one of them when it isn't
-    known of which, for the schema. Raises InvalidOption, naming the one.
+    """The options of `spark.read` or `spark.readStream`, or of either (None), for the schema.
+    Raises InvalidOption, naming the option.
     """
     parser = OptionParser(options)
     client = parse_client(parser)
@@ -192,7 +190,7 @@ def _topics(parser: OptionParser) -> TopicSelection:
     try:
         re.compile(pattern)
     except re.error as error:
-        raise InvalidOption(told[0], f"is no regular expression: {error}") from None
+        raise InvalidOption(told[0], f"is not a regular expression: {error}") from None
     return TopicSelection(told[0], pattern=pattern)
 
 
@@ -307,5 +305,5 @@ def _stream(parser: OptionParser) -> dict[str, Any]:
 
 
 def _told(optional: dict[str, Any]) -> dict[str, Any]:
-    """Without those that the user didn't give."""
+    """Without options that the user didn't give."""
     return {name: value for name, value in optional.items() if value is not None}

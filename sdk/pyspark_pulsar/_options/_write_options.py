@@ -16,15 +16,15 @@ from pyspark_pulsar.errors import InvalidOption
 
 PRODUCER = "pulsar.producer."
 EPOCH_MAX = (1 << 31) - 1
-"""The highest epoch: sequence ids have 31 bits for it, and 32 for the row."""
+"""The largest epoch: a sequence id has 31 bits for it, and 32 for the row."""
 NAME_CHARS_MAX = 200
-"""Of `producerName`; the broker keeps the names of all partitions that were written lately."""
+"""Maximum length of `producerName`: the broker stores the names of recent producers."""
 PENDING_MAX = 1_000_000
-"""The most that `maxPendingMessages` may ask for."""
+"""Maximum of `maxPendingMessages`."""
 
 
 class SchemaChoice(enum.Enum):
-    """What schema the messages get: by the columns (AUTO), or one of these."""
+    """The schema of messages: by the columns (AUTO), or one of these."""
 
     AUTO = "auto"
     AVRO = "avro"
@@ -38,21 +38,21 @@ class SchemaChoice(enum.Enum):
 
 
 class Routing(enum.Enum):
-    """Where messages without key go, by Java's names in capitals (MessageRoutingMode)."""
+    """Routing of messages without key, with Java's names in capitals (MessageRoutingMode)."""
 
     ROUNDROBINPARTITION = "round-robin"
     SINGLEPARTITION = "single"
 
 
 class Hashing(enum.Enum):
-    """How a key becomes a partition, by Java's names in capitals (HashingScheme)."""
+    """Hashing of keys to partitions, with Java's names in capitals (HashingScheme)."""
 
     JAVASTRINGHASH = "java"
     MURMUR3_32HASH = "murmur3"
 
 
 class ProducerKeywords(TypedDict, total=False):
-    """What `create_producer` takes of the settings."""
+    """Keywords of `create_producer`."""
 
     send_timeout_s: float
     max_pending_messages: int
@@ -92,12 +92,12 @@ class ProducerSettings:
         geminga.ProducerCryptoFailureAction.FAIL
     )
     public_key: str | None = field(default=None, repr=False)
-    """Of end-to-end encryption: the default key's path or `data:` URL."""
+    """Path or `data:` URL of the default encryption key."""
     public_keys: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    """The same by the keys' names."""
+    """The same by key name."""
 
     def keywords(self) -> ProducerKeywords:
-        """As `create_producer` takes them."""
+        """The keywords of `create_producer`."""
         found = ProducerKeywords(
             send_timeout_s=self.send_timeout_s,
             max_pending_messages=self.max_pending_messages,
@@ -127,28 +127,27 @@ class WriteOptions:
 
     client: ClientSettings
     topic: str | None = None
-    """Where all rows go; None: where the column `__topic` says."""
+    """The topic of all rows; None: by the column `__topic`."""
     schema_choice: SchemaChoice = SchemaChoice.AUTO
     pair: PairChoice = PairChoice()
     """How pairs are written, with KEYVALUE."""
     record_name: str = "Row"
     """Name of the Avro record that the columns become."""
     key_field: str | None = None
-    """A value column that is each message's key as well."""
+    """A value column that is also the message's key."""
     deduplication: bool = False
-    """Whether producers have lasting names and sequence ids, so that each row is written once."""
+    """Whether producers have stable names and sequence ids, so that each row is written once."""
     producer_name: str | None = None
-    """What producers' names begin with."""
+    """Prefix of producers' names."""
     epoch: int | None = None
-    """Of a batch write that is to happen once, however often it is run; with `producer_name`."""
+    """Epoch of a batch write that is idempotent over several runs; with `producer_name`."""
     producer_busy_timeout_s: float = 60.0
-    """How long a task waits until the producer of an earlier attempt is gone."""
+    """How long a task waits for the producer of an earlier attempt to close."""
     routing: Routing = Routing.ROUNDROBINPARTITION
     hashing: Hashing = Hashing.JAVASTRINGHASH
     producer: ProducerSettings = ProducerSettings()
     checks_order: bool = True
-    """With deduplication: whether rows that the broker has already are compared with those that it
-    has."""
+    """With deduplication: whether rows that the broker drops are compared with its stored ones."""
 
 
 _REFUSED = {
@@ -168,7 +167,7 @@ _REFUSED = {
     "customMessageRouter": "give a column __partition",
     "messageCrypto": "encryption is always Pulsar's own",
 }
-"""Java's producer options that would do nothing here, and what to do."""
+"""Options of Java's producer that aren't supported, with advice."""
 
 
 def _millis(parser: OptionParser, name: str) -> object:
@@ -205,7 +204,7 @@ def _properties(parser: OptionParser, name: str) -> object:
     if found is None:
         return None
     if not all(isinstance(value, str) for value in found.values()):
-        raise InvalidOption(parser.name_of(name), "must be a JSON object of texts")
+        raise InvalidOption(parser.name_of(name), "must be a JSON object of strings")
     return tuple((key, str(value)) for key, value in found.items())
 
 
@@ -238,12 +237,12 @@ _NAMES: tuple[tuple[str, str, Callable[[OptionParser, str], object]], ...] = (
         _choice(geminga.ProducerCryptoFailureAction, _PLAIN.crypto_failure_action),
     ),
 )
-"""Java's name, ours, and how it is read."""
+"""Java's name, ours, and the parser."""
 _OTHERS = ("messageRoutingMode", "hashingScheme", "publicKeyPath")
 
 
 def parse_write(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
-    """The options of `df.write` or `df.writeStream`. Raises InvalidOption, naming the one."""
+    """The options of `df.write` or `df.writeStream`. Raises InvalidOption, naming the option."""
     parser = OptionParser(options)
     client = parse_client(parser)
     topic = parser.filled("topic")
@@ -300,7 +299,9 @@ def _epoch(parser: OptionParser, deduplication: bool, name: str | None) -> int |
     if not deduplication:
         raise InvalidOption(option, "needs deduplication=true")
     if name is None:
-        raise InvalidOption(option, "needs producerName: what is written once has to have a name")
+        raise InvalidOption(
+            option, "needs producerName, by which the broker knows repeated messages"
+        )
     return epoch
 
 
@@ -321,7 +322,7 @@ def _producer(parser: OptionParser) -> ProducerSettings:
             values[name] = found
     values |= _keys(parser, values.get("encryption_keys", ()))
     if values.get("chunking_enabled") and "batching_enabled" not in values:
-        # Messages in chunks can't share a batch: who asks for the one means it.
+        # Chunked messages can't be batched: asking for chunks turns batches off.
         values["batching_enabled"] = False
     known = [java for java, _, _ in _NAMES]
     parser.refuse_rest(PRODUCER, [*known, *_OTHERS], _REFUSED)
@@ -349,7 +350,7 @@ def _keys(parser: OptionParser, names: object) -> dict[str, Any]:
 
 
 def _check_whole(settings: ProducerSettings) -> None:
-    """What only the SDK knows, with our options' names."""
+    """Checks of the SDK, with our option names in its errors."""
     try:
         geminga.ProducerOptions(**settings.keywords())
     except geminga.InvalidArgument as error:

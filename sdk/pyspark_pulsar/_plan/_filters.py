@@ -1,4 +1,4 @@
-"""What is to be read of topics when a query has filters (spec SP-04): pure."""
+"""What a query with filters has to read of its topics (spec SP-04). Pure."""
 
 from __future__ import annotations
 
@@ -8,23 +8,24 @@ from dataclasses import dataclass, field, replace
 from pyspark_pulsar._positions import ID_MAX, Position, TopicRange
 
 IDS_MAX = 64
-"""Message ids that are read one by one; of more, all from the first to the last is read."""
+"""Message ids that are read one by one; of more ids, everything from the first to the last is read.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Which whole numbers are wanted; no limit at first."""
+    """Which integers are wanted; unlimited by default."""
 
     least: int = -ID_MAX
     most: int = ID_MAX
     among: frozenset[int] | None = None
 
     def allow(self, value: int) -> bool:
-        """Whether it is one of them."""
+        """Whether `value` is wanted."""
         return self.least <= value <= self.most and (self.among is None or value in self.among)
 
     def met(self, other: Limits) -> Limits:
-        """Those that both allow, as one interval."""
+        """The intersection of both, as one interval."""
         sets = [each for each in (self.among, other.among) if each is not None]
         among = frozenset.intersection(*sets) if sets else None
         least, most = max(self.least, other.least), min(self.most, other.most)
@@ -35,14 +36,14 @@ class Limits:
 
     @property
     def are_wide(self) -> bool:
-        """Whether everything is allowed."""
+        """Whether there is no limit."""
         return self == Limits()
 
 
 @dataclass(frozen=True)
 class Narrowing:
-    """What the filters leave to be read; plain data that pickles. `keys` are of `__key`: whoever
-    scans may leave out messages with others before their values are decoded.
+    """What has to be read with the filters; plain data that pickles. `keys` are values of `__key`:
+    a task may skip messages with other keys before it decodes their values.
     """
 
     topics: frozenset[str] | None = None
@@ -54,13 +55,11 @@ class Narrowing:
     publish_ms: Limits = field(default_factory=Limits)
 
     def allows(self, topic: str, partition: int) -> bool:
-        """Whether anything of this topic is to be read."""
+        """Whether this topic has to be read."""
         return (self.topics is None or topic in self.topics) and self.partitions.allow(partition)
 
     def applied(self, whole: TopicRange) -> list[TopicRange]:
-        """The parts of a range that have to be read, in order; topics and publish times are left
-        to others.
-        """
+        """The parts of a range that have to be read, in order. Ignores topics and publish times."""
         low, high = self.ledgers.least, self.ledgers.most
         if low > high or self.entries.least > self.entries.most:
             return []
@@ -86,7 +85,7 @@ def within(whole: TopicRange, first: Position, last: Position) -> TopicRange:
 
 
 def _joined(ends: Iterable[tuple[Position, Position]]) -> list[tuple[Position, Position]]:
-    """Sorted intervals, those that overlap as one: no message is read twice."""
+    """Sorted intervals, merged where they overlap: no message is read twice."""
     found: list[tuple[Position, Position]] = []
     for start, stop in ends:
         if found and tuple(start) <= found[-1][1].reach:

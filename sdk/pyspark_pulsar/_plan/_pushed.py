@@ -1,8 +1,8 @@
-"""Spark's filters as a narrowing of what needs to be read (spec SP-04): pure. PySpark has filters
-from 4.1 on: import this only there.
+"""Converts Spark's filters to a narrowing of what has to be read (spec SP-04). Pure. PySpark has
+filters from 4.1 on: import this only there.
 
-Only what is sure is narrowed: a filter that isn't understood whole narrows nothing, and all but
-those served to the letter are left for Spark to apply again.
+Only certain cases narrow: a filter that isn't understood completely narrows nothing, and all
+filters but those applied exactly are left for Spark to apply again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _Comparison = (
 
 
 def narrow(filters: Sequence[Filter]) -> tuple[Narrowing, list[Filter]]:
-    """What is to be read for all of `filters` to hold, and those that Spark has to apply again."""
+    """What has to be read for `filters`, and the filters that Spark has to apply again."""
     found = Narrowing()
     left: list[Filter] = []
     for each in filters:
@@ -50,7 +50,7 @@ def narrow(filters: Sequence[Filter]) -> tuple[Narrowing, list[Filter]]:
 
 
 def _narrowed(found: Narrowing, filter_: Filter) -> tuple[Narrowing, bool]:
-    """With one filter more, and whether it is served whole."""
+    """Narrowed by one more filter, and whether the filter is applied exactly."""
     if isinstance(filter_, IsNotNull):
         return found, len(filter_.attribute) == 1 and filter_.attribute[0] in NEVER_NULL
     if not isinstance(filter_, _Comparison) or len(filter_.attribute) != 1:
@@ -92,7 +92,7 @@ def _narrowed_by_number(found: Narrowing, column: str, numbers: Limits) -> tuple
 
 
 def _texts(filter_: _Comparison) -> frozenset[str] | None:
-    """The texts that a column has to equal one of; None if that isn't what is asked."""
+    """The strings of which a column must equal one; None for other filters."""
     if isinstance(filter_, In):
         values = tuple(each for each in filter_.value if each is not None)
     elif isinstance(filter_, EqualTo | EqualNullSafe):
@@ -105,7 +105,7 @@ def _texts(filter_: _Comparison) -> frozenset[str] | None:
 
 
 def _ids(texts: frozenset[str]) -> frozenset[Position]:
-    """The places that texts of `__messageId` mean; no message has a text that means none."""
+    """The positions of values of `__messageId`; invalid values match no message."""
     found = set()
     for text in texts:
         try:
@@ -116,7 +116,7 @@ def _ids(texts: frozenset[str]) -> frozenset[Position]:
 
 
 def _numbers(filter_: _Comparison) -> Limits | None:
-    """The whole numbers that a column may have."""
+    """The integers that a column may have."""
     if isinstance(filter_, In):
         values = [each for each in filter_.value if each is not None]
         if not all(_is_whole(each) for each in values):
@@ -155,6 +155,6 @@ def _times(filter_: _Comparison) -> Limits | None:
     exact = _interval(filter_, (value - _EPOCH) // _MICROSECOND)
     least = exact.least if exact.least == Limits().least else -(-exact.least // 1000)
     most = exact.most if exact.most == Limits().most else exact.most // 1000
-    # Later times than a timestamp holds are shown as the last that it holds.
+    # Times later than the largest timestamp are shown as that.
     least = min(least, TIME_MS_MAX)
     return Limits(least, Limits().most if most >= TIME_MS_MAX else most)

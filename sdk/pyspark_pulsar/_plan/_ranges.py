@@ -1,5 +1,5 @@
-"""From options to the ranges that are read: `startingOffsets`, `endingOffsets` and their timestamps
-resolved for each partition, checked against what the topic holds (spec SP-01, SP-10).
+"""Resolves options to the ranges to read: `startingOffsets`, `endingOffsets` and their timestamps
+for each partition, checked against the topic's messages (spec SP-01, SP-10).
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ NAMES_SHOWN_MAX = 5
 
 
 def check_names(bound: Bound, parts: Sequence[TopicPartition]) -> None:
-    """Raises InvalidOption if the bound names a topic that isn't read."""
+    """Raises InvalidOption if the bound names a topic that is not read."""
     known = {part.topic for part in parts} | {part.parent for part in parts}
     for name, _ in bound.per_topic:
         if full_name(name) not in known:
             shown = ", ".join(sorted({part.parent for part in parts})[:NAMES_SHOWN_MAX])
             raise InvalidOption(
-                bound.option, f"names {name}, which isn't among the topics that are read: {shown}"
+                bound.option, f"names {name}, which is not one of the topics being read: {shown}"
             )
 
 
 def check_named(options: ReadOptions, parts: Sequence[TopicPartition]) -> None:
-    """What can be known of `startingOffsets` and `endingOffsets` as soon as a read is described.
-    Topics of a pattern may come later, or be gone when a stream is started again, so that nothing
-    is said of them here. Raises InvalidOption.
+    """Early check of the topics named in `startingOffsets` and `endingOffsets`. Topics of a pattern
+    aren't checked: they may be created later, or be deleted before a stream restarts. Raises
+    InvalidOption.
     """
     if options.topics.pattern is None:
         for bound in (options.start, options.end):
@@ -45,7 +45,7 @@ def check_named(options: ReadOptions, parts: Sequence[TopicPartition]) -> None:
 
 
 def where_of(bound: Bound, part: TopicPartition) -> Where:
-    """What a bound says about a partition: by its own name, its topic's, or for all."""
+    """The bound of a partition: by its own name, its topic's name, or the default."""
     named = {full_name(name): where for name, where in bound.per_topic}
     for name in (part.topic, part.parent):
         if name in named:
@@ -56,8 +56,8 @@ def where_of(bound: Bound, part: TopicPartition) -> Where:
 def ranges_of(
     client: geminga.blocking.Client, options: ReadOptions, parts: Sequence[TopicPartition]
 ) -> list[TopicRange]:
-    """What a batch reads, a range for each partition that has something in it, as of now. Raises
-    InvalidOption, OffsetOutOfRange.
+    """The ranges of a batch read, one for each partition with messages now. Raises InvalidOption,
+    OffsetOutOfRange.
     """
     end = options.end
     assert end is not None, "a batch has an end"
@@ -87,9 +87,9 @@ def _check_order(start: Bound, end: Bound, part: TopicPartition) -> None:
 
 
 def check_present(parts: Sequence[TopicPartition], present: Collection[str]) -> None:
-    """Say of which topics partitions aren't there, though these were just found: brokers delete
-    those that are idle one by one, and the topic keeps its number of partitions. Raises
-    TopicMissing if none of a topic's is left.
+    """Log missing partitions of topics that exist: brokers delete idle partitions one by one, and
+    the topic keeps its number of partitions. Raises TopicMissing if none of a topic's partitions is
+    left.
     """
     missing: dict[str, list[TopicPartition]] = {}
     for part in parts:
@@ -98,22 +98,22 @@ def check_present(parts: Sequence[TopicPartition], present: Collection[str]) -> 
     for parent, gone in missing.items():
         every = [part for part in parts if part.parent == parent]
         if gone[0].partition < 0:
-            raise TopicMissing(parent, "isn't there")
+            raise TopicMissing(parent, "doesn't exist")
         why = (
             "deleted with their messages (as topics without a subscription are once they are idle:"
             " brokerDeleteInactiveTopicsEnabled), or never used"
         )
         if len(gone) == len(every):
-            raise TopicMissing(parent, f"none of its {len(every)} partitions is there: {why}")
+            raise TopicMissing(parent, f"none of its {len(every)} partitions exists: {why}")
         names = ", ".join(str(part.partition) for part in gone[:NAMES_SHOWN_MAX])
         more = " and others" if len(gone) > NAMES_SHOWN_MAX else ""
-        logger.warning("topic %s: partitions %s%s aren't there: %s", parent, names, more, why)
+        logger.warning("topic %s: partitions %s%s don't exist: %s", parent, names, more, why)
 
 
 def _last(
     client: geminga.blocking.Client, options: ReadOptions, part: TopicPartition
 ) -> Position | None:
-    """The last entry, BEGIN without messages, None if the topic isn't there."""
+    """The last entry, BEGIN without messages, None if the topic doesn't exist."""
     try:
         return _topics.last_position(client, part.topic, Looks.of(options)) or BEGIN
     except TopicNotFound:
@@ -143,8 +143,8 @@ def start_of(
     part: TopicPartition,
     last: Position | None,
 ) -> Position | None:
-    """Where a partition's reading begins, the place itself included, if its last entry is `last`;
-    None if nothing of what there is has to be read. Raises OffsetOutOfRange.
+    """The inclusive start of a partition with the last entry `last`; None if nothing has to be
+    read. Raises OffsetOutOfRange.
     """
     where = where_of(options.start, part)
     looks = Looks.of(options)
@@ -159,11 +159,11 @@ def start_of(
         _out_of_range(options, options.start, part, f"{where} is gone: the topic is empty")
         return None
     if where.entry > last.after:
-        _out_of_range(options, options.start, part, f"{where} lies after the end, {last}")
+        _out_of_range(options, options.start, part, f"{where} is after the last message, {last}")
         return None
     first = _topics.first_position(client, part.topic, looks)
     if first is not None and where.entry < first:
-        reason = f"{where} lies before the first message that is left, in ledger {first.ledger_id}"
+        reason = f"{where} is before the first remaining message, in ledger {first.ledger_id}"
         _out_of_range(options, options.start, part, reason)
         return first
     return where
@@ -172,8 +172,8 @@ def start_of(
 def _earliest(
     client: geminga.blocking.Client, options: ReadOptions, part: TopicPartition
 ) -> Position:
-    """The beginning of a topic that isn't empty, by its first ledger: whoever reads it notices when
-    that is gone by then.
+    """The start of a topic that isn't empty, by its first ledger: so the task notices if that is
+    deleted in between.
     """
     if options.read_compacted:
         return BEGIN
@@ -187,7 +187,7 @@ def _stop(
     part: TopicPartition,
     last: Position | None,
 ) -> Position | None:
-    """The last place that a batch reads."""
+    """The last position that a batch reads."""
     where = where_of(end, part)
     looks = Looks.of(options)
     if isinstance(where, AtTime):
@@ -199,11 +199,11 @@ def _stop(
         _out_of_range(options, end, part, f"{where} is gone: the topic is empty")
         return None
     if where.entry > last:
-        _out_of_range(options, end, part, f"{where} lies after the end, {last}")
+        _out_of_range(options, end, part, f"{where} is after the last message, {last}")
         return last
     first = _topics.first_position(client, part.topic, looks)
     if first is not None and where.entry < first:
-        reason = f"{where} lies before the first message that is left, in ledger {first.ledger_id}"
+        reason = f"{where} is before the first remaining message, in ledger {first.ledger_id}"
         _out_of_range(options, end, part, reason)
         return None
     return where
@@ -211,7 +211,7 @@ def _stop(
 
 def _out_of_range(options: ReadOptions, bound: Bound, part: TopicPartition, reason: str) -> None:
     text = f"{bound.option}: {reason}"
-    # Compaction takes messages out at both ends too: their ids were good.
+    # Compaction also removes messages at both ends: their ids were valid.
     if options.fail_on_data_loss and not options.read_compacted:
         raise OffsetOutOfRange(
             part.topic, f"{text}; set failOnDataLoss=false to read what is there"

@@ -1,4 +1,4 @@
-"""Readers of one topic, opened at a place (spec SP-03)."""
+"""Readers of one topic, opened at a position (spec SP-03)."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ if TYPE_CHECKING:
     from pyspark_pulsar._options import ReadOptions
 
 PENDING_CHUNKED_MAX = 1000
-"""Messages in chunks that may be mixed with one another; readers of old data meet those of all
-producers at once."""
+"""Chunked messages that may be interleaved; a reader of old data meets those of all producers at
+once.
+"""
 
 
 def start_id(at: Position, *, read_compacted: bool) -> MessageId:
-    """What a reader is opened with whose first entry is to be the one at that place, or the next
-    one. What is before the place within its entry is left out by who reads.
+    """The start id of a reader whose first entry is the one at `at`, or the next one. The caller
+    skips the entry's messages before `at`.
     """
     if at.ledger_id < 0 and not read_compacted:
         return geminga.EARLIEST
-    # By an id such a reader knows that it has something to read before anything came. From the
-    # earliest on it holds the last id against a cursor of the log, which is behind what is trimmed.
+    # With an id, a reader of a compacted topic knows before the first entry that it has something
+    # to read. From EARLIEST it compares the last id with a cursor of the log, which is behind what
+    # was trimmed.
     return MessageId(max(0, at.ledger_id), max(0, at.entry_id))
 
 
@@ -36,10 +38,10 @@ def open_reader(
     *,
     queue_size: int,
 ) -> geminga.blocking.Reader:
-    """A reader whose first entry is the one at that place, or the next one that there is. To be
-    closed. Raises GemingaError.
+    """A reader whose first entry is the one at `at`, or the next one. The caller closes it. Raises
+    GemingaError.
 
-    Entries that can't be decrypted are handed out as they are: who reads must look.
+    Entries that can't be decrypted are returned as they are: the caller must check.
     """
     return client.create_reader(
         topic,
@@ -58,9 +60,7 @@ def open_reader(
 
 
 def last_entry(client: geminga.blocking.Client, options: ReadOptions, topic: str) -> Position:
-    """The last entry of a topic, BEGIN for one without messages. Nothing is read. Raises
-    GemingaError.
-    """
+    """The last entry of a topic, BEGIN if it has no messages. No read. Raises GemingaError."""
     with client.create_reader(
         topic,
         geminga.LATEST,

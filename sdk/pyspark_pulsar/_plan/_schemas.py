@@ -1,5 +1,5 @@
-"""Schemas when a read is planned: the columns that it has of itself, and whether those that a user
-asks for can be had (spec SP-02, SP-10).
+"""Schemas of a planned read: its default columns, and a check of the columns that a user asks for
+(spec SP-02, SP-10).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ NO_SCHEMA = "bytes, no schema"
 def default_schema(
     client: geminga.blocking.Client, options: ReadOptions, parts: Sequence[TopicPartition]
 ) -> StructType:
-    """The value's columns by the topics' schemas, then those with metadata. Raises SchemaMismatch
-    if topics differ and may not, or a field has the name of another column.
+    """The value's columns by the topics' schemas, then the metadata columns. Raises SchemaMismatch
+    if topics differ and must not, or two columns have the same name.
     """
     infos = _infos(client, options, parts)
     if _differ(infos):
@@ -45,7 +45,8 @@ def default_schema(
         taken = {field.name.lower() for field in fields}
         if is_metadata(corrupt) or corrupt.lower() in taken:
             raise SchemaMismatch(
-                f"column {corrupt}", "there is one: choose another by columnNameOfCorruptRecord"
+                f"column {corrupt}",
+                "already exists: choose another name by columnNameOfCorruptRecord",
             )
         fields.append(StructField(corrupt, StringType()))
     return StructType(fields + default_fields(include_properties=options.include_properties))
@@ -58,7 +59,8 @@ def checked_options(
     schema: StructType,
 ) -> ReadOptions:
     """The options, with `schema_mode` raw if topics differ and are read as bytes. Raises
-    SchemaMismatch if a column of the schema can't be had of a topic, naming it and what there is.
+    SchemaMismatch, naming the column and what the topic has, if a topic can't provide a column of
+    the schema.
     """
     check_metadata(schema)
     _check_corrupt(options, schema)
@@ -82,7 +84,7 @@ def checked_options(
 def _infos(
     client: geminga.blocking.Client, options: ReadOptions, parts: Sequence[TopicPartition]
 ) -> dict[str, SchemaInfo | None]:
-    """The newest schema of each topic, as far as it counts."""
+    """The newest schema of each topic; None with `schemaMode=raw`."""
     topics = list(dict.fromkeys(part.parent for part in parts))
     if options.schema_mode == "raw":
         return dict.fromkeys(topics[:1])
@@ -90,9 +92,7 @@ def _infos(
 
 
 def _differ(infos: Mapping[str, SchemaInfo | None]) -> bool:
-    """Whether there are columns that not all topics have alike. One schema need not be written like
-    the other.
-    """
+    """Whether the topics' columns differ. Definitions may differ in form only."""
     known = {_key(info): info for info in infos.values()}
     if len(known) < 2:
         return False
@@ -136,7 +136,7 @@ def _check_corrupt(options: ReadOptions, schema: StructType) -> None:
         reason = "columnNameOfCorruptRecord names it, but the schema doesn't have it"
         raise SchemaMismatch(f"column {name}", reason)
     if not isinstance(found.dataType, StringType | BinaryType) or not found.nullable:
-        raise SchemaMismatch(f"column {name}", "must be a string or binary that may be null")
+        raise SchemaMismatch(f"column {name}", "must be a nullable string or binary")
 
 
 def _check_values(topic: str, info: SchemaInfo | None, values: StructType) -> None:

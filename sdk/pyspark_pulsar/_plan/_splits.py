@@ -1,8 +1,8 @@
-"""Cuts ranges of topics into parts for Spark's tasks, even by entries (spec SP-03): pure.
+"""Splits ranges of topics into parts for Spark's tasks, with about the same number of entries (spec
+SP-03). Pure.
 
-Parts follow each other without a gap: the place before a part's start is the stop of the one before
-it. So a layout that is guessed in part makes parts uneven, never wrong. Entries are not cut: a
-batch is read by one task.
+Parts are contiguous: each stops right before the next one starts. So a partly guessed layout makes
+parts uneven, never wrong. Entries are not split: a batch is read by one task.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import accumulate
 from pyspark_pulsar._positions import LedgerSpan, Position, TopicRange
 
 SPLITS_MAX = 100_000
-"""Parts of one read: each is a task of Spark's."""
+"""Parts of one read; each is a task of Spark."""
 
 
 def split(
@@ -24,9 +24,9 @@ def split(
     count: int,
     entries_least: int = 1,
 ) -> list[TopicRange]:
-    """About `count` parts of all ranges together, each with `entries_least` entries or more as far
-    as its range has them; empty ranges are left out, and no other has less than one part.
-    `layouts` tells by topic which entries there are between a range's ends.
+    """Split all ranges into about `count` parts, each with at least `entries_least` entries if its
+    range has them. Empty ranges are left out; every other has at least one part. `layouts` has the
+    ledgers of each topic between the range's ends.
     """
     wanted = [each for each in ranges if not each.is_empty]
     spans = [_clipped(each, layouts.get(each.topic, ())) for each in wanted]
@@ -58,13 +58,13 @@ def split_by_ids(ranges: Sequence[TopicRange], *, count: int | None) -> list[Top
 
 
 def entries_in(ranges: Sequence[TopicRange], layouts: Mapping[str, Sequence[LedgerSpan]]) -> int:
-    """How many entries the ranges have by their layouts."""
+    """The number of entries of the ranges, by their layouts."""
     spans = (_clipped(each, layouts.get(each.topic, ())) for each in ranges if not each.is_empty)
     return sum(span.entries for here in spans for span in here)
 
 
 def _clipped(range_: TopicRange, layout: Sequence[LedgerSpan]) -> list[LedgerSpan]:
-    """The layout's part between the range's ends."""
+    """The part of the layout between the range's ends."""
     start, stop = range_.start, range_.stop
     found = []
     for ledger, first, last, is_sure in sorted(layout):
@@ -86,7 +86,7 @@ def _cut(range_: TopicRange, spans: Sequence[LedgerSpan], parts: int) -> list[To
         offset = part * offsets[-1] // parts
         place = bisect_right(offsets, offset) - 1
         span = spans[place]
-        # A part that began at an entry that isn't there would look like lost messages.
+        # A part that starts at an entry that doesn't exist would look like lost messages.
         inside = offset - offsets[place] if span.is_sure else 0
         start = Position(span.ledger_id, span.first_entry + inside)
         if start > starts[-1]:

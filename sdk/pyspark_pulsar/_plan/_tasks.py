@@ -15,11 +15,11 @@ from pyspark_pulsar._plan._splits import entries_in, split, split_by_ids
 from pyspark_pulsar._positions import ID_MAX, LedgerSpan, Position, TopicRange
 
 SPLITS_PER_CORE = 2
-"""Of the driver's machine, unless `minPartitions` tells how many parts a read has at least."""
+"""Of the driver's machine, unless `minPartitions` is given."""
 SPLIT_ENTRIES_LEAST = 64
-"""Entries that are worth a task of their own, unless `minPartitions` is given."""
+"""Minimum number of entries of a task, unless `minPartitions` is given."""
 SAMPLES_MAX = 8
-"""Topics that are asked how many messages their entries have, for `maxRecordsPerPartition`."""
+"""Topics sampled for the number of messages of an entry, for `maxRecordsPerPartition`."""
 
 
 def narrowed(
@@ -28,7 +28,7 @@ def narrowed(
     narrowing: Narrowing,
     ranges: Sequence[TopicRange],
 ) -> list[TopicRange]:
-    """The parts of the ranges that the filters leave to be read."""
+    """The parts of the ranges that have to be read with the filters."""
     slack_s = options.publish_time_slack_s
     limits = narrowing.publish_ms
     if slack_s is not None and not limits.are_wide:
@@ -46,9 +46,7 @@ def _between(
     least_ms: int,
     most_ms: int,
 ) -> TopicRange:
-    """The part of a range from the first entry at a time to before the first that is later than
-    another.
-    """
+    """The part of a range with publish times from `least_ms` to `most_ms`."""
     looks = _topics.Looks.of(options)
     first, last = whole.start, whole.stop
     if least_ms > 0:
@@ -65,9 +63,9 @@ def _between(
 def split_ranges(
     client: geminga.blocking.Client, options: ReadOptions, ranges: Sequence[TopicRange]
 ) -> list[TopicRange]:
-    """The ranges cut for Spark's tasks. Those of a stream are cut by their ids alone, since a
-    micro-batch that is planned again has to have the same parts. Raises InvalidOption if
-    `admin.url` can't be used, and GemingaError.
+    """The ranges split for Spark's tasks. Those of a stream are split by ids alone, since a
+    micro-batch that is planned again must have the same parts. Raises InvalidOption if `admin.url`
+    fails, and GemingaError.
     """
     if options.end is None:
         return split_by_ids(ranges, count=options.min_partitions)
@@ -102,7 +100,7 @@ def _messages(
     ranges: Sequence[TopicRange],
     layouts: Mapping[str, Sequence[LedgerSpan]],
 ) -> float:
-    """About how many messages the ranges have, by samples of the sizes of batches."""
+    """The estimated number of messages of the ranges, by samples of batch sizes."""
     step = -(-len(ranges) // SAMPLES_MAX) or 1
     looks = _topics.Looks.of(options)
     means = for_each(

@@ -1,8 +1,8 @@
-"""What is asked of brokers when a read is planned: which topics there are, where they begin and end
-(spec SP-01, SP-10). Nothing here makes a topic.
+"""Queries to brokers for planning a read: topics, their first and last entries, their ledgers (spec
+SP-01, SP-10). Nothing here creates a topic.
 
-All is found by readers, over the protocol that every broker speaks. Sizes of ledgers are guessed by
-a bounded number of them, or known from the REST API if there is `admin.url`.
+All of it uses readers, which work with every broker. Sizes of ledgers are estimated with a bounded
+number of readers, or read from the REST API if `admin.url` is given.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from pyspark_pulsar.errors import InvalidOption, TopicMissing
 logger = logging.getLogger("pyspark_pulsar")
 
 PROBE_WAIT_S = 0.5
-"""How long nothing comes before it is asked again whether there is something."""
+"""How long to wait for an entry before checking again whether there is one."""
 PROBE_TIMEOUT_S = 30.0
-"""How long something may take to come that is there."""
+"""Time limit for an existing entry to arrive."""
 PROBES_MAX = 192
-"""Readers that are opened to learn one topic's layout."""
+"""Readers opened to learn one topic's layout."""
 SAMPLE_ENTRIES = 16
-"""Entries that are read to learn how many messages batches have."""
+"""Entries read to learn how many messages batches have."""
 LEDGER_ENTRIES = 50_000
-"""Where a ledger probably ends (managedLedgerMaxEntriesPerLedger)."""
+"""The probable size of a full ledger (managedLedgerMaxEntriesPerLedger)."""
 _BEHIND_ALL = 1 << 62
-"""An entry id that no ledger has."""
+"""An entry id above those of any ledger."""
 
 
 def expand(client: geminga.blocking.Client, selection: TopicSelection) -> list[TopicPartition]:
-    """All partitions of the selected topics, each once. Raises TopicMissing, InvalidOption for a
-    name or pattern that is none.
+    """All partitions of the selected topics, each once. Raises TopicMissing, InvalidOption for an
+    invalid name or pattern.
     """
     if selection.pattern is None:
         names = [full_name(name) for name in selection.names]
@@ -60,41 +60,39 @@ def _matching(client: geminga.blocking.Client, option: str, pattern: str) -> lis
     except geminga.InvalidArgument as error:
         raise InvalidOption(option, str(error)) from None
     if not names:
-        raise TopicMissing(pattern, f"no topic has a name that matches the whole of {option}")
+        raise TopicMissing(pattern, f"no topic name fully matches {option}")
     return names
 
 
 def _parts(client: geminga.blocking.Client, option: str, name: str) -> list[TopicPartition]:
     if not name.startswith("persistent://"):
-        raise InvalidOption(option, f"{name} is not persistent: nothing of it can be read again")
+        raise InvalidOption(option, f"{name} is not persistent: its messages aren't stored")
     parent, number = partition_of(name)
     try:
         names = client.get_topic_partitions(parent, auto_create=False)
         if number >= 0 and name not in names:
-            # A topic may have such a name without being a partition.
+            # A topic with such a name need not be a partition.
             client.get_topic_partitions(name, auto_create=False)
             names = [name]
     except geminga.TopicNotFound:
-        raise TopicMissing(
-            name, f"isn't there; {option} names topics that exist, reading makes none"
-        ) from None
+        raise TopicMissing(name, f"doesn't exist; {option} must name existing topics") from None
     except geminga.InvalidTopicName as error:
-        raise InvalidOption(option, f"{name!r} is no topic's name: {error}") from None
+        raise InvalidOption(option, f"{name!r} is not a topic name: {error}") from None
     each = [TopicPartition(topic, partition_of(topic)[1], parent) for topic in names]
     return each if number < 0 else [one for one in each if one.topic == name]
 
 
 class Looks(NamedTuple):
-    """How readers look at a topic: as those of the read that is planned."""
+    """Settings of planning's readers: the same as those of the read."""
 
     role_prefix: str = ""
-    """Of the names of their subscriptions."""
+    """Prefix of the names of their subscriptions."""
     read_compacted: bool = False
-    """Whether they see the compacted messages, also those whose ledgers are trimmed."""
+    """Whether they read compacted messages, also those in trimmed ledgers."""
 
     @classmethod
     def of(cls, options: ReadOptions) -> Looks:
-        """As a read of these options looks at it."""
+        """The settings for a read with these options."""
         return cls(options.subscription_role_prefix, options.read_compacted)
 
 
@@ -104,8 +102,8 @@ PLAIN = Looks()
 def first_position(
     client: geminga.blocking.Client, topic: str, looks: Looks = PLAIN
 ) -> Position | None:
-    """The beginning of the first ledger that has messages; None for a topic without. Ledgers are
-    trimmed whole, so that nothing that is left lies before it.
+    """The start of the first ledger with messages; None if there are none. Ledgers are trimmed
+    whole, so nothing remains before it.
     """
     found = first_from(client, topic, BEGIN, looks)
     return None if found is None else Position(found.ledger_id, 0)
@@ -114,7 +112,7 @@ def first_position(
 def last_position(
     client: geminga.blocking.Client, topic: str, looks: Looks = PLAIN
 ) -> Position | None:
-    """The last entry; None for a topic without messages. Nothing is read for it."""
+    """The last entry; None if the topic has no messages. Reads no entry."""
     with _at_end(client, topic, looks) as reader:
         return _last(reader)
 
@@ -122,8 +120,8 @@ def last_position(
 def first_from(
     client: geminga.blocking.Client, topic: str, at: Position, looks: Looks = PLAIN
 ) -> Position | None:
-    """The first entry at that place or behind it that a message comes from; None if there is none.
-    Raises Timeout, and whatever the client does.
+    """The first entry at `at` or after it that contains a message; None if there is none. Raises
+    Timeout and other errors of the client.
     """
     with _reader(client, topic, at, looks) as reader:
         return _first(reader, topic)
@@ -132,8 +130,8 @@ def first_from(
 def position_at(
     client: geminga.blocking.Client, topic: str, time_ms: int, looks: Looks = PLAIN
 ) -> Position | None:
-    """The first entry that was published at that time (ms since 1970) or later, as the broker finds
-    it by its search; None if all are older.
+    """The first entry published at that time (ms since 1970) or later, as the broker's search finds
+    it; None if all are older.
     """
     with _at_end(client, topic, looks) as reader:
         last = _last(reader)
@@ -154,8 +152,8 @@ def _published_ms(client: geminga.blocking.Client, topic: str, at: Position, loo
 def entry_at(
     client: geminga.blocking.Client, topic: str, at: Position, looks: Looks = PLAIN
 ) -> geminga.ReceivedEntry | None:
-    """The entry at exactly that place, None if it isn't there or no message comes of it. Raises
-    Timeout, and whatever the client does.
+    """The entry at exactly `at`, None if it doesn't exist or has no message. Raises Timeout and
+    other errors of the client.
     """
     with _reader(client, topic, at, looks) as reader:
         entries = _next(reader, topic)
@@ -167,8 +165,8 @@ def entry_at(
 def messages_per_entry(
     client: geminga.blocking.Client, topic: str, at: Position, looks: Looks = PLAIN
 ) -> float:
-    """How many messages entries have on the average, by the first from that place on; 1.0 if there
-    are none.
+    """The mean number of messages of an entry, by the first entries from `at` on; 1.0 if there are
+    none.
     """
     found: list[int] = []
     with _reader(client, topic, at, looks) as reader:
@@ -184,11 +182,11 @@ def layout(
     start: Position,
     stop: Position,
 ) -> list[LedgerSpan]:
-    """The topic's ledgers from `start` to `stop`, in order. The last entries are exact where `stop`
-    or the REST API tell them, else at most an eighth too low: at most PROBES_MAX readers are
-    opened, then sizes are guessed, and ledgers are missing but for the last.
+    """The topic's ledgers from `start` to `stop`, in order. Last entries are exact if `stop` or the
+    REST API gives them, else at most an eighth too low. At most PROBES_MAX readers are opened;
+    after that sizes are guessed, and all ledgers but the last are missing.
 
-    Raises InvalidOption if `admin.url` can't be used.
+    Raises InvalidOption if `admin.url` fails.
     """
     if start.ledger_id == stop.ledger_id >= 0:
         return [LedgerSpan(start.ledger_id, max(start.entry_id, 0), max(stop.entry_id, 0))]
@@ -202,7 +200,7 @@ def layout(
 
 
 class _Prober:
-    """Learns a topic's layout with a bounded number of readers."""
+    """Finds a topic's layout with a bounded number of readers."""
 
     def __init__(self, client: geminga.blocking.Client, topic: str, looks: Looks) -> None:
         self._client = client
@@ -231,7 +229,7 @@ class _Prober:
         return found
 
     def _firsts(self, start: Position, stop: Position) -> list[tuple[int, int]]:
-        """The ledgers and the entries that they begin with, as far as half of the probes go."""
+        """The ledgers and their first entries, using at most half of the probes."""
         least = self._left // 2
         at = self._probe(start)
         found: list[tuple[int, int]] = []
@@ -241,7 +239,7 @@ class _Prober:
             if at.ledger_id == stop.ledger_id:
                 return found
             if self._left <= least:
-                logger.info("%s has many ledgers: some are passed over in planning", self._topic)
+                logger.info("%s has many ledgers: planning skips some", self._topic)
                 break
             at = self._probe(Position(at.ledger_id, _BEHIND_ALL))
         if found:
@@ -249,8 +247,8 @@ class _Prober:
         return found
 
     def _last_entry(self, ledger: int) -> int:
-        """An entry of a ledger that isn't the last: its own last if it is full, else one that is
-        there and at most an eighth before that.
+        """The last entry of a ledger that isn't the topic's last: exact if the ledger is full, else
+        at most an eighth too low.
         """
         has, lacks = 0, LEDGER_ENTRIES
         if self._has(ledger, lacks - 1):
@@ -258,7 +256,7 @@ class _Prober:
             while self._left > 0 and self._has(ledger, lacks):
                 has, lacks = lacks, lacks * 2
         while self._left > 0 and lacks - has > max(1, has // 8):
-            # Small ledgers are found as fast as large ones.
+            # So small ledgers take as few probes as large ones.
             middle = (has + lacks) // 2 if lacks <= 4 * has + 4 else max(has * 4, lacks // 8, 1)
             if self._has(ledger, middle):
                 has = middle
@@ -279,7 +277,7 @@ class _Prober:
 def _reader(
     client: geminga.blocking.Client, topic: str, at: Position, looks: Looks
 ) -> Iterator[geminga.blocking.Reader]:
-    """A reader for a look at few entries, encrypted ones as they are."""
+    """A reader for a few entries; encrypted ones are returned as they are."""
     reader = client.create_reader(
         topic,
         start_id(at, read_compacted=looks.read_compacted),
@@ -300,7 +298,7 @@ def _reader(
 def _at_end(
     client: geminga.blocking.Client, topic: str, looks: Looks
 ) -> Iterator[geminga.blocking.Reader]:
-    """A reader that has nothing to read, until it seeks."""
+    """A reader at the end of the topic, for seeking."""
     reader = client.create_reader(
         topic,
         geminga.LATEST,
@@ -331,9 +329,8 @@ def _first(
 def _next(
     reader: geminga.blocking.Reader, topic: str, *, is_there: bool = False
 ) -> list[geminga.ReceivedEntry]:
-    """What a reader has next; nothing if there is nothing. Behind a seek to a time a reader of
-    trimmed messages isn't told by the broker, so that it may be known that one `is_there`. Raises
-    Timeout.
+    """The next entries of a reader; none at the end. After a seek to a time, brokers don't tell a
+    reader of compacted messages that there are more; `is_there` says so. Raises Timeout.
     """
     deadline_s = time.monotonic() + PROBE_TIMEOUT_S
     while is_there or reader.has_message_available():
@@ -341,17 +338,17 @@ def _next(
             return reader.read_entries(PROBE_WAIT_S, bytes_max=1)
         except geminga.Timeout:
             if _has_all(reader):
-                # Chunks without their last one, or marks of transactions.
+                # Chunks without the last one, or transaction markers.
                 return []
             if time.monotonic() > deadline_s:
                 raise geminga.Timeout(
-                    f"nothing came for {PROBE_TIMEOUT_S:.0f} s, though there are messages",
+                    f"nothing came for {PROBE_TIMEOUT_S:.0f} s, though the topic has messages",
                     topic=topic,
                 ) from None
     return []
 
 
 def _has_all(reader: geminga.blocking.Reader) -> bool:
-    """Whether everything arrived, though no message may have come of it."""
+    """Whether everything was received, even if it gave no message."""
     last = max((each.ledger_id, each.entry_id) for each in reader.last_message_ids())
     return max((each.ledger_id, each.entry_id) for each in reader.received_ids()) >= last

@@ -1,4 +1,4 @@
-"""Reading in batches, as Spark plans it (spec SP-01, SP-03, SP-04)."""
+"""The batch reader as Spark calls it (spec SP-01, SP-03, SP-04)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ logger = logging.getLogger("pyspark_pulsar")
 
 
 class PulsarBatchReader(DataSourceReader):
-    """One read. Made where it is planned, and sent from there to the tasks."""
+    """One read. Created where Spark plans it, and pickled to the tasks."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
@@ -37,7 +37,7 @@ class PulsarBatchReader(DataSourceReader):
         self._narrowing: Narrowing | None = None
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The parts that tasks read. Raises TopicMissing, SchemaMismatch, OffsetOutOfRange,
+        """The ranges that tasks read. Raises TopicMissing, SchemaMismatch, OffsetOutOfRange,
         InvalidOption, GemingaError.
         """
         options, narrowing = self._options, self._narrowing
@@ -51,26 +51,26 @@ class PulsarBatchReader(DataSourceReader):
         if narrowing is not None:
             ranges = narrowed(client, options, narrowing, ranges)
         found = split_ranges(client, options, ranges)
-        logger.info("%d topics are read in %d parts", len(parts), len(found))
+        logger.info("reading %d topics in %d tasks", len(parts), len(found))
         return [InputPartition(each) for each in found]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """What a task does."""
+        """Read one range in a task."""
         from pyspark_pulsar._scan._task import ScanPlan, scan
 
-        # Spark asks for one part where there is none: a None, from PySpark 4.2 on in a part.
+        # If there are no parts, Spark still reads one: None, from PySpark 4.2 on a part with None.
         if partition is not None and isinstance(partition.value, TopicRange):
             plan = ScanPlan(self._options, self._schema, self._narrowing)
             yield from scan(partition.value, plan)
 
 
 class NarrowedBatchReader(PulsarBatchReader):
-    """One that takes filters. With `spark.sql.python.filterPushdown.enabled` off (Spark's default)
-    each read with it fails, saying so.
+    """A reader that takes filters. If `spark.sql.python.filterPushdown.enabled` is off (Spark's
+    default), each read with it fails.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
-        """Narrows what is read; gives back those that Spark has to apply."""
+        """Narrow what is read; returns the filters that Spark still has to apply."""
         from pyspark_pulsar._plan._pushed import narrow
 
         self._narrowing, left = narrow(filters)

@@ -1,8 +1,8 @@
-"""Messages in chunks that a range's beginning cuts (spec SP-03, decision 18).
+"""Chunked messages that begin before a range and end in it (spec SP-03, decision 18).
 
-Such a message belongs to the range that has its last chunk, as its id does. The reader of that
-range meets only the end of it; here the topic is read again from further and further back, until
-the whole message comes.
+Such a message belongs to the range with its last chunk, which gives its id. The reader of that
+range receives only its end; so the topic is read again from further and further back, until the
+whole message arrives.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from pyspark_pulsar._scan._range_reader import EntryReader, RangeReader
 logger = logging.getLogger("pyspark_pulsar")
 
 STEPS_BACK = (64, 1024)
-"""Entries before the message to begin at; then at the beginnings of ledgers."""
+"""Entries to go back; then to the beginnings of ledgers."""
 
 Ledgers = Callable[[Position], Sequence[LedgerSpan]]
-"""The topic's ledgers up to a position, in their order."""
+"""The topic's ledgers up to a position, in order."""
 ReadRange = Callable[[EntryReader, TopicRange], RangeReader]
 
 
@@ -33,8 +33,8 @@ def cut_messages(
     read_range: ReadRange,
     ledgers: Ledgers,
 ) -> Iterator[EntrySlice]:
-    """The messages whose last chunks are at these positions. One whose beginning isn't in the topic
-    any more can't be read by anybody: it is logged and left out.
+    """The messages whose last chunks are at these positions. If the first chunks of one were
+    deleted, it can't be read: it is logged and skipped.
     """
     missing = set(positions)
     for start in _starts(min(positions), ledgers):
@@ -52,7 +52,7 @@ def cut_messages(
 
 
 def _starts(before: Position, ledgers: Ledgers) -> Iterator[Position]:
-    """Places to begin at, each further back; at last the topic's beginning."""
+    """Positions to start at, each further back; finally the topic's beginning."""
     ledger_id, entry_id, _ = before
     for step in STEPS_BACK:
         if entry_id > step:

@@ -1,9 +1,9 @@
-"""Whether messages between two reads are gone, told by ids alone (spec SP-05, decision 18).
+"""Detects messages lost between two reads, by ids alone (spec SP-05, decision 18).
 
-Topics lose messages from their front, whole ledgers at a time. So as long as the ledger in which a
-read goes on is there, everything behind it is there too, even if that ledger has nothing more to
-read. If it is gone, what followed may be gone with it. A query's anchor leaves the last message
-that it read unacknowledged, so that no ordinary trimming takes that ledger away.
+Topics lose messages from the front, whole ledgers at a time. So as long as the ledger where a read
+continues exists, everything after it exists too, even if that ledger has nothing more to read. If
+it doesn't exist, later messages may be lost with it. A query's subscription leaves the last message
+read unacknowledged, so that retention doesn't trim that ledger.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ logger = logging.getLogger("pyspark_pulsar")
 
 Opener = Callable[[Position], AbstractContextManager[EntryReader]]
 LOOK_S = 0.5
-"""How long nothing comes before it is asked whether there is something."""
+"""How long to wait for an entry before checking whether there is one."""
 CHUNKS_S = 5.0
-"""How long no further chunk comes of a message of which chunks came."""
+"""How long to wait for more chunks of a message."""
 WAITS_MAX_S = 120.0
-"""How long the first entry of a ledger may take to come, if there is one, unless told otherwise."""
+"""Default time limit for the first entry of a ledger."""
 LOOK_EVERY_S = 1.0
-"""How long a read goes on before it is looked whether the ledgers that it left are still there."""
+"""How often a read checks whether the ledgers that it finished still exist."""
 
 
 def check_start(
@@ -40,9 +40,9 @@ def check_start(
     fails: bool,
     waits_max_s: float = WAITS_MAX_S,
 ) -> None:
-    """Look whether messages from `start` on were lost, when a read from there found `found` as its
-    first entry (None: none). Raises DataLoss; without `fails` it is logged. Raises Timeout if it
-    isn't known after `waits_max_s` seconds.
+    """Check whether messages from `start` on were lost, if a read from there found `found` as its
+    first entry (None: none). Raises DataLoss; without `fails` logs it. Raises Timeout if it is
+    unknown after `waits_max_s` seconds.
     """
     if start.ledger_id < 0 or (found is not None and found.ledger_id == start.ledger_id):
         return
@@ -50,14 +50,14 @@ def check_start(
     if first is not None and first.ledger_id <= start.ledger_id:
         return
     if first is None:
-        lost(topic, f"nothing is left of it, though {start} was to be read next", fails=fails)
+        lost(topic, f"no messages are left, but {start} was to be read next", fails=fails)
     else:
         lost(topic, f"messages from {start} to before {first} are gone", fails=fails)
 
 
 class Continuity:
-    """Looks whether ledgers went away under a read, by the same rule: when it goes on in another
-    ledger, the one that it left has to be there still.
+    """Checks whether ledgers were deleted during a read, by the same rule: when it continues in
+    another ledger, the one before must still exist.
     """
 
     def __init__(
@@ -76,11 +76,11 @@ class Continuity:
         self._clock = clock
         self._ledger: int | None = None
         self._left: int | None = None
-        """The first ledger that was left since it was looked last."""
+        """The first ledger finished since the last check."""
         self._left_s = 0.0
 
     def came_to(self, ledger: int) -> None:
-        """The next entry is of that ledger. Raises DataLoss."""
+        """The next entry is in `ledger`. Raises DataLoss."""
         if ledger == self._ledger:
             return
         if self._left is None and self._ledger is not None:
@@ -90,9 +90,7 @@ class Continuity:
             self.look()
 
     def ended(self, last: Position, stop: Position) -> None:
-        """No more comes after the entry `last`, where `stop` is the end that was wanted. Raises
-        DataLoss.
-        """
+        """The read of a range up to `stop` ended with the entry `last`. Raises DataLoss."""
         if self._left is None and last < stop.entry:
             self._left = last.ledger_id
         self.look()
@@ -106,13 +104,13 @@ class Continuity:
         if first is None or first.ledger_id > left:
             lost(
                 self._topic,
-                f"ledger {left} and what followed it went away while it was read",
+                f"ledger {left} and what followed it were deleted while being read",
                 fails=self._fails,
             )
 
 
 def lost(topic: str, reason: str, *, fails: bool) -> None:
-    """Messages are lost: raises DataLoss, or logs it."""
+    """Report lost messages: raises DataLoss, or logs it unless `fails`."""
     error = DataLoss(topic, f"{reason} (expired, trimmed, or the topic was deleted)")
     if fails:
         raise error
@@ -122,8 +120,8 @@ def lost(topic: str, reason: str, *, fails: bool) -> None:
 def _first_from(
     open_at: Opener, topic: str, place: Position, waits_max_s: float
 ) -> Position | None:
-    """The first entry from there on, None if there is none: that nothing comes says nothing, a
-    ledger may be ending or a topic may be on its way to another broker. Raises Timeout, DataLoss.
+    """The first entry from `place` on, None if there is none. Silence alone proves nothing: a
+    ledger may be closing, or the topic moving to another broker. Raises Timeout, DataLoss.
     """
     silent_s = 0.0
     with open_at(place) as reader:
@@ -133,7 +131,7 @@ def _first_from(
                 return _place_of(reader.read_entries(LOOK_S, bytes_max=1)[0])
             except Timeout:
                 silent_s += max(LOOK_S, time.monotonic() - began_s)
-            # Chunks without their last one: nothing can be read, but something is there.
+            # Chunks without the last one: the topic isn't empty, though no message can be read.
             chunk = max(Position(each.ledger_id, each.entry_id) for each in reader.received_ids())
             if chunk != BEGIN and silent_s >= CHUNKS_S:
                 return chunk
@@ -141,8 +139,8 @@ def _first_from(
                 return _rest(reader) or (None if chunk == BEGIN else chunk)
             if silent_s >= waits_max_s:
                 raise Timeout(
-                    f"nothing came from {place} on for {silent_s:.0f} s, so that it isn't known "
-                    "whether messages are lost; pollTimeoutMs tells how long to wait",
+                    f"nothing came from {place} on for {silent_s:.0f} s, so it is unknown whether "
+                    "messages were lost; pollTimeoutMs sets how long to wait",
                     topic=topic,
                 )
 
@@ -152,13 +150,13 @@ def _may_have_more(reader: EntryReader) -> bool:
         return reader.has_message_available()
     except GemingaError as error:
         if error.retryable:
-            # The broker is away; the reader looks for it by itself.
+            # The broker is away; the reader reconnects by itself.
             return True
         raise
 
 
 def _rest(reader: EntryReader) -> Position | None:
-    """What came while it was asked."""
+    """An entry that arrived during the check."""
     try:
         return _place_of(reader.read_entries(0.0, bytes_max=1)[0])
     except Timeout:
@@ -166,7 +164,7 @@ def _rest(reader: EntryReader) -> Position | None:
 
 
 def _place_of(entry: ReceivedEntry) -> Position:
-    # A message in chunks stands where its last one is; its first one is there as well.
+    # A chunked message has the position of its last chunk; its first chunk exists as well.
     first = entry.message_ids()[0].first_chunk
     if first is not None:
         return Position(first.ledger_id, first.entry_id)

@@ -1,15 +1,15 @@
-"""How many messages a reader fetches ahead, so that it holds about so many bytes (SP-03). Pure.
+"""How many messages a reader prefetches to stay within a number of bytes (SP-03). Pure.
 
-Brokers count messages, not bytes. So a read begins with a queue of one entry, and goes on with one
-for messages like those it met. When they get larger it takes a smaller one.
+Brokers count messages, not bytes. So a read begins with a queue of one message, and continues with
+a queue sized for messages like the first. When messages get larger, it takes a smaller queue.
 """
 
 from __future__ import annotations
 
 STEP = 4
-"""A queue is changed when it is off by that factor."""
+"""A queue is replaced when its size is wrong by this factor."""
 SHARE = 0.2
-"""How much the latest entry counts in the mean size."""
+"""Weight of the latest entry in the mean size."""
 
 
 class Prefetch:
@@ -21,11 +21,11 @@ class Prefetch:
         self._mean_bytes = 0.0
         self._is_first = True
         self.queue_size = 1
-        """For a reader that is opened now."""
+        """For the next reader."""
 
     def took(self, messages: int, size_bytes: int, *, more: bool) -> bool:
-        """An entry was taken, and a lot `more` is to come; answers whether to go on with another
-        reader. Queues grow once and then only shrink, so that this stays rare.
+        """Count an entry; `more` says that many follow. Returns whether to continue with a new
+        reader. Queues grow once and then only shrink, so that this is rare.
         """
         latest = max(1.0, size_bytes / max(1, messages))
         grows = self._is_first and more

@@ -1,8 +1,8 @@
-"""One way through the entries of a range, which ends where the range ends (spec SP-03, SP-05).
+"""Reads the entries of a range once, and stops at its end (spec SP-03, SP-05).
 
-The last message of a range may never come: it was compacted away, it is a chunk of a message that
-ends later, or a mark of a transaction. So whenever nothing comes for a moment it is asked what the
-topic still has, and what arrived that no message came out of.
+The last message of a range may never arrive: it was compacted away, or is a chunk of a message that
+ends later, or a transaction marker. So whenever nothing arrives for a moment, the reader is asked
+whether the topic has more, and which entries arrived without giving a message.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pyspark_pulsar._positions import Position, TopicRange
 from pyspark_pulsar._scan._throttle import Throttle
 
 READ_BYTES_MAX = 4 * 1024 * 1024
-"""Bytes of payload taken from a reader at once."""
+"""Bytes of payload read at once."""
 IDLE_S_MIN = 0.1
-"""How long nothing comes before it is asked for the first time whether there is more."""
+"""How long to wait for an entry before the first check whether there are more."""
 IDLE_S_MAX = 2.0
-"""The same later on."""
+"""The same for later checks."""
 
 
 class EntryReader(Protocol):
@@ -30,22 +30,20 @@ class EntryReader(Protocol):
     def read_entries(
         self, timeout_s: float | None = None, *, bytes_max: float = ...
     ) -> list[ReceivedEntry]:
-        """Entries in their order; raises Timeout if none comes."""
+        """Entries in order. Raises Timeout if none arrives."""
         ...
 
     def has_message_available(self) -> bool:
-        """Whether the topic has messages behind those that were read."""
+        """Whether the topic has messages after those that were read."""
         ...
 
     def received_ids(self) -> list[MessageId]:
-        """The last entry that came, also if no message came out of it."""
+        """The last entry received, even if it gave no message."""
         ...
 
 
 class RangeReader:
-    """Goes through a range once. `waits_max_s` bounds how long it waits for an entry that should
-    come.
-    """
+    """Reads a range once. Waits at most `waits_max_s` for an entry that should arrive."""
 
     def __init__(
         self,
@@ -64,13 +62,13 @@ class RangeReader:
         self._bytes_max = min(bytes_max, throttle.chunk_bytes)
         self._clock = clock
         self.first_found: Position | None = None
-        """The first entry that the broker had, in the range or behind it."""
+        """The first entry that the broker sent, in the range or after it."""
         self.last_found: Position | None = None
-        """The last entry that came, in the range or the first behind it."""
+        """The last entry received, in the range or the first one after it."""
 
     def slices(self) -> Iterator[EntrySlice]:
-        """The messages of the range, in their order. Raises GemingaError, Timeout if
-        nothing comes though there should be something.
+        """The messages of the range, in order. Raises GemingaError, Timeout if nothing arrives
+        though the topic should have more.
         """
         stop_entry = self._wanted.stop.entry
         while True:
@@ -93,7 +91,7 @@ class RangeReader:
                     return
 
     def _pay(self, entries: list[ReceivedEntry]) -> None:
-        """Pause for what was taken, before it is handed out: so short ranges pay too."""
+        """Pause for the entries before returning them: so short ranges pay too."""
         stop = self._wanted.stop[:2]
         own = [each for each in entries if (each.ledger_id, each.entry_id) <= stop]
         self._throttle.took(
@@ -101,7 +99,7 @@ class RangeReader:
         )
 
     def _clipped(self, entry: ReceivedEntry, position: Position) -> EntrySlice | None:
-        """The entry's messages that lie in the range."""
+        """The entry's messages in the range."""
         start, stop = self._wanted.start, self._wanted.stop
         if position < start.entry:
             return None
@@ -114,7 +112,7 @@ class RangeReader:
         return EntrySlice(entry, first, end) if first < end else None
 
     def _next(self) -> list[ReceivedEntry]:
-        """Entries; none if no more of the range can come."""
+        """Entries; none if the range has no more."""
         waited_s = 0.0
         idle_s = IDLE_S_MIN
         while True:
@@ -123,13 +121,13 @@ class RangeReader:
                 return self._reader.read_entries(idle_s, bytes_max=self._bytes_max)
             except Timeout:
                 if self._is_over():
-                    # What came while it was asked is still to be taken.
+                    # Entries may have arrived during the check.
                     return self._rest()
             waited_s += self._clock() - began_s
             if waited_s >= self._waits_max_s:
                 raise Timeout(
                     f"nothing came for {waited_s:.0f} s, though the topic should have messages up "
-                    f"to {self._wanted.stop}; pollTimeoutMs tells how long to wait",
+                    f"to {self._wanted.stop}; pollTimeoutMs sets how long to wait",
                     topic=self._wanted.topic,
                 )
             idle_s = min(idle_s * 2, IDLE_S_MAX, self._waits_max_s)
@@ -148,6 +146,6 @@ class RangeReader:
             return not self._reader.has_message_available()
         except GemingaError as error:
             if error.retryable:
-                # The broker is away; the reader looks for it by itself.
+                # The broker is away; the reader reconnects by itself.
                 return False
             raise

@@ -1,6 +1,6 @@
 """Arrow record batches of received entries (spec SP-02, SP-03).
 
-Payloads are only cut out of their entries, and decoded, if a column of the value is wanted.
+Payloads are extracted and decoded only if a column of the value is wanted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Infos = Callable[[bytes | None], SchemaInfo | None]
 
 class Rows:
     """Collects messages and makes record batches of at most `batch_rows_max` rows and about
-    `batch_bytes_max` bytes of payload (one row in any case).
+    `batch_bytes_max` bytes of payload (at least one row).
     """
 
     def __init__(self, schema: StructType, options: ReadOptions, infos: Infos) -> None:
@@ -56,7 +56,7 @@ class Rows:
         self._bytes = 0.0
 
     def add(self, entry_slice: EntrySlice) -> Iterator[pa.RecordBatch]:
-        """Take messages; gives what is full."""
+        """Add messages; yields full batches."""
         entry, at, stop = entry_slice
         mean_bytes = max(1.0, entry.size_bytes / max(1, len(entry.indexes)))
         while at < stop:
@@ -72,7 +72,7 @@ class Rows:
             at = end
 
     def flush(self) -> Iterator[pa.RecordBatch]:
-        """What was collected, if anything."""
+        """The last batch, if any messages are left."""
         if not self._rows:
             return
         slices = EntrySlices(self._slices)
@@ -101,14 +101,14 @@ class Rows:
         return batch
 
     def _decoded(self, decoder: Decoder, slices: EntrySlices) -> tuple[list[pa.Array], list[int]]:
-        """The value's columns, and the rows that don't fit."""
+        """The value's columns, and the malformed rows."""
         groups: dict[bytes | None, list[int]] = {}
         for number, (entry, _, _) in enumerate(slices.each):
             groups.setdefault(entry.schema_version, []).append(number)
         if len(groups) == 1:
             return _decode(decoder, slices, *groups)
-        # Versions may change with every message: each version's are decoded together, then all
-        # are put back in their order.
+        # Versions may change with every message: decode those of one version together, then restore
+        # the order.
         starts = np.concatenate(([0], np.cumsum([stop - at for _, at, stop in slices.each])))
         parts: list[list[pa.Array]] = []
         rows: list[np.ndarray] = []
@@ -150,6 +150,6 @@ def _decode(
 
 
 def _place(slices: EntrySlices, row: int) -> str:
-    """Which message a row is."""
+    """The message id and topic of a row."""
     topics = slices.spread(lambda entry: entry.topic_name, pa.string())
     return f"{slices.ids_as_text()[row].as_py()} of {topics[row].as_py()}"

@@ -1,4 +1,4 @@
-"""What a task of Spark does: reads a range of a topic as Arrow record batches (spec SP-03)."""
+"""A task of Spark: reads a range of a topic as Arrow record batches (spec SP-03)."""
 
 from __future__ import annotations
 
@@ -32,14 +32,12 @@ if TYPE_CHECKING:
     from pyspark_pulsar._plan._filters import Narrowing
 
 FEW_ENTRIES = 8
-"""So many are read one by one: a reader with a queue isn't worth opening."""
+"""Up to this many entries are read one by one: a reader with a larger queue isn't worth opening."""
 
 
 @dataclass(frozen=True)
 class ScanPlan:
-    """What all tasks of a read share; it pickles. `schema` are the columns to make, nothing else is
-    made.
-    """
+    """What all tasks of a read share; it pickles. `schema` are the columns to make."""
 
     options: ReadOptions
     schema: StructType
@@ -47,11 +45,11 @@ class ScanPlan:
 
 
 def scan(wanted: TopicRange, plan: ScanPlan) -> Iterator[pa.RecordBatch]:
-    """The messages of the range, each once, in record batches that are bounded by rows and bytes.
+    """The messages of the range, each once, in record batches limited in rows and bytes.
 
-    A message in chunks belongs to the range that has its last chunk. Raises DataLoss,
-    MalformedMessage, GemingaError (Timeout after `pollTimeoutMs` without a message that should
-    come, CryptoError for one that can't be decrypted).
+    A chunked message belongs to the range with its last chunk. Raises DataLoss, MalformedMessage,
+    GemingaError (Timeout if an expected message doesn't arrive within `pollTimeoutMs`, CryptoError
+    for one that can't be decrypted).
     """
     if wanted.is_empty:
         return
@@ -61,13 +59,13 @@ def scan(wanted: TopicRange, plan: ScanPlan) -> Iterator[pa.RecordBatch]:
         for entry_slice in task.slices():
             yield from rows.add(entry_slice)
     except geminga.TopicNotFound:
-        # Readers make no topics.
+        # Readers don't create topics.
         lost(wanted.topic, "it was deleted", fails=plan.options.fail_on_data_loss)
     yield from rows.flush()
 
 
 class _Task:
-    """One range on its way."""
+    """The state of reading one range."""
 
     def __init__(self, wanted: TopicRange, plan: ScanPlan) -> None:
         self._wanted = wanted
@@ -78,16 +76,16 @@ class _Task:
         self._prefetch = Prefetch(plan.options.receiver_queue_size, plan.options.batch_bytes_max)
         self._continuity: Continuity | None = None
         self._last: Position | None = None
-        """The last entry that came, by whichever reader."""
+        """The last entry received, by any reader."""
 
     def schema_of(self, version: bytes | None) -> SchemaInfo | None:
-        """The topic's schema of that version, if schemas count."""
+        """The topic's schema of that version; None with `schemaMode=raw`."""
         if self._options.schema_mode == "raw":
             return None
         return self._client.topic_schema(partition_of(self._wanted.topic)[0], version)
 
     def slices(self) -> Iterator[EntrySlice]:
-        """All messages of the range that are to become rows."""
+        """The messages of the range that become rows."""
         narrowing = self._narrowing
         for entry_slice in self._all():
             if not self._is_readable(entry_slice.entry):
@@ -107,8 +105,8 @@ class _Task:
             at = yield from self._read_from(at)
 
     def _read_from(self, at: Position) -> Generator[EntrySlice, None, Position | None]:
-        """The messages from a place on. Answers where to go on with a reader of another queue, None
-        at the range's end.
+        """The messages from `at` on. Returns where to continue with a reader of another queue size,
+        None at the range's end.
         """
         wanted = replace(self._wanted, start=at)
         cut: set[Position] = set()
@@ -124,7 +122,7 @@ class _Task:
                     cut -= before
                 yield entry_slice
                 if self._wants_other_queue(entry_slice.entry, place):
-                    # What was told of messages behind this one the next reader tells again.
+                    # The next reader reports incomplete messages after this one again.
                     return place.after
             self._check(range_reader, is_over=True)
             cut |= self._cut(reader.incomplete_message_ids())
@@ -139,7 +137,7 @@ class _Task:
         return self._prefetch.took(len(entry.indexes), entry.size_bytes, more=is_much)
 
     def _mended(self, cut: set[Position]) -> Iterator[EntrySlice]:
-        """Messages that end in the range and begin before it, one by one: so they stay in order."""
+        """Messages that begin before the range and end in it, one by one to keep their order."""
         topic, partition = self._wanted.topic, self._wanted.partition
         for position in sorted(cut):
             yield from cut_messages(
@@ -153,22 +151,22 @@ class _Task:
         return open_reader(self._client, self._options, topic, at, queue_size=queue_size)
 
     def _open_far(self, at: Position) -> AbstractContextManager[geminga.blocking.Reader]:
-        """For reading many entries that mostly aren't wanted."""
+        """A reader for many entries of which few are wanted."""
         return self._open(at, max(FEW_ENTRIES, self._prefetch.queue_size))
 
     def _range_reader(self, reader: EntryReader, wanted: TopicRange) -> RangeReader:
         return RangeReader(reader, wanted, self._throttle, self._options.poll_timeout_s)
 
     def _check(self, range_reader: RangeReader, *, is_over: bool = False) -> None:
-        """Whether messages up to here were lost. Raises DataLoss."""
+        """Check whether messages up to here were lost. Raises DataLoss."""
         wanted = self._wanted
         fails = self._options.fail_on_data_loss
         waits_max_s = self._options.poll_timeout_s
         if self._options.read_compacted:
-            # Compaction takes messages out wherever it likes.
+            # Compaction removes messages anywhere.
             return
         if self._continuity is None:
-            # A filter names ids as it likes.
+            # A filter may name any id.
             if self._narrowing is None:
                 check_start(
                     self._open,
@@ -188,7 +186,7 @@ class _Task:
                 self._continuity.ended(self._last, wanted.stop)
 
     def _cut(self, ids: list[MessageId]) -> set[Position]:
-        """Where messages of the range end that begin before it."""
+        """The ends of messages that begin before the range and end in it."""
         found = {Position(each.ledger_id, each.entry_id) for each in ids}
         start, stop = self._wanted.start.entry, self._wanted.stop.entry
         return {position for position in found if start <= position <= stop}
@@ -197,22 +195,22 @@ class _Task:
         return layout(self._client, self._wanted.topic, self._options, BEGIN, before)
 
     def _is_readable(self, entry: ReceivedEntry) -> bool:
-        """Whether the entry is plain by now, or to be read as it is. Raises CryptoError."""
+        """Whether the entry is decrypted, or to be read encrypted. Raises CryptoError."""
         action = self._options.crypto_failure_action
         if not entry.is_encrypted or action is ConsumerCryptoFailureAction.CONSUME:
             return True
         if action is ConsumerCryptoFailureAction.DISCARD:
             return False
         raise geminga.CryptoError(
-            f"message {entry.ledger_id}:{entry.entry_id} can't be decrypted: give its key by "
-            "pulsar.reader.privateKeyPath, or leave such messages out by "
+            f"message {entry.ledger_id}:{entry.entry_id} can't be decrypted: set "
+            "pulsar.reader.privateKeyPath to its key, or skip such messages with "
             "pulsar.reader.cryptoFailureAction=DISCARD",
             topic=self._wanted.topic,
         )
 
 
 def _of_keys(entry_slice: EntrySlice, keys: Container[str | None]) -> Iterator[EntrySlice]:
-    """The messages with one of these keys, in runs."""
+    """The messages with one of these keys, in contiguous slices."""
     entry, at, stop = entry_slice
     found = entry.keys()
     for is_wanted, run in groupby(range(at, stop), lambda n: found[n] in keys):

@@ -1,4 +1,4 @@
-"""How fast a task may read, so that queries don't slow producers (spec SP-08). Pure."""
+"""Limits how fast a task reads, so that queries don't slow producers down (spec SP-08). Pure."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable
 
 BURST_S = 0.25
-"""So many seconds' worth may come at once after a pause."""
+"""After a pause, this many seconds' worth may be taken at once."""
 
 
 class Bucket:
-    """Tells how long to pause after each taking so that, on average, no more than `per_s` units a
-    second are taken.
+    """Computes the pause after each read, so that on average at most `per_s` units a second are
+    read.
 
-    What was taken is known only afterwards: a large piece makes a debt, which the next pause pays.
+    The amount is known only afterwards: a large read makes a debt, which the next pause pays.
     """
 
     def __init__(self, per_s: float, now_s: float) -> None:
@@ -21,14 +21,14 @@ class Bucket:
         self._paid_until_s = now_s
 
     def took(self, amount: float, now_s: float) -> float:
-        """Seconds to pause now that so much was taken."""
+        """Seconds to pause after reading `amount`."""
         begin_s = max(self._paid_until_s, now_s - BURST_S)
         self._paid_until_s = begin_s + amount / self._per_s
         return max(0.0, self._paid_until_s - now_s)
 
 
 class Throttle:
-    """Both limits of a task, messages and bytes a second; None is none."""
+    """Both limits of a task, messages and bytes a second; None: no limit."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Throttle:
         """Bytes to take at once, so that pauses stay short."""
 
     def took(self, messages: int, size_bytes: int) -> None:
-        """Pause as long as it must be after taking that much."""
+        """Pause after reading that much, as long as the limits require."""
         now_s = self._clock()
         pause_s = max(
             0.0 if self._messages is None else self._messages.took(messages, now_s),

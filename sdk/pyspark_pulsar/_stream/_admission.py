@@ -1,8 +1,8 @@
-"""How much of each topic goes into a micro-batch (spec SP-05). Pure.
+"""Chooses how much of each topic goes into a micro-batch (spec SP-05). Pure.
 
-Limits are shared evenly over the topics that have something; what one leaves over is the others'.
-Messages are counted exactly, inside batches too; bytes by whole entries. One entry, or message, is
-always taken, however small the limits are, and another topic's the next time.
+Limits are shared evenly by the topics with messages; a topic's unused share goes to the others.
+Messages are counted exactly, also within batches; bytes by whole entries. At least one entry, or
+message, is always taken, of another topic each time.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pyspark_pulsar._positions import Position
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What a limit has to know of the messages of one entry: where it is, which of its batch they
-    are, and the bytes of their payloads.
+    """Messages of one entry, for a limit: the entry's position, the messages' batch indexes, and
+    the bytes of their payloads.
     """
 
     entry: Position
@@ -27,19 +27,19 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """At most so much in one micro-batch; infinite without a limit."""
+    """The limits of one micro-batch; infinite if unlimited."""
 
     messages: float = math.inf
     size_bytes: float = math.inf
 
     @property
     def is_none(self) -> bool:
-        """Whether everything is allowed."""
+        """Whether there is no limit."""
         return self.messages == self.size_bytes == math.inf
 
 
 class _Queue:
-    """The entries of one topic from its start on, and how far they are taken."""
+    """The entries of one topic, and how far they are taken."""
 
     def __init__(self, heads: Iterator[Head], end: Position) -> None:
         self._heads = heads
@@ -47,9 +47,9 @@ class _Queue:
         self._head = next(heads, None)
         self._at = 0
         self.taken_to: Position | None = None
-        """The last position that is taken, None if none is."""
+        """The last position taken, None if none."""
         if self._head is None:
-            # Nothing that can be read: done with all the same.
+            # No readable messages: the range is done.
             self.taken_to = end
 
     @property
@@ -57,7 +57,7 @@ class _Queue:
         return self._head is None
 
     def take(self, messages: float, size_bytes: float, *, at_least_one: bool) -> tuple[int, float]:
-        """Take up to that much; answers how much it was."""
+        """Take up to that much; returns how much was taken."""
         all_messages, all_bytes = 0, 0.0
         while self._head is not None and messages >= 1:
             left = len(self._head.indexes) - self._at
@@ -83,14 +83,14 @@ class _Queue:
         self._head = next(self._heads, None)
         self._at = 0
         if self._head is None:
-            # What is behind the last message up to the end can't be read.
+            # Nothing between the last message and the end can be read.
             self.taken_to = self._end
 
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """Where each topic of a micro-batch ends (topics of which nothing is taken are left out), and
-    how many messages that are.
+    """The end of each topic in a micro-batch (topics without messages taken are left out), and the
+    number of messages.
     """
 
     ends: Mapping[str, Position]
@@ -100,8 +100,8 @@ class Admitted:
 def admit(
     topics: Mapping[str, tuple[Iterator[Head], Position]], limit: Limit, *, turn: int
 ) -> Admitted:
-    """Choose what to take of each topic's entries, given with the position where they end. `turn`
-    counts micro-batches: another topic comes first each time.
+    """Choose what to take of each topic's entries, given with their end position. `turn` counts
+    micro-batches: another topic is first each time.
     """
     queues = {name: _Queue(heads, end) for name, (heads, end) in topics.items()}
     order = list(queues)
@@ -139,7 +139,9 @@ def _rest(
     *,
     is_first: bool,
 ) -> int:
-    """No entry fits into its topic's share any more: whole ones into what is left of all."""
+    """No entry fits into its topic's share: take whole entries while they fit the rest of the
+    limits.
+    """
     total = 0
     for name in active:
         taken, taken_bytes = queues[name].take(messages, size_bytes, at_least_one=is_first)

@@ -1,5 +1,5 @@
-"""Reads ahead on the driver how large the next entries are, for limits of micro-batches (spec
-SP-05). What comes is counted and let go.
+"""Reads ahead on the driver to learn the sizes of the next entries, for limits of micro-batches
+(spec SP-05). Entries are counted and dropped.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from pyspark_pulsar._scan._throttle import Throttle
 from pyspark_pulsar._stream._admission import Head
 
 QUEUE_MAX = 2000
-"""Messages that the reader of one topic prefetches, at most."""
+"""Messages that the reader of one topic prefetches at most."""
 AHEAD_BYTES_MAX = 1024 * 1024
-"""About so many bytes of payload are prefetched of one topic, or one entry."""
+"""Bytes of payload prefetched of one topic, about; at least one entry."""
 READ_BYTES_MAX = 256 * 1024
-"""Bytes of payload that are taken of one topic at once, or one entry."""
+"""Bytes of payload read of one topic at once; at least one entry."""
 
 
 def probe_entries(
     client: geminga.blocking.Client, options: ReadOptions, wanted: TopicRange
 ) -> Generator[Head]:
-    """The entries of a range, one after the other as they are asked for; none of a topic that is
-    gone, which the task will tell. To be closed. Raises GemingaError.
+    """The entries of a range, read lazily; none if the topic doesn't exist, which the task reports.
+    The caller closes the generator. Raises GemingaError.
     """
     with suppress(TopicNotFound):
         yield from _probe_entries(client, options, wanted)

@@ -1,13 +1,12 @@
 """A stream's offsets: what Spark keeps in its checkpoint (spec SP-05). Pure.
 
-A JSON object of full topic name -> "ledger:entry" or "ledger:entry:batch", the last position that
-was read; "-1:-1" if nothing was. Beside the topics stands the name of the query's subscription, if
-it made one up: a restarted query finds it again by that. And the first offset that a query writes
-has those that it began with: Spark doesn't keep them, and asks again for an initial offset, which
-may be another by then, if the first micro-batch has to be read again. Spark tells offsets apart by
-their text, so names are sorted. `marks` tell topics apart that have one name (`_topic_marks.py`),
-and `anew` names those that turned out to be other ones, which are read from their beginning. What
-versions wrote that had neither is read as well.
+A JSON object of full topic name -> "ledger:entry" or "ledger:entry:batch", the last position read;
+"-1:-1" if none. It also has the name of the query's subscription, if generated, by which a
+restarted query finds it. The first offset of a query also contains its start: Spark doesn't keep
+that, and asks for the initial offset again (which may have changed) if the first micro-batch has to
+be read again. Spark compares offsets as text, so names are sorted. `marks` detect topics that were
+deleted and created again (`_topic_marks.py`); `anew` names those, which are read from their
+beginning. Offsets of older versions without either can be read.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ BEGAN = "began"
 MARKS = "marks"
 ANEW = "anew"
 LAG = "lag"
-"""Names that no topic has: full names have a scheme."""
+"""Names that no topic can have: full names have a scheme."""
 
 
 @dataclass(frozen=True)
 class Offsets:
-    """The last position read of each topic, the subscription's name if the query made it up, and in
-    the first offset of a query the positions after which it began. `anew` are the topics that are
-    read from their beginning since they aren't those that were read before.
+    """The last position read of each topic, the subscription's name if generated, and in the first
+    offset of a query the positions after which it started. `anew` are the topics read from their
+    beginning because they were deleted and created again.
     """
 
     positions: Mapping[str, Position]
@@ -42,18 +41,18 @@ class Offsets:
 
     @classmethod
     def parse(cls, given: Mapping[str, object]) -> Offsets:
-        """From what Spark hands in. Raises OffsetOutOfRange for what no query has written."""
+        """Parse what Spark passes. Raises OffsetOutOfRange if no query can have written it."""
         topics = {**given}
         subscription = topics.pop(SUBSCRIPTION, None)
         began = topics.pop(BEGAN, None)
         if not (subscription is None or isinstance(subscription, str)):
-            raise OffsetOutOfRange(SUBSCRIPTION, f"the checkpoint has {subscription!r} as its name")
+            raise OffsetOutOfRange(SUBSCRIPTION, f"the checkpoint's name is {subscription!r}")
         if not (began is None or isinstance(began, dict)):
-            raise OffsetOutOfRange(BEGAN, f"the checkpoint has {began!r} as its offsets")
+            raise OffsetOutOfRange(BEGAN, f"the checkpoint has invalid offsets: {began!r}")
         marks = _marks(topics.pop(MARKS, {}))
         anew = topics.pop(ANEW, [])
         if not isinstance(anew, list):
-            raise OffsetOutOfRange(ANEW, f"the checkpoint has {anew!r} as its topics")
+            raise OffsetOutOfRange(ANEW, f"the checkpoint has invalid topics: {anew!r}")
         return cls(
             _positions(topics),
             subscription,
@@ -63,7 +62,7 @@ class Offsets:
         )
 
     def as_json(self) -> dict[str, object]:
-        """As Spark keeps it."""
+        """As Spark stores it."""
         found: dict[str, object] = {**_texts(self.positions)}
         if self.subscription is not None:
             found[SUBSCRIPTION] = self.subscription
@@ -84,7 +83,7 @@ def _positions(given: Mapping[str, object]) -> dict[str, Position]:
     found: dict[str, Position] = {}
     for name, value in given.items():
         if not isinstance(value, str):
-            raise OffsetOutOfRange(name, f"the checkpoint has {value!r} as its offset")
+            raise OffsetOutOfRange(name, f"the checkpoint has an invalid offset: {value!r}")
         try:
             found[name] = Position.parse(value)
         except ValueError as error:
@@ -95,14 +94,14 @@ def _positions(given: Mapping[str, object]) -> dict[str, Position]:
 def _marks(given: object) -> dict[str, Mark]:
     try:
         if not isinstance(given, dict):
-            raise ValueError("they are no JSON object")
+            raise ValueError("not a JSON object")
         return {str(name): Mark.parse(str(text)) for name, text in given.items()}
     except ValueError as error:
         raise OffsetOutOfRange(MARKS, f"the checkpoint's marks: {error}") from None
 
 
 def lag_of(read: Mapping[str, Position], ends: Mapping[str, Position]) -> dict[str, int]:
-    """How many topics have more than was read of them, and how many entries at least: exact within
+    """The number of topics with unread messages, and a lower bound of unread entries: exact within
     a ledger, else those of the last ledger.
     """
     topics = entries = 0
@@ -116,8 +115,8 @@ def lag_of(read: Mapping[str, Position], ends: Mapping[str, Position]) -> dict[s
 
 
 def ranges(start: Offsets, end: Offsets) -> list[TopicRange]:
-    """What a micro-batch reads. A topic that has no start is read from its beginning, and so is one
-    that ends before it started: it is another topic by the same name.
+    """The ranges of a micro-batch. A topic without a start is read from its beginning, as is one
+    that ends before its start: it was deleted and created again.
     """
     found = []
     for topic, stop in end.positions.items():

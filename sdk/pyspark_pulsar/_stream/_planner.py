@@ -1,7 +1,7 @@
 """Plans the micro-batches of a stream, on the driver (spec SP-05).
 
-All that must outlive the driver is in the offsets that Spark keeps. What is here besides can be
-lost at any moment: a restarted query plans the same ranges again from the same offsets.
+All that must survive the driver is in the offsets that Spark keeps. All other state can be lost at
+any moment: a restarted query plans the same ranges from the same offsets.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from pyspark_pulsar.errors import TopicMissing
 logger = logging.getLogger("pyspark_pulsar")
 
 AWAY_PAUSE_S = 0.5
-"""How long an available-now query pauses before it asks again for a broker that is away."""
+"""Pause of an available-now query between attempts to reach a broker."""
 
 
 class StreamPlanner:
@@ -52,7 +52,9 @@ class StreamPlanner:
         self._topic_ends = TopicEnds(self._client, options)
         self._marks = Marks(self._client, options, lambda: self._clock())
         self._remade: set[str] = set()
-        """Topics that are others than those that were read, until a micro-batch has them anew."""
+        """Topics that were deleted and created again, until a micro-batch reads them from their
+        beginning.
+        """
         self._retention: RetentionSubscription | None = None
         self._made_up: str | None = None
         """The subscription's name, if the user gave none."""
@@ -62,21 +64,21 @@ class StreamPlanner:
         """Where an available-now query ends."""
         self._initial: Offsets | None = None
         self._planned: Offsets | None = None
-        """The end of the last micro-batch, for a PySpark that doesn't tell."""
+        """The end of the last micro-batch, for versions of PySpark that don't pass it."""
         self._planned_s = -math.inf
         self._away_since_s: float | None = None
         self._turn = 0
         self.newest: Offsets | None = None
-        """The last positions that the topics had when they were looked at last."""
+        """The last positions of the topics, as last seen."""
 
     # ---- what Spark asks ----
 
     def initial(self) -> Offsets:
-        """Where a new query begins, the same whenever it is asked. The subscription is made before
-        anything is looked at, so that nothing is trimmed from then on.
+        """The start of a new query, the same at each call. Creates the subscription before it looks
+        at the topics, so that nothing is trimmed from then on.
 
-        Spark also asks when the first micro-batch of an earlier run has to be read again: its own
-        offset tells then where that run began.
+        Spark also calls it when the first micro-batch of an earlier run has to be read again: then
+        that offset contains the start of the run.
         """
         if self._initial is None:
             topics = self._discovered(strictly=True)
@@ -93,7 +95,7 @@ class StreamPlanner:
         return self._initial
 
     def prepare_available_now(self) -> None:
-        """From now on nothing new is seen: the query ends at what there is."""
+        """Set the query's end to the current ends of the topics."""
         topics = self._discovered()
         self._target = self._topic_ends.last(topics)
 
@@ -124,7 +126,7 @@ class StreamPlanner:
         return self._planned
 
     def ranges(self, start: Offsets, end: Offsets) -> list[TopicRange]:
-        """What the micro-batch from one offset to another reads."""
+        """The ranges of the micro-batch from one offset to another."""
         if end.began is not None:
             start = Offsets(end.began, end.subscription)
         self._adopt(start)
@@ -135,13 +137,13 @@ class StreamPlanner:
         return split_ranges(self._client, self._options, whole)
 
     def committed(self, end: Offsets) -> None:
-        """All up to there is done with."""
+        """Everything up to `end` is done."""
         self._adopt(end)
         self._move(end)
 
     def report(self) -> dict[str, object] | None:
-        """For the progress of the query: where the topics ended when they were looked at last, and
-        how far the last micro-batch was behind. None before they were.
+        """For the query's progress: the ends of the topics as last seen, and how far the last
+        micro-batch was behind. None before the first look.
         """
         if self.newest is None:
             return None
@@ -149,26 +151,28 @@ class StreamPlanner:
         return {**self.newest.as_json(), LAG: lag_of(read, self.newest.positions)}
 
     def close(self) -> None:
-        """The query is over."""
+        """The query ended."""
         self._topic_ends.close()
 
     # ---- the subscription ----
 
     def _adopt(self, offsets: Offsets) -> None:
-        """A query that goes on from its checkpoint is met here first."""
+        """Restore the state of a query that continues from its checkpoint."""
         if self._planned is None:
             self._begin(offsets.subscription, self._topic_ends.present(self._discovered()))
             self._move(offsets)
             self._planned = offsets
         elif offsets.subscription != self._made_up and offsets.subscription and self._retention:
-            # The initial offset was asked for again, and a new subscription made for it.
+            # Spark asked for the initial offset again, which created a new subscription.
             unused = self._retention
             self._begin(offsets.subscription, self._topic_ends.present(self._topics))
             if self._retention.name != unused.name:
                 unused.drop()
 
     def _begin(self, made_up: str | None, topics: Iterable[str]) -> None:
-        """Have the subscription: of the name given, or the one made up earlier, or a new one."""
+        """Create or find the subscription: by the user's name, the one generated earlier, or a new
+        one.
+        """
         options = self._options
         if not options.anchor:
             return
@@ -187,9 +191,9 @@ class StreamPlanner:
     # ---- topics and their ends ----
 
     def _discovered(self, *, strictly: bool = False) -> dict[str, TopicPartition]:
-        """All partitions there are now. A pattern is matched anew every `discoveryIntervalMs`; new
-        partitions, and topics that are gone, are seen at once. Raises TopicMissing if `strictly`,
-        but not for a pattern: its first topic may come later.
+        """All current partitions. A pattern is matched again every `discoveryIntervalMs`; new
+        partitions and deleted topics are seen at once. Raises TopicMissing if `strictly`, but not
+        for a pattern: its first topic may be created later.
         """
         selection = self._options.topics
         now_s = self._clock()
@@ -209,7 +213,7 @@ class StreamPlanner:
         try:
             return expand(self._client, selection)
         except TopicMissing as error:
-            # One that matched may be gone a moment later, which says nothing of the others.
+            # A topic may be deleted right after it matched; the others remain.
             if strictly and error.topic != selection.pattern:
                 raise
             return []
@@ -235,7 +239,7 @@ class StreamPlanner:
         return last if first is None else first.before
 
     def _ends_in_time(self, start: Offsets) -> dict[str, Position] | None:
-        """The same as `_ends`; None if the broker is away and may come back in time."""
+        """As `_ends`; None if the broker is away and may return in time."""
         while True:
             try:
                 self._adopt(start)
@@ -245,21 +249,19 @@ class StreamPlanner:
                     raise
                 if self._target is None:
                     return None
-                # Spark takes an offset that stays for the end of an available-now query.
+                # To Spark, an unchanged offset is the end of an available-now query.
                 self._pause(AWAY_PAUSE_S)
             else:
                 self._away_since_s = None
                 return ends
 
     def _ends(self, start: Offsets) -> dict[str, Position]:
-        """Where all topics end that there are, those without anything to read left out. Raises
-        DataLoss.
-        """
+        """The ends of all topics that have something to read. Raises DataLoss."""
         topics = self._discovered()
         fails = self._options.fail_on_data_loss
         present = set(self._topic_ends.present(topics))
         for name, read in start.positions.items():
-            # Of a partition that isn't there nothing is lost if nothing was there.
+            # A missing partition lost nothing if it had no messages.
             if name not in topics or (name not in present and read != BEGIN):
                 self._gone(name)
         self._look_at_marks(start)
@@ -286,14 +288,14 @@ class StreamPlanner:
         return found
 
     def _look_at_marks(self, offsets: Offsets) -> None:
-        """Whether the topics are those that were read. Raises DataLoss."""
+        """Check that the topics are the ones that were read before. Raises DataLoss."""
         for topic in self._marks.remade(offsets.marks):
             if self._retention is not None:
                 self._retention.forget(topic)
             self._remade.add(topic)
             lost(
                 topic,
-                f"it is another topic by the same name: {offsets.marks[topic].entry} isn't the "
+                f"it was deleted and created again: {offsets.marks[topic].entry} isn't the "
                 "message that was read there",
                 fails=self._options.fail_on_data_loss,
             )
@@ -301,33 +303,33 @@ class StreamPlanner:
     def _gone(self, topic: str) -> None:
         if self._retention is not None:
             self._retention.forget(topic)
-        lost(topic, "it is not there any more", fails=self._options.fail_on_data_loss)
+        lost(topic, "it no longer exists", fails=self._options.fail_on_data_loss)
 
     def _went_back(self, topic: str, at: Position, last: Position, *, fails: bool) -> Position:
-        """A topic ends before what was read of it."""
+        """Handle a topic that ends before the position that was read."""
         if last == BEGIN and self._options.anchor is False:
-            # Without an anchor all of it may have been trimmed after it was read.
+            # Without a subscription, all of it may have been trimmed after it was read.
             return at
         if self._options.read_compacted:
-            # What was read last may have been compacted away.
+            # Compaction may have removed the last message that was read.
             return at
         lost(topic, f"it ends at {last}, though it was read up to {at}", fails=fails)
         return at if last == BEGIN else last
 
     def _may_wait(self, error: GemingaError) -> bool:
-        """Whether the broker may come back in time."""
+        """Whether to wait for the broker."""
         now_s = self._clock()
         if self._away_since_s is None:
             self._away_since_s = now_s
         if not error.retryable or now_s - self._away_since_s > self._options.poll_timeout_s:
             return False
-        logger.warning("nothing new is seen for now: %s", error)
+        logger.warning("can't look for new messages now: %s", error)
         return True
 
     # ---- limits ----
 
     def _admitted(self, start: Offsets, ends: dict[str, Position]) -> Mapping[str, Position]:
-        """As much of it as one micro-batch may have."""
+        """The ends of the micro-batch within the limits."""
         options = self._options
         limit = Limit(
             options.max_messages_per_trigger or math.inf, options.max_bytes_per_trigger or math.inf
@@ -341,7 +343,7 @@ class StreamPlanner:
         if limit.is_none:
             return ends
         found = dict(start.positions)
-        # Without topics that are no more.
+        # Without deleted topics.
         found = {name: at for name, at in found.items() if name in ends}
         found.update(self._taken(wanted, limit).ends)
         return found

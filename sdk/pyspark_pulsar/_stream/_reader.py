@@ -1,4 +1,4 @@
-"""A stream read as Spark drives it (spec SP-05)."""
+"""The stream reader as Spark calls it (spec SP-05)."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ logger = logging.getLogger("pyspark_pulsar")
 class PulsarStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """`spark.readStream.format("pulsar")`.
 
-    Spark keeps one in a process of its own beside the driver, where it plans, and hands copies of
+    Spark keeps one in a separate process beside the driver for planning, and sends copies of
     another to the tasks, which only call `read`.
     """
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        """Nothing is connected before Spark asks for something."""
+        """Connects only when Spark first needs it."""
         self._plan = ScanPlan(options, schema)
         self._planner: StreamPlanner | None = None
 
     @property
     def _planning(self) -> StreamPlanner:
         if self._planner is None:
-            # Tasks don't need it.
+            # Not needed in tasks.
             from pyspark_pulsar._stream._planner import StreamPlanner
 
             options = self._plan.options
@@ -59,13 +59,13 @@ class PulsarStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planner
 
     def initialOffset(self) -> dict[str, object]:
-        """Where a new query begins. Raises InvalidOption, TopicMissing, OffsetOutOfRange,
+        """The start of a new query. Raises InvalidOption, TopicMissing, OffsetOutOfRange,
         GemingaError.
         """
         return self._planning.initial().as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """The limit by the options; those of several kinds hold together, Spark hears of one."""
+        """The limit of the options. Several kinds apply together; Spark gets one."""
         options = self._plan.options
         if options.max_messages_per_trigger is not None:
             return ReadMaxRows(options.max_messages_per_trigger)
@@ -78,41 +78,41 @@ class PulsarStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(
         self, start: Mapping[str, object] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, object]:
-        """The end of the next micro-batch. PySpark before 4.2 gives no arguments; from then on a
-        trigger may ask for all there is, whatever the options' limits are.
+        """The end of the next micro-batch. PySpark before 4.2 passes no arguments; later versions
+        may ask for everything, whatever the options' limits are.
 
-        Raises DataLoss, GemingaError if the broker stays away for longer than `pollTimeoutMs`.
+        Raises DataLoss, GemingaError if the broker is away for longer than `pollTimeoutMs`.
         """
         began = None if start is None else Offsets.parse(start)
         limited = limit is None or not isinstance(limit, ReadAllAvailable)
         return self._planning.latest(began, limited=limited).as_json()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """The query ends at what is there now."""
+        """Set the query's end to the current ends of the topics."""
         self._planning.prepare_available_now()
 
     def reportLatestOffset(self) -> dict[str, object] | None:
-        """The last positions of the topics, as they were when a micro-batch was planned last, and
-        `lag`, how far behind its end was. It is `latestOffset` in the query's progress.
+        """The last positions of the topics when the last micro-batch was planned, and `lag`, how
+        far behind its end was. Spark shows it as `latestOffset` in the query's progress.
         """
         return self._planning.report()
 
     def stop(self) -> None:
-        """The query is over. Not every PySpark tells it."""
+        """The query ended. Not every version of PySpark calls it."""
         if self._planner is not None:
             self._planner.close()
 
     def partitions(
         self, start: Mapping[str, object], end: Mapping[str, object]
     ) -> Sequence[InputPartition]:
-        """The parts of a micro-batch, the same messages whenever it is planned."""
+        """The parts of a micro-batch; always the same messages."""
         ranges = self._planning.ranges(Offsets.parse(start), Offsets.parse(end))
         return [InputPartition(each) for each in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """In a task: one part's messages as Arrow record batches. Raises what `scan` does."""
+        """In a task: the messages of one part as Arrow record batches. Raises as `scan`."""
         return scan(cast("TopicRange", partition.value), self._plan)
 
     def commit(self, end: Mapping[str, object]) -> None:
-        """All up to there is done: the subscription moves on."""
+        """Everything up to `end` is done: move the subscription."""
         self._planning.committed(Offsets.parse(end))

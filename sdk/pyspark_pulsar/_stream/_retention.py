@@ -1,10 +1,10 @@
-"""A durable subscription that keeps what a query has still to read (spec SP-05, decision 18).
+"""A durable subscription that retains what a query has still to read (spec SP-05, decision 18).
 
-It is only a mark: nothing is received by it. On each topic it stands right before the last message
-that the query's checkpoint has, which therefore stays unacknowledged and with it its ledger: as
-long as that is there, nothing behind it was trimmed (`_loss.py`).
+It receives nothing. On each topic it stands right before the last message in the query's
+checkpoint, which so stays unacknowledged; that keeps its ledger. As long as the ledger exists,
+nothing after it was trimmed (`_scan/_loss.py`).
 
-No consumer stays attached, and none makes a topic.
+No consumer stays attached, and none creates a topic.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from pyspark_pulsar._positions import BEGIN, Position
 logger = logging.getLogger("pyspark_pulsar")
 
 BUSY_S = 30.0
-"""How long another consumer of the subscription is waited for: that of a query's earlier run may
-still be known to the broker."""
+"""How long to wait for another consumer of the subscription: the broker may still know that of an
+earlier run.
+"""
 _BUSY_PAUSE_S = 0.25
 
 
@@ -35,11 +36,11 @@ class RetentionSubscription:
         self.name = name
         self._client = client
         self._marks: dict[str, Position] = {}
-        """Where it stands by what was told last; BEGIN where it was only made."""
+        """Its last known position; BEGIN if it was only created."""
 
     def hold(self, topics: Iterable[str]) -> None:
-        """Have the subscription on these topics, from their first message on where it is new.
-        Raises GemingaError: ConsumerBusy if somebody else uses it.
+        """Create the subscription on these topics, at their first message where it is new. Raises
+        GemingaError: ConsumerBusy if another consumer uses it.
         """
         new = [topic for topic in topics if topic not in self._marks]
         made = for_each(self._make, new)
@@ -49,22 +50,22 @@ class RetentionSubscription:
         try:
             self._attached(topic).close()
         except TopicNotFound:
-            # Deleted a moment ago: who plans will see it.
+            # Just deleted: planning will notice.
             return False
         return True
 
     def forget(self, topic: str) -> None:
-        """The topic is there no more."""
+        """The topic doesn't exist any more."""
         self._marks.pop(topic, None)
 
     def drop(self) -> None:
-        """Delete the subscription on all topics. What fails is logged."""
+        """Delete the subscription on all topics. Logs failures."""
         for_each(self._drop, list(self._marks))
         self._marks.clear()
 
     def remove(self, topics: Sequence[str]) -> list[tuple[str, GemingaError]]:
-        """Delete the subscription on these topics, whoever made it; those that aren't there have
-        none. Returns the topics where it failed, and why.
+        """Delete the subscription on these topics, whoever created it; missing topics are skipped.
+        Returns the topics where it failed, with the errors.
         """
         found = for_each(self._removed, topics)
         return [(t, error) for t, error in zip(topics, found, strict=True) if error is not None]
@@ -82,11 +83,11 @@ class RetentionSubscription:
         try:
             self._attached(topic).unsubscribe()
         except GemingaError as error:
-            logger.warning("%s: subscription %s is left behind: %s", topic, self.name, error)
+            logger.warning("%s: can't delete subscription %s: %s", topic, self.name, error)
 
     def move(self, offsets: Mapping[str, Position]) -> None:
-        """Let go of all before the last messages that were read. What fails is logged: the next
-        move makes up for it.
+        """Acknowledge everything before the last messages read. Logs failures: the next move
+        repeats it.
         """
         behind = {
             topic: at
@@ -96,7 +97,7 @@ class RetentionSubscription:
         for_each(lambda topic: self._move(topic, behind[topic]), list(behind))
 
     def _move(self, topic: str, offset: Position) -> None:
-        # The entry before the offset's, whose own stays.
+        # The entry before the offset's, which stays unacknowledged.
         mark = MessageId(offset.ledger_id, offset.entry_id - 1)
         try:
             consumer = self._attached(topic)
@@ -105,7 +106,12 @@ class RetentionSubscription:
             finally:
                 consumer.close()
         except GemingaError as error:
-            logger.warning("%s: subscription %s stays behind: %s", topic, self.name, error)
+            logger.warning(
+                "%s: can't move subscription %s, the next commit tries again: %s",
+                topic,
+                self.name,
+                error,
+            )
         else:
             self._marks[topic] = offset.entry
 
@@ -117,7 +123,7 @@ class RetentionSubscription:
                     topic,
                     self.name,
                     initial_position=InitialPosition.EARLIEST,
-                    # Nothing is asked for, so nothing is sent.
+                    # Without permits the broker sends nothing.
                     receiver_queue_size=0,
                     ack_receipt_enabled=True,
                     auto_create=False,

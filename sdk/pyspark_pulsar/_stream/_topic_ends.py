@@ -1,7 +1,7 @@
-"""Where topics end, asked for each micro-batch of a stream (spec SP-05).
+"""Finds the ends of topics for each micro-batch of a stream (spec SP-05).
 
-For each topic a consumer is kept that receives nothing and holds nothing, so that asking takes one
-request. It never makes a topic: one that was deleted stays deleted.
+Keeps a consumer for each topic, which receives and retains nothing, so that a look takes one
+request. Never creates a topic: a deleted one stays deleted.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from pyspark_pulsar._positions import BEGIN, Position
 logger = logging.getLogger("pyspark_pulsar")
 
 KEPT_MAX = 1000
-"""Topics whose consumers are kept; those of others are opened whenever they are asked."""
+"""Consumers that are kept; those of further topics are opened for each look."""
 
 
 class _Watcher:
-    """A consumer of one topic that is only asked for its end."""
+    """A consumer of one topic, used only to find its end."""
 
     def __init__(self, consumer: geminga.blocking.Consumer[bytes]) -> None:
         self._consumer = consumer
         self._passed = BEGIN
 
     def last(self) -> Position:
-        """The last entry, BEGIN for a topic without messages. Raises GemingaError."""
+        """The last entry, BEGIN if the topic has no messages. Raises GemingaError."""
         last = max(self._consumer.last_message_ids())
         found = Position(last.ledger_id, last.entry_id)
         if last.entry_id < 0:
             return BEGIN
         if found != self._passed:
-            # So that the broker shows no backlog for it.
+            # Else the broker would report a backlog for it.
             self._consumer.acknowledge_cumulative(MessageId(*found[:2]))
             self._passed = found
         return found
@@ -51,7 +51,7 @@ class _Watcher:
 
 
 class TopicEnds:
-    """Asks for the ends of topics, a few at a time."""
+    """Finds the ends of topics, a few at a time."""
 
     def __init__(self, client: geminga.blocking.Client, options: ReadOptions) -> None:
         self._client = client
@@ -60,17 +60,17 @@ class TopicEnds:
         self._prefix = f"{prefix}-spark-ends" if prefix else "spark-ends"
         self._kept: dict[str, _Watcher] = {}
         self._missing: set[str] = set()
-        """Partitions of which it was said that they aren't there."""
+        """Partitions that were reported missing."""
 
     def present(self, topics: Iterable[str]) -> list[str]:
-        """Those that are there. Raises GemingaError."""
+        """The topics that exist. Raises GemingaError."""
         names = list(topics)
         found = for_each(lambda name: name in self._kept or self._last(name) is not None, names)
         return [name for name, is_there in zip(names, found, strict=True) if is_there]
 
     def last(self, topics: Iterable[str]) -> dict[str, Position]:
-        """The last entry of each topic, BEGIN for one without messages; topics that aren't there
-        are left out. Raises GemingaError.
+        """The last entry of each topic, BEGIN if it has no messages; missing topics are left out.
+        Raises GemingaError.
         """
         names = list(topics)
         lasts = for_each(self._last, names)
@@ -91,7 +91,7 @@ class TopicEnds:
                 kept.close()
                 if error.retryable:
                     raise
-                # The topic was deleted; perhaps it was made again.
+                # The topic was deleted, and perhaps created again.
         try:
             opened = self._open(topic)
         except TopicNotFound:
@@ -121,7 +121,7 @@ class TopicEnds:
             f"{self._prefix}-{os.urandom(5).hex()}",
             durable=False,
             auto_create=False,
-            # Nothing is asked for, so nothing is sent.
+            # Without permits the broker sends nothing.
             receiver_queue_size=0,
             read_compacted=options.read_compacted,
             consumer_name=options.reader_name,
@@ -132,7 +132,7 @@ class TopicEnds:
         if partition_of(topic)[1] >= 0 and topic not in self._missing:
             self._missing.add(topic)
             logger.info(
-                "topic %s: isn't there, though its topic has that many partitions: it was deleted "
+                "topic %s: doesn't exist, though it is one of a topic's partitions: it was deleted "
                 "with its messages (as partitions without a subscription are once they are idle), "
                 "or never used",
                 topic,

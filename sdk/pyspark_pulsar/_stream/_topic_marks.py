@@ -1,9 +1,8 @@
-"""Whether a topic is still the one that a query has read (spec SP-05, decision 18).
+"""Detects topics that were deleted and created again (spec SP-05, decision 18).
 
-Positions don't tell: a cluster that is set up anew counts its ledgers from the same number on, so
-that another topic of the same name may have the same positions. So the offsets keep of each topic
-a mark: one message of the ledger that the offset is in, and when that was published. As long as the
-ledger is there, so is the message.
+Positions aren't enough: a new cluster numbers its ledgers from the same start, so a new topic with
+the same name may have the same positions. So the offsets keep a mark for each topic: one message of
+the offset's ledger, and its publish time. As long as the ledger exists, so does the message.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from pyspark_pulsar._positions import BEGIN, Mark, Position
 logger = logging.getLogger("pyspark_pulsar")
 
 LOOK_EVERY_S = 60.0
-"""How often marks are looked at while a query runs; a query that begins looks at once."""
+"""How often a running query checks marks; a starting query checks at once."""
 
 
 class Marks:
-    """Makes and looks at the marks of one query's topics."""
+    """Makes and checks the marks of one query's topics."""
 
     def __init__(
         self, client: geminga.blocking.Client, options: ReadOptions, clock: Callable[[], float]
@@ -37,7 +36,7 @@ class Marks:
         self._looked_s = -math.inf
 
     def remade(self, marks: Mapping[str, Mark]) -> list[str]:
-        """The topics that have another message where their mark is; none if it was looked lately.
+        """The topics with another message at their mark; none if marks were checked recently.
         Raises GemingaError.
         """
         if self._clock() - self._looked_s < LOOK_EVERY_S:
@@ -48,14 +47,15 @@ class Marks:
 
     def _is_other(self, topic: str, mark: Mark) -> bool:
         now = self._at(topic, mark.entry)
-        # A message that is gone says nothing: its ledger may have been trimmed.
+        # A missing message proves nothing: its ledger may have been trimmed.
         return now is not None and now != mark
 
     def renewed(
         self, marks: Mapping[str, Mark], ends: Mapping[str, Position], anew: Collection[str]
     ) -> dict[str, Mark]:
-        """The marks for offsets at these positions: where a topic went on to another ledger, or is
-        another one, that of its last message. What can't be had now is left out, and tried again.
+        """The marks for offsets at these positions: topics in a new ledger, and those in `anew`,
+        get a mark of their last message. Marks that can't be made now are left out, and tried again
+        later.
         """
         found = {
             topic: mark
@@ -71,7 +71,7 @@ class Marks:
         try:
             return self._at(topic, entry)
         except GemingaError as error:
-            logger.info("%s: no mark for now: %s", topic, error)
+            logger.info("%s: can't read the message to mark for now: %s", topic, error)
             return None
 
     def _at(self, topic: str, entry: Position) -> Mark | None:

@@ -1,4 +1,4 @@
-"""Writing frames to topics (spec SP-06)."""
+"""Writes DataFrames to topics (spec SP-06)."""
 
 from __future__ import annotations
 

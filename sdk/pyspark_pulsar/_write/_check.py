@@ -1,4 +1,4 @@
-"""What the driver asks the broker before any task writes (spec SP-10)."""
+"""The driver's checks with the broker before any task writes (spec SP-10)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ logger = logging.getLogger("pyspark_pulsar")
 
 TOLD_MAX = 1000
 _told: set[str] = set()
-"""Warnings that this process has given: a stream is planned for each micro-batch."""
+"""Warnings already logged: a stream is planned for each micro-batch."""
 
 
 def planned(schema: StructType, options: WriteOptions) -> Frame:
-    """As `_planned`; warns once of columns that look like Kafka's."""
+    """As `_planned`; warns once about columns that look like Kafka's."""
     frame = _planned(schema, options)
     told = kafka_habit(frame, options.topic)
     if told is not None and options.schema_choice is SchemaChoice.AUTO and told not in _told:
@@ -34,8 +34,8 @@ def planned(schema: StructType, options: WriteOptions) -> Frame:
 
 
 def _planned(schema: StructType, options: WriteOptions) -> Frame:
-    """How the frame is written. Asks the broker only where the topic's own schema counts: where it
-    is asked for, and for pairs. Columns `key` and `value` are a pair if the topic has pairs, else a
+    """How the frame is written. Asks the broker only if the topic's schema matters: if the options
+    ask for it, and for pairs. Columns `key` and `value` are a pair if the topic has pairs, else a
     record. Raises ConnectorError.
     """
     choice, topic = options.schema_choice, options.topic
@@ -69,13 +69,13 @@ _KAFKA = {
     "partition": "__partition",
     "timestamp": "__eventTime",
 }
-"""Columns of Spark's Kafka sink and source, and what they are here."""
+"""Columns of Spark's Kafka sink and source, and their names here."""
 _KAFKA_OTHERS = frozenset({"value", "offset", "timestamptype"})
 
 
 def kafka_habit(frame: Frame, topic: str | None) -> str | None:
-    """A warning if the frame's columns are those that Spark's Kafka sink takes, None if not: here
-    they are fields of a record, or a pair.
+    """A warning if the frame has the columns of Spark's Kafka sink, which here are fields of a
+    record, or a pair; else None.
     """
     values = {name.lower(): name for name in frame.layout.values}
     meant = [name for name in _KAFKA if name in values]
@@ -92,9 +92,9 @@ def kafka_habit(frame: Frame, topic: str | None) -> str | None:
 
 
 def check_topic(frame: Frame, options: WriteOptions) -> None:
-    """Be a producer of the topic for a moment: so the schema is registered, and what the broker
-    refuses is known before a task begins; warn if nothing keeps what is written. Topics of a column
-    are known to the tasks only. Raises ConnectorError.
+    """Create a producer of the topic and close it: this registers the schema, and finds errors
+    before a task starts. Warn if nothing retains the messages. Topics named by a column are known
+    to the tasks only. Raises ConnectorError.
     """
     topic = options.topic
     if topic is None:

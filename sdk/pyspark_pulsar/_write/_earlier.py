@@ -1,8 +1,8 @@
-"""What an earlier attempt of a task left in one partition of a topic (spec SP-06).
+"""The messages that an earlier attempt of a task wrote to one partition of a topic (spec SP-06).
 
-With deduplication the broker drops a message whose number it knows, whatever the message holds. If
-a task is tried again and its rows come in another order, rows that nobody has written would be
-dropped. So the messages that were dropped are compared with those that are there by their numbers.
+With deduplication the broker drops a message whose sequence id it knows, whatever its content. If a
+task is retried and its rows come in another order, rows that were never written would be dropped.
+So dropped messages are compared with the stored ones of the same ids.
 """
 
 from __future__ import annotations
@@ -16,19 +16,18 @@ import geminga.blocking
 from geminga import MessageId, ReceivedEntry
 
 LOOK_BACK_S = (60.0, 480.0, 3600.0, 8 * 3600.0)
-"""How far back in time the first message is looked for, before it is looked for from the topic's
-beginning on."""
+"""How far back to search for the first message, before searching from the topic's beginning."""
 QUEUE_SIZE = 64
-"""Messages that the reader fetches ahead."""
+"""Messages that the reader prefetches."""
 BYTES_MAX = 1024 * 1024
-"""Bytes of payload that are taken at once, or one entry."""
+"""Bytes of payload read at once; at least one entry."""
 READ_WAIT_S = 0.5
 READ_TIMEOUT_S = 60.0
-"""How long a message may take to come that is there."""
+"""Time limit for an existing message to arrive."""
 
 
 class Row(NamedTuple):
-    """What makes two messages the same."""
+    """The content by which messages are compared."""
 
     payload: bytes
     is_null: bool
@@ -39,7 +38,7 @@ class Row(NamedTuple):
 
     @classmethod
     def of(cls, payload: bytes | None, told: Mapping[str, Any]) -> Row:
-        """The row of a message as it is given to `send_soon`."""
+        """The row of a message as passed to `send_soon`."""
         key = told.get("partition_key")
         return cls(
             payload or b"",
@@ -52,12 +51,12 @@ class Row(NamedTuple):
 
 
 class NotComparable(Exception):
-    """The earlier messages can't be read; says why."""
+    """The earlier messages can't be read, and why."""
 
 
 class EarlierRows:
-    """The messages of one producer name in one topic (no partitioned one), by sequence id. To be
-    closed.
+    """The messages of one producer name in one topic or partition, by sequence id. The caller
+    closes it.
     """
 
     def __init__(
@@ -77,8 +76,8 @@ class EarlierRows:
         self._next: tuple[int, Row] | None = None
 
     def find(self, number: int) -> Row | None:
-        """The message of this number, None if it isn't there (any more). Numbers must grow from
-        call to call. Raises NotComparable, GemingaError.
+        """The message with this sequence id, None if it doesn't exist. Ids must grow from call to
+        call. Raises NotComparable, GemingaError.
         """
         if self._reader is None:
             self._begin(number)
@@ -89,14 +88,14 @@ class EarlierRows:
         return None
 
     def close(self) -> None:
-        """Leave the topic. What fails is of no matter: nothing is kept."""
+        """Close the reader."""
         reader, self._reader = self._reader, None
         self._rows, self._next = iter(()), None
         if reader is not None:
             reader.close()
 
     def _begin(self, number: int) -> None:
-        """Go to a message of this number or before it."""
+        """Seek to the message with this sequence id or one before it."""
         try:
             self._reader = reader = self._client.create_reader(
                 self._topic,
@@ -116,7 +115,7 @@ class EarlierRows:
                 return
 
     def _read(self, reader: geminga.blocking.Reader[bytes]) -> Iterator[tuple[int, Row]]:
-        """The messages of the name from here to what is the end now."""
+        """The messages of the producer name from here to the current end."""
         last = max((each.ledger_id, each.entry_id) for each in reader.last_message_ids())
         while reader.has_message_available():
             for entry in self._entries(reader, last):
@@ -135,7 +134,7 @@ class EarlierRows:
             except geminga.Timeout:
                 received = max((each.ledger_id, each.entry_id) for each in reader.received_ids())
                 if received >= last or not reader.has_message_available():
-                    # Chunks without their last one, or marks of transactions.
+                    # Chunks without the last one, or transaction markers.
                     return []
                 if time.monotonic() > deadline_s:
                     raise

@@ -1,4 +1,4 @@
-"""What the SDK raises, in the words of the connector (spec SP-10)."""
+"""Converts errors of the SDK to those of the connector (spec SP-10)."""
 
 from __future__ import annotations
 
@@ -8,27 +8,31 @@ from pyspark_pulsar.errors import ConnectorError, SchemaMismatch, TopicMissing, 
 _HINTS: tuple[tuple[type[geminga.GemingaError], str], ...] = (
     (
         geminga.ProducerBusy,
-        "another producer holds name or topic; producerBusyTimeoutMs says how long a task waits",
+        "the producer name or topic is in use; producerBusyTimeoutMs sets how long a task waits",
     ),
-    (geminga.TopicTerminated, "the topic was terminated, nothing can be added to it"),
+    (geminga.TopicTerminated, "the topic is terminated and takes no more messages"),
     (geminga.QuotaExceeded, "consume or raise the backlog quota of its namespace"),
     (
         geminga.MessageTooBig,
         "set pulsar.producer.chunkingEnabled=true, or raise the broker's maxMessageSize",
     ),
-    (geminga.Timeout, "pulsar.producer.sendTimeoutMs says how long a message may take, 0 for ever"),
-    (geminga.AuthorizationFailed, "give the role the right to produce"),
+    (
+        geminga.Timeout,
+        "pulsar.producer.sendTimeoutMs sets how long a message may take, 0 is no limit",
+    ),
+    (geminga.AuthorizationFailed, "grant the role the permission to produce"),
     (geminga.AuthenticationFailed, "check pulsar.client.authPluginClassName and authParams"),
     (geminga.CryptoError, "check pulsar.producer.encryptionKeys and publicKeyPath"),
 )
 
 
 def explained(topic: str, error: geminga.GemingaError) -> ConnectorError:
-    """The error for a topic that can't be written to, with what to do where that is known."""
+    """The error for a failed write to a topic, with advice where there is some."""
     if isinstance(error, geminga.IncompatibleSchema):
         return SchemaMismatch(
             f"topic {topic}",
-            f"its schema doesn't allow the frame's: {error}; write with schemaType=topic, or "
+            f"its schema isn't compatible with the frame's: {error}; write with schemaType=topic, "
+            "or "
             "change the columns",
         )
     if isinstance(error, geminga.TopicNotFound | geminga.InvalidTopicName):

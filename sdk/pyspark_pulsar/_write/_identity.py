@@ -1,8 +1,8 @@
-"""Who writes: names of producers and the beginning of their sequence ids (spec SP-06).
+"""Names of producers and the start of their sequence ids (spec SP-06).
 
-With deduplication the broker drops what a producer's name has sent before, by its sequence id. So
-an attempt of a task has the name and the numbers of the attempt before it: the name says job or
-query and the number of the partition, a sequence id (epoch, how many messages came before).
+With deduplication the broker drops messages that a producer name has sent before, by sequence id.
+So each attempt of a task uses the same name and ids: the name has the job or query and the
+partition's number, a sequence id is (epoch, number of messages before).
 """
 
 from __future__ import annotations
@@ -19,31 +19,34 @@ ROW_BITS = 32
 ROWS_MAX = 1 << ROW_BITS
 """Messages that one task may send to one partition of a topic, with deduplication."""
 QUERY_ID = "sql.streaming.queryId"
-"""Spark's name of the local property: the id that the checkpoint keeps."""
+"""Spark's local property with the query's id, which the checkpoint keeps."""
 EPOCH = "streaming.sql.batchId"
-"""Spark's name of the local property: the number of the micro-batch."""
+"""Spark's local property with the number of the micro-batch."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """Of one attempt of one task. With deduplication all attempts have one `name`."""
+    """The identity of one attempt of one task. With deduplication all attempts have the same
+    `name`.
+    """
 
     partition: int
-    """Of the frame, as Spark counts."""
+    """Spark's number of the frame's partition."""
     epoch: int
     name: str | None
-    """Of its producers; None: the broker gives them one."""
+    """The producers' name; None: the broker chooses one."""
     is_lasting: bool
     """Whether sequence ids count."""
 
     @property
     def first_sequence_id(self) -> int:
-        """Of the first message to each partition of a topic."""
+        """The sequence id of the first message to each partition of a topic."""
         return self.epoch << ROW_BITS
 
     def among(self, partitions: int) -> Identity:
-        """The same for a topic of so many partitions. Once it has more, rows go to others and
-        numbers mean other rows: by the old name the broker would drop rows that it doesn't have.
+        """The identity for a topic with this many partitions. When their number changes, rows go to
+        other partitions and ids mean other rows: with the old name the broker would drop rows that
+        it doesn't have.
         """
         if not self.is_lasting or partitions == 1:
             return self
@@ -51,12 +54,12 @@ class Identity:
 
 
 def identity_of(options: WriteOptions, job_id: str | None) -> Identity:
-    """Of the task that runs here. `job_id` is that of a batch write, None in a stream. Raises
-    ConnectorError outside of a task, and if Spark doesn't tell which micro-batch it is.
+    """The identity of the running task. `job_id` is that of a batch write, None in a stream. Raises
+    ConnectorError outside of a task, and if Spark doesn't provide the micro-batch.
     """
     context = TaskContext.get()
     if context is None:
-        raise ConnectorError("rows can be written in a task of Spark only")
+        raise ConnectorError("rows can be written only in a task of Spark")
     partition = context.partitionId()
     prefix = options.producer_name or "spark"
     if not options.deduplication:
@@ -67,8 +70,8 @@ def identity_of(options: WriteOptions, job_id: str | None) -> Identity:
         epoch = context.getLocalProperty(EPOCH)
         if not query or epoch is None or not epoch.isdecimal():
             raise ConnectorError(
-                "option deduplication: Spark tells its tasks neither query nor micro-batch; it "
-                "works with micro-batches, not with a continuous trigger"
+                "option deduplication: Spark gives this task no query and no micro-batch; use a "
+                "trigger with micro-batches, not a continuous one"
             )
         return _lasting(partition, int(epoch), f"{prefix}-{query}")
     if options.epoch is not None:

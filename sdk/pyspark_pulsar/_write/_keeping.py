@@ -1,7 +1,7 @@
-"""Whether anything keeps what a write stores (spec SP-06).
+"""Checks that something retains the messages of a write (spec SP-06).
 
-A broker keeps what a subscription waits for, or what retention says. A topic with neither loses its
-messages ledger by ledger, and goes away as a whole once it is idle.
+A broker retains messages for subscriptions, or by the retention policy. A topic with neither loses
+its messages ledger by ledger, and is deleted once it is idle.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ logger = logging.getLogger("pyspark_pulsar")
 
 _LOSS = (
     "the broker deletes its messages, and the topic itself a minute or two after it was last used "
-    "(brokerDeleteInactiveTopicsEnabled). Set the namespace's retention, or make a subscription "
-    "(pulsar.producer.initialSubscriptionName makes one with the topic)"
+    "(brokerDeleteInactiveTopicsEnabled). Set the namespace's retention, or create a subscription "
+    "(pulsar.producer.initialSubscriptionName creates one with the topic)"
 )
 
 
 def is_there(client: geminga.blocking.Client, topic: str) -> bool:
-    """Whether there is such a topic; none is made. Raises GemingaError."""
+    """Whether the topic exists; doesn't create it. Raises GemingaError."""
     try:
         client.get_topic_partitions(topic, auto_create=False)
     except TopicNotFound:
@@ -35,9 +35,8 @@ def is_there(client: geminga.blocking.Client, topic: str) -> bool:
 
 
 def warn_if_unkept(client: geminga.blocking.Client, options: WriteOptions, *, is_new: bool) -> None:
-    """Warn if the option's topic has neither subscription nor retention, as far as it can be known:
-    over REST, else of a topic that the write has just made. Raises InvalidOption if `admin.url`
-    can't be asked.
+    """Warn if the topic has neither subscription nor retention, as far as known: by REST, else for
+    a topic that the write has just created. Raises InvalidOption if `admin.url` fails.
     """
     topic = full_name(str(options.topic))
     if options.client.admin_url is not None:
@@ -46,8 +45,9 @@ def warn_if_unkept(client: geminga.blocking.Client, options: WriteOptions, *, is
             logger.warning("topic %s has neither a subscription nor retention: %s", topic, _LOSS)
     elif is_new and options.producer.initial_subscription_name is None:
         logger.warning(
-            "topic %s was just made and has no subscription: unless its namespace has retention, "
-            "%s. With admin.url it is known whether there is retention",
+            "topic %s was just created and has no subscription: unless its namespace has "
+            "retention, "
+            "%s. Set admin.url to have retention checked",
             topic,
             _LOSS,
         )
@@ -65,7 +65,7 @@ def _is_unkept(options: WriteOptions, topic: str, *, is_partitioned: bool) -> bo
 
 
 def _asked(options: WriteOptions, path: str, topic: str) -> dict[str, Any] | None:
-    """A JSON object, None if this role or broker doesn't tell."""
+    """A JSON object, None if the role or broker doesn't allow it."""
     code, answer = ask_rest(options.client, path, topic)
     if code in (401, 403, 404, 405, 412):
         logger.info("%s: %s answers %d", topic, path, code)

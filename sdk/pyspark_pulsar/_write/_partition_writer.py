@@ -24,17 +24,17 @@ logger = logging.getLogger("pyspark_pulsar")
 BUSY_WAIT_S = 0.05
 BUSY_WAIT_MAX_S = 2.0
 RECEIPTS_MAX = 100_000
-"""Receipts that one writer keeps before it waits for the oldest of them."""
+"""Receipts that one writer keeps before it waits for the oldest."""
 MessageOptions = Mapping[str, Any]
 """Keywords of `send_soon` for one message."""
 
 
 class PartitionWriter:
-    """Sends messages in order, and knows that each has its receipt.
+    """Sends messages in order, and checks that each has its receipt.
 
-    With deduplication the n-th message has the n-th sequence id of the epoch. What the broker may
-    have already goes with its number and is dropped there; what is new is counted by the producer,
-    so that it can be batched.
+    With deduplication the n-th message has the n-th sequence id of the epoch. Messages that the
+    broker may have already are sent with explicit ids, and dropped there; new ones are numbered by
+    the producer, so that they can be batched.
     """
 
     def __init__(
@@ -50,18 +50,18 @@ class PartitionWriter:
         self._producer: Producer[bytes] | None = None
         self._known_up_to = -1
         self._is_numbering = False
-        """Whether the producer counts on from the last message."""
+        """Whether the producer numbers messages itself."""
         self._is_trusted = not who.is_lasting
-        """Whether the broker is known to deduplicate, if it is to."""
+        """Whether the broker is known to deduplicate, if required."""
         self._earlier: EarlierRows | None = None
         self._is_incomparable = False
         self._missing = 0
-        """Messages that the broker dropped, and that it doesn't have any more."""
+        """Messages that the broker dropped, and that are deleted by now."""
 
     def send(
         self, payloads: Sequence[bytes | None], message_options: Iterator[MessageOptions] | None
     ) -> None:
-        """Hand messages over, waiting for room. Raises ConnectorError."""
+        """Queue messages, waiting for room. Raises ConnectorError."""
         try:
             self._send(payloads, message_options)
             self._settle(all_of_them=False)
@@ -88,7 +88,7 @@ class PartitionWriter:
             at = self._send_numbered(producer, payloads, message_options, first)
         send = producer.send_soon
         keep = self._receipts.append
-        # AlreadyEncoded takes None for a message that says that it is null.
+        # AlreadyEncoded takes None for a null message.
         rest: Any = payloads[at:] if at else payloads
         if message_options is None:
             for payload in rest:
@@ -104,8 +104,8 @@ class PartitionWriter:
         message_options: Iterator[MessageOptions] | None,
         first: int,
     ) -> int:
-        """Those that the broker may have, and one more, from which the producer counts on; returns
-        how many these were.
+        """Send the messages that the broker may have, and one more, after which the producer
+        numbers by itself. Returns their number.
         """
         number = self._who.first_sequence_id + first
         known = max(0, min(len(payloads), self._known_up_to - number + 1))
@@ -136,7 +136,7 @@ class PartitionWriter:
         told: Sequence[MessageOptions],
         number: int,
     ) -> None:
-        """What the broker dropped must be there by the same numbers. Raises WriteFailed before
+        """Check that dropped messages are stored with the same ids. Raises WriteFailed before
         anything new is sent, GemingaError.
         """
         producer.flush()
@@ -164,19 +164,19 @@ class PartitionWriter:
         who = self._who
         return (
             f"message {number - who.first_sequence_id} of producer {who.name} in epoch {who.epoch}"
-            " isn't the one that an earlier attempt wrote under its number: the rows came in"
-            " another order, or changed, and the broker would drop rows that it doesn't have. Let"
-            " the rows come in the same order each time: behind a shuffle (groupBy, join,"
-            " repartition) add sortWithinPartitions over all columns. To go on, write these rows"
-            " again under another producerName; those of the earlier attempt are then there twice"
+            " differs from the one that an earlier attempt wrote with its number: the rows came "
+            "in another order, or changed, and the broker would drop rows that it doesn't have. "
+            "Keep the rows in the same order in each attempt: after a shuffle (groupBy, join,"
+            " repartition) add sortWithinPartitions over all columns. To continue, write these "
+            "rows again under another producerName; those of the earlier attempt are then "
+            "duplicated"
         )
 
     def _end_comparing(self) -> None:
         missing, self._missing = self._missing, 0
         if missing:
             self._warn(
-                f"{missing} messages of an earlier attempt aren't there any more and can't be "
-                "compared"
+                f"{missing} messages of an earlier attempt were deleted and can't be compared"
             )
         earlier, self._earlier = self._earlier, None
         if earlier is not None:
@@ -191,8 +191,8 @@ class PartitionWriter:
         )
 
     def _open(self) -> None:
-        """Raises GemingaError, ProducerBusy once the name was in use for too long, and WriteFailed
-        if a later epoch was written under it.
+        """Raises GemingaError, ProducerBusy if the name is in use for too long, and WriteFailed if
+        a later epoch was written with it.
         """
         give_up_s = time.monotonic() + self._options.producer_busy_timeout_s
         wait_s = BUSY_WAIT_S
@@ -208,8 +208,8 @@ class PartitionWriter:
             except geminga.ProducerBusy:
                 if not self._who.is_lasting or time.monotonic() + wait_s > give_up_s:
                     raise
-                # An attempt before this one, whose process or connection isn't quite gone.
-                logger.info("%s: producer %s is still there", self.topic, self._who.name)
+                # The connection of an earlier attempt isn't closed yet.
+                logger.info("%s: producer %s is still connected", self.topic, self._who.name)
                 time.sleep(wait_s)
                 wait_s = min(2 * wait_s, BUSY_WAIT_MAX_S)
         self._is_numbering = False
@@ -219,22 +219,20 @@ class PartitionWriter:
             self._is_trusted = self._is_trusted or self._known_up_to >= 0
 
     def _check_epoch(self) -> None:
-        """The broker drops whatever is numbered below what it knows of a name. Raises
-        WriteFailed.
-        """
+        """The broker drops all sequence ids below the last one of the name. Raises WriteFailed."""
         known = self._known_up_to >> ROW_BITS
         if known > self._who.epoch:
             raise WriteFailed(
                 self.topic,
                 f"producer {self._who.name} has written epoch {known}, so that the broker would "
-                f"drop all rows of epoch {self._who.epoch} as known: deduplicationEpoch must only "
-                "grow, and a stream can't go back in its checkpoint; take a later epoch, or "
+                f"drop all rows of epoch {self._who.epoch} as duplicates: deduplicationEpoch must "
+                "only grow, and a stream can't go back in its checkpoint; use a later epoch, or "
                 "another producerName",
             )
 
     def _check_deduplication(self) -> None:
-        """The broker tells what it remembers of a name when a producer comes; nothing is what it
-        tells when it doesn't deduplicate the topic.
+        """Reconnect to get the last sequence id from the broker: it has none if it doesn't
+        deduplicate the topic.
         """
         self.finish()
         self._open()
@@ -248,7 +246,7 @@ class PartitionWriter:
             )
 
     def _settle(self, *, all_of_them: bool) -> None:
-        """Look at the receipts that are there, or wait for each. Raises GemingaError."""
+        """Check the receipts that have arrived, or wait for each. Raises GemingaError."""
         receipts = self._receipts
         while receipts:
             oldest = receipts[0]
@@ -261,8 +259,8 @@ class PartitionWriter:
             receipts.popleft()
 
     def finish(self) -> None:
-        """Until each message has its receipt, then leave the topic. Raises ConnectorError if one
-        has none.
+        """Wait until each message has its receipt, then close the producer. Raises ConnectorError
+        if one fails.
         """
         self._end_comparing()
         producer, self._producer = self._producer, None
@@ -278,7 +276,7 @@ class PartitionWriter:
             raise explained(self.topic, error) from error
 
     def abandon(self) -> None:
-        """Leave the topic after a failure; what isn't sent yet may be lost."""
+        """Close the producer after a failure; unsent messages may be lost."""
         producer, self._producer = self._producer, None
         self._receipts.clear()
         earlier, self._earlier = self._earlier, None

@@ -1,5 +1,5 @@
-"""Which partition a message goes to: the same at each attempt, since sequence ids are counted for
-each partition (spec SP-06). Keys go where every other client's go (JavaStringHash and
+"""Chooses partitions of messages: the same at each attempt, since sequence ids are counted for each
+partition (spec SP-06). Keys go to the same partitions as from other clients (JavaStringHash and
 Murmur3_32Hash of the Java client).
 """
 
@@ -25,8 +25,8 @@ class Router:
     def __init__(
         self, partitions: int, routing: Routing, hashing: Hashing, run: int, start: int
     ) -> None:
-        """Messages without key change the partition after each `run` of them; the first of them
-        has the `start`, so that tasks begin with different ones.
+        """Messages without key change the partition after each `run` of them, starting with
+        partition `start`, so that tasks begin with different ones.
         """
         self._partitions = partitions
         self._is_single = routing is Routing.SINGLEPARTITION
@@ -38,8 +38,8 @@ class Router:
     def choose(
         self, count: int, keys: Sequence[str | bytes | None] | None, told: Whole | None
     ) -> Whole:
-        """The partitions of the next messages; `told` has those that a column says, -1 where it
-        says nothing. Raises SchemaMismatch.
+        """The partitions of the next messages; `told` has those given by a column, -1 where it
+        gives none. Raises SchemaMismatch.
         """
         chosen = np.full(count, -1, np.int64) if told is None else told
         if chosen.max(initial=-1) >= self._partitions:
@@ -71,19 +71,19 @@ class Router:
 
 
 def _text(key: str | bytes | None) -> str:
-    """Keys of bytes travel, and are hashed, as their Base64."""
+    """Binary keys are sent, and hashed, as Base64."""
     if isinstance(key, bytes):
         return base64.b64encode(key).decode()
     return key or ""
 
 
 def java_hashes(texts: Sequence[str]) -> Whole:
-    """String.hashCode of each text, without its sign: of its UTF-16, all texts at once."""
+    """String.hashCode of each text without the sign, all at once; it is defined on UTF-16."""
     encoded = [text.encode("utf-16-le", "surrogatepass") for text in texts]
     units = np.frombuffer(b"".join(encoded), np.dtype("<u2")).astype(np.uint32)
     lengths = np.array([len(each) // 2 for each in encoded], np.int64)
     ends = np.cumsum(lengths)
-    # Each unit counts 31 to the power of how many follow it in its text.
+    # Each unit is multiplied by 31 to the power of the number of units after it.
     behind = np.repeat(ends, lengths) - np.arange(len(units)) - 1
     powers = np.ones(int(lengths.max(initial=0)) + 1, np.uint32)
     powers[1:] = 31

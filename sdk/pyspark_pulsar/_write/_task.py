@@ -1,4 +1,4 @@
-"""One task: batches of rows to the partitions of topics (spec SP-06)."""
+"""One task: writes batches of rows to the partitions of topics (spec SP-06)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from geminga.blocking import Client
 
 PRODUCERS_MAX = 500
-"""Producers that a task keeps open; beyond it the one that was longest unused is closed."""
+"""Producers that a task keeps open; the least recently used one is closed."""
 
 
 @dataclass
@@ -35,12 +35,12 @@ class Written(WriterCommitMessage):
     epoch: int
     rows: int
     partitions: int
-    """Partitions of topics that it wrote to."""
+    """The number of partitions of topics written to."""
 
 
 class _Writers:
-    """All partitions that the task has sent to, whatever the topics were called; those that are
-    closed keep their counts, and open again by themselves.
+    """The writers of all partitions that the task has sent to; closed ones keep their counts and
+    reopen when used.
     """
 
     def __init__(self, client: Client, info: SchemaInfo, options: WriteOptions, who: Identity):
@@ -61,7 +61,7 @@ class _Writers:
         payloads: Sequence[bytes | None],
         told: Iterator[MessageOptions] | None,
     ) -> None:
-        """Send messages to one `of` so many partitions. Raises ConnectorError."""
+        """Send messages to one partition of `of`. Raises ConnectorError."""
         writer = self._all.get(topic)
         if writer is None:
             who = self._who.among(of)
@@ -74,18 +74,18 @@ class _Writers:
             self._open.popitem(last=False)[1].finish()
 
     def finish(self) -> None:
-        """Until each message has its receipt. Raises ConnectorError if one has none."""
+        """Wait until each message has its receipt. Raises ConnectorError if one fails."""
         for each in self._open.values():
             each.finish()
 
     def abandon(self) -> None:
-        """Close all, whatever is on its way."""
+        """Close all without waiting for receipts."""
         for each in self._open.values():
             each.abandon()
 
 
 class _Topic:
-    """The partitions of one topic, and whose turn it is."""
+    """The partitions of one topic, and their router."""
 
     def __init__(self, client: Client, topic: str, options: WriteOptions, who: Identity) -> None:
         try:
@@ -134,8 +134,8 @@ def _picked(
 def _message_options(
     messages: Messages, rows: Sequence[int] | None
 ) -> Iterator[MessageOptions] | None:
-    """Keywords of `send_soon`, None if no message needs any. Made one by one: thousands that are
-    kept at a time make work for Python's collector.
+    """Keywords of `send_soon`, None if no message needs any. A generator: keeping thousands at a
+    time makes work for Python's garbage collector.
     """
     columns = [
         (name, column)
@@ -158,9 +158,7 @@ def _message_options(
 
 
 class Task:
-    """Writes the rows of one task. Raises ConnectorError; it succeeds only if each message has its
-    receipt.
-    """
+    """Writes the rows of one task. Succeeds only if each message has its receipt."""
 
     def __init__(self, client: Client, frame: Frame, options: WriteOptions, who: Identity) -> None:
         self._client = client
@@ -171,7 +169,7 @@ class Task:
         self._topics: dict[str, _Topic] = {}
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Written:
-        """Write all."""
+        """Write all rows. Raises ConnectorError."""
         rows = 0
         try:
             for batch in batches:

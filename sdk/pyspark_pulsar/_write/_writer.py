@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger("pyspark_pulsar")
 
 ROWS_MAX = 1000
-"""Rows of one batch: these wait for each other."""
+"""Rows of one batch on PySpark 4.0."""
 
 
 def make_writer(schema: StructType, options: WriteOptions, *, overwrite: bool) -> PulsarWriter:
-    """The writer of `df.write`, once the driver has checked what it can. Raises ConnectorError."""
+    """The writer of `df.write`, after the driver's checks. Raises ConnectorError."""
     if overwrite:
-        raise InvalidOption("mode", "must be append: what a topic holds can't be replaced")
+        raise InvalidOption("mode", "must be append: messages of a topic can't be replaced")
     frame = planned(schema, options)
     check_topic(frame, options)
     return PulsarWriter(frame, options)
@@ -42,13 +42,13 @@ def make_writer(schema: StructType, options: WriteOptions, *, overwrite: bool) -
 def make_stream_writer(
     schema: StructType, options: WriteOptions, *, overwrite: bool
 ) -> DataSourceStreamWriter:
-    """The writer of `df.writeStream`. Spark makes one to plan a micro-batch, and another to commit
-    it, when all rows are written: a broker that fails then must not make Spark write them again, so
-    what only the broker knows is left to the tasks. Raises ConnectorError.
+    """The writer of `df.writeStream`. Spark creates one to plan a micro-batch, and another to
+    commit it after all rows are written. A broker that fails then must not make Spark write the
+    rows again, so checks with the broker are left to the tasks. Raises ConnectorError.
     """
     if overwrite:
         raise InvalidOption(
-            "outputMode", "must be append or update: what a topic holds can't be replaced"
+            "outputMode", "must be append or update: messages of a topic can't be replaced"
         )
     frame = planned(schema, options)
     if DataSourceStreamArrowWriter is None:
@@ -57,13 +57,13 @@ def make_stream_writer(
 
 
 class PulsarWriter(DataSourceArrowWriter):
-    """Writes a frame once."""
+    """Writes a DataFrame in a batch."""
 
     def __init__(self, frame: Frame, options: WriteOptions) -> None:
         self._frame = frame
         self._options = options
         self._job_id = uuid.uuid4().hex
-        """Made on the driver: all attempts of all tasks have it."""
+        """Created on the driver: all attempts of all tasks share it."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """In a task: write its rows, and wait for all receipts. Raises ConnectorError."""
@@ -74,12 +74,12 @@ class PulsarWriter(DataSourceArrowWriter):
         _log(self._options, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """A task failed for good: what was written stays."""
+        """A task failed finally: written messages remain."""
         _warn(self._options, messages)
 
 
 class _StreamWriter:
-    """What both writers of streams do."""
+    """The common part of both stream writers."""
 
     def __init__(self, frame: Frame, options: WriteOptions) -> None:
         self._frame = frame
@@ -90,12 +90,12 @@ class _StreamWriter:
         _log(self._options, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """A task failed for good: what was written stays, and the micro-batch may run again."""
+        """A task failed finally: written messages remain, and the micro-batch may run again."""
         _warn(self._options, messages)
 
 
 class PulsarRowStreamWriter(_StreamWriter, DataSourceStreamWriter):
-    """Writes a stream on PySpark 4.0, which hands rows over."""
+    """Writes a stream on PySpark 4.0, which passes rows."""
 
     def __init__(self, frame: Frame, options: WriteOptions, schema: StructType) -> None:
         super().__init__(frame, options)
@@ -117,8 +117,8 @@ if TYPE_CHECKING or DataSourceStreamArrowWriter is not None:
 
 
 def batches_of(schema: StructType, rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
-    """The rows as PySpark itself makes Arrow of them."""
-    # Only where rows come at all: it is large.
+    """The rows as Arrow batches, converted by PySpark."""
+    # Imported only if needed: it is large.
     from pyspark.sql.conversion import LocalDataToArrowConversion
 
     convert: Callable[[list[Row], StructType, bool], pa.Table] = LocalDataToArrowConversion.convert
@@ -142,7 +142,7 @@ def _log(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) 
 def _warn(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
     rows = sum(each.rows for each in messages if isinstance(each, Written))
     logger.warning(
-        "%s: the write failed; at least %d messages of it were written and stay",
+        "%s: the write failed; at least %d messages were written and remain",
         options.topic or "topics of __topic",
         rows,
     )

@@ -1,4 +1,4 @@
-"""What `geminga spark-anchor` does: tell and delete the subscription of a stream that is gone."""
+"""The command `geminga spark-anchor`: shows and deletes the subscription of a stream that ended."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def run(
         held.append((subscription, [full_name(name) for name in topics]))
     if not held:
         raise click.UsageError(
-            "no subscription is known: give a checkpoint of a stream that made one up, or "
+            "no subscription found: give a checkpoint of a stream that generated one, or "
             "--subscription with a checkpoint or --topic"
         )
     try:
@@ -64,7 +64,7 @@ def _remove(settings: ClientSettings, held: Iterable[tuple[str, list[str]]]) -> 
         close_clients()
     if left:
         told = "; ".join(f"{topic}: {error}" for topic, error in left)
-        raise click.ClickException(f"left behind: {told}")
+        raise click.ClickException(f"not deleted: {told}")
     click.echo("deleted")
 
 
@@ -74,12 +74,13 @@ def _held(checkpoint: str, subscription: str | None) -> Iterator[tuple[str, list
     logged = [each for each in folder.glob("*") if each.name.isdigit()]
     if not logged:
         raise click.ClickException(
-            f"{folder} has no offsets: is {checkpoint} a checkpoint? Copy one that is in a store"
+            f"{folder} has no offsets: is {checkpoint} a checkpoint? Copy it to a local folder if "
+            "it is in an object store"
         )
     newest = max(logged, key=lambda each: int(each.name))
     if newest.stat().st_size > LOG_BYTES_MAX:
         raise click.ClickException(f"{newest} is larger than {LOG_BYTES_MAX} bytes")
-    # The version, what Spark notes itself, then a line for each source.
+    # The version, Spark's own data, then a line for each source.
     for line in newest.read_text().splitlines()[2:]:
         offsets = _offsets(line)
         name = None if offsets is None else offsets.subscription or subscription
@@ -88,7 +89,7 @@ def _held(checkpoint: str, subscription: str | None) -> Iterator[tuple[str, list
 
 
 def _offsets(line: str) -> Offsets | None:
-    """The offsets of a source, None if it isn't one of ours."""
+    """The offsets of a source, None if it is another connector's."""
     try:
         found: Any = json.loads(line)
         if not isinstance(found, dict):

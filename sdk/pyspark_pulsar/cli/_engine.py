@@ -1,4 +1,4 @@
-"""Starting Spark for the command line: quiet, in UTC, and nothing left in the current folder."""
+"""Starts Spark for the command line: quiet, in UTC, without files in the current folder."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def engine(master: str, settings: Mapping[str, str], *, verbose: bool) -> Iterat
         raise EngineMissing('Spark is not installed: pip install "geminga[spark]"')
     if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
         raise EngineMissing("Spark needs Java 17 or newer, and java is not on the path")
-    # Collected times are in the zone of the process.
+    # Collected times are in the process's time zone.
     os.environ["TZ"] = "UTC"
     time.tzset()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
-    # What fails is told in a sentence, and not in a record of a hundred lines beside.
+    # Errors are printed in a sentence; suppress Spark's record of a hundred lines.
     logging.getLogger("SQLQueryContextLogger").disabled = not verbose
     with tempfile.TemporaryDirectory(prefix="geminga-sql-") as folder:
         session = _start(
@@ -63,7 +63,7 @@ def _defaults(master: str, folder: str, *, verbose: bool) -> dict[str, str]:
         "spark.local.dir": folder,
         "spark.sql.warehouse.dir": f"{folder}/warehouse",
         "spark.sql.session.timeZone": "UTC",
-        # All that are connected see the same tables.
+        # All clients see the same tables.
         "spark.sql.hive.thriftServer.singleSession": "true",
     }
 
@@ -75,7 +75,7 @@ def _start(master: str, settings: Mapping[str, str], verbose: bool) -> SparkSess
     from pyspark.sql import SparkSession
 
     conf = SparkConf().setMaster(master).setAll(list(settings.items()))
-    # What the engine logs would stand between a prompt's lines.
+    # The engine's logs would appear between the prompt's lines.
     errors = None if verbose else subprocess.DEVNULL
     launch: Any = launch_gateway  # it has no types
     try:

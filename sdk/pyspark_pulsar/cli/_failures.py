@@ -1,4 +1,4 @@
-"""What went wrong, in one sentence: Spark's errors carry stack traces of two languages."""
+"""Errors in one sentence: Spark's contain stack traces of two languages."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 ENGINE_ERRORS = (PySparkException, Py4JError)
-"""All that a statement may raise in PySpark."""
+"""Errors that PySpark raises for a statement."""
 _RAISED = re.compile(r"^(?:pyspark_pulsar\.errors|geminga[\w.]*)\.\w+: (.+)$", re.MULTILINE)
-"""The last line of a traceback of ours."""
+"""The last line of a traceback of this package."""
 
 
 class Failure(Exception):
-    """A statement, or the start of it all, failed; the text is a sentence for the user."""
+    """A statement or the start failed; the text is a sentence for the user."""
 
 
 def sentence(error: BaseException) -> str:
-    """What a user can do something with."""
+    """The part of an error that helps a user."""
     if isinstance(error, Failure):
         return str(error)
     text = _told(error)
@@ -26,7 +26,7 @@ def sentence(error: BaseException) -> str:
     if ours:
         return str(ours[-1])
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    # Spark adds the statement and a mark under the place, which say where it is.
+    # Spark adds the statement with a mark under the wrong place.
     return "\n".join(_before_trace(lines)) or type(error).__name__
 
 

@@ -14,7 +14,7 @@ ROWS_MAX = 1000
 def connector_options(
     service_url: str, options: Sequence[str], options_file: str | None
 ) -> dict[str, str]:
-    """The options of a file and of the command line, which count more. Raises UsageError."""
+    """Options of a file, overridden by those of the command line. Raises UsageError."""
     kept = []
     lines = Path(options_file).read_text().splitlines() if options_file else []
     for number, line in enumerate(map(str.strip, lines), 1):

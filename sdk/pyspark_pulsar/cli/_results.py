@@ -1,4 +1,4 @@
-"""Printing what a statement answers: a table for people, CSV and JSON for programs."""
+"""Prints results of statements: a table for people, CSV and JSON for programs."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ class Form(enum.Enum):
 def print_result(
     frame: DataFrame, form: Form, rows_max: int | None, out: TextIO = sys.stdout
 ) -> None:
-    """Print the rows of an answer; nothing for a statement that has none. CSV and JSON (one record
-    a line) are printed as rows come, in memory bounded by a partition of the answer. `rows_max`
-    None is ROWS_MAX in a table and all else; 0 is all. Raises Failure and PySpark's errors.
+    """Print the rows of a result; nothing for a statement without one. CSV and JSON (one record a
+    line) are printed as rows arrive, in memory limited by a partition of the result. `rows_max`
+    None is ROWS_MAX in a table and unlimited otherwise; 0 is unlimited. Raises Failure and
+    PySpark's errors.
     """
     if not frame.columns:
         return

@@ -1,4 +1,4 @@
-"""What `geminga sql` does with its options: check them, start Spark, run statements or serve."""
+"""The command `geminga sql`: checks its options, starts Spark, runs statements or serves."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _PIECE = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The command's options, as it got them."""
+    """The command's options."""
 
     service_url: str
     admin_url: str | None
@@ -62,8 +62,8 @@ class Settings:
     thrift_port: int
 
     def reading(self) -> dict[str, str]:
-        """Options of the connector, all but the topic. Raises click's errors for a pair that is
-        none, and for an option that the connector doesn't take.
+        """Options of the connector except the topic. Raises click's errors for an invalid pair or
+        option.
         """
         told = {"admin.url": self.admin_url} if self.admin_url else {}
         told |= connector_options(self.service_url, self.options, self.options_file)
@@ -125,7 +125,7 @@ def _is_batch(settings: Settings) -> bool:
 
 
 def _given(settings: Settings) -> Iterator[str]:
-    """The statements to be run, if it is not a prompt."""
+    """The statements to run; none for a prompt."""
     if settings.thrift_server:
         return
     texts = list(settings.execute)
@@ -141,7 +141,7 @@ def _given(settings: Settings) -> Iterator[str]:
 
 
 def _prompt(execute: Callable[[str], None]) -> None:
-    """Read and run until the input ends; what fails is told, and the next one asked for."""
+    """Read and run statements until the input ends; prints errors and continues."""
     from pyspark_pulsar.cli._failures import ENGINE_ERRORS, Failure, sentence
 
     try:
@@ -173,9 +173,8 @@ def _prompt(execute: Callable[[str], None]) -> None:
 
 
 def split_statements(text: str) -> tuple[list[str], str]:
-    """The statements that a semicolon ends, and what follows the last of them: the beginning of
-    one that isn't ended. Comments alone are no statement. Semicolons in texts, quoted names and
-    comments end nothing.
+    """The statements ended by a semicolon, and the unfinished rest. Comments alone are no
+    statement. Semicolons in strings, quoted names and comments are ignored.
     """
     ended: list[str] = []
     start = at = 0

@@ -1,5 +1,5 @@
-"""Tables that are topics. A statement that names a table which isn't there gets a view of the topic
-of that name, and is tried again: Spark itself tells the names, so that no SQL is parsed here.
+"""Topics as tables. If a statement names a missing table, a view of the topic of that name is
+created, and the statement is tried again: Spark reports the names, so no SQL is parsed here.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark_pulsar.cli._failures import Failure, sentence
 
 TABLES_MAX = 1000
-"""Tables that one statement may have made for it."""
+"""Maximum views created for one statement."""
 _NOT_FOUND = "TABLE_OR_VIEW_NOT_FOUND"
 
 
 class Tables:
-    """The views of one session. `names` are tables' names -> topics, for what isn't called like its
-    topic; Spark compares tables' names without case.
+    """The views of one session. `names` maps tables' names to topics with other names; Spark
+    compares tables' names without case.
     """
 
     def __init__(
@@ -35,9 +35,8 @@ class Tables:
         self._made: set[str] = set()
 
     def query(self, statement: str) -> DataFrame:
-        """What a statement answers. Views that it needs are made for it alone: a view is planned
-        once, and the next statement shall see what came since. Raises AnalysisException and
-        Failure.
+        """The result of a statement. Views are created for each statement: Spark plans a view once,
+        and the next statement has to see new messages. Raises AnalysisException and Failure.
         """
         for made in self._made:
             self.drop(made)
@@ -53,7 +52,7 @@ class Tables:
             self._made.add(name)
 
     def add(self, name: str) -> None:
-        """Make the view of a table's name. Raises Failure if it has no topic that can be read."""
+        """Create the view of a table. Raises Failure if its topic can't be read."""
         topic = self.topic_of(name)
         try:
             reader = self._spark.read.format("pulsar").options(**self._options)
@@ -62,11 +61,11 @@ class Tables:
             raise Failure(f"table {name}: {sentence(error)}") from error
 
     def drop(self, name: str) -> None:
-        """Drop the view of a table's name, if it is there."""
+        """Drop the view of a table, if it exists."""
         self._spark.sql(f"drop view if exists {_quoted(name)}")
 
     def topic_of(self, name: str) -> str:
-        """Full name of the topic that a table's name means."""
+        """The full name of a table's topic."""
         named = self.names.get(name.lower(), name)
         if "://" in named:
             return named
@@ -74,13 +73,13 @@ class Tables:
 
 
 def _quoted(name: str) -> str:
-    """Quoted, any name is one of a view."""
+    """The name in backquotes."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def _missing(error: AnalysisException) -> str | None:
-    """The table that a statement names and that isn't there, if this is the error. Raises Failure
-    for a name of several parts, which can't be a view's.
+    """The missing table of a statement, if this is the error. Raises Failure for a name of several
+    parts, which no view can have.
     """
     if error.getCondition() != _NOT_FOUND:
         return None

@@ -1,8 +1,8 @@
 """Spark's own Thrift server, for JDBC and ODBC, with topics as tables (spec SP-08).
 
-What a client asks is planned inside the engine, where no statement can be tried again: the tables
-are made before, one for each topic of the namespace. Spark plans a view once, so that a table is
-made anew when its topic has grown.
+Clients' statements are planned in the engine, where none can be tried again: so the tables are
+created before, one for each topic of the namespace. Spark plans a view once, so a table is created
+again when its topic has grown.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ if TYPE_CHECKING:
     from pyspark_pulsar.cli._tables import Tables
 
 REFRESH_S = 10.0
-"""How often topics are looked for, and whether they have grown."""
+"""How often to look for new topics and messages."""
 WORK_SHARE_MAX = 0.2
-"""The most of the time that is spent on that; with many topics it is done less often."""
+"""Maximum share of time for that; with many topics it is done less often."""
 SERVED_MAX = 500
-"""Topics of the namespace that become tables."""
+"""Maximum topics of the namespace that become tables."""
 _SERVER = "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2"
 
 Ends = tuple[Position | None, ...]
-"""Of a topic's partitions."""
+"""The last positions of a topic's partitions."""
 
 
 def serve(
     spark: SparkSession, tables: Tables, options: Mapping[str, str], *, host: str, port: int
 ) -> None:
-    """Serve until SIGINT or SIGTERM; prints one line when it is ready. Raises Failure when it can't
-    start, or when the brokers can't be asked for their topics then.
+    """Serve until SIGINT or SIGTERM; prints one line when ready. Raises Failure if it can't start,
+    or can't list the topics at the start.
     """
     began_s = time.monotonic()
     stopped = threading.Event()
@@ -67,28 +67,28 @@ def serve(
         try:
             served.refresh()
         except geminga.GemingaError as error:
-            click.echo(f"tables are as they were: {error}", err=True)
+            click.echo(f"tables were not refreshed: {error}", err=True)
         work_s = time.monotonic() - began_s
     server.stop()
 
 
 class Served:
-    """The namespace's topics that are tables now, and what was named."""
+    """The current tables: topics of the namespace, and named ones."""
 
     def __init__(self, tables: Tables, options: Mapping[str, str]) -> None:
         self.ends: dict[str, Ends] = {}
-        """Table -> the ends of its topic when it was made."""
+        """Table -> the ends of its topic when it was created."""
         self._tables = tables
         self._client = parse_read({**options, "topic": "any"}, streaming=False).client
         self._told: set[str] = set()
 
     def refresh(self) -> None:
-        """Make tables of topics that are new or have grown, drop those of topics that are gone.
-        Raises GemingaError.
+        """Create tables of topics that are new or have grown, drop those of deleted topics. Raises
+        GemingaError.
         """
         topics = self._topics()
         if len(topics) > SERVED_MAX:
-            self._tell(f"only {SERVED_MAX} of {len(topics)} topics are tables; name others by -t")
+            self._tell(f"only {SERVED_MAX} of {len(topics)} topics are tables; name others with -t")
         wanted = sorted({*topics[:SERVED_MAX], *self._tables.names})
         ends = dict(zip(wanted, for_each(self._ends_of, wanted), strict=True))
         for name in [each for each in self.ends if ends.get(each) is None]:
@@ -105,12 +105,12 @@ class Served:
 
     def _topics(self) -> list[str]:
         start = f"persistent://{self._tables.namespace}/"
-        # The namespace of such a pattern is taken as it stands.
+        # The namespace of such a pattern is literal.
         found = client_for(self._client).topics_matching(re.compile(f"{start}[^/]+"))
         return sorted(topic.removeprefix(start) for topic in found)
 
     def _ends_of(self, name: str) -> Ends | None:
-        """Where the topic of a table ends; None if there is none."""
+        """The ends of a table's topic; None if it doesn't exist."""
         client = client_for(self._client)
         try:
             topic = self._tables.topic_of(name)
@@ -121,7 +121,7 @@ class Served:
             return None
 
     def _tell(self, text: str) -> None:
-        """Each trouble once, not every few seconds."""
+        """Print each problem once, not every few seconds."""
         if text not in self._told:
             self._told.add(text)
             click.echo(text, err=True)
@@ -144,7 +144,7 @@ def _start(spark: SparkSession, host: str, port: int) -> Any:
 
 
 def _port(server: Any) -> int:
-    """The port that it really has."""
+    """The server's actual port."""
     for service in server.getServices():
         if service.getName().startswith("Thrift"):
             return int(service.getPortNumber())

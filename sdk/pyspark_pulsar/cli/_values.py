@@ -24,8 +24,8 @@ _CELL_MAX = 200
 
 
 def plain(value: object, kind: DataType) -> Plain:
-    """A collected value as JSON takes it: bytes are text where they are UTF-8 and base64 else,
-    decimals and what isn't finite text, times ISO 8601 (with `Z` where the type is a moment).
+    """A collected value for JSON: bytes as text if they are UTF-8, else base64; decimals and
+    non-finite floats as text; times in ISO 8601 (with `Z` for timestamps).
     """
     match value:
         case float() if not math.isfinite(value):
@@ -56,7 +56,7 @@ def plain(value: object, kind: DataType) -> Plain:
 
 
 def cell(value: object, kind: DataType) -> str:
-    """The same as one line of text: records, lists and maps are JSON, and a null is `NULL`."""
+    """The value as one line of text: records, lists and maps as JSON, null as `NULL`."""
     found = plain(value, kind)
     if isinstance(found, str):
         return found
@@ -64,7 +64,7 @@ def cell(value: object, kind: DataType) -> str:
 
 
 def shown(value: object, kind: DataType) -> str:
-    """For a table: without control characters, and cut where it is long."""
+    """The text for a table: without control characters, and shortened."""
     text = "".join(
         each if each.isprintable() else repr(each)[1:-1] for each in cell(value, kind)[:_CELL_MAX]
     )

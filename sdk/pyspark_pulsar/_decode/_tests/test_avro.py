@@ -120,7 +120,7 @@ def test_a_length_that_swallows_its_neighbour_is_malformed() -> None:
     payloads[3:5] = [lying, second]
     reader, names = reader_for(schema)
     found = reader.columns(payloads)
-    assert found.notes == {3: "s: a length lies"}
+    assert found.notes == {3: "s: a length exceeds the payload"}
     assert [row["s"] for row in rows_of(found, names)] == ["abc"] * 3 + ["xyz"] + ["abc"] * (
         MANY - 5
     )
@@ -209,12 +209,12 @@ def test_which_field_is_wrong_is_told(count: int) -> None:
     for payload, reason in (
         (b"\xff" * 10 + good, "id: a number is too large for its type"),
         (b"\x02\xfe\xff\xff\xff\x0f" + good[2:], "day: a date, time or decimal is out of range"),
-        (b"\x02\x02\x02\x00" + bytes(8), "kind: an enum has no such symbol"),
-        (b"\x02\x02\x00\x04" + bytes(8), "note: a union has no such branch"),
-        (b"\x02\x02\x00\x02\x02\xff" + bytes(8), "note: a text is no UTF-8"),
-        (b"\x02\x02\x00\x02\x03a" + bytes(8), "note: a length lies"),
-        (good[:-1], "real: its bytes don't end where its record does"),
-        (good + b"\x00", "its bytes don't end where its record does"),
+        (b"\x02\x02\x02\x00" + bytes(8), "kind: the symbol of an enum is out of range"),
+        (b"\x02\x02\x00\x04" + bytes(8), "note: the branch of a union is out of range"),
+        (b"\x02\x02\x00\x02\x02\xff" + bytes(8), "note: a string is not UTF-8"),
+        (b"\x02\x02\x00\x02\x03a" + bytes(8), "note: a length exceeds the payload"),
+        (good[:-1], "real: the payload is longer or shorter than its record"),
+        (good + b"\x00", "the payload is longer or shorter than its record"),
     ):  # fmt: skip
         found = reader.columns([good] * count + [payload])
         assert found.notes == {count: reason}

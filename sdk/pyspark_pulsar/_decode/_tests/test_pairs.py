@@ -74,9 +74,9 @@ def test_what_is_wrong_with_a_half_is_told() -> None:
     good = schema.encode((1, "v"))
     found = reader.columns([good, lying, wrong_key, good + b"x", b"", good], None)
     assert found.notes == {
-        1: "the pair's value claims 9 bytes of 1 that are left",
+        1: "the pair's value has 9 bytes by its size, but 1 are left",
         2: "key: INT32: 1 bytes instead of 4",
-        3: "1 bytes are left behind the pair",
+        3: "1 bytes follow the pair",
         4: "the pair ends before the size of its key",
     }
     assert [each.to_pylist()[::5] for each in found.arrays] == [[1, 1], ["v", "v"]]
@@ -109,5 +109,5 @@ def test_schemas_that_are_no_pairs() -> None:
         type(info)(info.name, info.type, b"\x00\x00", info.properties),
         type(info)(info.name, info.type, info.schema, {}),
     ):
-        with pytest.raises(SchemaMismatch, match="the topic's pair can't be understood"):
+        with pytest.raises(SchemaMismatch, match="the topic's key-value schema is invalid"):
             pair_info(changed)

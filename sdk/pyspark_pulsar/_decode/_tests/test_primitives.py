@@ -104,4 +104,4 @@ def test_bytes_can_be_text() -> None:
     reader = reader_of(schema.Bytes().info, [pa.field("value", pa.string())])
     found = reader.columns([b"Zo\xc3\xab", b"\xff", b""])
     assert found.arrays[0].to_pylist() == ["Zoë", "", ""]
-    assert found.notes == {1: "a text is no UTF-8"}
+    assert found.notes == {1: "a string is not UTF-8"}

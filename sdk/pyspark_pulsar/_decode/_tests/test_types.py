@@ -213,29 +213,29 @@ def refused(fields: list[dict[str, Any]]) -> str:
 
 def test_fields_that_no_column_can_be() -> None:
     assert refused([{"name": "a", "type": ["null", "R"]}]).startswith(
-        "a: the record n.R holds itself"
+        "a: the record n.R is recursive"
     )
     items = [{"name": "b", "type": {"type": "array", "items": "R"}}]
     nested = {"type": "record", "name": "S", "fields": items}
-    assert refused([{"name": "a", "type": nested}]).startswith("a.b[]: the record n.R holds itself")
+    assert refused([{"name": "a", "type": nested}]).startswith("a.b[]: the record n.R is recursive")
     zero = {"type": "array", "items": "null"}
     assert (
-        refused([{"name": "a", "type": zero}]) == "a: its items take no bytes, so it can't be read"
+        refused([{"name": "a", "type": zero}]) == "a: its items have no bytes, so it can't be read"
     )
-    assert refused([{"name": "a", "type": "nope"}]) == "a: 'nope' is no Avro type"
+    assert refused([{"name": "a", "type": "nope"}]) == "a: 'nope' is not an Avro type"
 
 
 @pytest.mark.parametrize("name", [*METADATA, "__KEY", "__topiC"])
 def test_fields_with_the_names_of_metadata(name: str) -> None:
     told = refused([{"name": name, "type": "int"}])
-    assert told.startswith(f"{name}: a column with metadata")
+    assert told.startswith(f"{name}: is also the name of a metadata column")
 
 
 def test_fields_that_differ_in_case_only() -> None:
     twice = [{"name": "Id", "type": "int"}, {"name": "iD", "type": "int"}]
-    assert refused(twice) == "iD: there is also 'Id', and Spark's names don't tell case apart"
+    assert refused(twice) == "iD: differs from 'Id' only in case, which Spark ignores"
     nested = {"type": "record", "name": "S", "fields": twice}
-    assert refused([{"name": "a", "type": nested}]).startswith("a.iD: there is also 'Id'")
+    assert refused([{"name": "a", "type": nested}]).startswith("a.iD: differs from 'Id'")
 
 
 @pytest.mark.parametrize(

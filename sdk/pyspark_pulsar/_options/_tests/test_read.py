@@ -216,7 +216,7 @@ def test_names_are_shown_as_they_are_documented(option: str) -> None:
 def test_unknown_options_name_the_nearest(wrong: str, meant: str) -> None:
     error = refused({**LEAST, wrong: "1"})
     assert error.option == wrong
-    assert f"is {meant} meant?" in error.reason
+    assert f"did you mean {meant}?" in error.reason
 
 
 @pytest.mark.parametrize("wrong", ["banana", "kafka.host", "header", READER + "colour"])

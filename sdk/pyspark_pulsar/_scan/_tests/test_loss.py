@@ -54,7 +54,7 @@ def test_silence_is_no_loss_while_the_broker_has_something() -> None:
 
 
 def test_silence_that_lasts_is_an_error_of_its_own() -> None:
-    with pytest.raises(Timeout, match="it isn't known whether messages are lost; pollTimeoutMs"):
+    with pytest.raises(Timeout, match="it is unknown whether messages were lost; pollTimeoutMs"):
         check_start(Topic(ends=False), TOPIC, Position(5, 3), None, fails=False, waits_max_s=20.0)
 
 
@@ -84,7 +84,7 @@ def test_a_ledger_that_is_gone_is_a_loss() -> None:
 
 
 def test_an_empty_topic_is_a_loss() -> None:
-    with pytest.raises(DataLoss, match="nothing is left of it"):
+    with pytest.raises(DataLoss, match="no messages are left"):
         check_start(Topic(), TOPIC, Position(5, 3), None, fails=True)
 
 
@@ -110,7 +110,7 @@ def test_ledgers_that_go_away_under_a_read() -> None:
     look = Continuity(Topic(Entry(9, 0)), TOPIC, fails=True, clock=lambda: now_s)
     look.came_to(5)
     look.came_to(9)
-    with pytest.raises(DataLoss, match="ledger 5 and what followed it went away"):
+    with pytest.raises(DataLoss, match="ledger 5 and what followed it were deleted"):
         look.ended(Position(9, 0), Position(9, 0))
     look = Continuity(Topic(Entry(9, 0)), TOPIC, fails=True, clock=lambda: now_s)
     look.came_to(5)

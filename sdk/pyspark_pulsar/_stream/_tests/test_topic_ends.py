@@ -99,7 +99,7 @@ def test_all_partitions_are_gone(broker: Broker) -> None:
     broker.send(topic, *numbers(0, 4))
     for n in range(2):
         broker.ask("DELETE", f"{topic}-partition-{n}?force=true")
-    told = "none of its 2 partitions is there: deleted with their messages"
+    told = "none of its 2 partitions exists: deleted with their messages"
     with pytest.raises(TopicMissing, match=told):
         Query(broker.options(topic))
 
@@ -114,9 +114,9 @@ def test_a_batch_whose_partitions_are_gone(
     broker.ask("DELETE", f"{topic}-partition-1?force=true")
     (left,) = ranges_of(broker.client, options, parts)
     assert left.partition == 0
-    assert f"topic {full(topic)}: partitions 1 aren't there" in caplog.text
+    assert f"topic {full(topic)}: partitions 1 don't exist" in caplog.text
     broker.ask("DELETE", f"{topic}-partition-0?force=true")
-    with pytest.raises(TopicMissing, match="none of its 2 partitions is there"):
+    with pytest.raises(TopicMissing, match="none of its 2 partitions exists"):
         ranges_of(broker.client, options, parts)
     # A task that comes too late.
     with pytest.raises(DataLoss, match="it was deleted"):
@@ -137,7 +137,7 @@ def test_one_partition_is_gone(
         assert query.at[f"{full(topic)}-partition-1"] == str(BEGIN)
         first = query.rest()
         assert query.rest() == []
-    assert "partitions 1 aren't there" in caplog.text
+    assert "partitions 1 don't exist" in caplog.text
     assert f"{full(topic)}-partition-1" not in ask(
         broker.url.web_url, "GET", "persistent/public/default"
     )
@@ -154,7 +154,7 @@ def test_a_partition_that_goes_away_under_a_query(broker: Broker, fails: bool, a
     assert len(query.rest()) == 40
     broker.ask("DELETE", f"{topic}-partition-1?force=true")
     if fails:
-        with pytest.raises(DataLoss, match="partition-1: it is not there any more"):
+        with pytest.raises(DataLoss, match="partition-1: it no longer exists"):
             query.latest()
         return
     assert query.rest() == []

@@ -17,7 +17,7 @@ from pyspark_pulsar._write._tests.test_task import fresh
 from pyspark_pulsar.errors import InvalidOption
 
 UNKEPT = "has neither a subscription nor retention"
-JUST_MADE = "was just made and has no subscription"
+JUST_MADE = "was just created and has no subscription"
 
 
 @pytest.fixture(scope="module")

@@ -263,7 +263,7 @@ def test_what_the_broker_refuses_is_known_at_once(
     info = client.topic_schema(topic)
     assert info is not None
     assert info.type is geminga.schema.SchemaType.AVRO
-    with pytest.raises(SchemaMismatch, match=f"topic {topic}: its schema doesn't allow"):
+    with pytest.raises(SchemaMismatch, match=f"topic {topic}: its schema isn't compatible"):
         check_topic(frame_of(struct("a string, c string"), options), options)
     with geminga.testing.broker({"allowAutoTopicCreation": "false"}) as strict:
         options = parse_write({"service.url": strict, "topic": topic}, streaming=False)

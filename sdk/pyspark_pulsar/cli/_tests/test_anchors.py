@@ -77,7 +77,7 @@ def test_one_that_is_in_use_stays(broker: Broker, monkeypatch: pytest.MonkeyPatc
     with broker.client.subscribe(topic, "mine"):
         code, told = run(broker, "-s", "mine", "-t", topic, "--remove")
         assert code == 1
-        assert f"left behind: {full(topic)}: " in told
+        assert f"not deleted: {full(topic)}: " in told
         assert "mine" in broker.cursors(topic)
 
 

@@ -15,7 +15,10 @@ from pyspark_pulsar.cli import sql
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--option", "startingOfsets=earliest"], "startingOfsets: is unknown; is startingOffsets"),
+        (
+            ["--option", "startingOfsets=earliest"],
+            "startingOfsets: is unknown; did you mean startingOffsets",
+        ),
         (["--option", "mode"], "--option: 'mode' is not KEY=VALUE"),
         (["--topic", "=x"], "--topic: '' is not KEY=VALUE"),
         (["--conf", "x"], "--conf: 'x' is not KEY=VALUE"),

@@ -81,7 +81,7 @@ def test_topics_are_bounded(
     for _ in range(2):
         served.refresh()
     assert tables.calls == ["+a", "+b"]
-    assert capsys.readouterr().err == "only 2 of 4 topics are tables; name others by -t\n"
+    assert capsys.readouterr().err == "only 2 of 4 topics are tables; name others with -t\n"
 
 
 def test_topics_of_a_broker(geminga_broker: BrokerUrl, geminga_namespace: str) -> None:
