@@ -27,10 +27,10 @@ _BROKEN = (OSError, trio.BrokenResourceError, trio.ClosedResourceError, TlsFaile
 class Direction:
     """One direction of a tunnel."""
 
-    __slots__ = ("_quiet", "_reads_seen", "has_ended", "is_stuck", "reads", "see")
+    __slots__ = ("_quiet", "_reads_seen", "has_ended", "is_stuck", "on_data", "reads")
 
-    def __init__(self, see: Callable[[bytes], object] | None = None) -> None:
-        self.see = see
+    def __init__(self, on_data: Callable[[bytes], object] | None = None) -> None:
+        self.on_data = on_data
         """Called with the bytes that pass."""
         self.reads = 0
         self.is_stuck = False
@@ -57,10 +57,10 @@ class Tunnel:
 
     def __init__(
         self,
-        see_up: Callable[[bytes], object] | None = None,
-        see_down: Callable[[bytes], object] | None = None,
+        on_up: Callable[[bytes], object] | None = None,
+        on_down: Callable[[bytes], object] | None = None,
     ) -> None:
-        self.up, self.down = Direction(see_up), Direction(see_down)
+        self.up, self.down = Direction(on_up), Direction(on_down)
         self.scope = trio.CancelScope()
 
 
@@ -158,8 +158,8 @@ async def _sockets(
         direction.reads += 1
         metrics.bytes_relayed += size
         metrics.reads_relayed += 1
-        if direction.see is not None:
-            direction.see(data)
+        if direction.on_data is not None:
+            direction.on_data(data)
         try:
             sent = os.write(write_to, data)
         except BlockingIOError:
@@ -189,8 +189,8 @@ async def _streams(
         direction.reads += 1
         metrics.bytes_relayed += len(data)
         metrics.reads_relayed += 1
-        if direction.see is not None:
-            direction.see(bytes(data))
+        if direction.on_data is not None:
+            direction.on_data(bytes(data))
         direction.is_stuck = True
         await sink.send_all(data)
         direction.is_stuck = False

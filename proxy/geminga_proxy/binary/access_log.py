@@ -32,7 +32,7 @@ class FrameLog:
         self._reader = FrameReader()
         self._is_broken = False
 
-    def see(self, data: bytes) -> None:
+    def feed(self, data: bytes) -> None:
         """Log the commands that are complete."""
         if self._is_broken:
             return
@@ -53,7 +53,7 @@ def logged_tunnel(name: str, target: Address | None, role: str | None, level: in
         return Tunnel()
     access.info("%s -> %s role=%s", name, target, shown(role or "nobody"))
     up, down = FrameLog(f"{name} -> {target}", level), FrameLog(f"{name} <- {target}", level)
-    return Tunnel(up.see, down.see)
+    return Tunnel(up.feed, down.feed)
 
 
 def described(frame: Frame, *, with_payload: bool) -> str:

@@ -96,7 +96,7 @@ class Renewal:
         """
         while (expires_at_s := self._identity.expires_at_s) is not None:
             await sleep_until(expires_at_s - self._refresh_s)
-            with self._looking_at(up):
+            with self._searching(up):
                 fresh = await self._fresh(expires_at_s + REFRESH_CHECKS * self._refresh_s)
             if fresh is None:
                 return
@@ -104,10 +104,10 @@ class Renewal:
         await trio.sleep_forever()
 
     @contextmanager
-    def _looking_at(self, direction: Direction) -> Iterator[None]:
-        before, finder = direction.see, ResponseFinder()
+    def _searching(self, direction: Direction) -> Iterator[None]:
+        before, finder = direction.on_data, ResponseFinder()
 
-        def see(data: bytes) -> None:
+        def search(data: bytes) -> None:
             if before is not None:
                 before(data)
             for method, shown in finder.feed(data):
@@ -115,11 +115,11 @@ class Renewal:
                     self._shown = shown
                     self._has_shown.set()
 
-        direction.see = see
+        direction.on_data = search
         try:
             yield
         finally:
-            direction.see = before
+            direction.on_data = before
 
     async def _fresh(self, until_s: float) -> Identity | None:
         """The identity by the client's fresh credentials, None if none came until then."""

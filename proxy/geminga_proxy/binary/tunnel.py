@@ -36,8 +36,8 @@ async def run_tunnel(
     tunnel = logged_tunnel(name, target, role, service.config.listen.log_level)
     rest = broker.reader.take_rest()
     stream.write(rest)
-    if tunnel.down.see is not None:
-        tunnel.down.see(rest)
+    if tunnel.down.on_data is not None:
+        tunnel.down.on_data(rest)
     metrics.tunnels += 1
     tunnels.add(tunnel)
     try:
@@ -49,7 +49,7 @@ async def run_tunnel(
     finally:
         metrics.tunnels -= 1
         tunnels.remove(tunnel)
-        if tunnel.up.see is not None:
+        if tunnel.up.on_data is not None:
             access.info("%s -> %s ended", name, target)
 
 

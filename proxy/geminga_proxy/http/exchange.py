@@ -20,8 +20,8 @@ from geminga_proxy.http.errors import BrokerFailed, ExchangeBroken, HttpError
 from geminga_proxy.http.headers import (
     Follow,
     Header,
+    RefuseRedirect,
     Rewrite,
-    Stranger,
     plan_redirect,
     to_client,
 )
@@ -35,7 +35,7 @@ HOPS_MAX = 8
 """Brokers tried for one request, as Jetty's client follows redirects."""
 REPLAY_BYTES = 64 * 1024
 """Bytes of one part when a body is sent again."""
-STRANGER = "The broker redirects to an address that is no known broker"
+REDIRECT_REFUSED = "The broker redirects to an address that is no known broker"
 REPEATED_METHODS = frozenset({b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"})
 """Idempotent methods (RFC 9110, 9.2.2)."""
 
@@ -146,7 +146,7 @@ class Exchange:
                 return await self._upstreams.open_any(fresh=fresh)
             return await self._upstreams.open(address, fresh=fresh)
         except BrokerFailed as error:
-            raise _told(error) from error
+            raise _client_error(error) from error
 
     def _must_repeat(
         self, connection: WebConnection, body: RequestBody, error: BrokerFailed
@@ -158,7 +158,7 @@ class Exchange:
         method = self._outbound.head.method
         again = connection.is_reused or method in (b"GET", b"HEAD")
         if error.timed_out or not (again and method in REPEATED_METHODS and body.is_repeatable):
-            raise _told(error) from error
+            raise _client_error(error) from error
 
     async def _ask(
         self, connection: WebConnection, outbound: Outbound, body: RequestBody
@@ -251,17 +251,17 @@ class Exchange:
             outbound.head,
             response.status_code,
             location,
-            self._upstreams.neighbours,
+            self._upstreams.redirect_rules,
             can_repeat=body.is_repeatable,
         )
-        if isinstance(plan, Stranger):
+        if isinstance(plan, RefuseRedirect):
             _log.warning(
                 "%s redirects to %s, which is neither listed in brokerWebServiceURL (or -TLS) nor "
                 "discovered: redirect refused",
                 connection.address,
                 plan.location,
             )
-            raise HttpError(502, STRANGER)
+            raise HttpError(502, REDIRECT_REFUSED)
         if isinstance(plan, Follow):
             await self._skip(connection)
             return plan
@@ -285,7 +285,7 @@ class Exchange:
             assert isinstance(event, h11.InformationalResponse)
             if event.status_code == 101:
                 headers = [(bytes(name), bytes(value)) for name, value in event.headers]
-                await self._wire.send(self._client.switch(_of_switch(headers)))
+                await self._wire.send(self._client.switch(_switch_headers(headers)))
                 return event
             if not self._client.answered:
                 interim = to_client((bytes(name), bytes(value)) for name, value in event.headers)
@@ -313,13 +313,13 @@ class Exchange:
                     return
 
 
-def _of_switch(headers: list[Header]) -> list[Header]:
+def _switch_headers(headers: list[Header]) -> list[Header]:
     """A 101's headers for the client, with the upgrade that both sides agreed on."""
     kept = [(name, value) for name, value in headers if name not in (b"connection", b"upgrade")]
     return [*to_client(kept), (b"connection", b"upgrade"), (b"upgrade", b"websocket")]
 
 
-def _told(error: BrokerFailed) -> HttpError:
+def _client_error(error: BrokerFailed) -> HttpError:
     """The client's error for a broker that failed: without the broker's address."""
     _log.warning("%s", error)
     if error.timed_out:

@@ -30,8 +30,9 @@ HOP_BY_HOP = frozenset(
     }
 )
 FORWARDED_FOR = b"x-forwarded-for"
-OURS = frozenset({b"x-original-principal", b"host", b"content-length", b"forwarded", b"x-real-ip",
-                  b"x-proxied-https", b"proxy-auth-cert", b"proxy-ssl-id"})  # fmt: skip
+PROXY_ONLY = frozenset({b"x-original-principal", b"host", b"content-length", b"forwarded",
+                        b"x-real-ip", b"x-proxied-https", b"proxy-auth-cert",
+                        b"proxy-ssl-id"})  # fmt: skip
 """Headers that clients may not set, beside `X-Forwarded-…`: brokers that trust their proxy (Jetty's
 ForwardedRequestCustomizer) would take the client's value for the proxy's.
 """
@@ -92,7 +93,7 @@ def to_broker(
     kept = [
         (name, value)
         for name, value in given
-        if name not in OURS and not name.startswith(b"x-forwarded-")
+        if name not in PROXY_ONLY and not name.startswith(b"x-forwarded-")
     ]
     if credentials.replaces:
         hidden = (b"authorization", b"x-pulsar-auth-method-name")
@@ -150,14 +151,14 @@ class Rewrite:
 
 
 @dataclass(frozen=True, slots=True)
-class Stranger:
+class RefuseRedirect:
     """The redirect does not lead to a known broker: it is neither followed nor passed on."""
 
     location: str
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbours:
+class RedirectRules:
     """Where redirects may lead."""
 
     scheme: str
@@ -168,8 +169,13 @@ class Neighbours:
 
 
 def plan_redirect(
-    request: RequestHead, status: int, location: bytes, neighbours: Neighbours, *, can_repeat: bool
-) -> Follow | Rewrite | Stranger | None:
+    request: RequestHead,
+    status: int,
+    location: bytes,
+    rules: RedirectRules,
+    *,
+    can_repeat: bool,
+) -> Follow | Rewrite | RefuseRedirect | None:
     """What to do about a broker's redirect; None to pass it on unchanged.
 
     Brokers redirect to one another, by addresses that the proxy's clients can't reach. An address
@@ -178,23 +184,23 @@ def plan_redirect(
     """
     if status not in REDIRECTS or not location:
         return None
-    stranger = Stranger(shown(location.decode("latin-1")))
+    refused = RefuseRedirect(shown(location.decode("latin-1")))
     if location.startswith(b"/") and not location.startswith((b"//", b"/\\")):
         return None
     try:
         text = location.decode("ascii")
-        parts = urlsplit(text, neighbours.scheme)
+        parts = urlsplit(text, rules.scheme)
         address = parse_url(parts.geturl())
     except (UnicodeDecodeError, ValueError, BadAddress):
-        return stranger
+        return refused
     path = "/" + parts.path.lstrip("/\\") + (f"?{parts.query}" if parts.query else "")
     if parts.scheme not in ("http", "https") or not parts.netloc:
-        return stranger
-    is_broker = neighbours.is_broker(address)
-    if not is_broker and address.host != neighbours.own_host:
-        return stranger
+        return refused
+    is_broker = rules.is_broker(address)
+    if not is_broker and address.host != rules.own_host:
+        return refused
     keeps_method = status in (307, 308) or request.method in _SAFE
-    if is_broker and keeps_method and can_repeat and parts.scheme == neighbours.scheme:
+    if is_broker and keeps_method and can_repeat and parts.scheme == rules.scheme:
         return Follow(address, path.encode("ascii"))
     return Rewrite(path.encode("ascii"))
 

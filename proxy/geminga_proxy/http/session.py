@@ -193,7 +193,7 @@ class HttpSession:
             has_body=request.has_body,
             kept_bytes_max=self._web.config.web.replay_bytes_max,
         )
-        upstreams = self._web.nameless if upgrade else self._web.upstreams
+        upstreams = self._web.without_certificate if upgrade else self._web.upstreams
         exchange = Exchange(self._client, self._wire, upstreams, outbound)
         try:
             if upgrade:

@@ -12,7 +12,7 @@ import trio
 from geminga_proxy.addresses import Address
 from geminga_proxy.brokers import Rotation
 from geminga_proxy.http.errors import BrokerFailed
-from geminga_proxy.http.headers import Header, Neighbours
+from geminga_proxy.http.headers import Header, RedirectRules
 from geminga_proxy.http.wire import Wire
 from geminga_proxy.trust import WebBrokers
 from geminga_runtime.connect import connect
@@ -116,9 +116,9 @@ class Upstreams:
         self._closed = False
 
     @property
-    def neighbours(self) -> Neighbours:
+    def redirect_rules(self) -> RedirectRules:
         """Where a broker's redirects may lead."""
-        return Neighbours(
+        return RedirectRules(
             "http" if self._tls is None else "https", self._brokers.is_known, self._own_host
         )
 

@@ -41,7 +41,9 @@ class Web:
         timeout_s = where.connect_timeout_ms / 1000
         own_host = self.config.listen.advertised_address.lower()
         self.upstreams = Upstreams(brokers, tls, timeout_s, own_host)
-        self.nameless = Upstreams(brokers, tls and _nameless(tls), timeout_s, own_host)
+        self.without_certificate = Upstreams(
+            brokers, tls and _without_certificate(tls), timeout_s, own_host
+        )
         """For WebSockets: connections without the proxy's certificate, which Apache's service would
         take for the client's.
         """
@@ -100,14 +102,14 @@ class Web:
             while True:
                 await trio.sleep(IDLE_S / 2)
                 await self.upstreams.close_old()
-                await self.nameless.close_old()
+                await self.without_certificate.close_old()
         finally:
             self.drain()
             with trio.CancelScope(shield=True):
                 await self.upstreams.aclose()
-                await self.nameless.aclose()
+                await self.without_certificate.aclose()
 
 
-def _nameless(tls: TlsContexts) -> TlsContexts:
+def _without_certificate(tls: TlsContexts) -> TlsContexts:
     """The same without the proxy's certificate. Raises TlsConfigError."""
     return TlsContexts(replace(tls.options, certificate_file="", key_file=""))

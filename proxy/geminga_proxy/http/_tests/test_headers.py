@@ -9,10 +9,10 @@ from geminga_proxy.http.client_side import RequestHead
 from geminga_proxy.http.headers import (
     Follow,
     Header,
-    Neighbours,
     Origin,
+    RedirectRules,
+    RefuseRedirect,
     Rewrite,
-    Stranger,
     end_to_end,
     is_websocket,
     plan_redirect,
@@ -22,7 +22,7 @@ from geminga_proxy.http.headers import (
 from geminga_proxy.trust import HttpCredentials
 
 ORIGIN = Origin("10.0.0.9", "https", "proxy.example", "proxy.example:8443")
-KNOWN = Neighbours("http", lambda address: address.host == "b", "proxy.example")
+KNOWN = RedirectRules("http", lambda address: address.host == "b", "proxy.example")
 
 
 def request(
@@ -124,13 +124,13 @@ def test_websockets() -> None:
         (307, b"//b:8080/x", b"GET", True, Follow(Address("b", 8080), b"/x")),
         (307, b"http://proxy.example:81/x", b"GET", True, Rewrite(b"/x")),
         (307, b"http://b:8080//c/x", b"GET", False, Rewrite(b"/c/x")),
-        (307, b"http://c:8080/x", b"GET", True, Stranger("http://c:8080/x")),
-        (307, b"http://c:8080/x", b"GET", False, Stranger("http://c:8080/x")),
-        (307, b"http://b@c:8080/x", b"GET", True, Stranger("http://b@c:8080/x")),
-        (307, b"ftp://b/x", b"GET", True, Stranger("ftp://b/x")),
-        (307, b"pulsar://b/x", b"GET", True, Stranger("pulsar://b/x")),
-        (307, b"http://b:99999/x", b"GET", True, Stranger("http://b:99999/x")),
-        (307, b"http:///x", b"GET", True, Stranger("http:///x")),
+        (307, b"http://c:8080/x", b"GET", True, RefuseRedirect("http://c:8080/x")),
+        (307, b"http://c:8080/x", b"GET", False, RefuseRedirect("http://c:8080/x")),
+        (307, b"http://b@c:8080/x", b"GET", True, RefuseRedirect("http://b@c:8080/x")),
+        (307, b"ftp://b/x", b"GET", True, RefuseRedirect("ftp://b/x")),
+        (307, b"pulsar://b/x", b"GET", True, RefuseRedirect("pulsar://b/x")),
+        (307, b"http://b:99999/x", b"GET", True, RefuseRedirect("http://b:99999/x")),
+        (307, b"http:///x", b"GET", True, RefuseRedirect("http:///x")),
         (307, b"", b"GET", True, None),
         (200, b"http://b:8080/x", b"GET", True, None),
     ],
