@@ -129,11 +129,13 @@ def interrupted(function: Callable[[], bool], for_s: float) -> int:
     """
     count = 0
     until_s = time.monotonic() + for_s
+    over: list[bool] = []
 
     def interrupt(*_: object) -> None:
         nonlocal count
         count += 1
-        raise KeyboardInterrupt
+        if not over:
+            raise KeyboardInterrupt
 
     gc.disable()
     before = signal.signal(signal.SIGALRM, interrupt)
@@ -149,14 +151,11 @@ def interrupted(function: Callable[[], bool], for_s: float) -> int:
                     more = more and time.monotonic() < until_s
         except KeyboardInterrupt:
             pass
-    while True:
-        try:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before)
-            gc.enable()
-            return count
-        except KeyboardInterrupt:
-            pass
+    over.append(True)  # Python calls the handler after the call, not before it
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+    gc.enable()
+    return count
 
 
 @INTERRUPTED_ANYWHERE
