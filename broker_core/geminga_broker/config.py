@@ -64,7 +64,7 @@ class NetworkConfig:
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """Topics: how they come and go, and who may use them."""
+    """Topics: their creation, deletion and use."""
 
     allow_auto_creation: bool = setting("allowAutoTopicCreation", True)
     auto_creation_type: str = setting("allowAutoTopicCreationType", "non-partitioned")
@@ -94,7 +94,7 @@ class TopicConfig:
 
 @dataclass(frozen=True, slots=True)
 class ClientLimits:
-    """Producers, consumers and what they may hold; zero is no limit."""
+    """Limits of producers and consumers; zero is no limit."""
 
     producers_per_topic_max: int = setting("maxProducersPerTopic", 0)
     consumers_per_topic_max: int = setting("maxConsumersPerTopic", 0)
@@ -129,7 +129,7 @@ class ClientLimits:
 
 @dataclass(frozen=True, slots=True)
 class PolicyConfig:
-    """What holds for topics whose namespace says nothing else."""
+    """Policies of topics for which neither topic nor namespace sets one."""
 
     deduplication: bool = setting("brokerDeduplicationEnabled", False)
     deduplication_entries: int = setting("brokerDeduplicationEntriesInterval", 1000, at_least=1)
@@ -235,7 +235,7 @@ class BookieConfig:
 
 @dataclass(frozen=True, slots=True)
 class SchemaConfig:
-    """What holds for schemas where namespace and topic say nothing else."""
+    """Schema policies where neither namespace nor topic sets one."""
 
     compatibility_strategy: str = setting("schemaCompatibilityStrategy", "FULL")
     allow_auto_update: bool = setting("isAllowAutoUpdateSchemaEnabled", True)
@@ -305,7 +305,7 @@ _CHOICES = {
 
 
 def _check(config: BrokerConfig, values: Origins) -> None:
-    """What one setting alone can't tell."""
+    """Checks that concern several settings."""
     texts = config.values()
     for key, allowed in _CHOICES.items():
         check_choice(values, key, texts[key], allowed)

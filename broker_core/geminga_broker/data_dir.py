@@ -21,8 +21,8 @@ class DataDirUnusable(Exception):
 
 
 def prepare_data_dir(path: Path) -> None:
-    """Make it, for this user alone; what an earlier version left readable is closed to others. A
-    directory that holds other things beside keeps its mode, as it may be somebody else's too.
+    """Create the directory for its owner alone, and remove others' access to Geminga's files. A
+    directory that holds other files keeps its mode: it may belong to others too.
 
     Raises DataDirUnusable.
     """

@@ -1,4 +1,4 @@
-"""What the broker refuses, with the code that goes to the client (spec PR-09)."""
+"""Refusals, with the error code for the client (spec PR-09)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How long names and properties may be (spec PR-16).
+"""Limits of names and properties (spec PR-16).
 
-Apache's broker takes all that fits into a frame. But what is made under a name stays: in metadata,
-in `/metrics` and `/stats`, in logs, and everybody who reads these pays for it.
+Apache's broker takes all that fits into a frame. But a name is stored in metadata and repeated in
+`/metrics`, `/stats` and logs, at a cost for all who read these.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ class _Config(BoundedConfig):
 
 
 class _ContextOfNow:
-    """What Trio needs of a context: to make a connection's TLS object."""
+    """The part of an SSL context that Trio uses: it makes a connection's TLS object."""
 
     def __init__(self, tls: TlsContexts) -> None:
         self._tls = tls

@@ -59,8 +59,8 @@ class Connection(TCPServer):
             await self.protocol.handle(Closed())
 
     async def _send(self, data: memoryview) -> None:
-        """Hypercorn sends all at once, without a time, and shielded: a client that reads nothing
-        would hold its answer, and the server's stop, for ever.
+        """Sends with a deadline. Hypercorn sends without one, and shielded: a client that reads
+        nothing would hold its answer, and the server's stop, for ever.
         """
         async with self.send_lock:
             try:
@@ -102,8 +102,8 @@ class Connection(TCPServer):
 
 
 class _Http1(H11Protocol):
-    """HTTP/2 isn't spoken: its streams have no bounds here. An offer to upgrade is passed over, as
-    a server may (RFC 9110, 7.8).
+    """Refuses HTTP/2, whose streams have no bounds here, by ignoring the offer to upgrade (RFC
+    9110, 7.8).
     """
 
     _is_refused = False

@@ -65,8 +65,8 @@ async def _all_brokers(service: BrokerService) -> Response:
 
 
 def _lookup_data(addresses: Addresses) -> dict[str, str]:
-    """As Apache's LookupData: what there is not, is left out, but for the name that it has always
-    left empty.
+    """As Apache's LookupData: missing addresses are left out, except the name that Apache always
+    leaves empty.
     """
     found = {
         "brokerUrl": addresses.broker_url,

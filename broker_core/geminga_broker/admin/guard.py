@@ -82,7 +82,7 @@ async def _admit(
 
 
 async def _audited(handler: Handler, request: Request, caller: Caller) -> Response:
-    """Log who changed something, and with which result."""
+    """Log each change with its caller and its result."""
     came_of_it: object = "?"
     try:
         response = await handler(request)

@@ -86,7 +86,7 @@ class AutoTopicCreation(Struct, rename="camel"):
 
 
 class AutoSubscriptionCreation(Struct, rename="camel"):
-    """Whether a consumer that comes makes its subscription."""
+    """Whether SUBSCRIBE makes a missing subscription."""
 
     allow_auto_subscription_creation: bool
 
@@ -188,7 +188,7 @@ def check_auto_topic_creation(value: object) -> None:
 
 
 def as_record(value: object) -> object:
-    """What is stored of a value."""
+    """The stored form of a value."""
     if isinstance(value, set | frozenset | list):
         if None in value:
             raise RestError(400, "The list has a null or unknown value")
@@ -214,8 +214,8 @@ def quota_of(body: QuotaBody | None, owner: str) -> BacklogQuota:
 
 
 def within_retention(quota: BacklogQuota, retention: object) -> bool:
-    """Whether what retention keeps is more than the quota allows; retention without limits, and
-    none, is enough for every quota (AdminResource.checkBacklogQuota).
+    """Whether retention keeps more than the quota allows; unlimited or no retention passes every
+    quota (AdminResource.checkBacklogQuota).
     """
     record = retention if isinstance(retention, dict) else {}
     minutes, size_mb = record.get("retentionTimeInMinutes"), record.get("retentionSizeInMB")

@@ -63,7 +63,7 @@ class _BadBody(Exception):
 
 
 def ok(value: object) -> Response:
-    """200 with a JSON body."""
+    """200 with a JSON body, or with an empty one for a value that isn't set."""
     return Response(msgspec.json.encode(value), media_type="application/json")
 
 

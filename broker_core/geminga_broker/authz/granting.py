@@ -25,12 +25,12 @@ def checked_actions(actions: Sequence[str]) -> list[str]:
 
 
 def namespace_grants(policies: JsonObject) -> Actions:
-    """What roles may do in the whole namespace."""
+    """Actions of roles on the whole namespace."""
     return cast(Actions, _part(policies, "namespace_auth"))
 
 
 def topic_grants(policies: JsonObject, topic: str) -> Actions:
-    """What roles may do on one topic, by grants on the topic alone."""
+    """Actions of roles on one topic, by grants on the topic alone."""
     return cast(dict[str, Actions], _part(policies, "destination_auth")).get(topic, {})
 
 
@@ -46,7 +46,7 @@ def grant_on_namespace(policies: JsonObject, role: str, actions: Sequence[str]) 
 
 
 def revoke_on_namespace(policies: JsonObject, role: str) -> JsonObject:
-    """The role may do nothing by the namespace's grants any more."""
+    """Revoke all of the role's actions on the namespace."""
     grants = {other: list(actions) for other, actions in namespace_grants(policies).items()}
     grants.pop(role, None)
     return _with(policies, "namespace_auth", grants)
@@ -94,7 +94,7 @@ def grant_subscription(policies: JsonObject, subscription: str, roles: Sequence[
 
 
 def revoke_subscription(policies: JsonObject, subscription: str, role: str) -> JsonObject:
-    """The role may not use the subscription any more. Raises KeyError if nothing is granted."""
+    """Revoke the role's right to the subscription. Raises KeyError if nothing is granted."""
     every = subscription_roles(policies)
     left = [other for other in every[subscription] if other != role]
     return _with(policies, "subscription_auth_roles", every | {subscription: left})

@@ -53,7 +53,7 @@ class Place(NamedTuple):
 
 PRODUCE, CONSUME, PACKAGES = "produce", "consume", "packages"
 ACTIONS = (PRODUCE, CONSUME, "functions", "sources", "sinks", PACKAGES)
-"""What can be granted (Apache's `AuthAction`)."""
+"""Actions that can be granted (Apache's `AuthAction`)."""
 
 _CONSUMERS = (
     "GET_SUBSCRIPTIONS",

@@ -46,7 +46,7 @@ async def _delete(topic: Topic) -> None:
 
 
 def may_delete(topic: Topic) -> bool:
-    """Whether nobody has used it for long enough, and nothing must be kept."""
+    """Whether the topic has been unused for long enough, and holds nothing that must be kept."""
     policies = topic.policies
     inactivity, retention_s = policies.inactivity, policies.retention.time_s
     idle_s = trio.current_time() - topic.idle_since_s

@@ -203,7 +203,7 @@ class TopicLoader:
             apply_common_policies(topic, policies, self._limits)
 
     async def _give_up(self, key: str) -> None:
-        """Another broker took the topic's log: close it here."""
+        """Another broker has the topic's log: close the topic here."""
         _log.warning("topic=%s was taken by another broker", key)
         await self.unload_all([key])
 

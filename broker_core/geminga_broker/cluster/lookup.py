@@ -1,7 +1,7 @@
-"""Which broker serves a topic (spec CL-03, CL-05).
+"""Lookup of a topic's owner (spec CL-03, CL-05).
 
-There is one broker, so it owns every bundle; what a cluster adds (ownership, redirects, the
-leader's decision) takes the place of `Lookup.locate` behind the same answer.
+There is one broker, which owns every bundle. A cluster will replace `Lookup.locate` with ownership,
+redirects and the leader's decision.
 """
 
 from __future__ import annotations

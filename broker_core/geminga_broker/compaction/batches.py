@@ -38,9 +38,8 @@ def open_batch(metadata: MessageMetadata, data: memoryview) -> list[Message]:
 
 
 def rebatch(entry: Entry, keeps: Keeps) -> Buffer | None:
-    """The entry with those messages only that stay; None if none does.
-
-    Raises ProtocolError for a batch that can't be read.
+    """The entry with only the messages that stay; None without any. Raises ProtocolError for a
+    batch that can't be read.
     """
     metadata = entry.metadata
     messages = open_batch(metadata, entry.data)

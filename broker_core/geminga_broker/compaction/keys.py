@@ -67,8 +67,8 @@ class LatestKeys:
             self._parts.update(growing.ids)
 
     def keep(self, entry: Entry) -> Buffer | None:
-        """Second pass: what is written of the entry, None if nothing is. What can't be read stays
-        as it is: nobody can tell whose it is.
+        """Second pass: the part of the entry that is written, None if there is none. An entry that
+        can't be read is kept whole, because its keys are unknown.
         """
         try:
             metadata = entry.metadata

@@ -28,7 +28,9 @@ PASSWORD = b""
 """Of every compacted ledger, as in Apache (`COMPACTED_TOPIC_LEDGER_PASSWORD`)."""
 
 PLACES_MAX = 256
-"""Places that are remembered: those that the search looks at first, and where readers go on."""
+"""How many places of entries are remembered: those that the search reads first, and those where
+readers go on.
+"""
 
 
 class CompactedLedger:

@@ -36,7 +36,7 @@ INTERNAL = "#pulsar.internal."
 """Properties of subscriptions that begin so are the broker's own."""
 
 EMPTIED = INTERNAL + "geminga.emptied"
-"""Instead of a ledger's name: what was compacted up to the cursor's mark-delete is forgotten."""
+"""In place of a ledger's name: forget what was compacted up to the cursor's mark-delete."""
 
 _MAKING = INTERNAL + "geminga.makes-compacted-ledger"
 _COMPONENT = b"compacted-ledger"
@@ -132,7 +132,7 @@ class CompactedLedgers:
         return writer
 
     async def collect(self) -> None:
-        """Delete what a crash or a failure left: all but the ledger that counts. Raises
+        """Delete ledgers that a crash or a failure left: all but the current one. Raises
         LogWriteFailed, LogFenced.
         """
         # A ledger goes only when it is stored that another one counts.
@@ -155,7 +155,7 @@ class CompactedLedgers:
         await self._mark(making=False)
 
     async def collect_quietly(self) -> None:
-        """The same; what fails is done another time."""
+        """As `collect`, but a failure is logged; the next call tries again."""
         try:
             await self.collect()
         except LogFenced:

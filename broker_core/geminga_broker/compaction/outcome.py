@@ -1,4 +1,4 @@
-"""How a topic's compactions ended: what `/compaction`, `/stats` and the metrics tell (spec BR-50;
+"""Results of a topic's compactions, for `/compaction`, `/stats` and the metrics (spec BR-50;
 Apache's `LongRunningProcessStatus`, `CompactionRecord`).
 """
 
@@ -48,7 +48,7 @@ class Outcome:
         self.read_bytes = self.written_entries = self.written_bytes = 0
 
     def removed(self, messages: int) -> None:
-        """What the first pass found to be removed."""
+        """The first pass has found messages to remove."""
         self._removed = messages
         self.removed_total += messages
 

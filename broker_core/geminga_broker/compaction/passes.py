@@ -24,7 +24,7 @@ from geminga_runtime.waiters import Promise
 
 STEP_ENTRIES = 100
 STEP_BYTES = 1 << 20
-"""Most that is read, and then written, at once while nothing is published."""
+"""Limit of what one step reads and then writes, as long as nothing is published."""
 
 IN_LOOP_BYTES_MAX = 64 * 1024
 """Larger entries are packed and unpacked in a thread."""

@@ -18,7 +18,7 @@ class CompactedTopic(Protocol):
 
     @property
     def horizon(self) -> Position | None:
-        """Up to here it stands for the log; None: nowhere."""
+        """The compacted ledger replaces the log up to this position; None: nowhere."""
 
     async def read(
         self, position: Position, *, entries_max: int, bytes_max: int
@@ -51,7 +51,7 @@ class CompactedCursor:
 
     @property
     def read_position(self) -> Position:
-        """What is read next."""
+        """The next position to read."""
         return self._log.read_position if self._place is None else self._place
 
     @read_position.setter
@@ -99,7 +99,7 @@ class CompactedCursor:
                 return entries
 
     def rewind(self) -> None:
-        """Read again from what isn't acknowledged."""
+        """Read again from the first entry that is not acknowledged."""
         self._moves += 1
         self._log.rewind()
         self._place = self._begin()

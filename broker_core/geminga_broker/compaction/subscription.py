@@ -18,8 +18,8 @@ from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 
 
 class CompactionSubscription(Subscription):
-    """It takes no consumers, and nothing but a compaction moves it: what its mark-delete passes is
-    taken from the compacted ledger.
+    """The subscription of compaction: it takes no consumers, and only a compaction moves it,
+    because the compacted ledger replaces what is before its mark-delete.
     """
 
     def __init__(self, name: str, cursor: Cursor, host: SubscriptionHost) -> None:
@@ -28,7 +28,7 @@ class CompactionSubscription(Subscription):
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """Those that aren't the broker's own."""
+        """Properties without the broker's own."""
         found = self.cursor.cursor_properties
         return {name: text for name, text in found.items() if not name.startswith(INTERNAL)}
 
@@ -47,8 +47,8 @@ class CompactionSubscription(Subscription):
         raise self._refusal()
 
     async def skip(self, entries: int | None) -> None:
-        """What is asked of all subscriptions passes it by. Raises BrokerError NotAllowedError for a
-        number of entries.
+        """Skipping all entries of all subscriptions does not concern this one. Raises BrokerError
+        NotAllowedError for a number of entries.
         """
         if entries is not None:
             raise self._refusal()

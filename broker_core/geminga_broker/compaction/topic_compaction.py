@@ -65,7 +65,7 @@ class CompactionHost(Protocol):
 
 
 class TopicCompaction:
-    """What a topic knows of its compaction. Made with the topic, when its log is open."""
+    """The compaction of one topic. Made with the topic, when its log is open."""
 
     def __init__(self, host: CompactionHost) -> None:
         self.outcome = Outcome()
@@ -111,7 +111,9 @@ class TopicCompaction:
 
     @property
     def horizon(self) -> Position | None:
-        """Up to here the compacted ledger stands for the log; None: it was never compacted."""
+        """The compacted ledger replaces the log up to this position; None: the topic was never
+        compacted.
+        """
         return self._horizon
 
     async def read(
@@ -223,7 +225,9 @@ class TopicCompaction:
 
     @asynccontextmanager
     async def paused(self, cursor: str) -> AsyncIterator[None]:
-        """If that is the compaction's cursor, nothing is compacted meanwhile."""
+        """Hold off compactions while the subscription of that name is deleted, if it is
+        compaction's own.
+        """
         if cursor != CURSOR:
             yield
             return

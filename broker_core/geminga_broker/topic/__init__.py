@@ -1,1 +1,1 @@
-"""A topic: its producers, the log it publishes to, what it tells of itself (spec BR-08, BR-20)."""
+"""Topics: producers, publishing, deduplication, statistics (spec BR-08, BR-20)."""

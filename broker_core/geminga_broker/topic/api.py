@@ -1,4 +1,4 @@
-"""What sessions, admin and metrics see of topics (spec BR-08, BR-20, BR-30, BR-36).
+"""The interface of topics for sessions, admin and metrics (spec BR-08, BR-20, BR-30, BR-36).
 
 Persistent and non-persistent topics have this same surface. Synchronous calls take effect before
 they return; what needs storage is awaited. Every refusal is a BrokerError with the code for the
@@ -284,7 +284,7 @@ class TopicSubscription(Protocol):
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """What was said at its making, or set since."""
+        """Properties of the subscription, as created or set since."""
 
     async def set_properties(self, properties: Mapping[str, str]) -> None:
         """Replace them; durable on return if the subscription is."""

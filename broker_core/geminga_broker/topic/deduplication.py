@@ -108,8 +108,8 @@ class Deduplication:
         return Fate.PENDING if last is not None and sequence_id <= last else Fate.LOST
 
     def take(self, name: str, item: PublishItem) -> Sent:
-        """What a SEND is: new (a plain tuple, and it must be appended now), an earlier chunk (to be
-        appended too), or a Duplicate.
+        """Classify a SEND: new (a plain tuple, and it must be appended now), an earlier chunk (to
+        be appended too), or a Duplicate.
         """
         sent = (item.sequence_id, item.highest_sequence_id, len(item.payload))
         sequence_id = signed(item.sequence_id)
@@ -157,8 +157,8 @@ class Deduplication:
         self.answer_waiting()
 
     def snapshot(self) -> None:
-        """Write down what is stored, if there is anything new; durable with the cursor's next
-        write.
+        """Snapshot the stored sequence ids, if there is anything new; durable with the cursor's
+        next write.
         """
         if not self._since_snapshot:
             return

@@ -33,7 +33,7 @@ class ExclusiveTopic(Protocol):
         """Raises BrokerError ServiceNotReady while the topic is being given up."""
 
     def publish_failed(self, error: LogError) -> None:
-        """If the log is lost to another broker, the topic goes with it."""
+        """Give the topic up if another broker has fenced its log."""
 
 
 def stored_epoch(properties: Mapping[str, str]) -> int | None:

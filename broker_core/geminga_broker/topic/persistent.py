@@ -117,7 +117,7 @@ class PersistentTopic(TopicBase):
         self.log.append(entries, done)
 
     def publish_failed(self, error: LogError) -> None:
-        """A run failed. If the log is lost to another broker, the topic goes with it."""
+        """A run failed. If another broker has fenced the log, give the topic up."""
         if isinstance(error, LogFenced) and not self.fenced:
             self._fence()
             self.on_fenced()

@@ -108,7 +108,9 @@ class ProducerRegistry:
         return f"Topic has an existing exclusive producer: {name}"
 
     def _check_epoch(self, producer: Producer) -> None:
-        """A producer that comes back after another had the topic is fenced."""
+        """Fence a producer that returns after another had the topic: raises BrokerError
+        ProducerFenced.
+        """
         wanted = producer.request.topic_epoch
         if wanted is not None and self.epoch is not None and wanted < self.epoch:
             text = (

@@ -1,4 +1,5 @@
-"""What `/stats` and `/internalStats` show: structs whose JSON names equal Apache's (spec OP-04).
+"""Statistics of `/stats` and `/internalStats`: structs whose JSON names equal Apache's (spec
+OP-04).
 
 Rates are per second, throughputs bytes per second, ages and times milliseconds unless named. A
 field that is None is left out of the answer, as Apache's mapper leaves it out: see `as_json`.

@@ -66,7 +66,7 @@ _STATUSES: tuple[tuple[tuple[type[Exception], ...], int], ...] = (
 
 
 def refusal(error: geminga.GemingaError, what: str) -> Refused:
-    """What to answer when a producer, consumer or reader can't be made (Apache's
+    """The HTTP answer if a producer, consumer or reader can't be created (Apache's
     `AbstractWebSocketHandler.getErrorCode`).
     """
     if isinstance(error, geminga.InvalidArgument):

@@ -79,7 +79,7 @@ class Publish(msgspec.Struct, frozen=True):
 
 
 class Command(msgspec.Struct, frozen=True):
-    """What a consumer asks for; without type it acknowledges."""
+    """A consumer's command; without a type it acknowledges."""
 
     type: str
     message_id: str | None

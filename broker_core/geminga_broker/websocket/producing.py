@@ -10,13 +10,15 @@ from geminga_broker.websocket.errors import UNKNOWN, BadMessage
 from geminga_broker.websocket.text_socket import TextSocket
 
 UNANSWERED_MAX = 10_000
-"""Messages whose answers are waited for, or not read by the client; above it nothing is read."""
+"""Limit of messages without an answer, or with one that the client has not read; above it nothing
+is read.
+"""
 
 _Pending = tuple["geminga.Receipt", str | None]
 
 
 async def serve_producer(socket: TextSocket, producer: geminga.Producer) -> None:
-    """Send what comes and answer each message, in order of their sending. Raises Ended."""
+    """Publish the client's messages and answer each, in order. Raises Ended."""
     into, out = trio.open_memory_channel[_Pending](UNANSWERED_MAX)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_answer, socket, out)

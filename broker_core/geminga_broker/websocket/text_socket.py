@@ -55,8 +55,8 @@ class TextSocket:
                 pass
 
     async def watch_idle(self) -> None:
-        """Until nothing went either way for `webSocketSessionIdleTimeoutMillis`; closes then. A
-        client that is pinged is kept, as its answers are traffic.
+        """Close the socket once it was idle for `webSocketSessionIdleTimeoutMillis`. PONGs are
+        traffic, so a client that is pinged is not idle.
         """
         timeout_s = self._settings.idle_timeout_ms / 1000
         if not timeout_s or self._settings.ping_interval_s > 0:

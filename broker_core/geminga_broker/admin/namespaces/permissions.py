@@ -67,7 +67,7 @@ async def _policies(service: BrokerService, namespace: str) -> JsonObject:
 async def _change(
     service: BrokerService, namespace: str, change: Callable[[JsonObject], JsonObject]
 ) -> Response:
-    """Store changed grants and close what they no longer cover."""
+    """Store changed grants, and close what they do not cover any more."""
     try:
         await service.namespaces.tenants.update(namespace, change)
     except ResourceMissing:

@@ -163,7 +163,7 @@ def _quota_routes(level: Level, one: str) -> list[Route]:
 
 
 def _retention_routes(level: Level, one: str) -> list[Route]:
-    """GET of topics stands with their other policies, for what is told of the levels above."""
+    """GET of a topic is a route of its other policies, because it can show the levels above."""
 
     async def get(request: Request) -> Response:
         return ok_or_empty((await level.read(request)).get(level.retention))

@@ -1,4 +1,4 @@
-"""What namespaces and topics say about schemas (spec BR-51, BR-60; Apache's `Namespaces` and
+"""Schema policies of namespaces and topics (spec BR-51, BR-60; Apache's `Namespaces` and
 `PersistentTopics`).
 """
 
@@ -34,7 +34,7 @@ _STRATEGIES = tuple(Strategy.__members__)
 
 
 def routes(service: BrokerService) -> list[Route]:
-    """Those of namespaces."""
+    """Routes of namespaces."""
     found: list[Route] = []
     for path, field, names in (
         ("schemaCompatibilityStrategy", "schema_compatibility_strategy", _STRATEGIES),
@@ -107,7 +107,7 @@ async def _name(request: Request, names: Collection[str]) -> str | None:
 
 
 def topic_routes(service: BrokerService, domain: str) -> list[Route]:
-    """Those of topics of one domain."""
+    """Routes of topics of one domain."""
     base = f"/admin/v2/{domain}/{{tenant}}/{{namespace}}/{{topic}}"
     strategy_field, enforced_field = "schemaCompatibilityStrategy", "schemaValidationEnforced"
 

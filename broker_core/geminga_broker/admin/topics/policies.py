@@ -61,7 +61,7 @@ async def change_topic(
     domain: str,
     how: Callable[[JsonObject], JsonObject],
 ) -> Response:
-    """Change the policies of the request's topic, which takes them at once. Raises RestError 404,
+    """Change the policies of the request's topic, and apply them at once. Raises RestError 404,
     412.
     """
     name = await _require(service, request, domain)

@@ -134,7 +134,7 @@ def _limit(
 
 
 def policies(service: BrokerService) -> tuple[TopicPolicy, ...]:
-    """All whose value is the body of a POST."""
+    """All policies whose value is the body of a POST."""
     largest = service.config.network.max_message_size_bytes
 
     def check_size(value: object) -> None:
@@ -192,7 +192,9 @@ def policies(service: BrokerService) -> tuple[TopicPolicy, ...]:
 
 
 def _types_json(service: BrokerService, effective: Effective) -> object:
-    """Those that a level above the topic allows; Apache tells none where all are."""
+    """The types that a level above the topic allows; none if all are allowed, as in Apache's
+    answer.
+    """
     types = effective.options.subscription_types
     if types == service.policies.options.subscription_types:
         return []
