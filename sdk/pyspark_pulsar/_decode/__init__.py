@@ -1,5 +1,5 @@
 """Values of messages as Spark's and Arrow's columns (spec SP-02, SP-03): the columns of a topic's
-schema, and a decoder that makes them of many payloads at once.
+schema, and a decoder of many payloads at once.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Reads payloads that are Avro (spec SP-02, SP-03): all at once, step by step through the schema;
-those few one by one that have long lists.
+"""Decodes Avro payloads (spec SP-02, SP-03): all at once, step by step through the schema; the few
+with long lists one by one.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from pyspark_pulsar._decode._objects import AvroSource, Builder, Columns
 from pyspark_pulsar._decode._shapes import Record, holds_itself
 
 EXPLAINED_MAX = 8
-"""Payloads of one call of which is told which field is wrong: it takes one more look at each."""
+"""Malformed payloads of one call whose wrong field is reported: each is decoded once more."""
 
 
 class AvroReader:
-    """Reads payloads of one version of a topic's schema."""
+    """Decodes payloads of one version of a topic's schema."""
 
     def __init__(self, shape: Record, plan: RecordPlan) -> None:
         self._plan = plan
         self._plain = fastavro.parse_schema(plain_definition(shape))
         self._step = record_step(plan)
-        # Of these fastavro reads as many within each other as there are, until the stack ends.
+        # fastavro reads recursive records without a limit, until the stack overflows.
         self._is_deep = holds_itself(shape)
 
     def columns(self, payloads: Sequence[bytes]) -> Columns:
-        """The wanted columns, and what is wrong with which payload."""
+        """The wanted columns, and the errors of malformed payloads."""
         at = Cursor.over(payloads, leaves_some=not self._is_deep)
         arrays = self._step.columns(at)
         at.finish()
@@ -55,7 +55,7 @@ class AvroReader:
         return Columns(merged, notes)
 
     def _explained(self, payload: bytes) -> str | None:
-        """What is wrong with a payload, and which field."""
+        """The error of a payload, with the field."""
         at = Cursor.over([payload], leaves_some=not self._is_deep)
         number = self._step.wrong_part(at)
         at.finish()
@@ -65,7 +65,7 @@ class AvroReader:
         return told if number is None else f"{self._plan.parts[number].name}: {told}"
 
     def _one_by_one(self, payloads: Sequence[bytes]) -> Columns:
-        """The same for each by itself, where a call of numpy's for each item would take longer."""
+        """Decode payloads one by one, if a numpy call for each list item would take longer."""
         builder = Builder(AvroSource())
         rows: list[object] = []
         good: list[int] = []
@@ -80,7 +80,7 @@ class AvroReader:
                     return_record_name_override=True,
                 )
             except Exception as error:
-                # Whatever a reader makes of broken bytes.
+                # A reader may raise anything for broken bytes.
                 builder.notes[number] = f"not a valid Avro record: {error or type(error).__name__}"
                 continue
             if stream.tell() != len(payload):

@@ -42,7 +42,7 @@ _LOGICAL = {
     ("long", "local-timestamp-millis"): Kind.LOCAL_TIMESTAMP_MILLIS,
     ("long", "local-timestamp-micros"): Kind.LOCAL_TIMESTAMP_MICROS,
 }
-"""Logical types that change a column; as Avro's specification has it, others stay what they are."""
+"""Logical types that change a column; others are ignored, as Avro's specification says."""
 
 
 def avro_shape(definition: bytes | str, *, is_json: bool = False) -> Shape:
@@ -61,7 +61,7 @@ def avro_shape(definition: bytes | str, *, is_json: bool = False) -> Shape:
 
 
 class _Parser:
-    """Reads one definition."""
+    """Parses one definition."""
 
     def __init__(self, *, is_json: bool) -> None:
         self._is_json = is_json
@@ -88,7 +88,8 @@ class _Parser:
 
     def _inner(self, part: object, space: str, path: str) -> Shape:
         item = self.shape(part, space, f"{path}[]")
-        # A few bytes could claim any number of these. A record that isn't whole yet has some.
+        # A few bytes could claim any number of such items. An unfinished record counts as
+        # non-empty.
         if not smallest(item) and not (isinstance(item, Record) and not item.fields):
             raise SchemaMismatch(path, "its items have no bytes, so it can't be read")
         return item
@@ -172,7 +173,7 @@ def _full(name: str, space: str) -> str:
 
 
 def _decimal(part: Mapping[str, object], plain: Shape) -> Shape:
-    """What Spark's decimals can't hold stays bytes."""
+    """Decimals too large for Spark stay bytes."""
     precision, scale = part.get("precision"), part.get("scale", 0)
     if not isinstance(precision, int) or not isinstance(scale, int):
         return plain
@@ -194,22 +195,22 @@ _PLAIN = {
     Kind.LOCAL_TIMESTAMP_MICROS: "long",
 }
 INNER = "v"
-"""The one field of a branch."""
+"""The field of a branch's record."""
 
 
 def branch_name(number: int) -> str:
-    """How the record begins that stands for a branch of a union."""
+    """The name of the record that represents a branch of a union."""
     return f"b{number}_"
 
 
 def branch_of(name: str) -> int:
-    """The branch that a record stands for."""
+    """The branch that a record represents."""
     return int(name[1:].partition("_")[0])
 
 
 def plain_definition(shape: Record) -> dict[str, object]:
-    """A definition of the same bytes without names and logical types: enums are numbers, and each
-    branch of a union of several is a record of one field, so that values tell which one they are.
+    """A definition for the same bytes without names and logical types: enums are numbers, and each
+    branch of a union is a record of one field, so that values show their branch.
     """
     made = _Plain().of(shape)
     assert isinstance(made, dict)

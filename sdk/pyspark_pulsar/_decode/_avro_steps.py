@@ -1,5 +1,5 @@
-"""Steps that read records and unions of every payload, and the steps of a whole schema (spec SP-02,
-SP-03).
+"""Steps that decode records and unions of all payloads, and the steps of a whole schema (spec
+SP-02, SP-03).
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from pyspark_pulsar._decode._shapes import Array, Kind, Leaf, Map, Record, Shape
 from pyspark_pulsar._decode._steps import Step, leaf_step
 
 DEPTH_MAX = 64
-"""Records within themselves that are passed over; Avro's readers have no bound but the stack's."""
+"""Maximum depth of skipped recursive records; Avro's readers are limited by the stack only."""
 _KEY = leaf_step(LeafPlan(Leaf(Kind.STRING), pa.string()))
 
 
 class RecordStep:
-    """Records: the wanted fields, in their order."""
+    """Records: the wanted fields, in order."""
 
     def __init__(self, plan: RecordPlan, parts: Sequence[tuple[Step, int]]) -> None:
-        """A part is its step and its place, -1 if it isn't wanted."""
+        """A part is a step and its slot, -1 if it isn't wanted."""
         self._type = plan.type
         self._parts = parts
         self._fills = [(each.slot, filling(each)) for each in plan.fills]
@@ -58,12 +58,12 @@ class RecordStep:
         return pa.StructArray.from_arrays(self.columns(at), fields=list(self._type))
 
     def skip(self, at: Cursor) -> None:
-        """Only go on behind them."""
+        """Skip the values."""
         for step, _ in self._parts:
             step.skip(at)
 
     def wrong_part(self, at: Cursor) -> int | None:
-        """The first field that one payload's bytes don't fit; None if they only end wrongly."""
+        """The first malformed field of one payload; None if only its end is wrong."""
         for number, (step, slot) in enumerate(self._parts):
             if slot < 0:
                 step.skip(at)
@@ -76,7 +76,7 @@ class RecordStep:
 
 
 class OptionalStep:
-    """Values that may be null."""
+    """Nullable values."""
 
     def __init__(self, plan: OptionalPlan | None, step: Step, real_at: int, null_at: int) -> None:
         self._type = None if plan is None else plan.type
@@ -97,7 +97,7 @@ class OptionalStep:
         return spread(found, index, len(at))
 
     def skip(self, at: Cursor) -> None:
-        """Only go on behind them."""
+        """Skip the values."""
         index = self._there(at)
         if len(index):
             some = at.some(index)
@@ -112,12 +112,12 @@ class OptionalStep:
 
 
 class UnionStep:
-    """One of several types: one column for all, or a struct of which one member is set."""
+    """Unions: one column for all branches, or a struct with one member set."""
 
     def __init__(
         self, made: pa.DataType, branches: Sequence[tuple[Step, bool, int]], *, members: bool
     ) -> None:
-        """A branch is its step, whether there is room for its values, and its member's place."""
+        """A branch is a step, whether its values fit the column, and its member's slot."""
         self._type = made
         self._branches = branches
         self._members = members
@@ -137,7 +137,7 @@ class UnionStep:
         return union_column(found, self._type, count, members=self._members)
 
     def skip(self, at: Cursor) -> None:
-        """Only go on behind them."""
+        """Skip the values."""
         for index, (step, _, _), some in self._each(at):
             step.skip(some)
             at.put(index, some)
@@ -154,7 +154,7 @@ class UnionStep:
 
 
 class MemberStep:
-    """Values that became one of several later."""
+    """Values of a field that became a union later."""
 
     def __init__(self, plan: MemberPlan, step: Step) -> None:
         self._type = plan.type
@@ -168,7 +168,7 @@ class MemberStep:
         return pa.StructArray.from_arrays(columns, fields=list(self._type))
 
     def skip(self, at: Cursor) -> None:
-        """Only go on behind them."""
+        """Skip the values."""
         self._step.skip(at)
 
 
@@ -198,7 +198,7 @@ def _union_step(plan: UnionPlan) -> UnionStep:
 
 
 def record_step(plan: RecordPlan) -> RecordStep:
-    """The same of a record, of which `columns` can be had alone."""
+    """The step of a record, which has `columns`."""
     parts = [
         (passing(each.shape) if each.plan is None else reading(each.plan), each.slot)
         for each in plan.parts
@@ -207,7 +207,7 @@ def record_step(plan: RecordPlan) -> RecordStep:
 
 
 class WithinStep:
-    """A record within itself, to be passed over: its steps are made as deep as payloads go."""
+    """A recursive record to skip: its steps are created as deep as payloads go."""
 
     def __init__(self, shape: Record, depth: int) -> None:
         self._shape = shape
@@ -215,12 +215,12 @@ class WithinStep:
         self._step: Step | None = None
 
     def read(self, at: Cursor) -> pa.Array:
-        """Never wanted, since no column can hold it."""
+        """Never called: no column can hold it."""
         self.skip(at)
         return pa.nulls(len(at))
 
     def skip(self, at: Cursor) -> None:
-        """Only go on behind them."""
+        """Skip the values."""
         if self._depth >= DEPTH_MAX:
             at.note(np.ones(len(at), bool), faults.TOO_DEEP)
             return
@@ -230,7 +230,7 @@ class WithinStep:
 
 
 def passing(shape: Shape, around: tuple[Record, ...] = (), depth: int = 0) -> Step:
-    """The step that goes on behind a value that isn't wanted."""
+    """The step that skips an unwanted value."""
     if isinstance(shape, Leaf):
         return leaf_step(LeafPlan(shape, leaf_type(shape)))
     if isinstance(shape, Array):

@@ -1,9 +1,8 @@
-"""Many payloads in one buffer, read side by side: a step reads one number or text of every payload
-at once, by numpy, rather than all of one payload (spec SP-03).
+"""Many payloads in one buffer, decoded in parallel: a step reads one number or string of every
+payload at once, with numpy, rather than all of one payload (spec SP-03).
 
-Whatever the bytes are, no step reads outside the buffer. What is wrong with a payload is noted, and
-reading goes on as if it were not: in the end only payloads that were read to their very last byte,
-and no further, are good.
+For any bytes, no step reads outside the buffer. Errors of a payload are recorded, and reading
+continues regardless: at the end only payloads read exactly to their last byte are valid.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 Longs = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 PADDING = bytes(32)
-"""Behind the last payload, so that the longest number fits wherever one begins."""
+"""After the last payload, so that the longest number fits wherever one starts."""
 _SEVENTH = np.uint64(0x8080808080808080)
 _LOW_SEVEN = np.uint64(0x7F7F7F7F7F7F7F7F)
 _ONES = np.uint64(0x0101010101010101)
@@ -49,12 +48,12 @@ REASONS = (
 
 
 class Buffer:
-    """The payloads, one after the other."""
+    """The concatenated payloads."""
 
     __slots__ = ("_views", "bytes", "data", "last", "leaves_some", "words")
 
     def __init__(self, payloads: Sequence[bytes], *, leaves_some: bool) -> None:
-        """`leaves_some` is whether payloads may be left to a reader of single ones."""
+        """`leaves_some`: whether payloads may be left to a reader of single payloads."""
         self.leaves_some = leaves_some
         self.data = b"".join((*payloads, PADDING))
         self.bytes: NDArray[np.uint8] = np.frombuffer(self.data, np.uint8)
@@ -63,7 +62,7 @@ class Buffer:
         self.words = self.view("<u8")
 
     def view(self, kind: str) -> NDArray[np.generic]:
-        """The value of a type that begins at each byte."""
+        """The value of a type that starts at each byte."""
         found = self._views.get(kind)
         if found is None:
             size = np.dtype(kind).itemsize
@@ -73,21 +72,21 @@ class Buffer:
         return found
 
     def texts(self, start: Longs, stop: Longs) -> pa.Array:
-        """The bytes between, as an Arrow array. Spans lie in order, none within another."""
+        """The bytes of the spans, as an Arrow array. Spans are in order and don't overlap."""
         count = len(start)
         if not count:
             return pa.array([], pa.binary())
         offsets = np.empty(2 * count, np.int32)
         offsets[0::2] = start
         offsets[1::2] = stop
-        # Every second value is what lies between two spans.
+        # Every second value is the gap between two spans.
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(self.data)]
         spans = pa.Array.from_buffers(pa.binary(), 2 * count - 1, buffers)
         return spans.take(pa.array(np.arange(0, 2 * count, 2)))
 
 
 class Cursor:
-    """Where each of some payloads is being read; those are in the order of the buffer."""
+    """The read positions of some payloads, in the order of the buffer."""
 
     __slots__ = ("aside", "buffer", "end", "fault", "pos")
 
@@ -107,7 +106,7 @@ class Cursor:
 
     @classmethod
     def over(cls, payloads: Sequence[bytes], *, leaves_some: bool = True) -> Cursor:
-        """At the beginning of each."""
+        """A cursor at the start of each payload."""
         edges = np.fromiter(accumulate(map(len, payloads), initial=0), np.int64, len(payloads) + 1)
         count = len(payloads)
         faults = np.zeros(count, np.uint8)
@@ -118,28 +117,28 @@ class Cursor:
         return len(self.pos)
 
     def some(self, index: Longs) -> Cursor:
-        """The same for some of the payloads."""
+        """A cursor for some of the payloads."""
         return Cursor(
             self.buffer, self.pos[index], self.end[index], self.fault[index], self.aside[index]
         )
 
     def put(self, index: Longs, some: Cursor) -> None:
-        """Take over where those are now."""
+        """Copy the positions of `some` back."""
         self.pos[index] = some.pos
         self.fault[index] = some.fault
         self.aside[index] = some.aside
 
     def note(self, where: Flags, fault: int) -> None:
-        """Something is wrong with some payloads; the first fault is the one that is told."""
+        """Record a fault of some payloads; the first one of each is reported."""
         if where.any():
             self.fault[where & (self.fault == 0)] = fault
 
     def finish(self) -> None:
-        """All was read: who isn't at the end is wrong."""
+        """Record a fault of payloads that weren't read to the end."""
         self.note(self.pos != self.end, NOT_WHOLE)
 
     def longs(self) -> Longs:
-        """A number of each, as Avro writes int and long."""
+        """A number of each payload, in Avro's encoding of int and long."""
         at = np.minimum(self.pos, self.buffer.last)
         first = self.buffer.bytes[at]
         if not len(first) or first.max() < 0x80:
@@ -154,7 +153,7 @@ class Cursor:
         mask = (low - _ONE) | low
         size = (((mask & _ONES) * _ONES) >> np.uint64(56)).astype(np.int64)
         words &= mask & _LOW_SEVEN
-        # Seven bits of each byte move together: to pairs, fours, all.
+        # Join the seven bits of each byte: into pairs, fours, all.
         words = (words & np.uint64(0x007F007F007F007F)) | (
             (words & np.uint64(0x7F007F007F007F00)) >> _ONE
         )
@@ -180,20 +179,20 @@ class Cursor:
         return signed
 
     def ints(self) -> Longs:
-        """The same, of 32 bits."""
+        """As `longs`, with 32 bits."""
         found = self.longs()
         self.note((found < -(1 << 31)) | (found >= 1 << 31), TOO_LARGE)
         return found
 
     def fixed(self, kind: str) -> NDArray[np.generic]:
-        """A number of fixed size of each, by the name of its numpy type."""
+        """A number of fixed size of each payload, by the name of its numpy type."""
         at = np.minimum(self.pos, self.buffer.last)
         found = self.buffer.view(kind)[at]
         self.pos += found.dtype.itemsize
         return found
 
     def spans(self, size: int | None = None) -> tuple[Longs, Longs]:
-        """Where the bytes of each begin and end: with a length before them, or of a fixed size."""
+        """Start and end of the bytes of each payload: with a length prefix, or of a fixed size."""
         length = self.longs() if size is None else np.full(len(self), size)
         start = np.minimum(self.pos, self.end)
         wrong = (length < 0) | (length > self.end - self.pos)

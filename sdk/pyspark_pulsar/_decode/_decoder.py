@@ -1,5 +1,5 @@
-"""Columns of a topic, and payloads to Arrow columns, by the schema that each was written with
-(spec SP-02, SP-03).
+"""The columns of a topic, and the decoder of payloads, each with the schema version that it was
+written with (spec SP-02, SP-03).
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from pyspark_pulsar.errors import MalformedMessage, SchemaMismatch
 VERSIONS_KEPT_MAX = 64
 """Versions of a topic's schema whose readers are kept."""
 BYTES_TOGETHER_MAX = 512 * 1024 * 1024
-"""Payloads beyond that are decoded in several goes: Arrow's texts have offsets of 32 bits."""
+"""More payloads are decoded in several steps: Arrow's strings have offsets of 32 bits."""
 REASONS_MAX = 100
-"""Messages of one call of which is told what is wrong with them."""
+"""Malformed messages of one call whose errors are reported."""
 
 
 @dataclass(frozen=True)
 class ValueColumn:
-    """A column of messages' values. `path` leads to it in the topic's schema; it is empty if the
-    column is the whole value.
+    """A column of messages' values. `path` is its path in the topic's schema; empty if the column
+    is the whole value.
     """
 
     name: str
@@ -53,10 +53,10 @@ class ValueColumn:
 
 
 def columns_of(info: SchemaInfo | None) -> tuple[ValueColumn, ...]:
-    """The columns of a topic with that schema, None for no schema: the fields of records, `key` and
-    `value` of pairs, else one `value`. All may be null.
+    """The columns of a topic with that schema (None: no schema): the fields of records, `key` and
+    `value` of pairs, else one `value`. All are nullable.
 
-    Raises SchemaMismatch, naming the field, for what no column can be.
+    Raises SchemaMismatch, naming the field, for a field that can't be a column.
     """
     fields = fields_of(info or NO_SCHEMA)
     check_names((each.name for each in fields), "")
@@ -78,8 +78,8 @@ def columns_of(info: SchemaInfo | None) -> tuple[ValueColumn, ...]:
 
 @dataclass(frozen=True)
 class Decoded:
-    """The wanted columns of some payloads. `malformed` are the rows that didn't fit, in order,
-    whose values are null; `reasons` tells why of the first of them.
+    """The wanted columns of some payloads. `malformed` are the malformed rows, in order, whose
+    values are null; `reasons` has the errors of the first of them.
     """
 
     columns: list[pa.Array]
@@ -90,8 +90,8 @@ class Decoded:
 class Decoder:
     """Decodes payloads of one topic into the wanted columns.
 
-    `infos` gives the schema of a version, and for None the topic's newest one, which messages
-    without a version are read with; None stands for no schema.
+    `infos` returns the schema of a version, for None the topic's newest one, which is used for
+    messages without a version. It returns None for no schema.
     """
 
     def __init__(
@@ -100,9 +100,7 @@ class Decoder:
         infos: Callable[[bytes | None], SchemaInfo | None],
         mode: ParseMode,
     ) -> None:
-        """Raises SchemaMismatch for a column that may not be null where malformed messages are to
-        be nulls.
-        """
+        """Raises SchemaMismatch for a NOT NULL column with mode PERMISSIVE."""
         self._wanted = list(wanted)
         self._infos = infos
         self._mode = mode
@@ -120,7 +118,7 @@ class Decoder:
 
     @cached_property
     def needs_keys(self) -> bool:
-        """Whether `decode` is to be given the messages' keys."""
+        """Whether `decode` needs the messages' keys."""
         if self._latest.type is not SchemaType.KEY_VALUE:
             return False
         return any(each.name.lower() == "key" for each in self._wanted)
@@ -132,15 +130,15 @@ class Decoder:
         keys: list[bytes | None] | None,
         schema_version: bytes | None,
     ) -> Decoded:
-        """The wanted columns of messages that were written with one version. `nulls` tells which
-        messages say that they are null.
+        """The wanted columns of messages written with one schema version. `nulls` marks the null
+        messages.
 
         Raises MalformedMessage in FAILFAST.
         """
         given: Sequence[bytes | None] = payloads
         has_nulls = True in nulls
         if has_nulls:
-            # Only a null that has no payload is one.
+            # A null message has no payload.
             both = zip(payloads, nulls, strict=True)
             given = [None if is_null and not data else data for data, is_null in both]
         found = self._columns(given, keys, schema_version, has_nulls=has_nulls)
@@ -180,7 +178,7 @@ class Decoder:
         return Columns(found.arrays[: len(self._wanted)], found.notes)
 
     def _reader(self, version: bytes | None) -> Reader | PairReader | str:
-        """The reader of a version; the reason if its messages can't be these columns."""
+        """The reader of a version; a reason if its messages can't be read as these columns."""
         known = self._readers.get(version)
         if known is not None:
             self._readers.move_to_end(version)
@@ -215,8 +213,8 @@ class Decoder:
 
 
 def check_columns(wanted: Sequence[pa.Field], info: SchemaInfo | None) -> None:
-    """Raises SchemaMismatch, naming the column, unless the wanted columns can be had of a topic
-    with that schema.
+    """Raises SchemaMismatch, naming the column, if a topic with that schema can't provide the
+    wanted columns.
     """
     known = info or NO_SCHEMA
     make = PairReader if known.type is SchemaType.KEY_VALUE else reader_of
@@ -224,7 +222,7 @@ def check_columns(wanted: Sequence[pa.Field], info: SchemaInfo | None) -> None:
 
 
 def has_required(field: pa.Field) -> bool:
-    """Whether the field, or a part of it, may not be null. Keys of maps never are."""
+    """Whether the field, or a part of it, is NOT NULL. Ignores keys of maps: never null."""
     if not field.nullable:
         return True
     kind = field.type
@@ -236,14 +234,14 @@ def has_required(field: pa.Field) -> bool:
 
 
 def missing(array: pa.Array, field: pa.Field) -> Flags:
-    """In which rows there is a null that may not be."""
+    """The rows with a null in a NOT NULL part."""
     there: Flags = array.is_valid().to_numpy(zero_copy_only=False)
     wrong = ~there if not field.nullable else np.zeros(len(array), bool)
     kind = field.type
     if pa.types.is_struct(kind):
         for number, each in enumerate(kind):
             if has_required(each):
-                # Under a null struct there may be anything.
+                # Members of a null struct are undefined.
                 wrong |= missing(array.field(number), each) & there
     elif pa.types.is_list(kind) and has_required(kind.value_field):
         wrong |= _below(array, array.flatten(), kind.value_field)
@@ -254,7 +252,7 @@ def missing(array: pa.Array, field: pa.Field) -> Flags:
 
 
 def _below(array: pa.Array, items: pa.Array, field: pa.Field) -> Flags:
-    """Which lists have an item that may not be."""
+    """The lists with such a null in an item."""
     sizes = np.diff(array.offsets.to_numpy())
     sizes[~array.is_valid().to_numpy(zero_copy_only=False)] = 0
     owners = np.repeat(np.arange(len(array)), sizes)

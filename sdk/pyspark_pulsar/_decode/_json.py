@@ -1,5 +1,5 @@
-"""JSON by msgspec, with types made for the wanted columns: fields that nobody wants are passed
-over, and those of a wrong type are refused, while the JSON is read (spec SP-02, SP-03).
+"""Decodes JSON with msgspec, with types made for the wanted columns: other fields are skipped, and
+wrong types are refused while parsing (spec SP-02, SP-03).
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ _TYPES: dict[Kind, object] = {
     Kind.LOCAL_TIMESTAMP_MICROS: int | _Local,
     Kind.JSON: msgspec.Raw,
 }
-"""Dates and times are numbers as Avro has them, or ISO 8601; Jackson writes numbers that JSON
-doesn't have as texts.
+"""Dates and times are numbers as in Avro, or ISO 8601; Jackson writes non-finite numbers as
+strings.
 """
 _NULL = msgspec.Raw(b"null")
 
 
 class JsonReader:
-    """Reads payloads that are JSON."""
+    """Decodes JSON payloads."""
 
     def __init__(self, plan: RecordPlan, *, is_single: bool) -> None:
         """With `is_single` the payload is the one field's value rather than an object."""
@@ -74,7 +74,7 @@ class JsonReader:
         self._decode: Callable[[bytes], object] = msgspec.json.Decoder(wanted).decode
 
     def columns(self, payloads: Sequence[bytes]) -> Columns:
-        """The wanted columns, and what is wrong with which payload."""
+        """The wanted columns, and the errors of malformed payloads."""
         builder = Builder(_JsonSource())
         decode = self._decode
         rows: list[object] = []
@@ -98,7 +98,7 @@ def _optional(kind: object) -> object:
 
 
 def _type_of(plan: Plan) -> object:
-    """The type that msgspec is to read."""
+    """The type for msgspec."""
     if isinstance(plan, LeafPlan):
         return _TYPES[plan.leaf.kind]
     if isinstance(plan, OptionalPlan | MemberPlan):
@@ -124,7 +124,7 @@ def _struct(plan: RecordPlan) -> object:
 
 
 def _default(part: Part, kind: object) -> object:
-    """What a field has that isn't there."""
+    """The value of a missing field."""
     default = part.default
     is_raw = kind is msgspec.Raw
     if default is None:
@@ -145,11 +145,11 @@ class _JsonSource:
         return operator.attrgetter(f"f{number}")
 
     def branch(self, value: object) -> tuple[int, object]:
-        """Only null is left of unions of several: others are texts."""
+        """Unions of several are kept as text: only null gets here."""
         return 0, value
 
     def leaves(self, leaf: Leaf, values: list[object]) -> tuple[pa.Array, Flags | None]:
-        """Values that Arrow takes, but for those that JSON writes otherwise."""
+        """Values for Arrow, converted where JSON has another form."""
         if leaf.kind is Kind.JSON:
             return pa.array(list(map(_json_text, values)), pa.string()), None
         if leaf.kind in (Kind.FLOAT, Kind.DOUBLE):
@@ -164,7 +164,7 @@ class _JsonSource:
 
 
 def _dated(leaf: Leaf, values: list[object]) -> tuple[pa.Array, Flags | None]:
-    """Dates and times: numbers, or what ISO 8601 was read as; mostly all are the same."""
+    """Dates and times: numbers, or parsed ISO 8601; mostly all have the same form."""
     try:
         return numbered(leaf, values)
     except UNFIT:

@@ -1,4 +1,4 @@
-"""Plain numbers and bytes as Arrow columns of dates, times and decimals (spec SP-02). Pure."""
+"""Converts numbers and bytes to Arrow columns of dates, times and decimals (spec SP-02). Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DAY_NS = 1000 * DAY_US
 _EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
 DAY_MIN = 1 - _EPOCH_DAY
 DAY_MAX = datetime.date.max.toordinal() - _EPOCH_DAY
-"""Days since 1970 of the years 1 to 9999, which are Spark's."""
+"""Days since 1970 of the years 1 to 9999, Spark's range."""
 MS_MIN, MS_MAX = DAY_MIN * DAY_MS, (DAY_MAX + 1) * DAY_MS - 1
 US_MIN, US_MAX = DAY_MIN * DAY_US, (DAY_MAX + 1) * DAY_US - 1
 _RANGES: dict[Kind, tuple[int, int, int]] = {
@@ -31,11 +31,11 @@ _RANGES: dict[Kind, tuple[int, int, int]] = {
     Kind.LOCAL_TIMESTAMP_MILLIS: (MS_MIN, MS_MAX, 1000),
     Kind.LOCAL_TIMESTAMP_MICROS: (US_MIN, US_MAX, 1),
 }
-"""The least and the greatest number, and how many microseconds each is."""
+"""The range of numbers, and their unit in microseconds."""
 
 
 def of_numbers(leaf: Leaf, values: Longs) -> tuple[pa.Array, Flags | None]:
-    """Numbers as Avro has them, in the leaf's own type, and which are out of range."""
+    """Avro's numbers in the leaf's Arrow type, and which are out of range."""
     known = _RANGES.get(leaf.kind)
     if known is None:
         return _array(values, leaf_type(leaf)), None
@@ -62,7 +62,7 @@ def _array(values: Longs, made: pa.DataType) -> pa.Array:
 def of_decimals(
     leaf: Leaf, buffer: Buffer, start: Longs, stop: Longs
 ) -> tuple[pa.Array, Flags | None]:
-    """Big-endian numbers of any length between those places, and which have too many digits."""
+    """Big-endian numbers of any length in those spans, and which have too many digits."""
     count = len(start)
     size = stop - start
     sign = np.where((size > 0) & (buffer.bytes[start] >= 0x80), 0xFF, 0).astype(np.uint8)
@@ -98,7 +98,7 @@ def of_decimals(
 def _has_more(
     buffer: Buffer, start: Longs, stop: Longs, sign: NDArray[np.uint8], little: NDArray[np.uint8]
 ) -> Flags:
-    """Whether bytes before the last sixteen say more than the sign."""
+    """Whether bytes before the last sixteen contain more than the sign."""
     wrong = np.zeros(len(start), bool)
     for row in np.flatnonzero(stop - start > 16):
         number = int.from_bytes(buffer.data[start[row] : stop[row]], "big", signed=True)
@@ -120,7 +120,7 @@ def _beyond_38(little: NDArray[np.uint8]) -> Flags:
 
 
 def decimal_of(leaf: Leaf, data: bytes) -> decimal.Decimal:
-    """The same of one number. Raises ValueError for too many digits."""
+    """One number. Raises ValueError for too many digits."""
     number = int.from_bytes(data, "big", signed=True)
     if abs(number) >= 10**leaf.precision:
         raise ValueError(f"{number} has more than {leaf.precision} digits")
@@ -131,7 +131,7 @@ _EXACT = decimal.Context(prec=60)
 
 
 def widened(array: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, Flags | None]:
-    """An array in a wider type, and which values don't go: bytes that are no text."""
+    """An array in a wider type, and which values can't be converted: bytes that aren't UTF-8."""
     if array.type.equals(wanted):
         return array, None
     if wanted.equals(TIME):
@@ -153,7 +153,7 @@ def _is_text(value: bytes | None) -> bool:
 
 
 def spread(array: pa.Array, index: Longs, count: int) -> pa.Array:
-    """The values at these places of a longer array, nulls elsewhere."""
+    """A longer array with the values at these indexes, and nulls elsewhere."""
     places = np.zeros(count, np.int64)
     places[index] = np.arange(len(index))
     is_null = np.ones(count, bool)
@@ -164,15 +164,15 @@ def spread(array: pa.Array, index: Longs, count: int) -> pa.Array:
 
 
 def without(array: pa.Array, wrong: Flags) -> pa.Array:
-    """The array with nulls where something is wrong."""
+    """The array with nulls in wrong rows."""
     return array.take(pa.array(np.arange(len(array)), mask=wrong))
 
 
 def union_column(
     found: list[tuple[Longs, int, pa.Array]], made: pa.DataType, count: int, *, members: bool
 ) -> pa.Array:
-    """The column of a union from the values of its branches, each with its places and its member:
-    a struct of which one is set, or one column for all.
+    """The column of a union from the values of its branches, each with its rows and its member: a
+    struct with one member set, or one column for all.
     """
     if not members:
         if not found:

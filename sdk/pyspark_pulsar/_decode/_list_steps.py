@@ -1,4 +1,4 @@
-"""Steps that read arrays and maps of every payload: the first items of all, then the second ones,
+"""Steps that decode arrays and maps of all payloads: the first items of all, then the second ones,
 and so on (spec SP-03).
 """
 
@@ -15,19 +15,19 @@ from pyspark_pulsar._decode._steps import Step
 
 ITEMS_TOGETHER = 64
 PAYLOADS_FEW = 64
-"""Lists longer than that, once so few payloads have them, are left to the reader of single
-payloads: a step for a handful of them costs more.
+"""Lists of more than ITEMS_TOGETHER items, if fewer payloads than this have them, are left to the
+reader of single payloads: steps for so few cost more.
 """
 
 
 class _Items:
-    """Goes through the items of all payloads."""
+    """Iterates over the items of all payloads."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
         self._steps = steps
 
     def read(self, at: Cursor) -> tuple[pa.Array, list[pa.Array]]:
-        """Where each payload's items begin among all, and these, one array for each step."""
+        """Offsets of each payload's items, and the items, one array for each step."""
         rounds: list[list[pa.Array]] = []
         totals, owners = self._through(
             at, lambda some: rounds.append([each.read(some) for each in self._steps])
@@ -41,7 +41,7 @@ class _Items:
         return pa.array(offsets), joined
 
     def skip(self, at: Cursor) -> None:
-        """Only go on behind them."""
+        """Skip the values."""
 
         def one(some: Cursor) -> None:
             for each in self._steps:
@@ -50,7 +50,7 @@ class _Items:
         self._through(at, one)
 
     def _through(self, at: Cursor, one: Callable[[Cursor], None]) -> tuple[Longs, list[Longs]]:
-        """How many items each has, and who has a first, a second, ... one."""
+        """The number of items of each payload, and the payloads with a first, second, ... item."""
         totals = np.zeros(len(at), np.int64)
         left = np.zeros(len(at), np.int64)
         going: Longs = np.arange(len(at))
@@ -76,17 +76,17 @@ class _Items:
 
 
 def _block(at: Cursor, fresh: Longs) -> Longs:
-    """How many items the next block of these has, 0 at the end."""
+    """The number of items of the next block, 0 at the end."""
     some = at.some(fresh)
     counts = some.longs()
     negative = np.flatnonzero(counts < 0)
     if len(negative):
-        # The size of the block follows; its items tell it too.
+        # The size of the block follows; it isn't needed.
         sized = some.some(negative)
         sized.longs()
         some.put(negative, sized)
         counts[negative] = -counts[negative]
-    # An item has a byte at least.
+    # An item has at least one byte.
     wrong = (counts < 0) | (counts > some.end - some.pos)
     some.note(wrong, faults.LYING_LENGTH)
     counts[wrong] = 0
@@ -108,12 +108,12 @@ class ListStep:
         return pa.ListArray.from_arrays(offsets, items, type=self._type)
 
     def skip(self, at: Cursor) -> None:
-        """Only go on behind them."""
+        """Skip the values."""
         self._items.skip(at)
 
 
 class MapStep:
-    """Maps by texts."""
+    """Maps with string keys."""
 
     def __init__(self, made: pa.DataType, key: Step, value: Step) -> None:
         self._type = made
@@ -127,5 +127,5 @@ class MapStep:
         return pa.MapArray.from_arrays(offsets, *columns, type=self._type)
 
     def skip(self, at: Cursor) -> None:
-        """Only go on behind them."""
+        """Skip the values."""
         self._items.skip(at)

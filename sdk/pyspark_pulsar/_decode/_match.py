@@ -1,5 +1,5 @@
-"""How a message's schema gives the wanted columns: which fields, which widened, which filled in
-(spec SP-02). Pure.
+"""Plans how a message's schema gives the wanted columns: fields read, widened and filled in (spec
+SP-02). Pure.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pyspark_pulsar.errors import SchemaMismatch
 
 @dataclass(frozen=True)
 class LeafPlan:
-    """A value without parts, as it is or widened to `type`."""
+    """A primitive value, unchanged or widened to `type`."""
 
     leaf: Leaf
     type: pa.DataType
@@ -37,8 +37,8 @@ class LeafPlan:
 
 @dataclass(frozen=True)
 class Part:
-    """A field as it was written; without a plan it is passed over. `slot` is its place among the
-    wanted ones. `default` is what it has where JSON leaves it out.
+    """A written field; without a plan it is skipped. `slot` is its index among the wanted ones.
+    `default` is its value if JSON omits it.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Fill:
-    """A wanted field that wasn't written: null, or the default of the topic's schema."""
+    """A wanted field that wasn't written: null, or the default in the topic's schema."""
 
     slot: int
     type: pa.DataType
@@ -84,7 +84,7 @@ class MapPlan:
 
 @dataclass(frozen=True)
 class OptionalPlan:
-    """A union of null and one other; places are those in the union, -1 for no null."""
+    """A union of null and one other type, with their branches; -1 for no null."""
 
     type: pa.DataType
     plan: Plan
@@ -94,8 +94,8 @@ class OptionalPlan:
 
 @dataclass(frozen=True)
 class Branch:
-    """One of a union's. `slot` is its member's place, -1 for null and where all branches have one
-    type; without a plan there is no room for such values.
+    """A branch of a union. `slot` is its member's index, -1 for null and if all branches have one
+    type; without a plan its values don't fit the column.
     """
 
     shape: Shape
@@ -105,7 +105,7 @@ class Branch:
 
 @dataclass(frozen=True)
 class UnionPlan:
-    """A union of several: a struct of which one member is set, or one type that holds them all."""
+    """A union of several types: a struct with one member set, or one type for all."""
 
     type: pa.DataType
     branches: tuple[Branch, ...]
@@ -114,7 +114,7 @@ class UnionPlan:
 
 @dataclass(frozen=True)
 class MemberPlan:
-    """A value that became one of several later: the struct with that member set."""
+    """A value of a field that became a union later: the struct with that member set."""
 
     type: pa.DataType
     plan: Plan
@@ -132,7 +132,7 @@ _WIDER: dict[pa.DataType, tuple[pa.DataType, ...]] = {
     pa.string(): (pa.binary(),),
     pa.binary(): (pa.string(),),
 }
-"""As Avro has it, where a reader's type may be wider than the writer's."""
+"""Avro's promotions of a writer's type to a wider reader's type."""
 
 
 def widens(have: pa.DataType, wanted: pa.DataType) -> bool:
@@ -152,7 +152,7 @@ def match_fields(
     latest: Shape | None = None,
     strict: bool = False,
 ) -> RecordPlan:
-    """How records become some columns; as `match`."""
+    """The plan for records as columns; as `match`."""
     return _Matcher(strict=strict).record(shape, wanted, pa.struct(list(wanted)), "", _only(latest))
 
 
@@ -254,7 +254,7 @@ class _Matcher:
         return self._members(union, wanted, path)
 
     def _members(self, union: Union, wanted: pa.DataType, path: str) -> UnionPlan:
-        """Each branch to the first free member of its own type, else to one that is wider."""
+        """Assign each branch to the first free member of its type, else to a wider one."""
         free = dict(enumerate(wanted))
         placed: dict[int, Branch] = {}
         for is_exact in (True, False):
@@ -270,7 +270,7 @@ class _Matcher:
         if self._strict and len(placed) < len(union.real):
             told = spark_name(wanted)
             raise SchemaMismatch(path, f"not all types of the topic's union are in {told}")
-        # A null is no member: then none is set.
+        # For null no member is set.
         branches = (
             placed.get(n) or Branch(b, LeafPlan(b, pa.null()) if is_null(b) else None, -1)
             for n, b in enumerate(union.branches)
@@ -301,7 +301,7 @@ def _is_same(plan: Plan) -> bool:
 
 
 def _is_members(wanted: pa.DataType) -> bool:
-    """Whether it is the struct that stands for a union."""
+    """Whether the type is a struct that represents a union."""
     return (
         pa.types.is_struct(wanted)
         and wanted.num_fields > 0
@@ -317,7 +317,7 @@ def _only(shape: Shape | None) -> Shape | None:
 
 
 def _find(record: Record, names: tuple[str, ...]) -> Field | None:
-    """The field of one of these names, the first that is there; else one that differs in case."""
+    """The first field with one of these names; else one that differs in case."""
     exact = {each.name: each for each in record.fields}
     for name in names:
         if name in exact:
@@ -331,14 +331,14 @@ def _place(record: Record, field: Field) -> int:
 
 
 def _told(shape: Shape) -> str:
-    """A shape in a word."""
+    """A short description of a shape."""
     if isinstance(shape, Leaf):
         return shape.kind.value
     return type(shape).__name__.lower()
 
 
 def only_plan(plan: RecordPlan) -> Plan:
-    """The plan of the one column that a value without fields is."""
+    """The plan of the only column of a value without fields."""
     found = plan.parts[0].plan
     assert found is not None
     return found

@@ -1,4 +1,4 @@
-"""Python objects, as a reader of single payloads gives them, to Arrow columns (spec SP-02)."""
+"""Converts Python objects of a reader of single payloads to Arrow columns (spec SP-02)."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from pyspark_pulsar._decode._shapes import (
 from pyspark_pulsar.errors import SchemaMismatch
 
 UNFIT = (pa.ArrowException, TypeError, ValueError, OverflowError, ArithmeticError, KeyError)
-"""What Arrow and Python raise for values that don't go."""
+"""Errors of Arrow and Python for values that can't be converted."""
 
 
 class Columns(NamedTuple):
-    """The wanted columns of some payloads, and what is wrong with which of them; the values of
-    these may be anything.
+    """The wanted columns of some payloads, and the errors of malformed ones, whose values are
+    undefined.
     """
 
     arrays: list[pa.Array]
@@ -52,31 +52,29 @@ class Columns(NamedTuple):
 
 
 class Source(Protocol):
-    """Where objects come from, and so what they are."""
+    """The representation of values as Python objects."""
 
     def field(self, number: int, part: Part) -> Callable[[object], object]:
-        """Takes a field, by its place and itself, out of a record."""
+        """A function that gets a field from a record."""
 
     def branch(self, value: object) -> tuple[int, object]:
-        """Which branch of a union of several a value is, and the value itself."""
+        """The branch of a value of a union, and the value itself."""
 
     def leaves(self, leaf: Leaf, values: list[object]) -> tuple[pa.Array, Flags | None]:
-        """Values without parts in the leaf's own type, and which are out of range. May raise any of
-        UNFIT if one of them doesn't go.
+        """Primitive values in the leaf's Arrow type, and which are out of range. May raise any of
+        UNFIT.
         """
 
 
 class Builder:
-    """Builds the columns of some rows; `notes` tells what was wrong with which row."""
+    """Builds the columns of some rows; `notes` has the errors of malformed rows."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self.notes: dict[int, str] = {}
 
     def columns(self, plan: RecordPlan, values: Sequence[object], owners: Longs) -> list[pa.Array]:
-        """The wanted fields of records, none of them None. `owners` are the rows that the values
-        are of.
-        """
+        """The wanted fields of records, none of them None. `owners` are the rows of the values."""
         made: list[pa.Array] = [None] * plan.type.num_fields
         for number, part in enumerate(plan.parts):
             if part.plan is not None:
@@ -88,7 +86,7 @@ class Builder:
 
     @staticmethod
     def placed(array: pa.Array, good: Sequence[int], count: int) -> pa.Array:
-        """The values of the rows that could be read among all."""
+        """The values of valid rows, at their indexes among all."""
         return array if len(good) == count else spread(array, np.array(good, np.int64), count)
 
     def build(self, plan: Plan, values: list[object], owners: Longs) -> pa.Array:
@@ -187,7 +185,7 @@ def _text(key: object) -> str:
 
 
 class AvroSource:
-    """Values as fastavro reads them with a plain definition."""
+    """Values as read by fastavro with a plain definition."""
 
     def field(self, number: int, part: Part) -> Callable[[object], object]:
         """Records are dicts of numbered fields."""
@@ -200,7 +198,7 @@ class AvroSource:
         return branch_of(name), inner[INNER]
 
     def leaves(self, leaf: Leaf, values: list[object]) -> tuple[pa.Array, Flags | None]:
-        """Numbers, texts and bytes."""
+        """Numbers, strings and bytes."""
         if leaf.kind is Kind.ENUM:
             named = [None if v is None else leaf.symbols[_place(v)] for v in values]
             return pa.array(named, pa.string()), None
@@ -217,7 +215,7 @@ def _place(value: object) -> int:
 
 
 def numbered(leaf: Leaf, values: list[object]) -> tuple[pa.Array, Flags | None]:
-    """Values that Arrow takes, and dates and times that are numbers."""
+    """Values for Arrow; dates and times as numbers."""
     if leaf.kind in DATED:
         plain = pa.array(values, pa.int64())
         known = plain.fill_null(0) if plain.null_count else plain
@@ -242,13 +240,13 @@ DATED = frozenset(
 
 
 def spread_nulls(made: pa.Array, like: pa.Array) -> pa.Array:
-    """The array with nulls where the other has some."""
+    """The array with the nulls of the other array."""
     mask = like.is_null().to_numpy(zero_copy_only=False)
     return made.take(pa.array(np.arange(len(made)), mask=mask))
 
 
 def filling(fill: Fill) -> pa.Scalar:
-    """What a field that wasn't written has: its default in the topic's schema, or null."""
+    """The value of a field that wasn't written: its default in the topic's schema, or null."""
     if fill.latest is None or not fill.latest.has_default:
         return pa.scalar(None, fill.type)
     shape = fill.latest.shape
@@ -263,11 +261,11 @@ def filling(fill: Fill) -> pa.Scalar:
 
 
 def _raw(shape: Shape, default: object) -> object:
-    """A default as fastavro would have read it."""
+    """A default in fastavro's representation."""
     if isinstance(shape, Union):
         if default is None:
             return None
-        # The default is of the first branch; null is told by itself.
+        # The default is of the first branch, except null.
         number, first = next((n, b) for n, b in enumerate(shape.branches) if not is_null(b))
         found = _raw(first, default)
         return (branch_name(number), {INNER: found}) if len(shape.real) > 1 else found

@@ -1,8 +1,8 @@
-"""Pairs of a key and a value, each of a schema of its own (spec SP-02; KeyValueSchemaImpl and
+"""Pairs of a key and a value, each with its own schema (spec SP-02; KeyValueSchemaImpl and
 KeyValueSchemaInfo of the Java client). Pure.
 
-Inline, a payload has both, each as a size of four bytes and itself, -1 for none. Separated, the
-payload is the value, and the key is the message's.
+Inline, a payload has both, each as a size of four bytes (-1 for null) and its bytes. Separated, the
+payload is the value, and the key is the message's key.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class PairInfo(NamedTuple):
 
 
 def split(data: bytes) -> tuple[bytes | None, bytes | None]:
-    """Both halves. Raises ValueError for sizes that lie, and for bytes behind the pair."""
+    """Both halves. Raises ValueError for wrong sizes, and for bytes after the pair."""
     halves: list[bytes | None] = []
     at = 0
     for name in HALVES:
@@ -50,7 +50,7 @@ def split(data: bytes) -> tuple[bytes | None, bytes | None]:
 def split_all(
     payloads: Sequence[bytes | None],
 ) -> tuple[list[bytes | None], list[bytes | None], dict[int, str]]:
-    """Keys and values of inline pairs, and what is wrong with which."""
+    """Keys and values of inline pairs, and the errors of malformed ones."""
     keys: list[bytes | None] = []
     values: list[bytes | None] = []
     notes: dict[int, str] = {}

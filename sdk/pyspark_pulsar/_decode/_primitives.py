@@ -1,5 +1,5 @@
-"""Reads payloads that are one value of a primitive schema, all at once (spec SP-02, SP-03). All are
-big-endian, as in `geminga.schema`.
+"""Decodes payloads of primitive schemas, all at once (spec SP-02, SP-03). All are big-endian, as in
+`geminga.schema`.
 """
 
 from __future__ import annotations
@@ -49,9 +49,7 @@ _VARYING = {
     SchemaType.NONE: pa.binary(),
     SchemaType.PROTOBUF: pa.binary(),
 }
-"""The class of PROTOBUF's messages isn't known here: its schema describes them, but doesn't number
-their fields.
-"""
+"""PROTOBUF's messages can't be decoded: the schema doesn't have their field numbers."""
 
 
 def primitive_type(kind: SchemaType) -> pa.DataType | None:
@@ -62,19 +60,19 @@ def primitive_type(kind: SchemaType) -> pa.DataType | None:
 
 
 def varies(kind: SchemaType) -> bool:
-    """Whether its values have no fixed size."""
+    """Whether its values have a variable size."""
     return kind in _VARYING
 
 
 class VaryingReader:
-    """Reads payloads that are texts or bytes."""
+    """Decodes strings or bytes."""
 
     def __init__(self, kind: SchemaType, wanted: pa.DataType) -> None:
         self._is_text = kind is SchemaType.STRING
         self._wanted = wanted
 
     def columns(self, payloads: Sequence[bytes]) -> Columns:
-        """The one column, and what is wrong with which payload."""
+        """The column, and the errors of malformed payloads."""
         plain = pa.array(payloads, pa.binary())
         found, wrong = widened(plain, pa.string() if self._is_text else self._wanted)
         rows = () if wrong is None else np.flatnonzero(wrong)
@@ -82,7 +80,7 @@ class VaryingReader:
 
 
 class FixedReader:
-    """Reads payloads that are one value of fixed size."""
+    """Decodes values of fixed size."""
 
     def __init__(self, kind: SchemaType, wanted: pa.DataType) -> None:
         self._kind = kind
@@ -91,7 +89,7 @@ class FixedReader:
         self._wanted = wanted
 
     def columns(self, payloads: Sequence[bytes]) -> Columns:
-        """The one column, and what is wrong with which payload."""
+        """The column, and the errors of malformed payloads."""
         size = self._layout.itemsize
         lengths = np.fromiter(map(len, payloads), np.int64, len(payloads))
         odd = np.flatnonzero(lengths != size)
@@ -113,7 +111,7 @@ class FixedReader:
         return Columns([widened(array, self._wanted)[0]], notes)
 
     def _values(self, values: np.ndarray) -> tuple[np.ndarray, Flags | None]:
-        """The numbers that the column has, and which are out of range."""
+        """The column's numbers, and which are out of range."""
         first = values["a"]
         if self._kind is SchemaType.BOOLEAN:
             return first != 0, None
@@ -140,7 +138,7 @@ class FixedReader:
 def _within(
     values: np.ndarray, least: int, most: int, factor: int, divisor: int = 1
 ) -> tuple[np.ndarray, Flags | None]:
-    """The numbers times and by something, and which weren't within a range: those are 0."""
+    """The numbers multiplied and divided, and which were out of range: those are 0."""
     plain = values.astype(np.int64)
     wrong: Flags = (plain < least) | (plain > most)
     if not wrong.any():

@@ -1,6 +1,4 @@
-"""Reads payloads that are messages of a PROTOBUF_NATIVE schema, whose descriptors the topic has
-(spec SP-02).
-"""
+"""Decodes payloads of a PROTOBUF_NATIVE schema, which contains the descriptors (spec SP-02)."""
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ _KINDS: dict[int, Kind] = {
 
 
 def message_shape(kind: type[Message]) -> Record:
-    """The shape of a class of messages. Fields that tell whether they are set are null when not."""
+    """The shape of a class of messages. Fields with presence are null if not set."""
     descriptor: Any = kind.DESCRIPTOR
     return _Shaping().record(descriptor)
 
@@ -81,7 +79,7 @@ class _Shaping:
 
 
 class ProtobufReader:
-    """Reads payloads that are messages."""
+    """Decodes Protobuf messages."""
 
     def __init__(self, kind: type[Message], plan: RecordPlan, *, is_single: bool) -> None:
         """With `is_single` the message is the one column rather than its fields."""
@@ -90,7 +88,7 @@ class ProtobufReader:
         self._is_single = is_single
 
     def columns(self, payloads: Sequence[bytes]) -> Columns:
-        """The wanted columns, and what is wrong with which payload."""
+        """The wanted columns, and the errors of malformed payloads."""
         builder = Builder(_MessageSource())
         rows: list[object] = []
         good: list[int] = []
@@ -111,10 +109,10 @@ class ProtobufReader:
 
 
 class _MessageSource:
-    """Values as messages have them."""
+    """Values as Protobuf messages."""
 
     def field(self, number: int, part: Part) -> Callable[[object], object]:
-        """By name; None for what could tell that it is set, and isn't."""
+        """By name; None for a field with presence that isn't set."""
         name, shape = part.name, part.shape
 
         def given(message: Any) -> object:
@@ -133,7 +131,7 @@ class _MessageSource:
         return 0, value
 
     def leaves(self, leaf: Leaf, values: list[object]) -> tuple[pa.Array, Flags | None]:
-        """Values that Arrow takes; enums by name, numbers that have none as these."""
+        """Values for Arrow; enums by name, unknown ones by number."""
         if leaf.kind is Kind.ENUM:
             names: dict[object, str] = dict(zip(leaf.numbers, leaf.symbols, strict=True))
             texts = [None if v is None else names.get(v) or str(v) for v in values]

@@ -34,19 +34,19 @@ NO_SCHEMA = SchemaInfo("Bytes", SchemaType.BYTES)
 
 
 class Reader(Protocol):
-    """Reads payloads of one schema."""
+    """Decodes payloads of one schema."""
 
     def columns(self, payloads: Sequence[bytes]) -> Columns:
-        """The wanted columns, and what is wrong with which payload."""
+        """The wanted columns, and the errors of malformed payloads."""
 
 
 def kind_of(info: SchemaInfo) -> SchemaType:
-    """The type by which payloads are read: what only clients have (AUTO_CONSUME...) is bytes."""
+    """The type for decoding: types that only clients use (AUTO_CONSUME...) are bytes."""
     return SchemaType.BYTES if info.type < SchemaType.BYTES else info.type
 
 
 def shape_of(info: SchemaInfo) -> Shape | None:
-    """The shape of a schema with parts, None for others. Raises SchemaMismatch."""
+    """The shape of a schema with fields, None for others. Raises SchemaMismatch."""
     if info.type in (SchemaType.AVRO, SchemaType.JSON):
         return avro_shape(info.schema, is_json=info.type is SchemaType.JSON)
     if info.type is SchemaType.PROTOBUF_NATIVE:
@@ -90,7 +90,7 @@ def _whole_type(info: SchemaInfo, path: str) -> pa.DataType:
     if known is not None:
         return known
     if info.type is SchemaType.PROTOBUF_NATIVE:
-        # What descriptors say may be more than columns can hold; the bytes always go.
+        # Descriptors may describe types that no column can hold; bytes always work.
         try:
             shape = shape_of(info)
             return pa.binary() if shape is None else arrow_type(shape, path)
@@ -136,7 +136,7 @@ def reader_of(
 
 
 def _is_raw(info: SchemaInfo, column: pa.Field, is_half: bool) -> bool:
-    """Whether a column of bytes is the payload as it is, which can always be had of records."""
+    """Whether the column is the raw payload in binary, which is possible for all records."""
     if not pa.types.is_binary(column.type) or (not is_half and column.name.lower() != VALUE):
         return False
     shape = _shape_or_none(info)
@@ -175,7 +175,7 @@ def _record_reader(
 
 
 def _only(wanted: Sequence[pa.Field], natural: pa.DataType | None, *, is_half: bool) -> pa.Field:
-    """The one column of values without fields."""
+    """The only column of values without fields."""
     for each in wanted:
         if not is_half and each.name.lower() != VALUE:
             raise SchemaMismatch(
@@ -195,7 +195,7 @@ def read_some(reader: Reader, payloads: Sequence[bytes | None]) -> Columns:
 
 
 class PairReader:
-    """Reads messages of pairs."""
+    """Decodes messages of pairs."""
 
     def __init__(
         self,
@@ -230,7 +230,7 @@ class PairReader:
     def columns(
         self, payloads: Sequence[bytes | None], keys: Sequence[bytes | None] | None
     ) -> Columns:
-        """The wanted columns, and what is wrong with which message. `keys` are the messages'."""
+        """The wanted columns, and the errors of malformed ones. `keys` are the messages' keys."""
         notes: dict[int, str] = {}
         if self.is_separated:
             halves: tuple[Sequence[bytes | None], ...] = (keys or [None] * len(payloads), payloads)

@@ -1,4 +1,4 @@
-"""Schemas as trees, whatever they were written in, and their Arrow types (spec SP-02). Pure.
+"""Schemas as trees, independent of their format, and their Arrow types (spec SP-02). Pure.
 
 Everything is nullable: a message may be null, a field may be missing in an older version, and Spark
 reads files the same way.
@@ -19,11 +19,11 @@ from pyspark_pulsar.errors import SchemaMismatch
 
 ELEMENT = "element"
 DECIMAL_DIGITS_MAX = 38
-"""Of Spark's and Arrow's decimals."""
+"""Maximum of Spark's and Arrow's decimals."""
 
 
 class Kind(enum.Enum):
-    """What a value without parts is."""
+    """The kind of a primitive value."""
 
     NULL = "null"
     BOOLEAN = "boolean"
@@ -52,7 +52,7 @@ class Kind(enum.Enum):
 MOMENT = pa.timestamp("us", tz="UTC")
 LOCAL_MOMENT = pa.timestamp("us")
 TIME = pa.time64("ns")
-"""Spark's `time`, of 4.1 and newer: times of day are microseconds unless it is asked for."""
+"""Spark's `time`, of 4.1 and newer: by default times of day are microseconds."""
 _TYPES: dict[Kind, pa.DataType] = {
     Kind.NULL: pa.null(),
     Kind.BOOLEAN: pa.bool_(),
@@ -79,7 +79,7 @@ _TYPES: dict[Kind, pa.DataType] = {
 
 @dataclass(frozen=True)
 class Leaf:
-    """A value without parts. `size` is that of fixed ones, and of decimals in fixed ones; `numbers`
+    """A primitive value. `size` is that of fixed ones, and of decimals in fixed ones; `numbers`
     those of Protobuf's enums.
     """
 
@@ -104,7 +104,7 @@ class Field:
 
 @dataclass(eq=False)
 class Record:
-    """A record; its fields may lead back to it."""
+    """A record; it may be recursive."""
 
     name: str
     fields: list[Field] = field(default_factory=list)
@@ -119,20 +119,20 @@ class Array:
 
 @dataclass(frozen=True, eq=False)
 class Map:
-    """Values of one shape by texts."""
+    """A map with string keys and values of one shape."""
 
     value: Shape
 
 
 @dataclass(frozen=True, eq=False)
 class Union:
-    """One of several; the order is that of the schema."""
+    """A union; branches are in the schema's order."""
 
     branches: tuple[Shape, ...]
 
     @property
     def real(self) -> tuple[Shape, ...]:
-        """The branches but null."""
+        """The branches except null."""
         return tuple(each for each in self.branches if not is_null(each))
 
 
@@ -140,30 +140,30 @@ Shape = Leaf | Record | Array | Map | Union
 
 
 def is_null(shape: Shape) -> TypeGuard[Leaf]:
-    """Whether it is the type that has null only."""
+    """Whether the shape is the null type."""
     return isinstance(shape, Leaf) and shape.kind is Kind.NULL
 
 
 def leaf_type(leaf: Leaf) -> pa.DataType:
-    """The Arrow type of a value without parts."""
+    """The Arrow type of a primitive value."""
     if leaf.kind is Kind.DECIMAL:
         return pa.decimal128(leaf.precision, leaf.scale)
     return _TYPES[leaf.kind]
 
 
 def list_type(item: pa.DataType) -> pa.DataType:
-    """A list as Spark's arrays are."""
+    """The Arrow type of a Spark array."""
     return pa.list_(pa.field(ELEMENT, item))
 
 
 def map_type(value: pa.DataType) -> pa.DataType:
-    """A map as Spark's are, by texts."""
+    """The Arrow type of a Spark map with string keys."""
     return pa.map_(pa.field("key", pa.string(), nullable=False), pa.field("value", value))
 
 
 def arrow_type(shape: Shape, path: str) -> pa.DataType:
-    """The Arrow type of a shape. Raises SchemaMismatch, naming the field, for records within
-    themselves and for fields that differ in case only.
+    """The Arrow type of a shape. Raises SchemaMismatch, naming the field, for recursive records and
+    for fields that differ in case only.
     """
     return _Typing().of(shape, path)
 
@@ -210,7 +210,7 @@ class _Typing:
 
 
 def spark_name(kind: pa.DataType) -> str:
-    """A type as Spark's users write it."""
+    """The name of a type in Spark."""
     try:
         return str(from_arrow_type(kind, prefer_timestamp_ntz=True).simpleString())
     except PySparkException:
@@ -218,13 +218,13 @@ def spark_name(kind: pa.DataType) -> str:
 
 
 def dotted(path: str, name: str) -> str:
-    """Where a field stands, as users write it."""
+    """The path of a field."""
     return f"{path}.{name}" if path else name
 
 
 def merged_type(types: list[pa.DataType]) -> pa.DataType | None:
-    """The one type of a union's branches, if there is one: as spark-avro has them, whole numbers
-    are long, numbers double.
+    """The common type of a union's branches, if there is one: as in spark-avro, integers are long,
+    numbers double.
     """
     if len(types) == 1:
         return types[0]
@@ -235,7 +235,7 @@ def merged_type(types: list[pa.DataType]) -> pa.DataType | None:
 
 
 def check_names(names: Iterator[str], path: str) -> None:
-    """Raises SchemaMismatch for names that Spark takes for the same."""
+    """Raises SchemaMismatch for names that Spark considers equal."""
     seen: dict[str, str] = {}
     for name in names:
         other = seen.setdefault(name.lower(), name)
@@ -247,7 +247,7 @@ def check_names(names: Iterator[str], path: str) -> None:
 
 
 def holds_itself(shape: Shape, around: tuple[Record, ...] = ()) -> bool:
-    """Whether there is a record within itself."""
+    """Whether the shape contains a recursive record."""
     if isinstance(shape, Leaf):
         return False
     if isinstance(shape, Array):
@@ -261,7 +261,7 @@ def holds_itself(shape: Shape, around: tuple[Record, ...] = ()) -> bool:
 
 
 def smallest(shape: Shape, seen: tuple[Record, ...] = ()) -> int:
-    """The least bytes that a value has in Avro: 0 or 1."""
+    """The minimum size of a value in Avro: 0 or 1 bytes."""
     if isinstance(shape, Leaf):
         return 0 if shape.kind is Kind.NULL or shape.size == 0 else 1
     if isinstance(shape, Record):

@@ -1,4 +1,4 @@
-"""Steps that read one value without parts of every payload (spec SP-03)."""
+"""Steps that decode one primitive value of every payload (spec SP-03)."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from pyspark_pulsar._decode._shapes import Kind, Leaf
 
 
 class Step(Protocol):
-    """Reads or passes over one value of each payload."""
+    """Reads or skips one value of each payload."""
 
     def read(self, at: Cursor) -> pa.Array:
-        """The values; those of payloads that are wrong may be anything but null."""
+        """The values; those of malformed payloads are undefined, but not null."""
 
     def skip(self, at: Cursor) -> None:
-        """Only go on behind them."""
+        """Skip the values."""
 
 
 class NullStep:
-    """What takes no bytes."""
+    """Null, which has no bytes."""
 
     def __init__(self, plan: LeafPlan) -> None:
         self._type = plan.type
@@ -39,7 +39,7 @@ class NullStep:
 
 
 class NumberStep:
-    """Whole numbers, and dates and times that are written as these."""
+    """Integers, and dates and times encoded as integers."""
 
     _INTS = (Kind.INT, Kind.DATE, Kind.TIME_MILLIS)
 
@@ -56,7 +56,7 @@ class NumberStep:
         return widened(found, self._type)[0]
 
     def skip(self, at: Cursor) -> None:
-        """Only the bytes are looked at."""
+        """Skip the bytes."""
         if self._is_int:
             at.ints()
         else:
@@ -64,7 +64,7 @@ class NumberStep:
 
 
 class FixedStep:
-    """Real numbers and bools, which have a size."""
+    """Floats and booleans, of fixed size."""
 
     _KINDS = {Kind.BOOLEAN: "u1", Kind.FLOAT: "<f4", Kind.DOUBLE: "<f8"}
 
@@ -80,12 +80,12 @@ class FixedStep:
         return widened(pa.array(found != 0 if self._is_bool else found), self._type)[0]
 
     def skip(self, at: Cursor) -> None:
-        """Go on by their size."""
+        """Skip their size."""
         at.pos += self._size
 
 
 class TextStep:
-    """Texts and bytes."""
+    """Strings and bytes."""
 
     def __init__(self, plan: LeafPlan) -> None:
         self._size = plan.leaf.size
@@ -99,7 +99,7 @@ class TextStep:
         return found
 
     def skip(self, at: Cursor) -> None:
-        """Go on behind the bytes; whether they are text isn't looked at."""
+        """Skip the bytes, without checking UTF-8."""
         at.spans(self._size)
 
 
@@ -116,7 +116,7 @@ class EnumStep:
         return widened(self._symbols.take(pa.array(self._numbers(at))), self._type)[0]
 
     def skip(self, at: Cursor) -> None:
-        """The symbol has to be there all the same."""
+        """The symbol is still checked."""
         self._numbers(at)
 
     def _numbers(self, at: Cursor) -> faults.Longs:
@@ -141,7 +141,7 @@ class DecimalStep:
         return widened(found, self._type)[0]
 
     def skip(self, at: Cursor) -> None:
-        """Go on behind the bytes."""
+        """Skip the bytes."""
         at.spans(self._leaf.size)
 
 
@@ -149,7 +149,7 @@ _TEXTS = (Kind.STRING, Kind.BYTES, Kind.FIXED)
 
 
 def leaf_step(plan: LeafPlan) -> Step:
-    """The step of a value without parts."""
+    """The step of a primitive value."""
     leaf: Leaf = plan.leaf
     if leaf.kind is Kind.NULL:
         return NullStep(plan)

@@ -1,4 +1,4 @@
-"""Frames to messages: schemas of frames, and the payloads of Arrow batches (spec SP-06)."""
+"""Encodes DataFrames as messages: their schemas, and payloads of Arrow batches (spec SP-06)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Avro records of Arrow columns, all rows of a batch at once (spec SP-06).
+"""Encodes Arrow columns as Avro records, all rows of a batch at once (spec SP-06).
 
-Row by row a record of five fields takes 4 µs with fastavro, this way a fifth of that.
+One by one with fastavro, a record of five fields takes 4 µs, this way a fifth of that.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from pyspark_pulsar.errors import SchemaMismatch
 
 
 def avro_rows(plan: Plan, array: pa.Array) -> pa.Array:
-    """The Avro bytes of each row, without a header, as large_binary; rows that are null as a whole
-    have none. Raises SchemaMismatch for a value that the definition doesn't allow.
+    """The Avro bytes of each row, without a header, as large_binary; null rows have none. Raises
+    SchemaMismatch for a value that the definition doesn't allow.
     """
     return _joined(plan, array, columns.valid(array))
 
@@ -88,7 +88,7 @@ def _decimal(plan: Plan, array: pa.Array, present: Mask, parts: Parts) -> None:
     """Two's complement, highest byte first: as few bytes as it takes, or the size of a `fixed`."""
     cells = columns.decimals(plan, array)
     signs = np.where(cells[:, :1] >= 0x80, 0xFF, 0).astype(np.uint8)
-    # A byte at the front can go if the next begins with the same sign.
+    # A leading byte can be dropped if the next one starts with the same sign.
     spare = (cells[:, :-1] == signs) & ((cells[:, 1:] >= 0x80) == (signs == 0xFF))
     spare = np.logical_and.accumulate(spare, axis=1)
     sizes = 16 - spare.sum(axis=1)
@@ -138,7 +138,7 @@ def _map(plan: Plan, array: pa.Array, present: Mask, parts: Parts) -> None:
 
 
 def _blocks(items: pa.Array, offsets: Whole, present: Mask, parts: Parts) -> None:
-    """Items in one block, with their number before it, and the empty block that ends it."""
+    """Items in one block with a count, followed by the empty block that ends the list."""
     counts = np.diff(offsets)
     parts.cells(*zigzag(counts, present & (counts > 0)))
     ends, data = parts_of(items)

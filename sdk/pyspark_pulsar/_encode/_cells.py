@@ -1,4 +1,4 @@
-"""Bytes of many rows at once: rows of cells of which some are left out, and texts."""
+"""Builds the bytes of many rows at once: rows of cells, some of them masked, and byte strings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Whole = npt.NDArray[np.int64]
 
 
 class Parts:
-    """What the rows of a batch consist of, from left to right."""
+    """The parts of the rows of a batch, from left to right."""
 
     def __init__(self, rows: int) -> None:
         self.rows = rows
@@ -22,17 +22,17 @@ class Parts:
         self._done: list[pa.Array] = []
 
     def cells(self, cells: Cells, mask: Mask) -> None:
-        """A byte of each row for each column of `cells` where the mask says so."""
+        """Append to each row the bytes of `cells` that the mask selects."""
         self._cells.append(cells)
         self._masks.append(mask)
 
     def texts(self, texts: pa.Array) -> None:
-        """Bytes of each row: a large_binary array without nulls."""
+        """Append a large_binary array without nulls."""
         self._flush()
         self._done.append(texts)
 
     def _flush(self) -> None:
-        """Cells that stand side by side become one text."""
+        """Join adjacent cells into one array."""
         if not self._cells:
             return
         cells, mask = np.hstack(self._cells), np.hstack(self._masks)
@@ -53,7 +53,7 @@ class Parts:
 
 
 def binary(offsets: Whole, data: Cells | pa.Buffer) -> pa.Array:
-    """A large_binary array of these bytes, cut at these offsets."""
+    """A large_binary array of these bytes, split at these offsets."""
     buffers = [None, pa.py_buffer(np.ascontiguousarray(offsets)), pa.py_buffer(data)]
     return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
 
@@ -67,12 +67,12 @@ def parts_of(texts: pa.Array) -> tuple[Whole, pa.Buffer]:
 
 
 def all_of(rows: int) -> Mask:
-    """A mask that leaves nothing out."""
+    """A mask that selects everything."""
     return np.ones(rows, np.bool_)
 
 
 def zigzag(values: Whole, present: Mask) -> tuple[Cells, Mask]:
-    """Whole numbers as Avro writes them: 7 bits a byte, lowest first, signs in the lowest bit."""
+    """Integers in Avro's encoding: 7 bits a byte, lowest first, the sign in the lowest bit."""
     bits = ((values << 1) ^ (values >> 63)).view(np.uint64)
     bits = np.where(present, bits, np.uint64(0))
     largest = int(bits.max()) if len(bits) else 0

@@ -1,5 +1,5 @@
-"""Values of Arrow columns as numbers and bytes, for every encoding; rows that aren't there have any
-value.
+"""Converts Arrow columns to numbers and bytes, for every encoding; the values of null rows are
+undefined.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def valid(array: pa.Array) -> Mask:
 
 
 def present_in(plan: Plan, array: pa.Array, present: Mask) -> Mask:
-    """Of these rows those that have a value. Raises SchemaMismatch for a null that can't be."""
+    """Which of these rows have a value. Raises SchemaMismatch for a null that isn't allowed."""
     if not array.null_count:
         return present
     found = valid(array) & present
@@ -36,8 +36,8 @@ def present_in(plan: Plan, array: pa.Array, present: Mask) -> Mask:
 
 
 def whole(plan: Plan, array: pa.Array) -> Whole:
-    """Whole numbers, dates (as days) and times, these in what the definition counts. Raises
-    SchemaMismatch for what is no time of a day.
+    """Integers, dates (as days) and times in the definition's unit. Raises SchemaMismatch for an
+    invalid time of day.
     """
     kind = array.type
     if kinds.is_timestamp(kind):
@@ -72,7 +72,7 @@ def flags(array: pa.Array) -> Cells:
 
 
 def texts(array: pa.Array, present: Mask) -> pa.Array:
-    """Strings and bytes as large_binary; what isn't there is empty."""
+    """Strings and bytes as large_binary; nulls are empty."""
     if kinds.is_string(array.type) or kinds.is_large_string(array.type):
         array = array.cast(pa.large_string())
     found = array.cast(pa.large_binary())
@@ -82,7 +82,7 @@ def texts(array: pa.Array, present: Mask) -> pa.Array:
 
 
 def lengths(found: pa.Array) -> Whole:
-    """Of the bytes of each row."""
+    """The number of bytes of each row."""
     sizes: Whole = pc.binary_length(found).cast(_LONG).to_numpy(zero_copy_only=False)
     return sizes
 
@@ -125,7 +125,7 @@ def decimals(plan: Plan, array: pa.Array) -> Cells:
 
 
 def tidy(array: pa.Array, present: Mask) -> pa.Array:
-    """Lists and maps of which those that aren't there hold nothing."""
+    """Lists and maps whose null rows have no items."""
     if present.all():
         return array
     rows = pa.array(np.arange(len(array)), mask=~present)
@@ -133,8 +133,8 @@ def tidy(array: pa.Array, present: Mask) -> pa.Array:
 
 
 def span(array: pa.Array) -> tuple[Whole, int, int]:
-    """Where the items of each list or map begin and the last ends, counted from the first; and
-    first and last of these items among all that the array holds.
+    """Offsets of the items of each list or map, counted from the first item; and the range of these
+    items in the array's items.
     """
     found: Whole = array.offsets.cast(_LONG).to_numpy(zero_copy_only=False)
     begin, end = int(found[0]), int(found[-1])

@@ -1,4 +1,4 @@
-"""Batches of Arrow to messages (spec SP-06)."""
+"""Converts Arrow batches to messages (spec SP-06)."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from pyspark_pulsar.errors import SchemaMismatch
 
 @dataclass
 class Messages:
-    """The messages of one batch, column by column; a column that the frame hasn't is None."""
+    """The messages of one batch, by columns; missing columns are None."""
 
     payloads: list[bytes | None]
-    """None: the message says that it is null."""
+    """None: a null message."""
     topics: list[str] | None = None
     keys: list[str] | list[bytes] | list[str | None] | list[bytes | None] | None = None
     event_times_ms: list[int | None] | None = None
     properties: list[dict[str, str] | None] | None = None
     ordering_keys: list[bytes | None] | None = None
     partitions: Whole | None = None
-    """-1: the key decides, or the turn."""
+    """-1: chosen by the key, or in turn."""
 
 
 class Encoder:
@@ -60,7 +60,7 @@ class Encoder:
         if frame.halves and not frame.is_separated:
             payloads = [*inline([each.half(batch) for each in self._payloads])]
         else:
-            # Of separated pairs the first half is the message's key.
+            # With separated pairs the first half is the message's key.
             *first, payloads = [each.listed(batch) for each in self._payloads]
             keys = first[0] if first else keys
         return Messages(
@@ -86,7 +86,7 @@ class _Payloads:
         self._plan: Plan | None = None
 
     def listed(self, batch: pa.RecordBatch) -> list[bytes | None]:
-        """The bytes of each row, None for what is null."""
+        """The bytes of each row, None for null."""
         array = self._array(batch)
         encoded = self._encoded(array)
         found: list[bytes | None] = [*encoded] if isinstance(encoded, list) else encoded.to_pylist()
@@ -96,7 +96,7 @@ class _Payloads:
         return found
 
     def half(self, batch: pa.RecordBatch) -> Half:
-        """The same as Arrow has it."""
+        """The same as an Arrow array."""
         array = self._array(batch)
         encoded = self._encoded(array)
         present = columns.valid(array)
@@ -104,7 +104,7 @@ class _Payloads:
         return columns.texts(texts, present), present
 
     def _array(self, batch: pa.RecordBatch) -> pa.Array:
-        """What is encoded: a column, or a struct of several."""
+        """The array to encode: a column, or a struct of several."""
         frame = self._frame
         names = frame.layout.values
         arrays = [batch.column(batch.schema.get_field_index(name)) for name in names]
@@ -115,7 +115,7 @@ class _Payloads:
         return arrays[0] if alone else pa.StructArray.from_arrays(arrays, names)
 
     def _encoded(self, array: pa.Array) -> pa.Array | list[bytes]:
-        """Bytes of each row as large_binary or list, of any for what is null."""
+        """Bytes of each row as large_binary or list; undefined for nulls."""
         frame = self._frame
         assert self._plan is not None
         if not frame.is_record:
@@ -126,8 +126,8 @@ class _Payloads:
 
 
 def _check(batch: pa.RecordBatch) -> None:
-    """Spark's strings may be any bytes; those of messages, and Python's, are UTF-8. Raises
-    SchemaMismatch. It costs a hundredth of the encoding.
+    """Check that strings are UTF-8: Spark's may be any bytes. Raises SchemaMismatch. Takes a
+    hundredth of the encoding's time.
     """
     try:
         batch.validate(full=True)

@@ -1,4 +1,4 @@
-"""The schemas that frames are written by: of their columns, or the topic's own (spec SP-06)."""
+"""Chooses the schema of a DataFrame: by its columns, or the topic's own (spec SP-06)."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from pyspark_pulsar._options._write_options import SchemaChoice, WriteOptions
 from pyspark_pulsar.errors import InvalidOption, SchemaMismatch
 
 VALUE = "value"
-"""The column that is the whole payload when no other is."""
+"""The column that is the whole payload if it is the only one."""
 
 
 def schema_of_frame(schema: t.StructType, options: WriteOptions) -> SchemaInfo:
-    """The schema that messages of such a frame get. Raises SchemaMismatch and InvalidOption."""
+    """The schema of a frame's messages. Raises SchemaMismatch and InvalidOption."""
     return frame_of(schema, options).info
 
 
 def frame_of(
     schema: t.StructType, options: WriteOptions, topic_info: SchemaInfo | None = None
 ) -> Frame:
-    """How such a frame is written. `topic_info` is the topic's own schema, if it is known. Raises
-    SchemaMismatch and InvalidOption.
+    """How a frame is written. `topic_info` is the topic's schema, if known. Raises SchemaMismatch
+    and InvalidOption.
     """
     layout = layout_of(schema, options)
     choice = options.schema_choice
@@ -51,8 +51,8 @@ def _are_pairs(info: SchemaInfo | None) -> bool:
 
 
 def plan_for(frame: Frame, arrow: pa.Schema) -> Plan:
-    """How the columns of the payload are written by the schema. Raises SchemaMismatch if they
-    can't be.
+    """How the payload's columns are encoded with the schema. Raises SchemaMismatch if they can't
+    be.
     """
     if not frame.is_record:
         column = arrow.field(0)
@@ -66,7 +66,7 @@ def plan_for(frame: Frame, arrow: pa.Schema) -> Plan:
 
 
 def _alone(layout: Layout, schema: t.StructType, options: WriteOptions) -> Layout:
-    """A key that is a column by itself is no part of the payload here."""
+    """The payload's columns without a separate key column."""
     left = [name for name in layout.values if name != options.key_field] or list(layout.values)
     if len(left) != 1:
         raise SchemaMismatch(

@@ -1,5 +1,5 @@
-"""JSON objects of Arrow columns, all rows of a batch at once (spec SP-06; JSONSchema of the Java
-client: bytes go as Base64, enums by name, times as the numbers of their Avro types).
+"""Encodes Arrow columns as JSON objects, all rows of a batch at once (spec SP-06; JSONSchema of the
+Java client: bytes as Base64, enums by name, times as the numbers of their Avro types).
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _encoder = msgspec.json.Encoder()
 
 
 def json_rows(plan: Plan, array: pa.Array) -> list[bytes]:
-    """The JSON of each row, without white space; `null` for rows that are null as a whole. Raises
-    SchemaMismatch for a value that the definition or JSON doesn't have.
+    """The JSON of each row, without white space; `null` for null rows. Raises SchemaMismatch for a
+    value that the definition or JSON doesn't allow.
     """
     values = _values(plan, array, columns.valid(array))
-    # Strings have their line ends escaped, so those that are left are between the rows.
+    # Line ends in strings are escaped, so the remaining ones separate the rows.
     lines = _encoder.encode_lines(values).split(b"\n")
     return lines[: len(values)]
 
 
 def _values(plan: Plan, array: pa.Array, present: Mask) -> list[Any]:
-    """Values as msgspec takes them, None for what isn't there."""
+    """Values for msgspec, None for nulls."""
     found = columns.present_in(plan, array, present)
     values = _VALUES[plan.kind](plan, array, found)
     if found.all():
@@ -66,7 +66,7 @@ def _real(kind: pa.DataType) -> Callable[[Plan, pa.Array, Mask], list[Any]]:
                 f"has {value}, which JSON can't represent; use schemaType=avro",
             )
         if kind == pa.float32():
-            # By the shortest text that is this float, not by that of the double it becomes.
+            # As the shortest text of the float, not of the double that it converts to.
             shortest = pc.fill_null(array.cast(kind).cast(pa.string()), "0")
             return [float(text) for text in shortest.to_pylist()]
         values: list[Any] = found.tolist()
@@ -101,7 +101,7 @@ def _record(plan: Plan, array: pa.Array, present: Mask) -> list[Any]:
     fields = dict(zip(names, array.flatten(), strict=True))
     known = [(name, child) for name, child in plan.children if name in fields]
     lists = [_values(child, fields[name], present) for name, child in known]
-    # What is null by the topic's schema and has no column is left out, as the Java client does.
+    # Nullable fields without a column are left out, as by the Java client.
     keys = [name for name, _ in known]
     if not keys:
         return [{} for _ in range(len(array))]

@@ -1,4 +1,4 @@
-"""What a frame's columns are for: the payload, or what describes the message (spec SP-06)."""
+"""The roles of a DataFrame's columns: payload, or metadata of the message (spec SP-06)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ROLES: dict[str, tuple[str, tuple[str, ...]]] = {
     "__orderingkey": ("ordering_key", _TEXTS),
     "__partition": ("partition", _WHOLE),
 }
-"""Column, in small letters -> what it is for, and Spark's types that it may have."""
+"""Column, in lower case -> its role, and Spark's types allowed for it."""
 _LEFT_OUT = frozenset(
     name.lower()
     for name in (
@@ -40,12 +40,12 @@ _LEFT_OUT = frozenset(
         "__schemaVersion",
     )
 )
-"""Columns of a read that the broker or the producer makes anew."""
+"""Columns of a read that the broker or the producer sets."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Which column is what; plain data that pickles. Columns that a frame hasn't are None."""
+    """The column of each role; plain data that pickles. Missing columns are None."""
 
     values: tuple[str, ...]
     topic: str | None = None
@@ -58,20 +58,20 @@ class Layout:
 
 @dataclass(frozen=True)
 class Frame:
-    """How a frame is written: its layout and its messages' schema."""
+    """How a DataFrame is written: its layout and its messages' schema."""
 
     layout: Layout
     info: SchemaInfo
     is_struct: bool = False
-    """Whether a record is what stands in the one column, not the columns."""
+    """Whether the record is a struct in the one column, rather than the columns."""
     halves: tuple[Frame, ...] = ()
-    """Of pairs the frames of the columns `key` and `value`."""
+    """With pairs: the frames of the columns `key` and `value`."""
     is_separated: bool = False
-    """Whether the key of pairs is the message's."""
+    """With pairs: whether the key is the message's key."""
 
     @property
     def is_record(self) -> bool:
-        """Whether payloads are of Avro or JSON."""
+        """Whether payloads are Avro or JSON."""
         return self.info.type in (SchemaType.AVRO, SchemaType.JSON)
 
     @property
@@ -81,7 +81,7 @@ class Frame:
 
 
 def layout_of(schema: t.StructType, options: WriteOptions) -> Layout:
-    """What each column is for. Raises SchemaMismatch and InvalidOption, naming the column."""
+    """The roles of the columns. Raises SchemaMismatch and InvalidOption, naming the column."""
     roles: dict[str, str] = {}
     values: list[str] = []
     for each in schema.fields:

@@ -1,5 +1,5 @@
-"""Frames that are written as pairs: a column `key` and a column `value`, each by a schema of its
-own (spec SP-06; KeyValueSchemaImpl of the Java client).
+"""DataFrames written as pairs: columns `key` and `value`, each with its own schema (spec SP-06;
+KeyValueSchemaImpl of the Java client).
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from pyspark_pulsar.errors import InvalidOption, SchemaMismatch
 
 _RAW = {SchemaType.BYTES, SchemaType.NONE}
 Half = tuple[pa.Array, Mask]
-"""Bytes of each row, large_binary without nulls; and whether the row has any."""
+"""Bytes of each row (large_binary without nulls), and whether the row has a value."""
 
 
 def are_halves(names: Sequence[str]) -> bool:
-    """Whether columns are those of a pair."""
+    """Whether these are the columns of a pair."""
     return sorted(name.lower() for name in names) == list(HALVES)
 
 
 def pair_of_columns(
     layout: Layout, schema: t.StructType, options: WriteOptions, topic_info: SchemaInfo | None
 ) -> Frame:
-    """A frame of pairs whose schema comes from the columns, encoded as the topic's pairs if it has
-    any. Raises SchemaMismatch and InvalidOption.
+    """A frame of pairs with a schema by its columns, and the encoding of the topic's pairs if it
+    has any. Raises SchemaMismatch and InvalidOption.
     """
     key, value = _halves(layout, "schemaType=keyvalue")
     choice = options.pair
@@ -54,8 +54,8 @@ def pair_of_columns(
 
 
 def _known(info: SchemaInfo | None) -> PairInfo | None:
-    """The topic's pairs, if it has any. What brokers would take beside them is refused here:
-    halves of other types, and the other encoding.
+    """The topic's pairs, if it has any. Brokers would accept halves of other types and another
+    encoding; these are refused here.
     """
     if info is None or info.type is not SchemaType.KEY_VALUE:
         return None
@@ -84,7 +84,7 @@ def _encoding(told: PairEncoding | None, known: PairInfo | None) -> PairEncoding
 
 
 def pair_of_topic(layout: Layout, options: WriteOptions, info: SchemaInfo) -> Frame:
-    """A frame of pairs that has the topic's schema. Raises SchemaMismatch and InvalidOption."""
+    """A frame of pairs with the topic's schema. Raises SchemaMismatch and InvalidOption."""
     _halves(layout, "the topic's schema, KEY_VALUE,")
     return _frame(layout, options, info, pair_info(info))
 
@@ -143,7 +143,7 @@ def _half_info(column: t.StructField, choice: HalfChoice, record: str, option: s
 
 
 def inline(halves: Sequence[Half]) -> list[bytes]:
-    """The payloads of inline pairs: each half as its size, -1 for none, and itself."""
+    """The payloads of inline pairs: each half as its size (-1 for null) and its bytes."""
     rows = len(halves[0][0])
     parts = Parts(rows)
     for texts, present in halves:

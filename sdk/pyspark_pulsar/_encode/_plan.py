@@ -1,7 +1,7 @@
-"""How columns of Arrow become values of an Avro definition, decided once for each task.
+"""Plans how Arrow columns become values of an Avro definition, once for each task.
 
-The definition is the one that was made of the frame, or the topic's own, whose types may be wider
-than the columns'.
+The definition was made from the DataFrame, or is the topic's, whose types may be wider than the
+columns'.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ _DIVISORS = {**_MICROS, **_MILLIS}
 
 @dataclass(frozen=True)
 class Plan:
-    """How one column is written; `kind` is Avro's name of the type, `decimal` for decimals."""
+    """How one column is written; `kind` is Avro's name of the type, or `decimal`."""
 
     kind: str
     column: str
     """The column's full name, for errors."""
     null_branch: int | None = None
-    """Where null stands in a union; None where it isn't allowed."""
+    """The branch of null in a union; None if null isn't allowed."""
     branch: int = 0
-    """Where the value's type stands in the union."""
+    """The branch of the value's type in a union."""
     divisor: int = 0
-    """Times are divided by it, from microseconds; 0 for what is no time."""
+    """Divisor of times in microseconds; 0 for other types."""
     end: int = 0
-    """Values are from 0 to below it, before they are divided; 0: any."""
+    """Exclusive upper bound of values before division, from 0; 0: unlimited."""
     size: int = 0
-    """Bytes of a `fixed`."""
+    """Size of a `fixed`."""
     scale: int = 0
     precision: int = 0
     symbols: tuple[str, ...] = ()
     children: tuple[tuple[str, Plan], ...] = ()
-    """Fields of a record, by name, of kind `absent` where no column has it and it is null; what an
-    array or map holds, without name.
+    """Fields of a record, by name, of kind `absent` for null without a column; items of an array or
+    map, without name.
     """
 
 
 class Planner:
-    """Makes the plans of one definition. Raises SchemaMismatch, naming the column."""
+    """Makes plans for one definition. Raises SchemaMismatch, naming the column."""
 
     def __init__(self, definition: object) -> None:
         self._named: dict[str, Mapping[str, object]] = {}
@@ -147,7 +147,7 @@ class Planner:
         return Plan("record", column, null_branch, branch, children=tuple(children))
 
     def _resolved(self, schema: object) -> Mapping[str, object]:
-        """The type itself for a name, and as a mapping."""
+        """The definition of a named type, as a mapping."""
         if isinstance(schema, Mapping):
             kind = schema.get("type")
             return self._resolved(kind) if isinstance(kind, Mapping) else schema
@@ -160,7 +160,7 @@ def _fields(schema: Mapping[str, object]) -> list[Mapping[str, object]]:
 
 
 def _absent(schema: object, column: str) -> Plan:
-    """A field that no column has: it is null, where it can be."""
+    """A field without a column: null, if allowed."""
     if schema == "null":
         return Plan("null", column)
     if isinstance(schema, list) and "null" in schema:
@@ -171,7 +171,7 @@ def _absent(schema: object, column: str) -> Plan:
 
 
 def _inner(kind: str, arrow: pa.DataType) -> pa.DataType | None:
-    """What an array or map of Arrow holds."""
+    """The item type of an array or map."""
     if kind == "array" and (kinds.is_list(arrow) or kinds.is_large_list(arrow)):
         return arrow.value_type
     if kind == "map" and kinds.is_map(arrow) and is_text(arrow.key_type):
@@ -180,17 +180,17 @@ def _inner(kind: str, arrow: pa.DataType) -> pa.DataType | None:
 
 
 def is_text(arrow: pa.DataType) -> bool:
-    """Whether it is a string."""
+    """Whether the type is a string."""
     return bool(kinds.is_string(arrow) or kinds.is_large_string(arrow))
 
 
 def is_bytes(arrow: pa.DataType) -> bool:
-    """Whether it is binary."""
+    """Whether the type is binary."""
     return bool(kinds.is_binary(arrow) or kinds.is_large_binary(arrow))
 
 
 def is_time_of_day(arrow: pa.DataType) -> bool:
-    """Whether it is a time of day, or what a read makes of one: its microseconds."""
+    """Whether the type is a time of day, or its microseconds as reads return it."""
     return bool(kinds.is_time64(arrow) or kinds.is_int64(arrow))
 
 
@@ -237,7 +237,7 @@ def _whole(schema: Mapping[str, object], name: str) -> int:
 
 
 def _fits(kind: str, logical: str, arrow: pa.DataType) -> bool:
-    """Whether each value of the column is one of the type."""
+    """Whether all values of the column fit the type."""
     if kind in ("int", "long"):
         if logical == "date":
             return bool(kinds.is_date32(arrow))

@@ -1,4 +1,4 @@
-"""Single values by Pulsar's schemas for them, big-endian (spec SP-06)."""
+"""Encodes single values with Pulsar's primitive schemas, big-endian (spec SP-06)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ INFOS = {
     "timestamp_ntz": SchemaInfo("LocalDateTime", SchemaType.LOCAL_DATE_TIME),
     "time": SchemaInfo("LocalTime", SchemaType.LOCAL_TIME),
 }
-"""Spark's name of a type -> the schema of a column `value` of it: none loses anything."""
+"""Spark's name of a type -> the lossless schema of a column `value` of it."""
 
 
 def _numbers(layout: str) -> Callable[[Plan, pa.Array], Cells]:
@@ -98,11 +98,11 @@ _TABLE: dict[
     SchemaType.LOCAL_TIME: (is_time_of_day, _time_of_day),
     SchemaType.LOCAL_DATE_TIME: (_is_local, _local_moment),
 }
-"""Type of a schema -> whether a column fits it, and its bytes."""
+"""Type of a schema -> a check of the column's type, and the encoder."""
 
 
 def check_single(info: SchemaInfo, kind: pa.DataType, column: str) -> None:
-    """Raises SchemaMismatch if a column can't be written by that schema."""
+    """Raises SchemaMismatch if a column can't be written with that schema."""
     if info.type in (SchemaType.BYTES, SchemaType.NONE):
         fits = is_bytes(kind) or is_text(kind)
     elif info.type is SchemaType.STRING:

@@ -1,4 +1,4 @@
-"""Spark's types as Avro definitions and as Arrow has them (spec SP-06)."""
+"""Converts Spark's types to Avro definitions and Arrow types (spec SP-06)."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ def simple_name(kind: t.DataType) -> str:
 
 
 class Definer:
-    """Makes the definition of one record; nested records are named by their place, so that no two
-    have one name.
+    """Makes the definition of one record; nested records are named by their path, so that names are
+    unique.
     """
 
     def __init__(self) -> None:
         self._names: set[str] = set()
 
     def record(self, kind: t.StructType, name: str, where: str) -> dict[str, object]:
-        """A record of a struct's fields, all of which may be null: whether Spark calls a column
-        nullable differs between queries, and a topic's schema shouldn't. Raises SchemaMismatch.
+        """A record of a struct's fields, all nullable: Spark's nullability of a column differs
+        between queries, which a topic's schema shouldn't. Raises SchemaMismatch.
         """
         self._names.add(name)
         fields: list[dict[str, object]] = []
@@ -77,8 +77,8 @@ class Definer:
         return made if made == "null" else ["null", made]
 
     def define(self, kind: t.DataType, name: str, where: str) -> Avro:
-        """The definition of any type, a record called `name`. Raises SchemaMismatch, naming the
-        column.
+        """The definition of any type; a record gets the name `name`. Raises SchemaMismatch, naming
+        the column.
         """
         if isinstance(kind, t.DecimalType):
             return {
@@ -137,7 +137,7 @@ def _simple(kind: t.DataType, where: str) -> tuple[Avro, pa.DataType]:
 
 
 def arrow_of(kind: t.DataType, where: str) -> pa.DataType:
-    """The type as Spark hands it to Python. Raises SchemaMismatch, naming the column."""
+    """The type in which Spark passes it to Python. Raises SchemaMismatch, naming the column."""
     if isinstance(kind, t.DecimalType):
         return pa.decimal128(kind.precision, kind.scale)
     if isinstance(kind, t.ArrayType):
