@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import trio
@@ -16,6 +15,7 @@ from geminga_protocol.frames import FrameReader
 from geminga_protocol.payload import build
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, MessageMetadata, ServerError
 from geminga_protocol.topic_name import TopicName
+from geminga_runtime.clock import wall_clock_ms
 
 HEALTH_S = 10.0
 """How long the message may take."""
@@ -108,7 +108,7 @@ async def check_health(service: BrokerService) -> None:
         producer = await topic.add_producer(ProducerRequest(probe, 0, producer_name))
         try:
             metadata = MessageMetadata(
-                producer_name=producer_name, sequence_id=0, publish_time=time.time_ns() // 10**6
+                producer_name=producer_name, sequence_id=0, publish_time=wall_clock_ms()
             )
             producer.publish([PublishItem(0, memoryview(build(metadata, b"ok")))])
             await probe.answered.wait()

@@ -6,8 +6,6 @@ from typing import NamedTuple, NewType
 
 LedgerId = NewType("LedgerId", int)
 EntryId = NewType("EntryId", int)
-ProducerId = NewType("ProducerId", int)
-ConsumerId = NewType("ConsumerId", int)
 RequestId = NewType("RequestId", int)
 
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from geminga_protocol.payload import build
 from geminga_protocol.pb.pulsar_api_pb2 import MessageMetadata
-
-PRODUCER_NAME = "pulsar.marker"
 
 
 class MarkerType(IntEnum):
@@ -40,32 +37,3 @@ def is_txn(metadata: MessageMetadata) -> bool:
     """Whether it ends a transaction."""
     ends = (MarkerType.TXN_COMMIT, MarkerType.TXN_ABORT)
     return is_server_only(metadata) and metadata.marker_type in ends
-
-
-def txn_marker(
-    marker: MarkerType, sequence_id: int, txnid: tuple[int, int], publish_time_ms: int
-) -> bytes:
-    """Headers and payload of a commit or abort marker; `txnid` is (most, least) bits."""
-    metadata = MessageMetadata(
-        producer_name="",
-        sequence_id=sequence_id,
-        publish_time=publish_time_ms,
-        marker_type=marker,
-        txnid_most_bits=txnid[0],
-        txnid_least_bits=txnid[1],
-    )
-    return build(metadata, b"")
-
-
-def replication_marker(
-    marker: MarkerType, body: bytes, publish_time_ms: int, replicate_to: str | None = None
-) -> bytes:
-    """Headers and payload of a replicated-subscription marker, for one cluster or for all."""
-    metadata = MessageMetadata(
-        producer_name=PRODUCER_NAME,
-        sequence_id=0,
-        publish_time=publish_time_ms,
-        marker_type=marker,
-        replicate_to=[] if replicate_to is None else [replicate_to],
-    )
-    return build(metadata, body)

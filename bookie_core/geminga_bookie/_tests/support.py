@@ -19,7 +19,8 @@ from geminga_bookie.options import (
     JournalOptions,
 )
 from geminga_bookie.port import BookiePort
-from geminga_bookie.storage.disk import Buffer, DiskFile, DiskUsage, OsDisk
+from geminga_bookie.storage.disk import DiskFile, DiskUsage, OsDisk
+from geminga_protocol.buffers import Buffer
 
 KEY = b"master-key-of-20-byt"
 OTHER_KEY = b"another-key-20-bytes"

@@ -7,8 +7,9 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-from geminga_bookie.storage.disk import Buffer, DiskUsage
+from geminga_bookie.storage.disk import DiskUsage
 from geminga_bookie.storage.journal_format import PAGE_BYTES
+from geminga_protocol.buffers import Buffer
 
 
 class _Inode:

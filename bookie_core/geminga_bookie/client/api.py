@@ -13,8 +13,7 @@ from enum import Enum
 from typing import Protocol
 
 from geminga_bookie.errors import BookkeeperError
-
-Buffer = bytes | bytearray | memoryview
+from geminga_protocol.buffers import Buffer
 
 AppendDone = Callable[[int, int, BookkeeperError | None], None]
 """(first entry id, count, error). Runs come in order; after an error every later run of that

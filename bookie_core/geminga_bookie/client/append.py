@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from geminga_bookie.client.api import AppendDone, Buffer, LedgerState
+from geminga_bookie.client.api import AppendDone, LedgerState
 from geminga_bookie.client.metadata_store import LedgerMetadataStore, VersionedMetadata
 from geminga_bookie.client.read import LedgerHandle, port_of
 from geminga_bookie.errors import (
@@ -23,6 +23,7 @@ from geminga_bookie.errors import (
 from geminga_bookie.port import BookiePort
 from geminga_protocol.bookkeeper import digest as packets
 from geminga_protocol.bookkeeper.digest import Digest
+from geminga_protocol.buffers import Buffer
 from geminga_runtime.waiters import Promise
 
 

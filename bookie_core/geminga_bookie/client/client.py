@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator, Callable, Mapping
 
 from geminga_bookie.client.api import LedgerMetadata, LedgerOptions, LedgerState
@@ -14,6 +13,7 @@ from geminga_bookie.client.read import LedgerHandle
 from geminga_bookie.errors import MetadataConflict, NotEnoughBookies, UnauthorizedAccess
 from geminga_bookie.port import BookiePort
 from geminga_protocol.bookkeeper.digest import Digest
+from geminga_runtime.clock import wall_clock_ms
 from geminga_runtime.metadata.api import MetadataStore
 
 _ID_ATTEMPTS_MAX = 8
@@ -35,7 +35,7 @@ class BookkeeperClient:
         ports: Mapping[str, BookiePort],
         store: MetadataStore,
         *,
-        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        now_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         self._ports = ports
         self._store = LedgerMetadataStore(store)

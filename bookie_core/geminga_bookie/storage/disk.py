@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-Buffer = bytes | bytearray | memoryview
+from geminga_protocol.buffers import Buffer
 
 IOV_MAX = 1024
 """Buffers that one pwritev takes (Linux's UIO_MAXIOV)."""

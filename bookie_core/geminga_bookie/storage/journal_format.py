@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import fastcrc
 
-from geminga_bookie.storage.disk import Buffer
+from geminga_protocol.buffers import Buffer
 
 crc32c = fastcrc.crc32.iscsi
 

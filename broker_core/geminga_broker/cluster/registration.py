@@ -4,7 +4,6 @@ Apache's LocalBrokerData as its ModularLoadManagerImpl stores it).
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -13,6 +12,7 @@ import msgspec
 import trio
 
 from geminga_broker.cluster.lookup import Addresses
+from geminga_runtime.clock import wall_clock_ms
 from geminga_runtime.metadata.api import MetadataError, MetadataStore
 
 BROKERS_PATH = "/loadbalance/brokers"
@@ -49,7 +49,7 @@ async def registered(store: MetadataStore, addresses: Addresses) -> AsyncIterato
         addresses.broker_url or None,
         addresses.broker_url_tls or None,
         f"Geminga {version('geminga')}",
-        int(time.time() * 1000),
+        wall_clock_ms(),
     )
     path = f"{BROKERS_PATH}/{addresses.broker_id}"
     await store.put(path, msgspec.json.encode(record), ephemeral=True)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from geminga_broker.log.api import Buffer, Entry
+from geminga_broker.log.api import Entry
 from geminga_protocol import compression, payload
 from geminga_protocol.batch import BatchBuilder, Message, split_batch
+from geminga_protocol.buffers import Buffer
 from geminga_protocol.errors import ProtocolError
 from geminga_protocol.pb.pulsar_api_pb2 import MessageMetadata, SingleMessageMetadata
 

@@ -8,8 +8,9 @@ it. Both must see the same entries. Memory is bounded by the keys, not by their 
 from __future__ import annotations
 
 from geminga_broker.compaction.batches import is_readable_batch, open_batch, rebatch
-from geminga_broker.log.api import Buffer, Entry
+from geminga_broker.log.api import Entry
 from geminga_protocol import payload
+from geminga_protocol.buffers import Buffer
 from geminga_protocol.errors import ProtocolError, RemoteProtocolError
 from geminga_protocol.ids import Position
 from geminga_protocol.messages import text

@@ -9,8 +9,8 @@ from enum import Enum
 
 import trio
 
-from geminga_broker.metrics.rates import now_ms
 from geminga_broker.topic.stats import CompactionStats
+from geminga_runtime.clock import wall_clock_ms
 
 
 class Status(Enum):
@@ -69,14 +69,14 @@ class Outcome:
         """Its result is stored."""
         self.status = Status.SUCCESS
         self.successes += 1
-        self.stats.last_compaction_succeed_timestamp = now_ms()
+        self.stats.last_compaction_succeed_timestamp = wall_clock_ms()
         self._end()
 
     def failed(self, text: str) -> None:
         """The old result stays."""
         self.status, self.last_error = Status.ERROR, text
         self.failures += 1
-        self.stats.last_compaction_failed_timestamp = now_ms()
+        self.stats.last_compaction_failed_timestamp = wall_clock_ms()
         self._end()
 
     def _end(self) -> None:

@@ -16,8 +16,9 @@ from geminga_broker.compaction.ledger import after
 from geminga_broker.compaction.outcome import Outcome
 from geminga_broker.compaction.raw_entry import raw_parts
 from geminga_broker.compaction.reading import CompactedTopic
-from geminga_broker.log.api import Buffer, Entry, LogWriteFailed
+from geminga_broker.log.api import Entry, LogWriteFailed
 from geminga_broker.subscription.catch_up import ROUND_BYTES, ROUND_ENTRIES, CatchUp
+from geminga_protocol.buffers import Buffer
 from geminga_protocol.ids import EARLIEST, Position
 from geminga_runtime.metadata.api import MetadataError
 from geminga_runtime.waiters import Promise

@@ -9,8 +9,8 @@ import struct
 
 from google.protobuf.message import DecodeError
 
-from geminga_broker.log.api import Buffer
 from geminga_broker.log.entry import LogEntry
+from geminga_protocol.buffers import Buffer
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.ids import EntryId, LedgerId, Position
 from geminga_protocol.messages import parser

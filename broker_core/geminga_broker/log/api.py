@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from geminga_protocol.buffers import Buffer
 from geminga_protocol.ids import Position
 from geminga_protocol.pb.pulsar_api_pb2 import BrokerEntryMetadata, MessageMetadata
-
-Buffer = bytes | bytearray | memoryview
 
 
 class LogError(Exception):

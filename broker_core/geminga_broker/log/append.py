@@ -17,7 +17,6 @@ from geminga_bookie.client.api import LedgerReader
 from geminga_bookie.errors import BookkeeperError, LedgerFenced
 from geminga_broker.log.api import (
     AppendDone,
-    Buffer,
     LogClosed,
     LogError,
     LogFenced,
@@ -31,6 +30,7 @@ from geminga_broker.log.entry import LogEntry, PrefixMaker
 from geminga_broker.log.options import LogOptions
 from geminga_broker.log.reading import new_tuple
 from geminga_broker.log.state import LogState
+from geminga_protocol.buffers import Buffer
 from geminga_protocol.ids import EARLIEST, EntryId, LedgerId, Position
 from geminga_runtime.metadata.api import MetadataError
 

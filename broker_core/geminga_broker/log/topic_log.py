@@ -11,7 +11,6 @@ from geminga_bookie.client.api import LedgerClient
 from geminga_bookie.errors import BookkeeperError
 from geminga_broker.log.api import (
     AppendDone,
-    Buffer,
     EntryDamaged,
     LedgerStatistics,
     LogFenced,
@@ -27,6 +26,7 @@ from geminga_broker.log.options import LogOptions, Retention
 from geminga_broker.log.reading import LogReads
 from geminga_broker.log.state import LogState
 from geminga_broker.log.trim import LogTrimmer
+from geminga_protocol.buffers import Buffer
 from geminga_protocol.ids import Position
 from geminga_runtime.metadata.api import MetadataError, MetadataStore
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import time
 
 WINDOW_S = 1.0
 """A rate covers at least this much time; asked sooner, the last answer stands."""
@@ -44,8 +43,3 @@ class Rates:
 def utc_now() -> str:
     """The time of day as Apache's stats write it: ISO 8601, UTC."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
-
-
-def now_ms() -> int:
-    """Wall clock for timestamps in stats, milliseconds."""
-    return time.time_ns() // 1_000_000

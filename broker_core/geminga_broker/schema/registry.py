@@ -13,7 +13,6 @@ from typing import TypeVar, cast
 import trio
 from google.protobuf.message import DecodeError
 
-from geminga_broker.log.options import wall_clock_ms
 from geminga_broker.schema.compatibility import check_all, check_latest
 from geminga_broker.schema.model import (
     AVRO_SHAPED,
@@ -28,6 +27,7 @@ from geminga_broker.schema.validation import validate
 from geminga_protocol.avro_schema import AvroSchemaError, parse_avro
 from geminga_protocol.pb.schema_storage_pb2 import SchemaInfo
 from geminga_protocol.schema_type import SchemaType
+from geminga_runtime.clock import wall_clock_ms
 from geminga_runtime.metadata.api import BadVersion
 
 _log = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError
 
 from geminga_bookie.client.api import LedgerClient, LedgerMetadata, LedgerOptions
 from geminga_bookie.errors import BookkeeperError, NoSuchLedger
-from geminga_broker.log.options import LedgerDurability, wall_clock_ms
+from geminga_broker.log.options import LedgerDurability
 from geminga_broker.log.salvage import DAMAGE
 from geminga_broker.schema.model import SchemaStorageFailed
 from geminga_protocol.pb.schema_storage_pb2 import (
@@ -27,6 +27,7 @@ from geminga_protocol.pb.schema_storage_pb2 import (
     SchemaEntry,
     SchemaLocator,
 )
+from geminga_runtime.clock import wall_clock_ms
 from geminga_runtime.metadata.api import (
     MUST_NOT_EXIST,
     BadVersion,

@@ -14,7 +14,7 @@ from typing import Protocol
 import trio
 
 from geminga_broker.log.api import Ack, Entry
-from geminga_broker.metrics.rates import Rates, now_ms, utc_now
+from geminga_broker.metrics.rates import Rates, utc_now
 from geminga_broker.policies.model import TopicOptions
 from geminga_broker.topic.api import LastMessage, SubscribeRequest, SubType
 from geminga_broker.topic.stats import ConsumerStats, iso_time
@@ -28,12 +28,12 @@ from geminga_protocol.pb.pulsar_api_pb2 import (
     CommandActiveConsumerChange,
     CommandReachedEndOfTopic,
 )
+from geminga_runtime.clock import wall_clock_ms
 
 _log = logging.getLogger(__name__)
 
 ACTIVE_CONSUMER_CHANGE_SINCE = 12
 """Protocol version whose clients know ACTIVE_CONSUMER_CHANGE."""
-
 INDIVIDUAL_ACK = frozenset((SubType.Shared, SubType.Key_Shared))
 """Subscription types without cumulative acknowledgement."""
 
@@ -232,7 +232,7 @@ class Consumer:
     def _account(self, messages: int, entries: int, size_bytes: int, track: bool) -> None:
         self.permits -= messages
         self.sent += messages
-        self.last_consumed_ms = now_ms()
+        self.last_consumed_ms = wall_clock_ms()
         self.average = self.average * _AVERAGE_WEIGHT + (1 - _AVERAGE_WEIGHT) * messages / entries
         self.rates.add(messages, size_bytes)
         if track:
@@ -295,7 +295,7 @@ class Consumer:
         if permits <= 0 or self._closed:
             return
         self.given += permits
-        self.last_flow_ms = now_ms()
+        self.last_flow_ms = wall_clock_ms()
         if self.blocked:
             self.held += permits
         else:
@@ -309,7 +309,7 @@ class Consumer:
         if cumulative and (self.sub_type in INDIVIDUAL_ACK or len(acks) != 1):
             _log.warning("%s: cumulative ack ignored: %s", self._owner.topic_name, self)
             return
-        self.last_acked_ms = now_ms()
+        self.last_acked_ms = wall_clock_ms()
         self.acked.add(len(acks), 0)
         self._owner.acknowledge(self, acks, cumulative)
 

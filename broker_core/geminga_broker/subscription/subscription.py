@@ -12,7 +12,7 @@ from geminga_broker.compaction.reading import CompactedCursor, CompactedTopic
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import Ack, Cursor, ManagedLedger
 from geminga_broker.log.cursor_use import CursorUse
-from geminga_broker.metrics.rates import Rates, now_ms
+from geminga_broker.metrics.rates import Rates
 from geminga_broker.policies.model import TopicOptions, TopicPolicies
 from geminga_broker.policies.rate_limit import RateLimit
 from geminga_broker.subscription.consumer import Consumer
@@ -36,6 +36,7 @@ from geminga_broker.topic.stats import SubscriptionStats
 from geminga_protocol.ids import EARLIEST, LATEST, Position
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_runtime.background import run_guarded
+from geminga_runtime.clock import wall_clock_ms
 
 _log = logging.getLogger(__name__)
 
@@ -262,7 +263,7 @@ class Subscription:
         before = self.cursor.mark_delete
         self._dispatcher.acknowledge(consumer, acks, cumulative)
         if self.cursor.mark_delete != before:
-            self.mark_delete_advanced_ms = now_ms()
+            self.mark_delete_advanced_ms = wall_clock_ms()
             if self._host.terminated:
                 self.tell_end_if_reached()
 

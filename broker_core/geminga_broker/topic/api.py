@@ -7,7 +7,6 @@ client.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -28,6 +27,7 @@ from geminga_protocol.pb.pulsar_api_pb2 import (
     KeySharedMode,
     ProducerAccessMode,
 )
+from geminga_runtime.clock import wall_clock_ms
 
 
 class ClientConnection(Protocol):
@@ -92,7 +92,7 @@ class TopicEnvironment:
     """
 
     nursery: trio.Nursery
-    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    now_ms: Callable[[], int] = wall_clock_ms
     unacked_limit: BrokerUnackedLimit | None = None
     """Shared by all topics of a broker."""
     catch_up: CatchUp = field(default_factory=CatchUp)

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from geminga_broker.compaction.batches import last_index
 from geminga_broker.compaction.topic_compaction import TopicCompaction
 from geminga_broker.log.api import ManagedLedger
-from geminga_broker.metrics.rates import now_ms
 from geminga_broker.subscription.subscription import Subscription
 from geminga_broker.topic.api import LastMessage
 from geminga_broker.topic.stats import CursorStats, InternalStats, LedgerInfo, iso_time
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.ids import EntryId, Position
+from geminga_runtime.clock import wall_clock_ms
 
 
 async def last_message(
@@ -71,7 +71,7 @@ def internal_stats(
         total_size=found.size_bytes,
         current_ledger_entries=current.entries,
         current_ledger_size=current.size,
-        last_ledger_created_timestamp=iso_time(now_ms() - int(found.opened_s_ago * 1000)),
+        last_ledger_created_timestamp=iso_time(wall_clock_ms() - int(found.opened_s_ago * 1000)),
         waiting_cursors_count=sum(1 for each in subscriptions.values() if _waits(each)),
         last_confirmed_entry=str(found.last_position),
         state=_STATES.get(found.state, found.state),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import trio
 
 from geminga_broker.errors import BrokerError
-from geminga_broker.log.api import Ack, AppendDone, Buffer, Entry, LogError
+from geminga_broker.log.api import Ack, AppendDone, Entry, LogError
 from geminga_broker.metrics.rates import Rates
 from geminga_broker.policies.model import TopicOptions
 from geminga_broker.subscription.consumer import Consumer
@@ -28,6 +28,7 @@ from geminga_broker.topic.base import TopicBase
 from geminga_broker.topic.fencing import evict_dead_producer
 from geminga_broker.topic.producer import Producer
 from geminga_broker.topic.stats import InternalStats, SubscriptionStats, TopicStats
+from geminga_protocol.buffers import Buffer
 from geminga_protocol.ids import EntryId, LedgerId, Position
 from geminga_protocol.payload import parse_metadata
 from geminga_protocol.pb.pulsar_api_pb2 import (

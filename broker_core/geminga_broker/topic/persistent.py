@@ -13,7 +13,6 @@ from geminga_broker.compaction.topic_compaction import TopicCompaction
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import (
     AppendDone,
-    Buffer,
     Cursor,
     CursorNotFound,
     LogError,
@@ -45,6 +44,7 @@ from geminga_broker.topic.fencing import (
 from geminga_broker.topic.inspection import internal_stats, last_message
 from geminga_broker.topic.producer import Producer
 from geminga_broker.topic.stats import InternalStats, TopicStats
+from geminga_protocol.buffers import Buffer
 from geminga_protocol.ids import EARLIEST, LATEST, Position
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import TopicName

@@ -12,7 +12,6 @@ import trio
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import (
     AppendDone,
-    Buffer,
     LogClosed,
     LogError,
     LogFenced,
@@ -24,6 +23,7 @@ from geminga_broker.policies.rate_limit import RateLimit, take_all
 from geminga_broker.topic.api import ProducerRequest, PublishItem
 from geminga_broker.topic.deduplication import Deduplication, Duplicate, Fate, Sent
 from geminga_broker.topic.stats import PublisherStats
+from geminga_protocol.buffers import Buffer
 from geminga_protocol.encode import frame
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.ids import EARLIEST, EntryId, Position

@@ -4,12 +4,12 @@ a tree.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
 import trio
 
+from geminga_runtime.clock import wall_clock_ms
 from geminga_runtime.metadata.api import (
     ANY_VERSION,
     Node,
@@ -22,11 +22,6 @@ from geminga_runtime.metadata.api import (
 from geminga_runtime.metadata.paths import check_path, split_path
 from geminga_runtime.metadata.tree import PERSISTENT, Put, Row, apply_delete, apply_put, check_put
 from geminga_runtime.metadata.watches import WatchHub
-
-
-def wall_clock_ms() -> int:
-    """Milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000
 
 
 class _MemoryRows:

@@ -21,6 +21,7 @@ from pathlib import Path
 import trio
 
 from geminga_runtime.ballast import Ballast
+from geminga_runtime.clock import wall_clock_ms
 from geminga_runtime.metadata.api import (
     ANY_VERSION,
     MetadataError,
@@ -31,7 +32,6 @@ from geminga_runtime.metadata.api import (
     Stat,
     StoreUnavailable,
 )
-from geminga_runtime.metadata.memory import wall_clock_ms
 from geminga_runtime.metadata.paths import check_path
 from geminga_runtime.metadata.sqlite_file import (
     BALLAST_BYTES,

@@ -16,7 +16,7 @@ from geminga._acknowledging.nacks import NegativeAcks
 from geminga._acknowledging.unacked import AckTimeouts, Unacked
 from geminga._connection.alarm import Alarm
 from geminga._connection.connection import Connection, error_name
-from geminga._connection.core import Core, wall_clock_ms
+from geminga._connection.core import Core
 from geminga._consuming.statistics import ConsumerCounts
 from geminga._entries.chunks import Chunks
 from geminga._entries.entry import Entry
@@ -25,6 +25,7 @@ from geminga.options import ConsumerOptions
 from geminga_protocol.commands import consuming as commands
 from geminga_protocol.encode import individual_acks
 from geminga_protocol.message_id import MessageId
+from geminga_runtime.clock import wall_clock_ms
 from geminga_runtime.waiters import Promise
 
 

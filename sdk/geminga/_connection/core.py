@@ -6,7 +6,6 @@ import itertools
 import logging
 import os
 import random
-import time
 import weakref
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
@@ -177,8 +176,3 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
-
-
-def wall_clock_ms() -> int:
-    """Now, in ms since 1970."""
-    return time.time_ns() // 1_000_000

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import trio
 
-from geminga._connection.core import Core, wall_clock_ms
+from geminga._connection.core import Core
 from geminga._consuming.subscribe import Subscription
 from geminga._dead_letter.letters import (
     dead_letter_topic,
@@ -22,6 +22,7 @@ from geminga.errors import CryptoError, GemingaError, InvalidArgument
 from geminga.message import Message
 from geminga.options import DeadLetterPolicy
 from geminga.producer import Producer
+from geminga_runtime.clock import wall_clock_ms
 
 logger = logging.getLogger("geminga")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import binascii
 import datetime
-import time
 from collections.abc import Mapping, Sequence
 from typing import TypedDict
 
 from geminga._entries.encode import LOCAL_CLUSTER_ONLY, Extras
 from geminga.errors import InvalidArgument
+from geminga_runtime.clock import wall_clock_ms
 
 SEQUENCE_ID_MAX = (1 << 63) - 1
 """Sequence ids and times are signed in Java's clients and broker, whatever the wire can hold."""
@@ -117,7 +117,7 @@ def _deliver_at_ms(described: MessageKeywords) -> int | None:
         raise InvalidArgument("deliver_at and deliver_after can't both be given")
     if not isinstance(after, datetime.timedelta) or after < datetime.timedelta(0):
         raise InvalidArgument(f"deliver_after must be a timedelta from 0 on, not {after!r}")
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = wall_clock_ms()
     return now_ms + int(after / datetime.timedelta(milliseconds=1))
 
 

@@ -14,7 +14,7 @@ import trio
 from geminga._connection.alarm import Alarm
 from geminga._connection.connection import Connection
 from geminga._connection.connection_handler import ConnectionHandler
-from geminga._connection.core import Core, wall_clock_ms
+from geminga._connection.core import Core
 from geminga._connection.retry import FAILS_PENDING, SendErrorAction, send_error_action
 from geminga._connection.statistics import Counts, ProducerStatistics
 from geminga._entries.encode import Encoder, Extras
@@ -37,6 +37,7 @@ from geminga_protocol.pb.pulsar_api_pb2 import (
     CommandSendReceipt,
     ProducerAccessMode,
 )
+from geminga_runtime.clock import wall_clock_ms
 from geminga_runtime.waiters import own_copy
 
 logger = logging.getLogger("geminga")
