@@ -1,8 +1,8 @@
 """A pytest plugin that spreads the tests over several workers (`make test`; pytest-xdist's `-n`).
 
-A file's tests stay together, so that its fixtures are made once; Spark's tests are one group. Long
-groups go first, tests marked `alone` go last. A test marked `alone` (it measures memory, CPU or
-time) waits until no other test runs, and none begins while it does.
+A file's tests stay together, so that its fixtures are made once; so do those of packages that share
+servers. Long groups go first, tests marked `alone` go last. A test marked `alone` (it measures
+memory, CPU or time) waits until no other test runs, and none begins while it does.
 """
 
 from __future__ import annotations
@@ -19,15 +19,20 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-FIRST = ("compat_tests/spark/", "compat_tests/", "broker_core/", "sdk/")
+TOGETHER = ("compat_tests/clients/", "compat_tests/spark/")
+"""Packages whose tests share servers and engines that take long to start."""
+
+FIRST = (*TOGETHER, "compat_tests/", "broker_core/", "sdk/")
+"""The longest parts: they begin first."""
+
 ALONE = "alone"
 LOCKS = "GEMINGA_TEST_LOCKS"
 """The folder of the locks; workers inherit it from the process that starts them."""
 
 
 def group_of(path: str) -> str:
-    """The group of a test file: itself, or the package whose engine it shares."""
-    return FIRST[0] if path.startswith(FIRST[0]) else path
+    """The group of a test file: its package if that shares servers, else the file itself."""
+    return next((package for package in TOGETHER if path.startswith(package)), path)
 
 
 def rank(path: str) -> int:

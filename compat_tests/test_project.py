@@ -80,6 +80,14 @@ def test_files_that_documents_name_exist(document: Path) -> None:
     assert [name for name in named if name not in tracked()] == []
 
 
+def test_rooms_exist() -> None:
+    section = ARCHITECTURE.read_text().partition("## The rooms")[2].partition("\n## ")[0]
+    rooms = re.findall(r"`(\w+/\w+)`", section)
+    packages = {str(Path(name).parent) for name in tracked() if name.endswith("/__init__.py")}
+    assert len(rooms) > 8
+    assert [room for room in rooms if room not in packages] == []
+
+
 def where_is() -> list[tuple[str, str, str]]:
     """(question, file, name) of each row of ARCHITECTURE.md's table."""
     section = ARCHITECTURE.read_text().partition("## Where is")[2].partition("\n## ")[0]
