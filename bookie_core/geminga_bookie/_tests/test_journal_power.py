@@ -13,7 +13,7 @@ from geminga_bookie._tests.support import packets
 from geminga_bookie._tests.volatile_disk import VolatileDisk
 from geminga_bookie.errors import BookkeeperError
 from geminga_bookie.options import JournalOptions
-from geminga_bookie.storage.journal import Journal
+from geminga_bookie.storage.journal import Journal, Request
 from geminga_bookie.storage.journal_files import JournalFiles, read_mark
 from geminga_bookie.storage.journal_format import ENTRIES, JournalItem, JournalPosition
 from geminga_bookie.storage.journal_replay import ReplayReport, replay
@@ -68,7 +68,7 @@ class Life:
         for _ in range(waiting):
             size = self.sizes[self.next_entry] = self.chance.choice(SIZES)
             run = packets(1, [self.next_entry], size)
-            journal.submit((ENTRIES, 1, self.next_entry, run, size, done, None))
+            journal.submit(Request(ENTRIES, 1, self.next_entry, run, size, done))
             self.next_entry += 1
         with trio.fail_after(30):
             await passed.wait()

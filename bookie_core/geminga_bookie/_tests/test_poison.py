@@ -10,6 +10,7 @@ import pytest
 
 from geminga_bookie._tests.support import KEY, add, copy_files, packets, read_all, small_options
 from geminga_bookie.inprocess import InProcessBookie, open_bookie
+from geminga_bookie.storage.journal import Request
 from geminga_bookie.storage.journal_format import ENTRIES, EXPLICIT_LAC, FENCE, MASTER_KEY
 
 
@@ -28,7 +29,7 @@ async def test_impossible_ids_in_a_journal_are_passed_over(
             (FENCE, -8, 0, []),
             (EXPLICIT_LAC, -9, 5, []),
         ):
-            submit((kind, ledger_id, number, payload, 0, None, None))
+            submit(Request(kind, ledger_id, number, payload))
         await add(bookie, 1, range(3, 6))
         copy_files(tmp_path / "a", tmp_path / "b")
     for _ in range(2):

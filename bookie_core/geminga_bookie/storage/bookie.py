@@ -22,7 +22,7 @@ from geminga_bookie.port import AddDone, check_add, check_lac, check_read
 from geminga_bookie.storage.checkpoint import Checkpointer
 from geminga_bookie.storage.gc import GarbageCollector
 from geminga_bookie.storage.health import JOURNAL, Part
-from geminga_bookie.storage.journal import BARRIER, JournalStatistics
+from geminga_bookie.storage.journal import BARRIER, JournalStatistics, Request
 from geminga_bookie.storage.journal_format import ENTRIES, EXPLICIT_LAC, FENCE
 from geminga_bookie.storage.ledger_table import LedgerRuntime
 from geminga_bookie.storage.reader import Reader
@@ -155,7 +155,7 @@ class InProcessBookie:
                 self._refuse(ledger_id, first, packets, done, refusal)
                 return True
         store.active.put(ledger_id, first, packets, size)
-        state.submit((ENTRIES, ledger_id, first, packets, size, done, None))
+        state.submit(Request(ENTRIES, ledger_id, first, packets, size, done))
         if packets:
             lac = packet_lac(packets[-1])
             if lac > state.lac:
@@ -178,7 +178,7 @@ class InProcessBookie:
         state = self._states.get(ledger_id)
         journals = self._storage.journals
         submit = state.submit if state is not None else journals[ledger_id % len(journals)].submit
-        submit((ENTRIES, ledger_id, first, packets, 0, done, error))
+        submit(Request(ENTRIES, ledger_id, first, packets, 0, done, error))
 
     async def read(
         self, ledger_id: int, first_entry_id: int, *, entries_max: int, bytes_max: int
@@ -211,7 +211,7 @@ class InProcessBookie:
             outcome.append(error)
             passed.set()
 
-        state.submit((kind, state.ledger_id, number, (), 0, done, None))
+        state.submit(Request(kind, state.ledger_id, number, done=done))
         await passed.wait()
         if outcome[0] is not None:
             raise outcome[0]
@@ -306,7 +306,7 @@ class InProcessBookie:
                     self._journal_errors.pop(part, None)
                     self.health.set("journal", self._journal_errors)
 
-            self._storage.journals[part.number].submit((BARRIER, -1, -1, (), 0, done, None))
+            self._storage.journals[part.number].submit(Request(BARRIER, -1, -1, done=done))
         await trio.lowlevel.checkpoint()
 
     def statistics(self) -> BookieStatistics:

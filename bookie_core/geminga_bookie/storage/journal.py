@@ -35,17 +35,35 @@ from geminga_bookie.storage.journal_format import (
 
 logger = logging.getLogger(__name__)
 
-Request = tuple[int, int, int, Sequence[bytes], int, AddDone | None, BookkeeperError | None]
-"""(kind, ledger id, first entry id or LAC, payload, bytes, done, error). A request with an error is
-not written: it
-only keeps its place in the order. Kind BARRIER is not written either, but its group is synced."""
-
 BARRIER = 0
 IDLE_MARK_S = 0.05
 """After so long without a request the end of the file is marked."""
 
-Completion = tuple[AddDone, int, int, BookkeeperError | None]
-CallInLoop = Callable[[Callable[[list[Completion]], None], list[Completion]], None]
+
+class Request(NamedTuple):
+    """One run of entries, or one fact about a ledger, to be made durable.
+
+    A request of kind BARRIER is not written, but its group is synced. A request with an error is
+    not written either: it only keeps its place in the order of answers.
+    """
+
+    kind: int
+    ledger_id: int
+    number: int
+    """The first entry id, or a LAC."""
+    payload: Sequence[bytes] = ()
+    size_bytes: int = 0
+    done: AddDone | None = None
+    error: BookkeeperError | None = None
+
+
+class Completion(NamedTuple):
+    """An answer: `done` is called in the loop with the other fields."""
+
+    done: AddDone
+    first: int
+    entries: int
+    error: BookkeeperError | None
 
 
 class JournalStatistics(NamedTuple):
@@ -142,8 +160,8 @@ class Journal:
         deadline = time.monotonic() + self._options.group_wait_s
         while request is not None:
             group.append(request)
-            size += request[4]
-            entries += len(request[3])
+            size += request.size_bytes
+            entries += len(request.payload)
             if size >= self._options.group_bytes_max or entries >= self._options.group_entries_max:
                 return group, False
             if not self._queue.qsize():
@@ -195,23 +213,23 @@ class Journal:
         index: list[bytes] = [*self._unwritten.values()]
         packets: list[bytes] = []
         barrier = False
-        for kind, ledger_id, number, payload, _, _, failed in group:
-            if failed is not None:
+        for request in group:
+            if request.error is not None:
                 continue
-            if kind == BARRIER:
+            if request.kind == BARRIER:
                 barrier = True
             else:
-                index.append(encode_item(kind, ledger_id, number, payload))
-                if kind == ENTRIES:
-                    packets += payload
+                index.append(encode_item(*request[:4]))
+                if request.kind == ENTRIES:
+                    packets += request.payload
         self._entries += len(packets)
         return index, packets, barrier
 
     def _keep_unwritten(self, group: list[Request]) -> None:
         """A ledger's key must come with its entries, if those of a later group are written."""
-        for kind, ledger_id, number, payload, _, done, _ in group:
-            if done is None:
-                self._unwritten[kind, ledger_id] = encode_item(kind, ledger_id, number, payload)
+        for request in group:
+            if request.done is None:
+                self._unwritten[request.kind, request.ledger_id] = encode_item(*request[:4])
 
     def _write(self, index: list[bytes], packets: list[bytes]) -> None:
         body_bytes = sum(map(len, packets))
@@ -252,7 +270,7 @@ class Journal:
 
 
 def _completions(group: list[Request], error: BookkeeperError | None) -> list[Completion]:
-    """What to tell whom: neighbouring runs of one ledger become one."""
+    """The answers of a group: neighbouring runs of one ledger become one."""
     completions: list[Completion] = []
     last_ledger, last_next = -1, -1
     for _, ledger_id, number, payload, _, done, failed in group:
@@ -262,11 +280,13 @@ def _completions(group: list[Request], error: BookkeeperError | None) -> list[Co
         count = len(payload)
         if completions and ledger_id == last_ledger and number == last_next:
             previous = completions[-1]
-            if previous[3] is outcome and previous[0] == done:
-                completions[-1] = (done, previous[1], previous[2] + count, outcome)
+            if previous.error is outcome and previous.done == done:
+                completions[-1] = Completion(
+                    done, previous.first, previous.entries + count, outcome
+                )
                 last_next += count
                 continue
-        completions.append((done, number, count, outcome))
+        completions.append(Completion(done, number, count, outcome))
         last_ledger, last_next = ledger_id, number + count
     return completions
 

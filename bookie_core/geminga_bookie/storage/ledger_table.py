@@ -146,7 +146,7 @@ class LedgerTable:
             )
             self._submit_key(state)
             if limbo:
-                state.submit((IN_DOUBT, ledger_id, 0, (), 0, None, None))
+                state.submit(Request(IN_DOUBT, ledger_id, 0))
         elif state.master_key != master_key:
             if state.master_key:
                 raise UnauthorizedAccess(f"wrong master key for ledger {ledger_id}")
@@ -157,9 +157,8 @@ class LedgerTable:
 
     def _submit_key(self, state: LedgerRuntime) -> None:
         self.touch(state)
-        key = [state.master_key]
-        size = len(state.master_key)
-        state.submit((MASTER_KEY, state.ledger_id, 0, key, size, None, None))
+        key = state.master_key
+        state.submit(Request(MASTER_KEY, state.ledger_id, 0, [key], len(key)))
 
     def restored(self, ledger_id: int, store: LedgerDirectory | None = None) -> LedgerRuntime:
         """As `open`, for a replay: an unknown ledger takes the key that comes later, and goes to
