@@ -28,9 +28,13 @@ from geminga_runtime.waiters import Promise
 
 
 class _Pending(NamedTuple):
-    """An append that is not wholly answered; `first` is its first entry that isn't."""
+    """An append that is not wholly answered: entries from `first` to before `end`.
+
+    It is kept whole: how much of it is answered follows from the last confirmed entry.
+    """
 
     first: int
+    end: int
     packets: Sequence[bytes]
     length: int
     done: AppendDone
@@ -92,7 +96,7 @@ class LedgerAppender(LedgerHandle):
             return first, views
         self._pushed = entry_id - 1
         self._pushed_length = length
-        self._pending.append(_Pending(first, made, length, done))
+        self._pending.append(_Pending(first, entry_id, made, length, done))
         self._bookie.add(ledger_id, self._master_key, first, made, self._added_now)
         return first, views
 
@@ -133,28 +137,24 @@ class LedgerAppender(LedgerHandle):
         if error is not None or first != self._lac + 1:
             self._fail(error or StorageFailed(f"ledger {self.ledger_id}: answers out of order"))
             return
-        self._lac = last = first + count - 1
+        end = first + count
+        self._lac = end - 1
         pending = self._pending
-        while pending and pending[0].first <= last:
-            first, run, length, done = pending.popleft()
-            end = first + len(run)
-            if end > last + 1:
-                count = last + 1 - first
-                pending.appendleft(_Pending(last + 1, run[count:], length, done))
-                length = packets.header(run[count - 1])[3]
-                end = last + 1
+        while pending and first < end:
+            head = pending[0]
+            if head.end > end:
+                part_end = end
+                self._length = packets.header(head.packets[end - 1 - head.first])[3]
             else:
+                pending.popleft()
+                last = head
                 # Appends of one caller that are complete are answered together.
-                while pending and pending[0].done is done:
-                    following = pending[0]
-                    next_end = following.first + len(following.packets)
-                    if next_end > last + 1:
-                        break
-                    pending.popleft()
-                    end = next_end
-                    length = following.length
-            self._length = length
-            done(first, end - first, None)
+                while pending and pending[0].done is head.done and pending[0].end <= end:
+                    last = pending.popleft()
+                part_end = last.end
+                self._length = last.length
+            head.done(first, part_end - first, None)
+            first = part_end
         if not pending and self._drained is not None:
             self._drained.resolve(None)
 
@@ -162,6 +162,7 @@ class LedgerAppender(LedgerHandle):
         self._failure = error
         pending, self._pending = self._pending, deque()
         for head in pending:
-            head.done(head.first, len(head.packets), error)
+            first = max(head.first, self._lac + 1)
+            head.done(first, head.end - first, error)
         if self._drained is not None:
             self._drained.resolve(None)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import trio
 
@@ -35,6 +36,17 @@ from geminga_protocol.ids import EARLIEST, EntryId, LedgerId, Position
 from geminga_runtime.metadata.api import MetadataError
 
 _log = logging.getLogger(__name__)
+
+
+class _Append(NamedTuple):
+    """An append that is not wholly answered: entries from `first` to before `end` of the open
+    ledger. It is kept whole: how much of it is answered follows from the ledger's entries.
+    """
+
+    first: int
+    end: int
+    done: AppendDone
+
 
 _ERRORS: dict[LogState, type[LogError]] = {
     LogState.TERMINATED: LogTerminated,
@@ -69,7 +81,7 @@ class LogAppender:
         self._retry_s = 0.0
         self._cause = ""
         self._barren = False
-        self._pending: deque[tuple[int, int, AppendDone]] = deque()
+        self._pending: deque[_Append] = deque()
         self._held: list[tuple[list[tuple[bytes, int]], AppendDone]] = []
         self._written_now = self._written
 
@@ -90,7 +102,7 @@ class LogAppender:
         else:
             payloads = [(entry[0],) for entry in entries]
         first = writer.last_add_pushed + 1
-        self._pending.append((first, len(payloads), done))
+        self._pending.append(_Append(first, first + len(payloads), done))
         _, views = writer.append(payloads, self._written_now)
         if self._wants_cache() and self._context.writer is writer:
             self._fill_cache(first, views, entries)
@@ -139,9 +151,7 @@ class LogAppender:
         if self._context.state not in (LogState.FENCED, LogState.CLOSED):
             _log.warning("log=%s is fenced: %s", self._context.name, why)
             self._context.enter(LogState.FENCED)
-        pending, self._pending = self._pending, deque()
-        for _, size, done in pending:
-            done(EARLIEST, size, LogFenced(f"{self._context.name}: {why}"))
+        self._refuse_pending(LogFenced(f"{self._context.name}: {why}"))
         self._refuse_held()
 
     @property
@@ -184,12 +194,14 @@ class LogAppender:
         ledger_id = LedgerId(ledger.ledger_id)
         self._context.last_position = Position(ledger_id, EntryId(end - 1))
         pending = self._pending
-        while pending and pending[0][0] < end:
-            start, size, done = pending.popleft()
-            if start + size > end:
-                pending.appendleft((end, start + size - end, done))
-                size = end - start
-            done(Position(ledger_id, EntryId(start)), size, None)
+        while pending and first < end:
+            head = pending[0]
+            part_end = end
+            if head.end <= end:
+                pending.popleft()
+                part_end = head.end
+            head.done(Position(ledger_id, EntryId(first)), part_end - first, None)
+            first = part_end
         if self._held and not pending and self._context.state in _ERRORS:
             self._refuse_held()
         self._grown()
@@ -216,12 +228,17 @@ class LogAppender:
         if self._context.writer is not None:
             self._context.writer, self._context.unclosed = None, self._context.writer
             self._spawn(self.roll)
-        pending, self._pending = self._pending, deque()
         held, self._held = self._held, []
-        for _, size, done in pending:
-            done(EARLIEST, size, refusal)
+        self._refuse_pending(refusal)
         for entries, done in held:
             done(EARLIEST, len(entries), refusal)
+
+    def _refuse_pending(self, error: LogError) -> None:
+        """Answer what the ledger has not confirmed."""
+        confirmed = self._ledger.entries
+        pending, self._pending = self._pending, deque()
+        for head in pending:
+            head.done(EARLIEST, head.end - max(head.first, confirmed), error)
 
     def _hold(self, entries: Sequence[tuple[Buffer, int]], done: AppendDone) -> None:
         """Keep an append until there is a ledger, or refuse it: in its turn, so that no answer
