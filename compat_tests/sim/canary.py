@@ -12,7 +12,8 @@ from geminga._producing.receipt import Outgoing
 from geminga_bookie.port import AddDone
 from geminga_broker.log.cursor import LogCursor
 from geminga_broker.topic.api import PublishItem
-from geminga_broker.topic.deduplication import Deduplication, Sent
+from geminga_broker.topic.deduplication import Deduplication
+from geminga_broker.topic.publish_run import Sent
 
 from .disk import BookieDoor
 

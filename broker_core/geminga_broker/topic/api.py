@@ -202,12 +202,16 @@ class TopicProducer(Protocol):
     name: str
     producer_id: int
     epoch: int
-    ready: bool
-    """False while it waits for exclusive access."""
     topic_epoch: int | None
     """What PRODUCER_SUCCESS reports; None where there is none."""
-    closed: bool
-    """Whether it left the topic."""
+
+    @property
+    def ready(self) -> bool:
+        """False while it waits for exclusive access."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it left the topic."""
 
     @property
     def last_sequence_id(self) -> int:

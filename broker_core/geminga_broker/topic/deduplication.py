@@ -18,6 +18,7 @@ from typing import Protocol
 from geminga_broker.log.api import Cursor, CursorNotFound, Entry, EntryDamaged, ManagedLedger
 from geminga_broker.policies.model import DeduplicationOptions
 from geminga_broker.topic.api import PublishItem
+from geminga_broker.topic.publish_run import Sent
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.ids import LATEST, Position
 from geminga_protocol.messages import text
@@ -31,9 +32,6 @@ CURSOR = "pulsar.dedup"
 
 _REPLAY_ENTRIES_MAX = 1000
 _REPLAY_BYTES_MAX = 5 << 20
-
-Sent = tuple[int, int, int]
-"""(sequence id, highest sequence id, bytes) of an entry that waits for its receipt."""
 
 
 class Duplicate(tuple[int, int, int]):

@@ -14,6 +14,7 @@ from geminga_broker.log.api import LogError, ManagedLedger
 from geminga_broker.subscription.subscription import Subscription
 from geminga_broker.topic.api import SubscribeRequest, SubType
 from geminga_broker.topic.producer import Producer
+from geminga_broker.topic.producer_state import ProducerEvent
 from geminga_broker.topic.registry import ProducerRegistry
 from geminga_protocol.pb.pulsar_api_pb2 import ProducerAccessMode, ServerError
 
@@ -94,5 +95,5 @@ async def grant_exclusive_access(topic: ExclusiveTopic, producer: Producer) -> N
     except BrokerError:
         producer.disconnect()
         return
-    producer.ready = True
+    producer.enter(ProducerEvent.GRANTED)
     producer.request.on_ready(producer)

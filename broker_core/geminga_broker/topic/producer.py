@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 import trio
@@ -21,26 +21,22 @@ from geminga_broker.log.api import (
 from geminga_broker.metrics.rates import Rates, utc_now
 from geminga_broker.policies.rate_limit import RateLimit, take_all
 from geminga_broker.topic.api import ProducerRequest, PublishItem
-from geminga_broker.topic.deduplication import Deduplication, Duplicate, Fate, Sent
+from geminga_broker.topic.deduplication import Deduplication, Duplicate, Fate
+from geminga_broker.topic.producer_state import ANSWERING, TRANSITIONS, ProducerEvent, ProducerState
+from geminga_broker.topic.publish_run import PendingRuns, PublishRun, Sent
 from geminga_broker.topic.stats import PublisherStats
 from geminga_protocol.buffers import Buffer
-from geminga_protocol.encode import frame
+from geminga_protocol.commands.producing import send_error
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.ids import EARLIEST, EntryId, Position
 from geminga_protocol.payload import parse_metadata
-from geminga_protocol.pb.pulsar_api_pb2 import (
-    BaseCommand,
-    CommandSendError,
-    ProducerAccessMode,
-    ServerError,
-)
+from geminga_protocol.pb.pulsar_api_pb2 import ProducerAccessMode, ServerError
 from geminga_protocol.receipts import send_receipts
 
 _log = logging.getLogger(__name__)
 
 WARNING_PERIOD_S = 10.0
 """A producer whose publishes keep failing is logged this often."""
-
 
 Admission = Callable[[PublishItem], str | None]
 """Why an item is not taken; None if it is."""
@@ -72,30 +68,13 @@ class PublishTarget(Protocol):
 
 
 class Producer:
-    """One producer of one connection. `topic_epoch` and `ready` change if it waits for its turn."""
+    """One producer of one connection. `topic_epoch` and `state` change if it waits for its turn."""
 
     __slots__ = (
-        "_broken",
-        "_duplicates",
-        "_finishing",
-        "_pending",
-        "_target",
-        "_tell_pending",
-        "_warn_after_s",
-        "_write",
-        "_write_now",
-        "access_mode",
-        "closed",
-        "connected_since",
-        "connection",
-        "epoch",
-        "name",
-        "producer_id",
-        "rates",
-        "ready",
-        "request",
-        "topic_epoch",
-    )
+        "_duplicates", "_finishing", "_pending", "_target", "_tell_pending", "_warn_after_s",
+        "_write", "_write_now", "access_mode", "connected_since", "connection", "epoch", "name",
+        "producer_id", "rates", "request", "state", "topic_epoch",
+    )  # fmt: skip
 
     def __init__(self, request: ProducerRequest, target: PublishTarget) -> None:
         self.request = request
@@ -105,26 +84,38 @@ class Producer:
         self.epoch = request.epoch
         self.access_mode = request.access_mode
         self.topic_epoch: int | None = None
-        self.ready = True
+        self.state = ProducerState.OPEN
         self.rates = Rates(trio.current_time())
         self.connected_since = utc_now()
         self._target = target
         self._tell_pending: Callable[[int, int], None] = request.publish_pending
         self._write = request.connection.write
         self._write_now = request.connection.write_now
-        # (sequence id, highest sequence id, bytes) of what waits for its receipt; the session
-        # bounds it by what it is told through `publish_pending`.
-        self._pending: deque[Sent] = deque()
-        self._duplicates = 0  # how many of them are not to be stored
-        self._broken = False
-        self.closed = False
+        # Runs that are not wholly answered, in order; the session bounds them by what it is told
+        # through `publish_pending`.
+        self._pending = PendingRuns()
+        self._duplicates = 0  # how many of their SENDs are not to be stored
         self._warn_after_s = 0.0
-        # Who is to be told when all is answered; empty unless the client closes.
+        # Called when all is answered; empty unless the client closes.
         self._finishing: list[Callable[[], None]] = []
+
+    def enter(self, event: ProducerEvent) -> None:
+        """Change the state as the event asks for."""
+        self.state = TRANSITIONS[event][self.state]
+
+    @property
+    def ready(self) -> bool:
+        """Whether it need not wait for exclusive access."""
+        return self.state is not ProducerState.WAITING
+
+    @property
+    def closed(self) -> bool:
+        """Whether it left the topic."""
+        return self.state in (ProducerState.CLOSED, ProducerState.BROKEN)
 
     def publish(self, items: Sequence[PublishItem]) -> None:
         """Append; receipts and SEND_ERRORs go to the connection, in order (BR-24)."""
-        if self.closed or self._finishing or not self.ready:
+        if self.state is not ProducerState.OPEN:
             return
         if self._target.encryption_required:
             items = [item for item in items if self._is_encrypted(item)]
@@ -135,7 +126,7 @@ class Producer:
             return
         size = messages = 0
         entries: list[tuple[Buffer, int]] = []
-        pending = self._pending
+        sent: list[Sent] = []
         for sequence_id, payload, count, highest, _ in items:
             if highest and highest < sequence_id:
                 self._refuse_order(sequence_id)
@@ -144,20 +135,22 @@ class Producer:
             size += bytes_here
             messages += count
             entries.append((payload, count))
-            pending.append((sequence_id, highest, bytes_here))
+            sent.append((sequence_id, highest, bytes_here))
         if not entries:
             return
+        run = PublishRun(sent, size)
+        self._pending.append(run)
         self.rates.add(messages, size)
         self._tell_pending(len(entries), size)
         if self._target.publish_limits:
             self._throttle(messages, size)
-        self._append(entries)
+        self._append(entries, run)
 
-    def _append(self, entries: Sequence[tuple[Buffer, int]]) -> None:
+    def _append(self, entries: Sequence[tuple[Buffer, int]], run: PublishRun) -> None:
         try:
-            self._target.append(entries, self._done)
+            self._target.append(entries, partial(self._done, run))
         except LogError as error:
-            self._done(EARLIEST, len(entries), error)
+            self._done(run, EARLIEST, len(entries), error)
 
     def _throttle(self, messages: int, size_bytes: int) -> None:
         """Let the connection pause if the topic or the broker gets more than it may (BR-22)."""
@@ -169,29 +162,30 @@ class Producer:
 
     def _publish_once(self, items: Sequence[PublishItem], known: Deduplication) -> None:
         """Append what is new; the others are answered in their turn."""
-        size = size_new = messages = 0
+        size_new = messages = 0
         entries: list[tuple[Buffer, int]] = []
-        taken: list[Sent] = []
+        run = PublishRun([], 0)
         for item in items:
             if item.highest_sequence_id and item.highest_sequence_id < item.sequence_id:
                 self._refuse_order(item.sequence_id)
                 continue
             sent = known.take(self.name, item)
-            taken.append(sent)
-            size += sent[2]
+            run.sent.append(sent)
+            run.size_bytes += sent[2]
             if type(sent) is Duplicate:
                 self._duplicates += 1
             else:
                 size_new += sent[2]
                 messages += item.messages
                 entries.append((item.payload, item.messages))
-        self._pending.extend(taken)
-        self._tell_pending(len(taken), size)
+        if run.sent:
+            self._pending.append(run)
+            self._tell_pending(len(run.sent), run.size_bytes)
         if entries:
             self.rates.add(messages, size_new)
             if self._target.publish_limits:
                 self._throttle(messages, size_new)
-            self._append(entries)
+            self._append(entries, run)
         self.answer_duplicates()
 
     def _refuse_order(self, sequence_id: int) -> None:
@@ -216,25 +210,29 @@ class Producer:
             self._send_error(item.sequence_id, ServerError.NotAllowedError, text)
         return text is None
 
-    def _done(self, first: Position, count: int, error: LogError | None) -> None:
-        """One run is durable, or failed."""
-        pending = self._pending
+    def _done(self, run: PublishRun, first: Position, count: int, error: LogError | None) -> None:
+        """The log's answer for so many entries of a run: they are durable, or failed."""
         if error is not None:
             self._failed(count, error)
             return
         if self._target.deduplication is not None or self._duplicates:
             self._done_once(first, count)
             return
-        pop = pending.popleft
-        run = [pop() for _ in range(count)]
-        if not self.closed:
+        pending = self._pending
+        assert pending[0] is run, "runs are answered in order"
+        sent, size = run.sent, run.size_bytes
+        if count == len(sent):
+            pending.popleft()
+        else:
+            sent = [pending.next_sent() for _ in range(count)]
+            size = sum([size_bytes for _, _, size_bytes in sent])
+        if self.state in ANSWERING:
             step = self._target.entry_step
-            receipts = send_receipts(self.producer_id, run, *first, step)
+            receipts = send_receipts(self.producer_id, sent, *first, step)
             # With nothing behind it the client may wait for this alone.
             (self._write if pending else self._write_now)(receipts)
-        size = sum([size_bytes for _, _, size_bytes in run])
         self._tell_pending(-count, -size)
-        if self._finishing and not pending:
+        if self.state is ProducerState.CLOSING and not pending:
             self.close()
 
     def _done_once(self, first: Position, count: int) -> None:
@@ -244,7 +242,7 @@ class Producer:
         stored: list[Sent] = []
         start = size = dropped = 0
         while len(stored) < count:
-            sent = self._pending.popleft()
+            sent = self._pending.next_sent()
             size += sent[2]
             if type(sent) is not Duplicate:
                 stored.append(sent)
@@ -259,11 +257,12 @@ class Producer:
         known = self._target.deduplication
         if known is not None:
             last = Position(first.ledger_id, EntryId(first.entry_id + count - 1))
-            known.record(self.name, () if self._broken else stored, last, count)
+            run = () if self.state is ProducerState.BROKEN else stored
+            known.record(self.name, run, last, count)
         self.answer_duplicates()
 
     def _receipts(self, run: Sequence[Sent], first: Position, offset: int) -> None:
-        if run and not self.closed:
+        if run and self.state in ANSWERING:
             ledger_id, entry_id = first
             step = self._target.entry_step
             receipts = send_receipts(self.producer_id, run, ledger_id, entry_id + offset, step)
@@ -274,13 +273,13 @@ class Producer:
         lost, the client must come back and send all again.
         """
         known, pending = self._target.deduplication, self._pending
-        while pending and type(sent := pending[0]) is Duplicate:
+        while pending and type(sent := pending.head) is Duplicate:
             fate = Fate.STORED if known is None else known.fate(self.name, sent)
             if fate is Fate.PENDING:
                 assert known is not None
                 known.waiting[self] = None
                 return
-            pending.popleft()
+            self._pending.next_sent()
             self._duplicates -= 1
             self._tell_pending(-1, -sent[2])
             if fate is Fate.LOST:
@@ -288,7 +287,7 @@ class Producer:
             self._receipts([sent], EARLIEST, 0)
         if known is not None:
             known.waiting.pop(self, None)
-        if self._finishing and not pending:
+        if self.state is ProducerState.CLOSING and not pending:
             self.close()
 
     def _failed(self, count: int, error: LogError) -> None:
@@ -303,11 +302,12 @@ class Producer:
             # What the client has sent meanwhile must not be stored before these, which it sends
             # again; with deduplication it would make duplicates of them. (PersistentTopic.addFailed
             # disconnects producers too.)
-            silent = self._broken = True
+            silent = True
             self.disconnect()
+            self.enter(ProducerEvent.WRITE_FAILED)
         size = answered = 0
         while count:
-            sent = self._pending.popleft()
+            sent = self._pending.next_sent()
             size += sent[2]
             answered += 1
             if type(sent) is Duplicate:
@@ -321,7 +321,7 @@ class Producer:
         if known is not None:
             known.failed(self.name)
         self._target.publish_failed(error)
-        if self._finishing and not self._pending:
+        if self.state is ProducerState.CLOSING and not self._pending:
             self.close()
 
     def _warn(self, error: LogError) -> None:
@@ -332,16 +332,14 @@ class Producer:
             _log.warning("%s: publishing by %s failed: %s", self._target.name, self.name, error)
 
     def _send_error(self, sequence_id: int, code: ServerError, text: str) -> None:
-        answer = CommandSendError(
-            producer_id=self.producer_id, sequence_id=sequence_id, error=code, message=text
-        )
-        self._write(frame(BaseCommand(type=BaseCommand.Type.SEND_ERROR, send_error=answer)))
+        self._write(send_error(self.producer_id, sequence_id, code, text))
 
     def finish(self, closed: Callable[[], None]) -> None:
         """CLOSE_PRODUCER: take no more, answer what is pending, then leave the topic and call
         `closed` (Producer.close).
         """
         self._finishing.append(closed)
+        self.enter(ProducerEvent.FINISH)
         if self.closed or not self._pending:
             self.close()
 
@@ -350,7 +348,7 @@ class Producer:
         closes it. Idempotent.
         """
         if not self.closed:
-            self.closed = True
+            self.enter(ProducerEvent.CLOSE)
             self._target.remove_producer(self)
         waiting, self._finishing = self._finishing, []
         for closed in waiting:
@@ -378,7 +376,7 @@ class Producer:
     @property
     def pending_entries(self) -> int:
         """Entries without answer yet."""
-        return len(self._pending)
+        return self._pending.unanswered
 
     def stats(self) -> PublisherStats:
         """As in `/stats`."""

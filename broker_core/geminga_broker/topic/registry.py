@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from geminga_broker.errors import BrokerError
 from geminga_broker.topic.producer import Producer
+from geminga_broker.topic.producer_state import ProducerEvent
 from geminga_protocol.pb.pulsar_api_pb2 import ProducerAccessMode, ServerError
 
 WAITING_MAX = 1_000
@@ -133,7 +134,7 @@ class ProducerRegistry:
             raise BrokerError(ServerError.ProducerBusy, text)
         # Another had the topic since: that doesn't change by waiting.
         self._check_epoch(producer)
-        producer.ready = False
+        producer.enter(ProducerEvent.QUEUED)
         self._waiting.append(producer)
 
     def _take_over(self, producer: Producer) -> None:
@@ -171,5 +172,5 @@ class ProducerRegistry:
 
 
 def _grant_access(producer: Producer) -> None:
-    producer.ready = True
+    producer.enter(ProducerEvent.GRANTED)
     producer.request.on_ready(producer)
