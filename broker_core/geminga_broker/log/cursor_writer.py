@@ -22,6 +22,7 @@ from geminga_broker.log.cursor_store import CursorStore
 from geminga_broker.log.cursor_use import CursorUse
 from geminga_broker.log.options import CursorOptions
 from geminga_broker.log.position_info import closed_cursor_info, position_infos
+from geminga_broker.log.state import CURSOR_TRANSITIONS, CursorEvent, CursorState
 from geminga_protocol.pb.managed_ledger_pb2 import PositionInfo
 from geminga_runtime.metadata.api import MetadataError
 from geminga_runtime.waiters import Promise
@@ -55,31 +56,31 @@ class CursorWriter:
         self._store = store
         self._options = options
         self._spawn = spawn
+        self._state = CursorState.KEPT if store is not None else CursorState.RELEASED
         self._persisted = 0
-        self._writing = False
-        self._removing = False
+        self._writing: trio.Event | None = None
+        """Set when the write that is under way ends; None if none is."""
         self._waiters: list[tuple[int, Promise[None]]] = []
         self._turn = trio.Lock()
         """Held by whoever writes the node alone: properties, or the whole state."""
-        self._ended = trio.Event()
-        """Set when the write that is under way ends."""
         self._next_write_s = 0.0
 
     @property
     def cursor_properties(self) -> Mapping[str, str]:
         """Properties of the subscription, as stored."""
-        return self._store.cursor_properties if self._store is not None else {}
+        store = self._kept
+        return store.cursor_properties if store is not None else {}
 
     @property
     def is_dirty(self) -> bool:
         """Whether something is not persisted."""
-        return self._store is not None and self._persisted < self.changes
+        return self._state is CursorState.KEPT and self._persisted < self.changes
 
     def flush(self) -> None:
         """Start to write what is not persisted, unless it is too early for that or a write is under
         way.
         """
-        if self.is_dirty and not self._writing and trio.current_time() >= self._next_write_s:
+        if self.is_dirty and self._writing is None and trio.current_time() >= self._next_write_s:
             self._start()
 
     async def persist(self) -> None:
@@ -89,7 +90,7 @@ class CursorWriter:
             return
         promise: Promise[None] = Promise()
         self._waiters.append((self.changes, promise))
-        if not self._writing:
+        if self._writing is None:
             self._start()
         await promise.wait()
 
@@ -102,7 +103,7 @@ class CursorWriter:
         async with self._alone() as store:
             if store is not None:
                 await self._write_whole(store)
-                self._store = None
+                self._enter(CursorEvent.HANDED_OVER)
 
     async def set_properties(self, properties: Mapping[str, str]) -> None:
         """Replace the subscription's properties; durable on return. Raises LogFenced,
@@ -116,7 +117,8 @@ class CursorWriter:
     @property
     def side_ledgers(self) -> tuple[int, ...]:
         """Ledgers of the cursor's `SnapshotLog`."""
-        return self._store.side_ledgers if self._store is not None else ()
+        store = self._kept
+        return store.side_ledgers if store is not None else ()
 
     async def set_side_ledgers(self, ids: tuple[int, ...]) -> None:
         """Replace them; durable on return. Raises LogWriteFailed, LogFenced."""
@@ -133,38 +135,44 @@ class CursorWriter:
     async def remove(self) -> None:
         """Delete what is stored of the cursor. Raises LogWriteFailed; then it may be called again.
 
-        Whoever waits for a write that does not come any more is told so.
+        Who waits for a write is refused then.
         """
-        store, self._store = self._store, None
+        store = self._kept
         if store is None:
             return
-        self._removing = True
+        self._enter(CursorEvent.REMOVE)
+        end = CursorEvent.REMOVE_FAILED
         try:
             await store.remove()
+            end = CursorEvent.REMOVED
         except (BookkeeperError, MetadataError) as error:
-            self._store = store
             raise LogWriteFailed(f"cursor {self._cursor.name}: {error}") from error
-        except BaseException:
-            self._store = store
-            raise
         finally:
-            self._removing = False
+            self._enter(end)
             self._settle()
+
+    @property
+    def _kept(self) -> CursorStore | None:
+        """The store, while it is ours to write."""
+        return self._store if self._state is CursorState.KEPT else None
+
+    def _enter(self, event: CursorEvent) -> None:
+        self._state = CURSOR_TRANSITIONS[event][self._state]
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[CursorStore | None]:
         """Nothing else is written meanwhile. Raises LogWriteFailed for what storage raises."""
         try:
             async with self._turn:
-                while self._writing:
-                    await self._ended.wait()
-                self._writing = True
+                while self._writing is not None:
+                    await self._writing.wait()
+                self._writing = trio.Event()
                 try:
-                    yield self._store
+                    yield self._kept
                 except (BookkeeperError, MetadataError) as error:
                     raise LogWriteFailed(f"cursor {self._cursor.name}: {error}") from error
                 finally:
-                    self._writing = False
+                    self._writing = None
         finally:
             self._settle()
 
@@ -218,20 +226,20 @@ class CursorWriter:
 
     def _start(self) -> None:
         """Write to the open ledger, or spawn a task that makes one."""
-        store = self._store
+        store = self._kept
         assert store is not None
-        assert not self._writing
+        assert self._writing is None
         changes = self.changes
         if store.has_room:
             infos = self._infos()
-            self._writing = True
+            self._writing = trio.Event()
             store.append(infos, lambda error: self._written(changes, error))
         else:
-            self._writing = True
+            self._writing = trio.Event()
             self._spawn(self._write_to_new_ledger)
 
     async def _write_to_new_ledger(self) -> None:
-        store = self._store
+        store = self._kept
         changes = self.changes
         failure: Exception | None = LogWriteFailed("it was deleted or cancelled")
         try:
@@ -247,16 +255,16 @@ class CursorWriter:
         started_s = time.perf_counter()
         cursor = self._cursor
         infos = position_infos(cursor.state, cursor.properties, self._options.batches_max)
-        infos[-1].lastActive = self._take_use(self._store)
+        infos[-1].lastActive = self._take_use(self._kept)
         cost_s = time.perf_counter() - started_s
         self._next_write_s = trio.current_time() + cost_s / _SNAPSHOT_SHARE_MAX
         return infos
 
     def _written(self, changes: int, error: Exception | None) -> None:
         """Persisting what was known at `changes` ended."""
-        self._writing = False
-        ended, self._ended = self._ended, trio.Event()
-        ended.set()
+        ended, self._writing = self._writing, None
+        if ended is not None:
+            ended.set()
         if error is None:
             self._persisted = max(self._persisted, changes)
             self._settle()
@@ -276,11 +284,11 @@ class CursorWriter:
                 promise.resolve(None)
             else:
                 self._waiters.append((wanted, promise))
-        if not self._waiters or self._removing:
+        if not self._waiters or self._state is CursorState.REMOVING:
             return
-        if self._store is None:
+        if self._state is CursorState.RELEASED:
             self._refuse(LogWriteFailed(f"cursor {self._cursor.name} is deleted or unloaded"))
-        elif not self._writing and not self._turn.locked():
+        elif self._writing is None and not self._turn.locked():
             self._start()
 
     def _refuse(self, error: LogError) -> None:

@@ -1,7 +1,8 @@
-"""States of a log, and what each may become (pure; spec BR-01, BR-02)."""
+"""States of a log and of its cursors, and what each may become (pure; spec BR-01 to BR-05)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 
 
@@ -44,3 +45,33 @@ TRANSITIONS: dict[LogState, frozenset[LogState]] = {
 def check_transition(old: LogState, new: LogState) -> None:
     """Raises AssertionError for a change that can't be: a defect, not an outcome."""
     assert new in TRANSITIONS[old], f"a log can't go from {old.value} to {new.value}"
+
+
+class CursorState(Enum):
+    """Where a cursor's stored state stands. Only what is KEPT is written."""
+
+    KEPT = "kept"
+    REMOVING = "being removed"
+    RELEASED = "released"
+    """Never stored, deleted, or left to the log's next owner."""
+
+
+class CursorEvent(Enum):
+    """What happens to a cursor's stored state."""
+
+    REMOVE = "its removal begins"
+    REMOVE_FAILED = "its removal failed"
+    REMOVED = "it is deleted"
+    HANDED_OVER = "its last write is done"
+
+
+_KEPT, _REMOVING, _RELEASED = CursorState
+
+CURSOR_TRANSITIONS: Mapping[CursorEvent, Mapping[CursorState, CursorState]] = {
+    CursorEvent.REMOVE: {_KEPT: _REMOVING},
+    CursorEvent.REMOVE_FAILED: {_REMOVING: _KEPT},
+    CursorEvent.REMOVED: {_REMOVING: _RELEASED},
+    # The removal may have begun during the last write, and decides.
+    CursorEvent.HANDED_OVER: {_KEPT: _RELEASED, _REMOVING: _REMOVING, _RELEASED: _RELEASED},
+}
+"""The state after each event; an event that a state does not list is a defect."""

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from geminga_broker.log.options import Rollover
-from geminga_broker.log.state import TRANSITIONS, LogState, check_transition
+from geminga_broker.log.state import (
+    CURSOR_TRANSITIONS,
+    TRANSITIONS,
+    CursorEvent,
+    CursorState,
+    LogState,
+    check_transition,
+)
 
 
 def test_every_pair_is_decided() -> None:
@@ -24,6 +31,14 @@ def test_ends_stay_ends() -> None:
         assert not TRANSITIONS[final] & {LogState.OPEN, LogState.ROLLING, LogState.NO_LEDGER}
     for state in LogState:
         assert state is LogState.CLOSED or LogState.CLOSED in TRANSITIONS[state]
+
+
+def test_a_cursor_is_written_again_only_if_its_removal_failed() -> None:
+    assert set(CURSOR_TRANSITIONS) == set(CursorEvent)
+    for event, after in CURSOR_TRANSITIONS.items():
+        kept = CursorState.KEPT in after.values()
+        assert kept == (event is CursorEvent.REMOVE_FAILED)
+        assert after.get(CursorState.RELEASED) in (None, CursorState.RELEASED)
 
 
 @pytest.mark.parametrize(
