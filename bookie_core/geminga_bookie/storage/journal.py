@@ -107,6 +107,8 @@ class Journal:
         """Queue a request; its `done` comes in order, in the loop. Bounded by its clients, as the
         broker does with `maxMessagePublishBufferSizeInMB`: while this disk hangs, the write caches
         may still be flushed to others."""
+        self.set_mark = files.set_mark
+        """Everything up to the mark is in its place: drop older files. Raises OSError. Blocks."""
         self._thread = threading.Thread(target=self._run, name="bookie-journal", daemon=True)
 
     def start(self) -> None:
@@ -125,10 +127,6 @@ class Journal:
         if segment is not None:
             segment.mark_end()
             segment.file.close()
-
-    def set_mark(self, mark: JournalPosition) -> None:
-        """Everything up to the mark is in its place: drop older files. Raises OSError. Blocks."""
-        self._files.set_mark(mark)
 
     def statistics(self) -> JournalStatistics:
         """Counters for metrics and tests."""

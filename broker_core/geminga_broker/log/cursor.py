@@ -61,12 +61,19 @@ class LogCursor:
         self.writer = CursorWriter(
             self, store, access.context.options.cursors, access.context.spawn
         )
-        self._snapshot_log: SnapshotLog | None = None
+        self.snapshot_log: SnapshotLog | None = None
+        """Records beside the cursor; None if it is not durable."""
         if store is not None:
             context = access.context
-            self._snapshot_log = SnapshotLog(
+            self.snapshot_log = SnapshotLog(
                 self.writer, context.client, context.options, (context.name, name)
             )
+        # See `Cursor` for these.
+        self.is_deleted = state.is_deleted
+        self.ack_set = state.ack_set
+        self.backlog_entries = state.backlog
+        self.persist = self.writer.persist
+        self.set_cursor_properties = self.writer.set_properties
         self._wake: Callable[[], None] | None = None
         self._kept_until_s = 0.0
         self._moves = 0
@@ -201,14 +208,6 @@ class LogCursor:
             position = state.first_unacked(Position(position[0], EntryId(end + 1)))
         self.read_position = position
 
-    def is_deleted(self, position: Position) -> bool:
-        """See `Cursor.is_deleted`."""
-        return self.state.is_deleted(position)
-
-    def ack_set(self, position: Position) -> tuple[int, ...]:
-        """See `Cursor.ack_set`."""
-        return self.state.ack_set(position)
-
     def ack(self, acks: Iterable[Ack]) -> list[Position]:
         """See `Cursor.ack`."""
         done = self.state.ack(acks)
@@ -243,10 +242,6 @@ class LogCursor:
         self._kept_from = None
         self._access.passed()
 
-    async def persist(self) -> None:
-        """See `Cursor.persist`. Raises LogWriteFailed, LogFenced."""
-        await self.writer.persist()
-
     async def seek(self, position: Position) -> None:
         """See `Cursor.seek`."""
         self._moves += 1
@@ -262,23 +257,10 @@ class LogCursor:
             self.ack_cumulative(self.state.skip_target(entries))
         await self.persist()
 
-    @property
-    def snapshot_log(self) -> SnapshotLog | None:
-        """Records beside the cursor; None if it is not durable."""
-        return self._snapshot_log
-
     def write_use(self, slack_s: float) -> None:
         """Write down when it was last used, soon, if what is written is older by so much."""
         if self.use.is_stale(slack_s):
             self._changed()
-
-    async def set_cursor_properties(self, properties: Mapping[str, str]) -> None:
-        """Replace the subscription's properties; durable on return."""
-        await self.writer.set_properties(properties)
-
-    def backlog_entries(self) -> int:
-        """See `Cursor.backlog_entries`."""
-        return self.state.backlog()
 
     def statistics(self) -> CursorStatistics:
         """See `Cursor.statistics`."""

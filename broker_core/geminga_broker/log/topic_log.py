@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import trio
 
-from geminga_bookie.client.api import LedgerClient
 from geminga_bookie.errors import BookkeeperError
 from geminga_broker.log.api import (
-    AppendDone,
     EntryDamaged,
     LedgerStatistics,
     LogFenced,
@@ -22,11 +20,10 @@ from geminga_broker.log.context import LogContext
 from geminga_broker.log.cursor import LogCursor
 from geminga_broker.log.cursors import DirtyCursors, LogCursors
 from geminga_broker.log.entry import LogEntry
-from geminga_broker.log.options import LogOptions, Retention
+from geminga_broker.log.options import Retention
 from geminga_broker.log.reading import LogReads
 from geminga_broker.log.state import LogState
 from geminga_broker.log.trim import LogTrimmer
-from geminga_protocol.buffers import Buffer
 from geminga_protocol.ids import Position
 from geminga_runtime.metadata.api import MetadataError, MetadataStore
 
@@ -40,6 +37,10 @@ class TopicLog:
         self, context: LogContext, store: MetadataStore, dirty: DirtyCursors, index: int
     ) -> None:
         self.name = context.name
+        self.client = context.client
+        """Makes and opens its ledgers."""
+        self.options = context.options
+        """How it is kept."""
         self.closing = False
         """Whether it is being closed, or was: it must not be used any more."""
         self._context = context
@@ -55,6 +56,13 @@ class TopicLog:
             grown=self._cursors.grown,
             rolled=self._trimmer.schedule,
         )
+        # See `ManagedLedger` for these.
+        self.append = self._appender.append
+        self.open_reader = self._cursors.open_reader
+        self.trim = self._trimmer.trim
+        self.next_position = self._chain.next_position
+        self.previous_position = self._chain.previous_position
+        self.entries_between = self._chain.entries_between
 
     def __repr__(self) -> str:
         return f"<TopicLog {self.name}, {self._context.state.value}, ends at {self.last_position}>"
@@ -63,16 +71,6 @@ class TopicLog:
     def cursors(self) -> Mapping[str, LogCursor]:
         """See `ManagedLedger.cursors`."""
         return self._cursors.by_name
-
-    @property
-    def client(self) -> LedgerClient:
-        """Makes and opens its ledgers."""
-        return self._context.client
-
-    @property
-    def options(self) -> LogOptions:
-        """How it is kept."""
-        return self._context.options
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -110,10 +108,6 @@ class TopicLog:
         """See `ManagedLedger.terminated`."""
         return self._context.catalog.terminated is not None
 
-    def append(self, entries: Sequence[tuple[Buffer, int]], done: AppendDone) -> None:
-        """See `ManagedLedger.append`."""
-        self._appender.append(entries, done)
-
     def set_retention(self, retention: Retention) -> None:
         """From now on consumed ledgers stay for so long, and what that lets go is trimmed soon."""
         self._trimmer.retention = retention
@@ -145,10 +139,6 @@ class TopicLog:
             return await self._cursors.open(
                 name, initial, properties or {}, cursor_properties or {}
             )
-
-    def open_reader(self, name: str, start: Position) -> LogCursor:
-        """See `ManagedLedger.open_reader`. An open reader of that name is answered as it is."""
-        return self._cursors.open_reader(name, start)
 
     async def delete_cursor(self, name: str) -> None:
         """See `ManagedLedger.delete_cursor`. Raises CursorNotFound, LogWriteFailed."""
@@ -192,18 +182,6 @@ class TopicLog:
                 high = middle - 1
         return chain.next_position(chain.at_ordinal(low))
 
-    def next_position(self, position: Position) -> Position:
-        """See `ManagedLedger.next_position`."""
-        return self._chain.next_position(position)
-
-    def previous_position(self, position: Position) -> Position:
-        """See `ManagedLedger.previous_position`."""
-        return self._chain.previous_position(position)
-
-    def entries_between(self, after: Position, upto: Position) -> int:
-        """See `ManagedLedger.entries_between`."""
-        return self._chain.entries_between(after, upto)
-
     async def terminate(self) -> Position:
         """See `ManagedLedger.terminate`. Raises LogFenced, LogWriteFailed, LogClosed."""
         context = self._context
@@ -223,10 +201,6 @@ class TopicLog:
                 raise
         self._cursors.grown()
         return self.last_position
-
-    async def trim(self) -> None:
-        """See `ManagedLedger.trim`. Raises LogWriteFailed."""
-        await self._trimmer.trim()
 
     async def truncate(self) -> None:
         """See `ManagedLedger.truncate`. Raises LogWriteFailed, LogFenced."""
