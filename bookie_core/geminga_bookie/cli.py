@@ -139,7 +139,7 @@ def _all_metadata(data_dir: Path) -> list[tuple[int, LedgerMetadataFormat]]:
 def _metadata_of(data_dir: Path, ledger_id: int) -> LedgerMetadataFormat:
     found = _ask_metadata(data_dir, ledger_id)
     if not found:
-        raise ShellFailed(f"metadata know no ledger {ledger_id}")
+        raise ShellFailed(f"no ledger {ledger_id} in the metadata store")
     return found[0][1]
 
 

@@ -27,7 +27,7 @@ class LacWaiters:
         return ledger_id in self._waiting
 
     def wake(self, ledger_id: int) -> None:
-        """The ledger's LAC has moved, or it is gone: whoever waits looks again."""
+        """The ledger's LAC has moved, or it is gone: wake its waiters."""
         waiting = self._waiting.pop(ledger_id, None)
         if waiting is not None:
             waiting[0].set()

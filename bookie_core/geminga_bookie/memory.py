@@ -160,7 +160,7 @@ class MemoryBookie:
         return sorted(self._known(ledger_id).entries)
 
     async def collect_garbage(self, live_ledgers: LiveLedgers) -> list[int]:
-        """Drop ledgers that metadata no longer knows; answers their ids (BK-06).
+        """Drop ledgers that metadata no longer knows; returns their ids (BK-06).
 
         Held ledgers are listed before metadata is read, so that one made meanwhile is never taken
         for garbage.

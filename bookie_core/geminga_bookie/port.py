@@ -60,7 +60,7 @@ class BookiePort(Protocol):
         """
 
     async def fence(self, ledger_id: int, master_key: bytes) -> int:
-        """Fence the ledger durably; answers the bookie's LAC (-1 if it knows none)."""
+        """Fence the ledger durably; returns the bookie's LAC (-1 if it knows none)."""
 
     async def read_lac(self, ledger_id: int) -> int:
         """The highest LAC that the bookie knows, explicit or piggybacked."""
@@ -69,7 +69,7 @@ class BookiePort(Protocol):
         """Store an explicit LAC."""
 
     async def wait_lac(self, ledger_id: int, previous_lac: int) -> int:
-        """Wait until the LAC is above `previous_lac`, and answer it (long poll; the caller sets
+        """Wait until the LAC is above `previous_lac`, and return it (long poll; the caller sets
         the deadline).
         """
 

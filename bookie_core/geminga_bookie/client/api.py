@@ -40,7 +40,7 @@ class LedgerState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LedgerOptions:
-    """How a new ledger is made (BK-20). Custom metadata says whose it is (BK-27)."""
+    """How a new ledger is made (BK-20). Custom metadata names its owner (BK-27)."""
 
     ensemble_size: int = 1
     write_quorum: int = 1
@@ -108,7 +108,7 @@ class LedgerWriter(LedgerReader, Protocol):
         """Queue entries, each given as the parts of its payload; buffers are copied before this
         returns.
 
-        Answers the first entry id and each payload as a view of its packet. Never blocks; failures
+        Returns the first entry id and each payload as a view of its packet. Never blocks; failures
         go to `done`.
         """
 

@@ -57,7 +57,7 @@ class LedgerMetadataStore:
         """Raises NoSuchLedger."""
         node = await self._store.get(paths.ledger(ledger_id))
         if node is None:
-            raise NoSuchLedger(f"metadata know no ledger {ledger_id}")
+            raise NoSuchLedger(f"no ledger {ledger_id} in the metadata store")
         return VersionedMetadata(decode(ledger_id, node.value), node.stat.version)
 
     async def update(self, known: VersionedMetadata, changed: LedgerMetadata) -> VersionedMetadata:

@@ -271,7 +271,7 @@ class InProcessBookie:
         texts = {part: f"flush failed: {error}" for part, error in failures.items()}
         for part, error in failures.items():
             if texts[part] != self._flush_errors.get(part) and not is_full(error):
-                logger.error("%s; it is tried until it works", texts[part])
+                logger.error("%s; retrying until it succeeds", texts[part])
         self._flush_errors = texts
         self.health.set("flush", texts)
 

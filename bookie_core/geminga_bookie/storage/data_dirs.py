@@ -1,4 +1,4 @@
-"""Whose directories these are: locks and cookies (spec BK-10).
+"""Ownership of the directories: locks and cookies (spec BK-10).
 
 A cookie binds every directory to one bookie id, one instance and one role, as BookKeeper's `Cookie`
 does. Paths are not

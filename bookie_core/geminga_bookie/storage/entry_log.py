@@ -231,7 +231,7 @@ def parse_block(data: bytes, offset: int, location: Location) -> list[bytes | No
     head = parse_head(data, offset)
     expected = (location.ledger_id, location.first, location.entries, location.size_bytes)
     if (head.ledger_id, head.first_entry_id, head.entries, head.total_bytes) != expected:
-        raise DamagedBlock("another block than the index says")
+        raise DamagedBlock("not the block that the index names")
     return decode_entries(head, check_head(head, data, offset), data, offset)
 
 

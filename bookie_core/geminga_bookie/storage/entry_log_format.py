@@ -73,7 +73,7 @@ def parse_file_header(data: bytes) -> tuple[int, int, int]:
     if len(data) < FILE_HEADER_BYTES or head[:4] != FILE_MAGIC:
         raise DamagedBlock("no entry log header")
     if crc32c(head) != int.from_bytes(data[_FILE_HEADER.size : _FILE_HEADER.size + 4], "little"):
-        raise DamagedBlock("the entry log's header does not fit its checksum")
+        raise DamagedBlock("the entry log's header fails its checksum")
     _, version, log_id, compacted_from = _FILE_HEADER.unpack(head)
     return version, log_id, compacted_from
 
@@ -107,7 +107,7 @@ def check_head(head: BlockHead, data: bytes, offset: int = 0) -> tuple[int, ...]
     end = offset + BLOCK_HEAD_BYTES + head.table_bytes
     checksum = int.from_bytes(data[offset + 4 : offset + 8], "little")
     if len(data) < end or crc32c(data[offset + _CHECKED_FROM : end]) != checksum:
-        raise DamagedBlock("the block's head does not fit its checksum")
+        raise DamagedBlock("the block's head fails its checksum")
     return struct.unpack_from(f"<{2 * head.entries}I", data, offset + BLOCK_HEAD_BYTES)
 
 

@@ -225,7 +225,7 @@ class GarbageCollector:
             store.index.require_rebuild()
 
     def scrub(self) -> list[DamagedEntry]:
-        """Check every entry that lies in a log; answers the damaged ones. Blocks. Raises
+        """Check every entry that lies in a log; returns the damaged ones. Blocks. Raises
         OSError."""
         damaged: list[DamagedEntry] = []
         throttle = self._throttle()

@@ -98,7 +98,7 @@ class Journal:
         """Behind the last record that is on disk, of any file: the next file names it."""
         self._is_end_marked = True
         self._unwritten: dict[tuple[int, int], bytes] = {}
-        """Items that nobody waits for, of groups that failed: they go with the next group."""
+        """Items without a callback, of failed groups: they are written with the next group."""
         self._groups = self._entries = self._bytes = 0
         self._sync_s = 0.0
         self.position = JournalPosition(0, 0)
@@ -147,7 +147,9 @@ class Journal:
                     self._token.run_sync_soon(self._on_failure, error)
                 self._token.run_sync_soon(_complete, completions)
             except trio.RunFinishedError:
-                logger.warning("the loop ended before its journal: %d runs unheard", len(group))
+                logger.warning(
+                    "the event loop ended first: the outcome of %d runs is lost", len(group)
+                )
 
     def _gather(self) -> tuple[list[Request], bool]:
         """All that waits, up to the bounds of a group; sleeps while there is nothing."""
@@ -193,10 +195,10 @@ class Journal:
                 self._segment = self._files.take(0)
             if barrier and not (index and self._options.sync_data):
                 self._sync()
-        except Exception as error:  # whatever it is, those who wait must be told
+        except Exception as error:  # whatever it is, the callbacks must run
             logger.error("journal write failed: %s", error, exc_info=not isinstance(error, OSError))
             if self._segment is not None:
-                # After a failed fdatasync nobody knows what is on disk: never write there again.
+                # After a failed fdatasync the file's contents are unknown: never write there again.
                 self._segment.file.close()
                 self._segment = None
             self._keep_unwritten(group)

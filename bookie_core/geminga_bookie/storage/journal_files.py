@@ -149,7 +149,7 @@ class JournalFiles:
                 self._check_room(size_bytes)
                 self._ready = self._make(size_bytes, 0)
         except OSError as error:
-            if not is_full(error):  # that is told of by who looks at the disks
+            if not is_full(error):  # the disk check reports that
                 logger.warning("no journal file made ready in %s: %s", self._directory, error)
 
     def _make(self, size_bytes: int, needed_bytes: int) -> Segment:

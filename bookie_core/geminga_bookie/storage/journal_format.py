@@ -137,10 +137,10 @@ def parse_record_head(data: bytes) -> RecordHead:
         raise DamagedRecord("no record")
     checked = data[8:RECORD_HEADER_BYTES]
     if crc32c(checked) != int.from_bytes(data[4:8], "little"):
-        raise DamagedRecord("the record's header does not fit its checksum")
+        raise DamagedRecord("the record's header fails its checksum")
     head = RecordHead(*_CHECKED.unpack(checked))
     if max(head.index_bytes, head.body_bytes) > BODY_BYTES_MAX:
-        raise DamagedRecord("the record is longer than any can be")
+        raise DamagedRecord("the record's length is out of range")
     return head
 
 
@@ -150,7 +150,7 @@ def checked_part(data: bytes, size_bytes: int, checksum: int, name: str) -> byte
     if len(data) != size_bytes:
         raise DamagedRecord(f"the record's {name} is cut short")
     if crc32c(data) != checksum:
-        raise DamagedRecord(f"the record's {name} does not fit its checksum")
+        raise DamagedRecord(f"the record's {name} fails its checksum")
     return data
 
 

@@ -75,10 +75,10 @@ def _parse_head(data: bytes) -> tuple[int, int, int, int]:
         raise DamagedRecord("no record")
     checked = data[8:RECORD_HEADER_BYTES]
     if crc32c(checked) != int.from_bytes(data[4:8], "little"):
-        raise DamagedRecord("the record's header does not fit its checksum")
+        raise DamagedRecord("the record's header fails its checksum")
     body_bytes, checksum, journal_id, sequence = _CHECKED.unpack(checked)
     if body_bytes > BODY_BYTES_MAX:
-        raise DamagedRecord("the record is longer than any can be")
+        raise DamagedRecord("the record's length is out of range")
     return body_bytes, checksum, journal_id, sequence
 
 
@@ -93,7 +93,7 @@ def _read_record(
     if len(body) != body_bytes:
         raise DamagedRecord("the record is cut short")
     if crc32c(body) != checksum:
-        raise DamagedRecord("the record's bytes do not fit its checksum")
+        raise DamagedRecord("the record fails its checksum")
     return sequence, body
 
 

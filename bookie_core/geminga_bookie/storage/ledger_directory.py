@@ -187,7 +187,7 @@ class LedgerDirectory:
                     raise
                 return blocks
         if not _holds(blocks, entry_id):
-            raise DamagedBlock("its bytes do not fit their checksum")
+            raise DamagedBlock("it fails its checksum")
         return blocks
 
     def _adjacent(

@@ -146,7 +146,7 @@ class LocationIndex:
         self._write(batch)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _mapped_errors(self) -> Iterator[None]:
         try:
             yield
         except Exception as error:  # rocksdict raises bare Exceptions
@@ -171,7 +171,7 @@ class LocationIndex:
                 self._change.notify_all()
 
     def _write(self, batch: WriteBatch) -> None:
-        with self._told(), self._writing:
+        with self._mapped_errors(), self._writing:
             if self._is_broken:
                 self._reopen()
             try:
@@ -187,7 +187,7 @@ class LocationIndex:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         with self._change:
             if not self._change.wait_for(lambda: not self._readers, REOPEN_S):
-                raise TimeoutError("it is being read, and can't be opened again")
+                raise TimeoutError("it can't be reopened while it is read")
             self._shut()
             deadline_s = time.monotonic() + REOPEN_S
             while self._is_broken:
@@ -198,7 +198,7 @@ class LocationIndex:
                     if time.monotonic() >= deadline_s:
                         raise
                     time.sleep(REOPEN_S / 100)
-        logger.warning("index %s: opened again after a failed write", self._directory)
+        logger.warning("index %s: reopened after a failed write", self._directory)
 
     def _shut(self) -> None:
         try:
@@ -209,12 +209,12 @@ class LocationIndex:
             logger.warning("index %s: %s", self._directory, error)
 
     def _get(self, key: bytes) -> bytes | None:
-        with self._told(), self._reading() as db:
+        with self._mapped_errors(), self._reading() as db:
             value: bytes | None = db.get(key)
             return value
 
     def _cursor(self, db: Rdict) -> RdictIter:
-        with self._told():
+        with self._mapped_errors():
             return db.iter()
 
     def _at(self, cursor: RdictIter) -> bool:
@@ -224,7 +224,7 @@ class LocationIndex:
         """
         if cursor.valid():
             return True
-        with self._told():
+        with self._mapped_errors():
             cursor.status()
         return False
 

@@ -47,7 +47,7 @@ class _LedgerBlocks:
 class ReadCache:
     """Blocks, evicted so that a ledger's catch-up reading costs its own older blocks first.
 
-    Ledgers that nobody reads any more go first. Then a ledger that holds more than its equal share
+    Ledgers that are no longer read go first. Then a ledger that holds more than its equal share
     gives up its oldest block, but for its last two windows: a reader is still in the one when the
     other is loaded. Otherwise the ledger that was read longest ago does.
     """

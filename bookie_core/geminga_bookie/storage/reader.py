@@ -56,7 +56,7 @@ class Reader:
                     found = block.packets[index : index + 1]
                 self.served(store, ledger_id, entry_id + len(found))
                 return found
-        raise AssertionError("load answers the entry or raises")
+        raise AssertionError("load returns the entry or raises")
 
     async def _load(
         self, store: LedgerDirectory, ledger_id: int, entry_id: int, divisor: int
@@ -106,4 +106,4 @@ class Reader:
         try:
             await self._load(store, ledger_id, entry_id, 1)
         except BookkeeperError:
-            return  # the end, or damage, which the one who asks for it will be told
+            return  # the end, or damage, which its reader reports

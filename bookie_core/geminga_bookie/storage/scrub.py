@@ -1,4 +1,4 @@
-"""The scrubber (spec BK-12): every entry of a log against its checksum, before somebody needs
+"""The scrubber (spec BK-12): every entry of a log against its checksum, before a client needs
 it."""
 
 from __future__ import annotations

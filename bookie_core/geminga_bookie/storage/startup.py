@@ -308,7 +308,7 @@ def _settle_doubts(
     """Whether acknowledged entries may be missing and there are other copies to ask.
 
     Each step is repeated after a kill before the next: the limbo files, the marks of the ledgers,
-    then the removal of what told that they are needed.
+    then the removal of the marker that asked for them.
     """
     is_new_doubt = False
     for directory, report in zip(options.journal_dirs, reports, strict=True):

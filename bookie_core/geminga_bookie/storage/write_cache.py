@@ -42,7 +42,7 @@ class WriteCache:
     ) -> list[bytes] | None:
         """Packets from that entry on within one run, at least one; None if the entry isn't here.
 
-        Of runs that overlap, the youngest answers.
+        Of overlapping runs, the youngest counts.
         """
         runs = self._ledgers.get(ledger_id)
         if runs is None:

@@ -76,7 +76,7 @@ class AckState:
         return chain.entries_between(self.mark_delete, chain.last_position()) - self.holes
 
     def ack(self, acks: Iterable[Ack]) -> list[Position]:
-        """Acknowledge entries or parts of batches; answers the positions that became wholly
+        """Acknowledge entries or parts of batches; returns the positions that became wholly
         acknowledged by it.
         """
         done: list[Position] = []
@@ -112,7 +112,7 @@ class AckState:
         return done
 
     def ack_cumulative(self, position: Position, ack_words: tuple[int, ...] = ()) -> bool:
-        """Everything up to the position, or up to before it and a part of its batch. Answers
+        """Everything up to the position, or up to before it and a part of its batch. Returns
         whether anything changed.
 
         A position beyond the end changes nothing (ManagedCursorImpl.asyncMarkDelete).
@@ -241,7 +241,7 @@ class AckState:
             ordinal = wanted
 
     def _ack_part(self, position: Position, ack_words: tuple[int, ...], batch_size: int) -> bool:
-        """Take a part of a batch as acknowledged; answers whether nothing is left of it."""
+        """Take a part of a batch as acknowledged; returns whether nothing is left of it."""
         if self.is_deleted(position) or not self._chain.holds(position):
             return False
         bits = words.to_bits(ack_words) & self._bits(position)

@@ -187,7 +187,7 @@ class Cursor(Protocol):
         """
 
     def ack(self, acks: Iterable[Ack]) -> list[Position]:
-        """Acknowledge individually; answers the positions that are now wholly acknowledged.
+        """Acknowledge individually; returns the positions that are now wholly acknowledged.
         Unknown positions are harmless.
         """
 
@@ -250,8 +250,8 @@ class ManagedLedger(Protocol):
         """Append entries, each given as (payload part, messages in it). Buffers are copied before
         this returns.
 
-        Never blocks; a refusal (fenced, terminated, closed, storage full) is told to `done` before
-        this returns, or behind the answers to what was appended before. While a ledger rolls over,
+        Never blocks; a refusal (fenced, terminated, closed, storage full) goes to `done` before
+        this returns, or behind the answers to earlier appends. While a ledger rolls over,
         entries wait in a queue bounded by the callers' own limits.
         """
 
@@ -295,7 +295,7 @@ class ManagedLedger(Protocol):
         """How many entries lie in (after, upto]."""
 
     async def terminate(self) -> Position:
-        """Take no more entries; answers the last position. Durable and idempotent."""
+        """Take no more entries; returns the last position. Durable and idempotent."""
 
     async def trim(self) -> None:
         """Delete ledgers that every cursor passed and retention lets go (BR-04)."""

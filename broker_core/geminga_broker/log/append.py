@@ -56,7 +56,7 @@ _ERRORS: dict[LogState, type[LogError]] = {
 
 
 class LogAppender:
-    """Appends of one log. `wants_cache` is asked per run, `grown` told once per completed run,
+    """Appends of one log. `wants_cache` is called per run, `grown` once per completed run,
     `rolled` when a ledger was closed and the next one opened.
     """
 
@@ -128,7 +128,7 @@ class LogAppender:
             await self._next_ledger()
 
     async def start(self) -> None:
-        """Make the first ledger after opening. Raises what kept it from it."""
+        """Make the first ledger after opening. Raises the error that stopped it."""
         await self._open_next()
 
     async def finish(self, state: LogState) -> None:
@@ -212,8 +212,7 @@ class LogAppender:
     def _failed(self, first: int, error: BookkeeperError) -> None:
         """The ledger takes no more: refuse what is not written, and go on in a new ledger.
 
-        What came after it and waits for that ledger is refused too: whose entry is refused sends it
-        again, and that must not come behind what it sent later.
+        Also fail the appends queued behind it: the producer resends, and order must hold.
         """
         if not self._pending:
             return
@@ -271,7 +270,7 @@ class LogAppender:
         try:
             await self._close_old()
             if self._barren:
-                # A ledger that took nothing at all: the next one would not either, so soon.
+                # Failed before its first entry: back off instead of retrying.
                 self._barren = False
                 self._give_up()
                 return
@@ -284,9 +283,9 @@ class LogAppender:
             _log.warning("log=%s: %s", context.name, self._cause)
             self._give_up()
         except Exception as error:
-            # A defect: nobody knows what is written. Whoever opens the log next recovers it.
-            _log.exception("log=%s: rolling over broke off", context.name)
-            self.fence(f"rolling over broke off: {error!r}")
+            # A defect: what is written is unknown. The next open recovers the log.
+            _log.exception("log=%s: the roll-over failed unexpectedly", context.name)
+            self.fence(f"the roll-over failed: {error!r}")
 
     def _give_up(self) -> None:
         """Refuse appends for a while; the next one after that tries again."""

@@ -1,6 +1,6 @@
 """A log's ManagedLedgerInfo in the metadata store, changed by compare-and-set only (spec BR-01).
 
-A change that fails because somebody else made one means that another broker owns the log:
+If a change conflicts with another writer's, another broker owns the log:
 LogFenced. A change whose outcome is unknown is settled by reading, before the next one.
 """
 
@@ -28,7 +28,7 @@ INDEX_PROPERTY = "index"
 """
 
 DELETING_PROPERTY = "geminga.deleting"
-"""Ledgers taken out of the chain and not surely deleted yet: whoever opens the log next finishes
+"""Ledgers taken out of the chain and not surely deleted yet: the next open of the log finishes
 that.
 """
 

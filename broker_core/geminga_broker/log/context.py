@@ -46,7 +46,7 @@ class LogContext:
         self.last_position = chain.last_position()
         """The last durable entry."""
         self.mutex = trio.Lock()
-        """Held by whoever changes the chain: rolling, trimming, terminating, closing, deleting."""
+        """Held while the chain changes: rolling, trimming, terminating, closing, deleting."""
 
     def enter(self, state: LogState) -> None:
         """Change the state. Raises AssertionError for a change that can't be."""

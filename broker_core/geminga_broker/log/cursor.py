@@ -30,9 +30,9 @@ class LogAccess(NamedTuple):
     context: LogContext
     reads: LogReads
     changed: Callable[[LogCursor], None]
-    """Told when there is something to persist."""
+    """Called when there is something to persist."""
     passed: Callable[[], None]
-    """Told when mark-delete has passed the end of a ledger."""
+    """Called when mark-delete has passed the end of a ledger."""
     active: dict[LogCursor, None]
     """Those that are active, and some that were a moment ago."""
 

@@ -30,7 +30,7 @@ _DAMAGED_ONE_BY_ONE = 16
 
 
 async def last_state(reader: LedgerReader, about: object) -> CursorSnapshot | None:
-    """The last whole state in a cursor's ledger, None if there is none; `about` says whose it is.
+    """The last whole state in a cursor's ledger, None if there is none; `about` names the cursor.
 
     A damaged state lets the one before it count, and the log says so. Raises BookkeeperError for
     what may be readable later.
@@ -61,7 +61,7 @@ async def _state_ending_at(
     info = decode_position_info(view)
     entries = entries_of_state(info)
     if not entries:
-        _log.warning("cursor=%s: a state is incomplete, the one before counts", about)
+        _log.warning("cursor=%s: a state is incomplete, using the one before", about)
         return None, info.part.index + 1
     views: list[memoryview] = []
     first = last - entries + 1

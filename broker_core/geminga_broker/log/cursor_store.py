@@ -56,7 +56,7 @@ its users.
 
 
 class CursorKey(NamedTuple):
-    """Whose state it is."""
+    """Names the cursor."""
 
     log_name: str
     cursor_name: str
@@ -267,11 +267,11 @@ class CursorStore:
                 return
 
     async def _delete_ledger(self, ledger_id: int) -> None:
-        """Best effort: a ledger that stays is named by no cursor, and says whose it was."""
+        """Best effort: no cursor names a ledger that stays, and its metadata names its owner."""
         try:
             await self._client.delete(ledger_id)
         except (BookkeeperError, MetadataError) as error:
-            _log.warning("cursor=%s: ledger %d stays: %s", self.key, ledger_id, error)
+            _log.warning("cursor=%s: ledger %d is not deleted: %s", self.key, ledger_id, error)
 
 
 def _append(

@@ -30,11 +30,11 @@ class CursorUse:
         return max(0, self._now_ms() - self.last_ms) / 1000
 
     def begin(self) -> None:
-        """From now on somebody uses it."""
+        """It is in use from now on."""
         self._current = True
 
     def end(self) -> None:
-        """Nobody does any more."""
+        """It is no longer in use."""
         self._last_ms = self._now_ms()
         self._current = False
 

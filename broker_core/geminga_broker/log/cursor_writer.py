@@ -1,7 +1,7 @@
 """Persisting a cursor: throttled, in order, with its waiters (spec BR-05).
 
-Acknowledgements change the cursor in memory and are written down by a timer, or at once for who
-waits in `persist`. One write is under way at a time, and holds all that was known when it began.
+Acknowledgements change the cursor in memory. A timer writes them down, or `persist` does at once.
+One write is under way at a time, and holds all that was known when it began.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class CursorWriter:
         """Set when the write that is under way ends; None if none is."""
         self._waiters: list[tuple[int, Promise[None]]] = []
         self._turn = trio.Lock()
-        """Held by whoever writes the node alone: properties, or the whole state."""
+        """Held while the node is written alone: properties, or the whole state."""
         self._next_write_s = 0.0
 
     @property
@@ -135,7 +135,7 @@ class CursorWriter:
     async def remove(self) -> None:
         """Delete what is stored of the cursor. Raises LogWriteFailed; then it may be called again.
 
-        Who waits for a write is refused then.
+        Fails the callers that wait for a write.
         """
         store = self._kept
         if store is None:
@@ -241,7 +241,7 @@ class CursorWriter:
     async def _write_to_new_ledger(self) -> None:
         store = self._kept
         changes = self.changes
-        failure: Exception | None = LogWriteFailed("it was deleted or cancelled")
+        failure: Exception | None = LogWriteFailed("deleted or cancelled")
         try:
             if store is not None:
                 await store.write_to_new_ledger(self._infos())
@@ -275,8 +275,8 @@ class CursorWriter:
         self._refuse(error)
 
     def _settle(self) -> None:
-        """Answer whose changes are durable, and write on for the others, unless somebody has the
-        turn and will do that. If nothing is written any more, refuse them.
+        """Release the waiters whose changes are durable, and write on for the others, unless a
+        holder of the turn will do that. If nothing is written any more, fail them.
         """
         waiters, self._waiters = self._waiters, []
         for wanted, promise in waiters:

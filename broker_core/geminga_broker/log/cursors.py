@@ -144,7 +144,7 @@ class LogCursors:
             cursor.state.forget_trimmed()
 
     def grown(self) -> None:
-        """Wake who waits for new entries."""
+        """Wake the waiters for new entries."""
         for cursor in self.by_name.values():
             cursor.grown()
 

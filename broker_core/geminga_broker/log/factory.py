@@ -104,7 +104,7 @@ class ManagedLedgerFactory:
             return await promise.wait()
         except LogNotFound:
             if create:
-                # Whoever began this opening did not want it made.
+                # The caller that began this opening did not allow to create it.
                 return await self.open(name)  # noqa: ASYNC120
             raise
 
@@ -182,7 +182,7 @@ class ManagedLedgerFactory:
         return log
 
     async def _recover(self, catalog: LogCatalog, chain: LedgerChain) -> int:
-        """Recover and close what was left open; answers the index of the last message."""
+        """Recover and close what was left open; returns the index of the last message."""
         options = self.options
         password = options.durability.password
         index = int(catalog.properties.get(INDEX_PROPERTY, "-1"))
@@ -259,4 +259,4 @@ def _guarded(step: Callable[[], None]) -> None:
     try:
         step()
     except Exception:
-        _log.exception("a defect: %s broke off", step.__qualname__)
+        _log.exception("a defect: %s failed", step.__qualname__)

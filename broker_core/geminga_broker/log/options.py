@@ -32,7 +32,7 @@ class LedgerDurability:
     password: bytes = b""
 
     def ledger_options(self, log_name: str, cursor_name: str | None = None) -> LedgerOptions:
-        """Options of a new ledger, with the custom metadata that say whose it is
+        """Options of a new ledger, with the custom metadata that name its owner
         (LedgerMetadataUtils).
         """
         about = {

@@ -123,7 +123,7 @@ class SnapshotLog:
                 left = tuple(n for n in self._owner.side_ledgers if n not in gone)
                 await self._owner.set_side_ledgers(left)
             except (BookkeeperError, MetadataError, LogWriteFailed) as error:
-                _log.warning("cursor=%s: ledgers %s stay: %s", self._names, gone, error)
+                _log.warning("cursor=%s: ledgers %s are not deleted: %s", self._names, gone, error)
 
     async def _append(self, data: bytes) -> Place:
         writer = self._writer
@@ -161,7 +161,7 @@ class SnapshotLog:
 
     async def _salvage(self, ledger_id: int) -> LedgerReader:
         password = self._options.durability.password
-        text = f"cursor={self._names} reads more of the backlog again"
+        text = f"cursor={self._names} reads that part of the backlog again"
         return await open_salvaged(self._client, ledger_id, password, text)
 
     def _read_failed(self, ledger_id: int, error: Exception) -> LogReadFailed:

@@ -223,7 +223,7 @@ class TopicLog:
             self._trimmer.schedule()
 
     async def close(self) -> None:
-        """See `ManagedLedger.close`. Failures are logged: whoever opens the log next recovers.
+        """See `ManagedLedger.close`. Failures are logged: the next open recovers the log.
 
         Cancelled, it gives back memory and handles all the same, in the background if a change of
         the chain is under way.
@@ -259,7 +259,7 @@ class TopicLog:
             try:
                 if context.state is not LogState.CLOSED:
                     await self._appender.finish(LogState.CLOSED)
-                # From here on whoever opens the log finds it empty, and goes on deleting.
+                # From here on the next open finds the log empty, and continues the deletion.
                 context.catalog.deleting.update(
                     dict.fromkeys(ledger.ledger_id for ledger in self._chain)
                 )

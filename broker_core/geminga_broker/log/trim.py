@@ -25,7 +25,7 @@ def ledgers_to_trim(
 ) -> list[LedgerInfo]:
     """Spans from the front that every cursor passed and that retention lets go. Never the last one.
 
-    Without a cursor nobody waits for anything, and retention alone decides.
+    Without a cursor retention alone decides.
     """
     upto = min((chain.next_position(mark)[0] for mark in mark_deletes), default=None)
     left_bytes = chain.size_bytes
