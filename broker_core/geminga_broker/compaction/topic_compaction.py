@@ -23,6 +23,7 @@ from geminga_broker.compaction.passes import Walk, see_all, write_kept
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import Cursor, Entry, LogClosed, LogError, LogReadFailed, ManagedLedger
 from geminga_broker.log.cursor import LogCursor
+from geminga_broker.log.reserved_cursors import COMPACTION
 from geminga_broker.log.topic_log import TopicLog
 from geminga_broker.policies.model import CompactionPolicy, TopicPolicies
 from geminga_broker.topic.api import TopicEnvironment
@@ -33,9 +34,6 @@ from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_runtime.background import run_guarded
 
 _log = logging.getLogger(__name__)
-
-CURSOR = "__compaction"
-"""The compaction's cursor and subscription (`Compactor.COMPACTION_SUBSCRIPTION`)."""
 
 CLEANUP_S_MAX = 10.0
 """A run that failed or was stopped cleans up for so long; the rest is done by the next."""
@@ -76,7 +74,7 @@ class TopicCompaction:
         self._ended = trio.Event()
         self._lock = trio.Lock()
         """Held while compacted ledgers are made or deleted."""
-        cursor = host.log.cursors.get(CURSOR)
+        cursor = host.log.cursors.get(COMPACTION)
         if isinstance(cursor, LogCursor) and cursor.durable:
             ledgers = self._ledgers(cursor)
             if ledgers.named is not None:
@@ -89,7 +87,7 @@ class TopicCompaction:
         """If the cursor's state, read back, names no ledger that there is: take the newest one
         that is whole. To be called before the topic is used. Raises LogError.
         """
-        cursor = self._host.log.cursors.get(CURSOR)
+        cursor = self._host.log.cursors.get(COMPACTION)
         if not (isinstance(cursor, LogCursor) and cursor.durable):
             return
         ledgers = self._ledgers(cursor)
@@ -194,7 +192,7 @@ class TopicCompaction:
         """The compaction's cursor, made at the beginning of the log if need be: from then on the
         log keeps what is not compacted. Raises LogError.
         """
-        cursor = await self._host.log.open_cursor(CURSOR, initial=EARLIEST)
+        cursor = await self._host.log.open_cursor(COMPACTION, initial=EARLIEST)
         self._host.adopt(cursor)
         return cursor
 
@@ -213,7 +211,7 @@ class TopicCompaction:
         """Forget the compacted messages and all that is in the log. Raises LogError."""
         await self.stop()
         async with self._lock:
-            cursor = self._host.log.cursors.get(CURSOR)
+            cursor = self._host.log.cursors.get(COMPACTION)
             if not isinstance(cursor, LogCursor):
                 return
             # Newer messages than the compacted ones may not go first.
@@ -228,7 +226,7 @@ class TopicCompaction:
         """Hold off compactions while the subscription of that name is deleted, if it is
         compaction's own.
         """
-        if cursor != CURSOR:
+        if cursor != COMPACTION:
             yield
             return
         await self.stop()
@@ -237,7 +235,7 @@ class TopicCompaction:
 
     async def cursor_deleted(self, cursor: str) -> None:
         """If it was the compaction's, its ledgers went with it: the log alone is read again."""
-        if cursor == CURSOR:
+        if cursor == COMPACTION:
             await self._replace(None, None)
 
     # ---- a run ----

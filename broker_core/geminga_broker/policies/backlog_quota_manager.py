@@ -8,9 +8,9 @@ from typing import Protocol
 
 import trio
 
-from geminga_broker.compaction.topic_compaction import CURSOR as COMPACTION
 from geminga_broker.compaction.topic_compaction import TopicCompaction
 from geminga_broker.log.api import Cursor, ManagedLedger
+from geminga_broker.log.reserved_cursors import COMPACTION, DEDUPLICATION
 from geminga_broker.policies.model import TopicPolicies
 from geminga_broker.policies.quota import (
     EVICTION_FACTOR,
@@ -24,7 +24,7 @@ from geminga_broker.policies.quota import (
 )
 from geminga_broker.subscription.subscription import Subscription
 from geminga_broker.topic.api import TopicEnvironment
-from geminga_broker.topic.deduplication import CURSOR, Deduplication
+from geminga_broker.topic.deduplication import Deduplication
 from geminga_protocol.ids import EntryId, LedgerId, Position
 
 _log = logging.getLogger(__name__)
@@ -120,7 +120,7 @@ async def _enforce(topic: QuotaTopic, kind: QuotaType) -> None:
     quota = quotas.size if kind is QuotaType.SIZE else quotas.age
     _log.info("topic=%s backlog quota %s exceeded: %s", topic.name, kind.value, quota.policy.value)
     slowest = slowest_cursor(topic)
-    if slowest is not None and slowest.name == CURSOR and topic.deduplication is not None:
+    if slowest is not None and slowest.name == DEDUPLICATION and topic.deduplication is not None:
         # The slowest cursor is deduplication's own.
         topic.deduplication.snapshot()
     elif slowest is not None and slowest.name == COMPACTION:

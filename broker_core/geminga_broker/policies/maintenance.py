@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import trio
 
-from geminga_broker.compaction.topic_compaction import CURSOR
 from geminga_broker.config import PolicyConfig
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import LogError
+from geminga_broker.log.reserved_cursors import COMPACTION
 from geminga_broker.policies.apply import expire_messages, expire_subscriptions
 from geminga_broker.policies.backlog_quota_manager import keep_quotas
 from geminga_broker.policies.quota import backlog_bytes
@@ -82,7 +82,7 @@ async def compact_if_due(topic: PersistentTopic) -> None:
 def not_compacted_bytes(topic: PersistentTopic) -> int:
     """About how much was published since the last compaction."""
     found = topic.log.statistics()
-    known = topic.log.cursors.get(CURSOR)
+    known = topic.log.cursors.get(COMPACTION)
     if known is not None:
         return backlog_bytes(found.ledgers, known.mark_delete)
     marks = [cursor.mark_delete for cursor in topic.log.cursors.values() if cursor.durable]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import trio
 
-from geminga_broker.compaction.topic_compaction import CURSOR as COMPACTION
 from geminga_broker.errors import BrokerError
+from geminga_broker.log.reserved_cursors import RESERVED_CURSORS
 from geminga_broker.metrics.rates import Rates
 from geminga_broker.policies.model import TopicOptions, TopicPolicies
 from geminga_broker.policies.rate_limit import RateLimit, SubscribeLimit
 from geminga_broker.topic.api import ProducerRequest, SubscribeRequest, SubType, TopicEnvironment
-from geminga_broker.topic.deduplication import CURSOR, Deduplication
+from geminga_broker.topic.deduplication import Deduplication
 from geminga_broker.topic.producer import Admission, Producer
 from geminga_broker.topic.registry import ProducerRegistry
 from geminga_broker.topic.stats import SubscriptionStats, TopicStats
@@ -118,7 +118,7 @@ class TopicBase:
 
     def check_subscription_name(self, name: str) -> None:
         """Raises BrokerError NotAllowedError for reserved names."""
-        if name in (CURSOR, COMPACTION):
+        if name in RESERVED_CURSORS:
             text = f"Subscription name {name} is reserved"
             raise BrokerError(ServerError.NotAllowedError, text)
 

@@ -16,6 +16,7 @@ from itertools import islice
 from typing import Protocol
 
 from geminga_broker.log.api import Cursor, CursorNotFound, Entry, EntryDamaged, ManagedLedger
+from geminga_broker.log.reserved_cursors import DEDUPLICATION
 from geminga_broker.policies.model import DeduplicationOptions
 from geminga_broker.topic.api import PublishItem
 from geminga_broker.topic.publish_run import Sent
@@ -26,9 +27,6 @@ from geminga_protocol.payload import parse_metadata
 from geminga_protocol.pb.pulsar_api_pb2 import MessageMetadata
 
 _log = logging.getLogger(__name__)
-
-CURSOR = "pulsar.dedup"
-"""The snapshots' cursor; it is no subscription."""
 
 _REPLAY_ENTRIES_MAX = 1000
 _REPLAY_BYTES_MAX = 5 << 20
@@ -212,7 +210,7 @@ async def open_deduplication(
     On return it knows the whole log: the caller must use it before anything suspends. Raises
     LogError.
     """
-    cursor = await log.open_cursor(CURSOR, initial=LATEST)
+    cursor = await log.open_cursor(DEDUPLICATION, initial=LATEST)
     cursor.rewind()
     made = Deduplication(cursor, options, now_s)
     replayed = damaged = 0
@@ -243,8 +241,8 @@ async def open_deduplication(
 
 async def drop_deduplication(log: ManagedLedger) -> None:
     """Delete the snapshots, if there are any. Raises LogError."""
-    if CURSOR in log.cursors:
+    if DEDUPLICATION in log.cursors:
         try:
-            await log.delete_cursor(CURSOR)
+            await log.delete_cursor(DEDUPLICATION)
         except CursorNotFound:
             pass

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 import trio
 
 from geminga_broker.compaction.subscription import CompactionSubscription
-from geminga_broker.compaction.topic_compaction import CURSOR as COMPACTION
 from geminga_broker.compaction.topic_compaction import TopicCompaction
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import (
@@ -19,6 +18,7 @@ from geminga_broker.log.api import (
     LogFenced,
     ManagedLedger,
 )
+from geminga_broker.log.reserved_cursors import COMPACTION, RESERVED_CURSORS
 from geminga_broker.policies.backlog_quota_manager import check_producer
 from geminga_broker.policies.model import TopicOptions
 from geminga_broker.policies.quota import QuotaType, backlog_bytes
@@ -33,7 +33,6 @@ from geminga_broker.topic.api import (
     TopicEnvironment,
 )
 from geminga_broker.topic.base import TopicBase
-from geminga_broker.topic.deduplication import CURSOR
 from geminga_broker.topic.fencing import (
     evict_dead_consumer,
     evict_dead_producer,
@@ -85,7 +84,7 @@ class PersistentTopic(TopicBase):
             run_guarded, grant_exclusive_access, self, producer
         )
         for cursor in log.cursors.values():
-            if cursor.durable and cursor.name != CURSOR:
+            if cursor.durable and RESERVED_CURSORS.get(cursor.name, True):
                 self.adopt(cursor)
         self.compaction = TopicCompaction(self)
 

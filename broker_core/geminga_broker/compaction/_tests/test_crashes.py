@@ -22,9 +22,9 @@ from geminga_broker.compaction._tests.world import (
     single,
 )
 from geminga_broker.compaction.outcome import Status
-from geminga_broker.compaction.topic_compaction import CURSOR
 from geminga_broker.log._tests.world import World
 from geminga_broker.log.cursor import LogCursor
+from geminga_broker.log.reserved_cursors import COMPACTION
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.ids import EARLIEST
 from geminga_runtime.metadata.api import StoreUnavailable
@@ -91,7 +91,7 @@ async def ledgers_of(topic: PersistentTopic) -> tuple[set[int], int | None]:
         about = (await client.metadata(ledger_id)).custom_metadata
         if about.get("component") == b"compacted-ledger":
             found.add(ledger_id)
-    return found, topic.log.cursors[CURSOR].properties.get("CompactedTopicLedger")
+    return found, topic.log.cursors[COMPACTION].properties.get("CompactedTopicLedger")
 
 
 async def prepare(world: World) -> None:
@@ -227,7 +227,7 @@ async def test_deleting_the_subscription_gives_the_log_back(autojump_clock: Mock
     async with open_topic(world) as topic:
         assert await read_all(topic) == OLD
         client = topic.log.client
-        await topic.delete_subscription(CURSOR)
+        await topic.delete_subscription(COMPACTION)
         assert topic.compaction.horizon is None
         assert await read_all(topic) == WHOLE_LOG
         async for ledger_id in client.ledgers():
@@ -272,7 +272,7 @@ async def test_a_truncation_that_is_killed_brings_nothing_back(
             break
         hits += 1
         async with open_topic(world) as topic:
-            cursor = topic.log.cursors[CURSOR]
+            cursor = topic.log.cursors[COMPACTION]
             assert isinstance(cursor, LogCursor)
             emptied = "CompactedTopicLedger" not in cursor.properties
             await topic.compaction.recover()

@@ -17,9 +17,9 @@ from geminga_broker.compaction._tests.world import (
     read_all,
     single,
 )
-from geminga_broker.compaction.topic_compaction import CURSOR
 from geminga_broker.log._tests.world import World
 from geminga_broker.log.cursor import LogCursor
+from geminga_broker.log.reserved_cursors import COMPACTION
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.ids import EARLIEST
 
@@ -84,7 +84,7 @@ async def test_a_damaged_cursor_does_not_lose_the_compacted_ledger(
         await compact(topic)
         await topic.log.roll()
         await topic.log.trim()
-        cursor = topic.log.cursors[CURSOR]
+        cursor = topic.log.cursors[COMPACTION]
         assert isinstance(cursor, LogCursor)
         store = cursor.writer._store
         assert store is not None

@@ -11,7 +11,7 @@ from geminga_broker._tests.wire import open_broker
 from geminga_broker.admin._tests.test_schema_routes import Admin
 from geminga_broker.admin.app import create_app
 from geminga_broker.compaction._tests.world import append, read_all, single
-from geminga_broker.compaction.topic_compaction import CURSOR
+from geminga_broker.log.reserved_cursors import COMPACTION
 from geminga_broker.metrics.scrape import scrape
 from geminga_broker.service import BrokerService
 from geminga_broker.topic.persistent import PersistentTopic
@@ -47,10 +47,10 @@ async def test_by_hand() -> None:
         await topic.compaction.wait()
         done = 200, {"status": "SUCCESS", "lastError": ""}
         assert await rest.ask("GET", f"{PATH}/t/compaction") == done
-        assert await rest.ask("GET", f"{PATH}/t/subscriptions") == (200, [CURSOR])
+        assert await rest.ask("GET", f"{PATH}/t/subscriptions") == (200, [COMPACTION])
         found = await rest.ask("GET", f"{PATH}/t/internalStats")
         assert isinstance(found, tuple)
-        named = topic.log.cursors[CURSOR].properties["CompactedTopicLedger"]
+        named = topic.log.cursors[COMPACTION].properties["CompactedTopicLedger"]
         ledger = found[1]["compactedLedger"]
         assert (ledger["ledgerId"], ledger["entries"]) == (named, 1)
         text = await scrape(broker.service, version="4")
@@ -86,7 +86,7 @@ async def test_thresholds(autojump_clock: MockClock) -> None:
         assert topic.policies.compaction.threshold_bytes == 0
         assert await rest.ask("PUT", f"{SPACE}/compactionThreshold", 5000) == (204, None)
         assert topic.policies.compaction.threshold_bytes == 5000
-        assert CURSOR in topic.subscriptions
+        assert COMPACTION in topic.subscriptions
         assert await rest.ask("POST", f"{PATH}/t/compactionThreshold", 100) == (204, None)
         assert topic.policies.compaction.threshold_bytes == 100
         await append(topic, [single("a", b"1" * 100), single("a", b"2")])

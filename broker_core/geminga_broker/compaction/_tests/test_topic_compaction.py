@@ -23,10 +23,11 @@ from geminga_broker.compaction._tests.world import (
     single,
 )
 from geminga_broker.compaction.outcome import Status
-from geminga_broker.compaction.topic_compaction import CURSOR, CompactionRunning
+from geminga_broker.compaction.topic_compaction import CompactionRunning
 from geminga_broker.errors import BrokerError
 from geminga_broker.log._tests.world import World
 from geminga_broker.log.api import Ack, LogReadFailed
+from geminga_broker.log.reserved_cursors import COMPACTION
 from geminga_broker.policies.apply import apply_policies
 from geminga_broker.policies.backlog_quota_manager import keep_quotas
 from geminga_broker.policies.maintenance import compact_if_due
@@ -55,7 +56,7 @@ async def test_an_empty_topic_is_compacted_at_once(autojump_clock: MockClock) ->
         await compact(topic)
         assert topic.compaction.outcome.status is Status.SUCCESS
         assert topic.compaction.horizon is None
-        assert list(topic.subscriptions) == [CURSOR]
+        assert list(topic.subscriptions) == [COMPACTION]
         info = await topic.compaction.ledger_info()
         assert (info.ledger_id, info.entries, info.size) == (-1, -1, -1)
 
@@ -220,20 +221,20 @@ async def test_what_is_refused(autojump_clock: MockClock) -> None:
                 await topic.subscribe(reader(connection, sub_type=kind))
             assert refused.value.code == ServerError.NotAllowedError
         with pytest.raises(BrokerError, match="reserved"):
-            await topic.subscribe(reader(connection, name=CURSOR))
+            await topic.subscribe(reader(connection, name=COMPACTION))
         topic.compaction.trigger()
         with pytest.raises(CompactionRunning):
             topic.compaction.trigger()
         await topic.compaction.wait()
         with pytest.raises(BrokerError, match="only a compaction"):
-            await topic.skip(CURSOR, 1)
+            await topic.skip(COMPACTION, 1)
         with pytest.raises(BrokerError, match="only a compaction"):
-            await topic.reset(CURSOR, EARLIEST)
+            await topic.reset(COMPACTION, EARLIEST)
         before = topic.compaction.horizon
         await append(topic, [single("a", b"2")])
-        await topic.skip(CURSOR, None)
-        topic.subscriptions[CURSOR].expire(topic.log.last_position)
-        assert topic.log.cursors[CURSOR].mark_delete == before
+        await topic.skip(COMPACTION, None)
+        topic.subscriptions[COMPACTION].expire(topic.log.last_position)
+        assert topic.log.cursors[COMPACTION].mark_delete == before
         await topic.close()
         with pytest.raises(BrokerError) as fenced:
             topic.compaction.trigger()
@@ -243,7 +244,7 @@ async def test_what_is_refused(autojump_clock: MockClock) -> None:
 async def test_a_threshold_keeps_the_log_and_starts_runs(autojump_clock: MockClock) -> None:
     async with open_topic(World()) as topic:
         await apply_policies(topic, TopicPolicies(compaction=CompactionPolicy(threshold_bytes=500)))
-        assert CURSOR in topic.subscriptions
+        assert COMPACTION in topic.subscriptions
         await append(topic, [single("a", b"1" * 100)])
         await compact_if_due(topic)
         assert topic.compaction.outcome.status is Status.NOT_RUN
@@ -314,7 +315,7 @@ async def test_a_compacted_ledger_that_is_lost_is_told_of(autojump_clock: MockCl
         await compact(topic)
         assert topic.compaction.outcome.status is Status.ERROR
         # As with Apache's broker: give the result up, and compact what the log still has.
-        await topic.delete_subscription(CURSOR)
+        await topic.delete_subscription(COMPACTION)
         await compact(topic)
         assert await read_all(topic) == [("a", b"2")]
 

@@ -14,10 +14,10 @@ from geminga_broker._tests.fake_client import (
 from geminga_broker._tests.topic_world import World
 from geminga_broker.config import PolicyConfig
 from geminga_broker.log.api import LogReadFailed
+from geminga_broker.log.reserved_cursors import DEDUPLICATION
 from geminga_broker.policies.apply import apply_policies
 from geminga_broker.policies.maintenance import TopicMaintenance
 from geminga_broker.policies.model import DeduplicationOptions, TopicPolicies
-from geminga_broker.topic.deduplication import CURSOR
 from geminga_protocol.ids import EARLIEST, LATEST
 
 
@@ -74,9 +74,9 @@ async def test_snapshots_are_taken_though_few_entries_come(
     await apply_policies(topic, TopicPolicies(deduplication=DeduplicationOptions()))
     nursery.start_soon(TopicMaintenance({topic.name: topic}, PolicyConfig()).run)
     await fill(topic, [1, 1])
-    assert world.log.cursors[CURSOR].properties == {}
+    assert world.log.cursors[DEDUPLICATION].properties == {}
     await trio.sleep(121)
-    assert world.log.cursors[CURSOR].properties == {"p": 1}
+    assert world.log.cursors[DEDUPLICATION].properties == {"p": 1}
 
 
 @pytest.mark.parametrize(("interval_s", "after_s"), [(0, None), (10, 60), (90, 120), (300, 300)])
@@ -96,9 +96,9 @@ async def test_snapshots_are_taken_when_the_last_is_old_enough(
     nursery.start_soon(TopicMaintenance({topic.name: topic}, config).run)
     await fill(topic, [1, 1])
     await trio.sleep(400 if after_s is None else after_s - 1)
-    assert world.log.cursors[CURSOR].properties == {}
+    assert world.log.cursors[DEDUPLICATION].properties == {}
     await trio.sleep(2)
-    assert world.log.cursors[CURSOR].properties == ({} if after_s is None else {"p": 1})
+    assert world.log.cursors[DEDUPLICATION].properties == ({} if after_s is None else {"p": 1})
 
 
 async def test_inactive_subscriptions_are_deleted(

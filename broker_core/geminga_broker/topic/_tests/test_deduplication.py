@@ -19,11 +19,12 @@ from geminga_broker._tests.topic_world import World
 from geminga_broker.errors import BrokerError
 from geminga_broker.log._tests import world as storage
 from geminga_broker.log.api import LogWriteFailed
+from geminga_broker.log.reserved_cursors import DEDUPLICATION
 from geminga_broker.policies.apply import apply_policies
 from geminga_broker.policies.model import DeduplicationOptions, TopicPolicies
 from geminga_broker.topic import deduplication
 from geminga_broker.topic.api import PublishItem, TopicEnvironment
-from geminga_broker.topic.deduplication import CURSOR, Deduplication
+from geminga_broker.topic.deduplication import Deduplication
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.ids import EARLIEST, LATEST, EntryId, LedgerId, Position
 from geminga_protocol.payload import build
@@ -67,7 +68,7 @@ async def test_without_it_everything_is_stored(world: World):
     producer.publish([item(1), item(1)])
     assert places(connection) == [(1, 0), (1, 1)]
     assert producer.last_sequence_id == -1
-    assert CURSOR not in world.log.cursors
+    assert DEDUPLICATION not in world.log.cursors
     assert topic.stats().deduplication_status == "Disabled"
 
 
@@ -194,7 +195,7 @@ async def test_closing_waits_for_duplicates_too(world: World):
 async def test_snapshots_hold_for_their_position(world: World):
     topic = await topic_with(world)
     producer = await producer_of(topic, FakeConnection())
-    cursor = world.log.cursors[CURSOR]
+    cursor = world.log.cursors[DEDUPLICATION]
     producer.publish([item(1), item(2)])
     assert cursor.properties == {}
     producer.publish([item(3)])
@@ -210,7 +211,7 @@ async def test_turned_off_the_snapshots_go(world: World):
     producer = await producer_of(topic, connection)
     producer.publish([item(1)])
     await apply_policies(topic, TopicPolicies())
-    assert CURSOR not in world.log.cursors
+    assert DEDUPLICATION not in world.log.cursors
     producer.publish([item(1)])
     assert places(connection) == [(1, 0), (1, 1)]
     assert producer.last_sequence_id == -1
@@ -221,14 +222,14 @@ async def test_the_cursor_is_no_subscription(world: World):
     again = world.topic()
     assert again.subscriptions == {}
     with pytest.raises(BrokerError) as caught:
-        await again.subscribe(subscribe_request(FakeConnection(), 1, CURSOR))
+        await again.subscribe(subscribe_request(FakeConnection(), 1, DEDUPLICATION))
     assert caught.value.code == ServerError.NotAllowedError
     with pytest.raises(BrokerError):
-        await again.create_subscription(CURSOR, LATEST)
+        await again.create_subscription(DEDUPLICATION, LATEST)
 
 
 def made(log: FakeLog | None = None, **options: int) -> Deduplication:
-    cursor = FakeCursor(log or FakeLog(), CURSOR, -1, True)
+    cursor = FakeCursor(log or FakeLog(), DEDUPLICATION, -1, True)
     return Deduplication(cursor, DeduplicationOptions(**options), 0.0)
 
 

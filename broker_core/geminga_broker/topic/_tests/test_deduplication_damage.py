@@ -11,8 +11,8 @@ from trio.testing import MockClock
 from geminga_broker._tests.fake_client import FakeConnection, item, producer_request
 from geminga_broker.log._tests.world import World
 from geminga_broker.log.cursor import LogCursor
+from geminga_broker.log.reserved_cursors import DEDUPLICATION
 from geminga_broker.topic._tests.test_truncate import topic_of
-from geminga_broker.topic.deduplication import CURSOR
 
 
 async def test_a_damaged_snapshot_of_sequence_ids(
@@ -23,7 +23,7 @@ async def test_a_damaged_snapshot_of_sequence_ids(
     async with topic_of(world, crash=True) as topic:
         producer = await topic.add_producer(producer_request(FakeConnection(), "p"))
         assert topic.deduplication is not None
-        cursor = topic.log.cursors[CURSOR]
+        cursor = topic.log.cursors[DEDUPLICATION]
         assert isinstance(cursor, LogCursor)
         for n in range(9):
             producer.publish([item(n)])

@@ -12,11 +12,11 @@ from trio.testing import MockClock
 
 from geminga_broker.log._tests.world import NAME, World
 from geminga_broker.log.options import CursorOptions, LogOptions, Retention
+from geminga_broker.log.reserved_cursors import DEDUPLICATION
 from geminga_broker.policies.apply import apply_policies
 from geminga_broker.policies.model import DeduplicationOptions, TopicPolicies
 from geminga_broker.subscription._tests.test_dispatch_shared import join, publish
 from geminga_broker.topic.api import SubType, TopicEnvironment
-from geminga_broker.topic.deduplication import CURSOR
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.ids import EARLIEST
 from geminga_protocol.topic_name import TopicName
@@ -51,7 +51,7 @@ async def test_truncating_passes_retention_and_deduplication(autojump_clock: Moc
         await topic.truncate()
         assert topic.log.statistics().entries == 0
         assert topic.subscriptions["sub"].backlog_entries() == 0
-        assert topic.log.cursors[CURSOR].mark_delete >= topic.log.last_position
+        assert topic.log.cursors[DEDUPLICATION].mark_delete >= topic.log.last_position
     async with topic_of(world) as topic:
         # The sequence ids outlive the entries.
         assert topic.deduplication is not None
