@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+import os
+import weakref
 from collections.abc import Callable
 
 import trio
 
 from geminga_runtime.errors import ConnectFailed, TlsFailed, TlsRefused
-from geminga_runtime.forked import close_in_children
 from geminga_runtime.stream import WRITE_HIGH_BYTES, FramedStream
 from geminga_runtime.tls import TlsContexts
 from geminga_runtime.tls_stream import TlsStream
+
+_sockets: weakref.WeakSet[trio.socket.SocketType] = weakref.WeakSet()
 
 
 async def connect(
@@ -81,3 +84,26 @@ def _reason(error: BaseException) -> str:
         error = error.exceptions[0]
     text = error.strerror if isinstance(error, OSError) else str(error)
     return text or str(error) or type(error).__name__
+
+
+def close_in_children(socket: trio.socket.SocketType) -> None:
+    """Have each child that is forked from now on close its copy, if it is still open then.
+
+    While any process holds a socket, the peer doesn't see that the others have closed it.
+    """
+    _sockets.add(socket)
+
+
+def _after_fork() -> None:
+    for each in list(_sockets):
+        # Detached, not closed by Trio: the child's copy of its loop shares the kernel's events with
+        # the parent, and would take the parent's registration away. Closing a copy sends nothing,
+        # by TLS neither.
+        fd = each.detach()
+        if fd >= 0:
+            os.close(fd)
+    _sockets.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from geminga_runtime.properties_file import parse_properties
-
 _log = logging.getLogger(__name__)
 
 ENVIRONMENT_PREFIX = "PULSAR_PREFIX_"
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_PLAIN_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
+_KEY = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", re.DOTALL)
 
 Config = TypeVar("Config")
 Origins = Mapping[str, tuple[str, str]]
@@ -169,3 +171,45 @@ def _written(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Keys and values of a Java properties file; the last value of a repeated key, as in Java.
+
+    Follows `java.util.Properties.load`: `#` and `!` start comments, a key ends at `=`, `:` or blank
+    space, a backslash at the end of a line joins the next one, `\\uXXXX` and the usual escapes are
+    decoded.
+    """
+    values: dict[str, str] = {}
+    for line in _logical_lines(text):
+        match = _KEY.match(line)
+        if match is not None:
+            values[_unescape(match[1])] = _unescape(match[2]).rstrip()
+    return values
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    """Lines without comments and blanks, continuations joined."""
+    pending = ""
+    for raw in text.splitlines():
+        line = raw.lstrip(" \t\f")
+        if not pending and (not line or line[0] in "#!"):
+            continue
+        trailing = len(line) - len(line.rstrip("\\"))
+        if trailing % 2:
+            pending += line[:-1]
+            continue
+        yield pending + line
+        pending = ""
+    if pending:
+        yield pending
+
+
+def _unescape(text: str) -> str:
+    def replace(match: re.Match[str]) -> str:
+        code = match[1]
+        if len(code) == 5:
+            return chr(int(code[1:], 16))
+        return _PLAIN_ESCAPES.get(code, code)
+
+    return _ESCAPE.sub(replace, text)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geminga_runtime.properties_file import parse_properties
+from geminga_runtime.settings import parse_properties
 
 
 @pytest.mark.parametrize(
