@@ -5,7 +5,7 @@ from __future__ import annotations
 CLOSE = """if not self._session.portal.is_forked and self._session.is_running:
             await self._session.call(self._inner.aclose)"""
 BODIES = {
-    "Client.__repr__": "return repr(self._session.client)",
+    "Client.__repr__": "return repr(self._session)",
     "Client.create_producer": "return Producer(self._session, await {ask})",
     "Client.subscribe": """if message_listener is not None:
             self._session.host.check_listener(message_listener)
@@ -26,11 +26,12 @@ BODIES = {
     "Producer.pending_messages": "return self._sender.pending_messages",
     "Producer.statistics": "return self._inner.statistics()",
     "Producer.send": "return await self._sender.send(data, sequence_id, described)",
-    "Producer.send_soon": """if data.__class__ is bytes and sequence_id is None and not described:
+    "Producer.submit": """if data.__class__ is bytes and sequence_id is None and not described:
             receipt = self._sender.send_at_once(data)
             if receipt is not None:
                 return receipt
-        return await self._sender.send_soon(data, sequence_id, described)""",
+        return await self._sender.submit(data, sequence_id, described)""",
+    "Producer.submit_many": "return [await self.submit(each) for each in payloads]",
     "Producer.send_nowait": "return self._sender.send_nowait(data, sequence_id, described)",
     "Producer.aclose": "await self._sender.close()",
     "Consumer.receive": """receiver = self._receiver
@@ -44,10 +45,9 @@ BODIES = {
             except IndexError:
                 pass
         return await receiver.receive_slowly(timeout_s)""",
-    "Consumer.receive_many": (
-        "return await self._receiver.receive_many(messages_max, bytes_max, timeout_s)"
+    "Consumer.receive_batch": (
+        "return await self._receiver.receive_batch(max_messages, max_bytes, wait_s)"
     ),
-    "Consumer.batch_receive": "return await self._receiver.batch_receive()",
     "Consumer.statistics": "return self._inner.statistics()",
     "Consumer.unsubscribe": """await self._receiver.stop_listening()
         await {ask}""",
@@ -59,7 +59,7 @@ BODIES = {
             await receiver.acknowledge_now(message)
         else:
             receiver.acknowledge(message)""",
-    "Consumer.acknowledge_many": "await self._receiver.acknowledge_all(messages)",
+    "Consumer.acknowledge_all": "await self._receiver.acknowledge_all(messages)",
     "Consumer.negative_acknowledge": "self._receiver.refuse(message)",
     "Consumer.redeliver_unacknowledged_messages": "self._receiver.redeliver_all()",
     "Consumer.has_message_available": (
@@ -68,7 +68,7 @@ BODIES = {
     "Consumer.aclose": "await self._receiver.close()",
     "Reader.read_next": "return await self._receiver.read(timeout_s)",
     "Reader.__anext__": "return await self._receiver.read_on()",
-    "Reader.read_entries": "return await self._receiver.read_entries(timeout_s, bytes_max)",
+    "Reader.read_batches": "return await self._receiver.read_batches(timeout_s, bytes_max)",
     "Reader.has_message_available": (
         "return await self._session.call(self._receiver.has_message_available)"
     ),
@@ -103,7 +103,8 @@ PLAIN = {
 }
 INITS = {
     "Client": """
-        self._session = session
+        self._session = {prefix}Session(geminga.client.connect(service_url, **options))
+        self._session.start()
 """,
     "Producer": """
         self._session = session
@@ -139,7 +140,8 @@ ASKS = {
 }
 DOCS = {
     "Client": """Makes producers, consumers and readers, which share its connections and memory
-    limit. Made by `connect`. Any number of {programs} may use it.
+    limit. Made by `connect` for a block, or by itself until `aclose`. Any number of
+    {programs} may use it.
     """,
     "Client.subscribe": """A consumer of a subscription on one topic or several, or on all
         topics of a namespace whose whole name matches
@@ -152,21 +154,21 @@ DOCS = {
         `message_listener_concurrency`: then those for one partition are in order (Key_Shared: those
         for one key; Shared: none).
 
-        Raises InvalidArgument, ConsumerBusy, TopicNotFound, AuthorizationFailed, Timeout and other
-        GemingaErrors.
+        Raises InvalidArgumentError, ConsumerBusyError, TopicNotFoundError, AuthorizationError,
+        OperationTimeoutError and other GemingaErrors.
         """,
-    "Producer.send_soon": """Hand a message over for sending; wait only while there is no room.
+    "Producer.submit": """Hand a message over for sending; wait only while there is no room.
 
-        `max_pending_messages` counts over all partitions together. Raises InvalidArgument for what
-        can't be sent at all; what else happens to the message stands in the receipt.
+        `max_pending_messages` counts over all partitions together. Raises InvalidArgumentError for
+        what can't be sent at all; what else happens to the message stands in the receipt.
         """,
-    "Producer.send_nowait": """The same without ever waiting. Raises ProducerQueueFull or
-        MemoryLimitExceeded too.
+    "Producer.send_nowait": """The same without ever waiting. Raises ProducerQueueFullError or
+        MemoryLimitError too.
         """,
     "Consumer.receive": """The next message.
 
-        Raises Timeout after `timeout_s` seconds, AlreadyClosed, and what ended the subscription.
-        Messages are taken ahead of the program, up to half the receiver queue;
+        Raises OperationTimeoutError after `timeout_s` seconds, AlreadyClosedError, and what ended
+        the subscription. Messages are taken ahead of the program, up to half the receiver queue;
         {interrupted} loses none of them.
         """,
 }
@@ -184,7 +186,7 @@ IMPORTS = {
     "TableListener": "geminga.table_view",
     "TracebackType": "types",
     "Unpack": "typing",
-    "InvalidArgument": "geminga.errors",
+    "InvalidArgumentError": "geminga.errors",
     "Generic": "typing",
     "Schema": "geminga.schema._base",
     "SchemaInfo": "geminga.schema._info",
@@ -192,6 +194,10 @@ IMPORTS = {
     "R": "geminga.table_changes",
     "V_co": "geminga.message",
     "Pattern": "re",
+    "opening": "geminga._connection.opening",
+    "Opening": "geminga._connection.opening",
+    "Connecting": "geminga._connection.opening",
+    "datetime": "datetime",
     "ConsumerKeywords": "geminga.options",
     "ProducerKeywords": "geminga.options",
     "ReaderKeywords": "geminga.options",
@@ -218,56 +224,29 @@ def connect(service_url: str, **options: Unpack[ClientKeywords]) -> Client:
     """A client for the brokers at `pulsar://host:port[,host:port...]`, to be closed by `close` or
     as a context manager.
 
-    Nothing is connected before it is needed. Raises InvalidServiceUrl or InvalidArgument at once.
-    See `geminga.ClientOptions` for the options.
+    Nothing is connected before it is needed. Raises InvalidServiceUrlError or InvalidArgumentError
+    at once. See `geminga.ClientOptions` for the options.
     """
-    session = ThreadSession(geminga.client.connect(service_url, **options))
-    session.open()
-    return Client(session)
+    return Client(service_url, **options)
 ''',
     "aio": '''
-def connect(
-    service_url: str, **options: Unpack[ClientKeywords]
-) -> AbstractAsyncContextManager[Client]:
+def connect(service_url: str, **options: Unpack[ClientKeywords]) -> Connecting[Client]:
     """A client for the brokers at `pulsar://host:port[,host:port...]`; closed at the block's end.
+    If it is awaited instead of entered, it is a `Client` that lasts until its `aclose`.
 
-    Nothing is connected before it is needed. Raises InvalidServiceUrl or InvalidArgument at once.
-    See `geminga.ClientOptions` for the options.
+    Nothing is connected before it is needed. Raises InvalidServiceUrlError or InvalidArgumentError
+    at once. See `geminga.ClientOptions` for the options.
     """
-    return _open(geminga.client.connect(service_url, **options))
+    geminga.client.connect(service_url, **options)
 
+    async def opened() -> Client:
+        client = Client(service_url, **options)
+        await client._session.opened()
+        return client
 
-@asynccontextmanager
-async def _open(
-    opening: AbstractAsyncContextManager[geminga.client.Client],
-) -> AsyncGenerator[Client]:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        raise InvalidArgument(
-            "geminga.aio.connect is for programs that run in asyncio: use geminga.connect in Trio, "
-            "and geminga.blocking.connect without an event loop"
-        ) from None
-    session = AsyncSession(opening)
-    await session.open()
-    try:
-        yield Client(session)
-    finally:
-        await session.aclose()
+    return Connecting(lambda: Opening(opened()), opened)
 ''',
 }
-ENTER = """
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-"""
 
 LAZY = '''
 
@@ -297,5 +276,5 @@ USAGE = """
 
 The names are those of `geminga`, and so are messages, options and errors. All clients of a process
 share one background thread, in which the Trio client works. After a fork the child makes its own:
-what was made before raises ForkedClient there.
+what was made before raises ForkError there.
 """

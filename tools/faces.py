@@ -24,7 +24,6 @@ from face_bodies import (
     CLASSES,
     CONNECT,
     DOCS,
-    ENTER,
     IMPORTS,
     INITS,
     LAZY,
@@ -137,8 +136,10 @@ def method_text(face: Face, owner: str, method: Method) -> str:
     is_property = any(ast.unparse(each) == "property" for each in method.decorator_list)
     signature = f"({ast.unparse(method.args)})"
     returns = "" if method.returns is None else f" -> {ast.unparse(method.returns)}"
+    opens = any(ast.unparse(each) == "opening" for each in method.decorator_list)
     is_coroutine = isinstance(method, ast.AsyncFunctionDef) and face.is_async
     text = "    @property\n" if is_property else ""
+    text += "    @opening\n" if opens and is_coroutine else ""
     text += f"    {'async ' if is_coroutine else ''}def {face.name_of(method.name)}"
     text += f"{signature}{returns}:\n"
     doc = DOCS.get(f"{owner}.{method.name}") or ast.get_docstring(method, clean=False)
@@ -164,14 +165,15 @@ def class_text(face: Face, name: str) -> str:
     doc = DOCS.get(name) or ast.get_docstring(node, clean=False) or ""
     bases = ", ".join(ast.unparse(each) for each in node.bases)
     typed = bases.removeprefix("Generic") if bases.startswith("Generic[") else ""
-    inner = "" if name == "Client" else f", inner: geminga.{CLASSES[name]}.{name}{typed}"
+    given = f"session: {face.prefix}Session, inner: geminga.{CLASSES[name]}.{name}{typed}"
+    if name == "Client":
+        given = "service_url: str, **options: Unpack[ClientKeywords]"
     heading = f"class {name}({bases})" if bases else f"class {name}"
     text = f'{heading}:\n    """{doc_text(face, doc)}"""\n\n'
-    text += f"    def __init__(self, session: {face.prefix}Session{inner}) -> None:"
-    text += INITS[name].format(prefix=face.prefix)
-    text += "".join("\n" + method_text(face, name, each) for each in public_methods(node))
+    text += f"    def __init__(self, {given}) -> None:" + INITS[name].format(prefix=face.prefix)
     if name == "Client" and not face.is_async:
-        text += ENTER
+        text += "        self._session.opened()\n"
+    text += "".join("\n" + method_text(face, name, each) for each in public_methods(node))
     return text
 
 
@@ -188,11 +190,6 @@ def module_text(face: Face, name: str) -> str:
         lines.append(f"from geminga._bridge.{face.module} import {', '.join(taken)}")
     for each in sorted(used & CLASSES.keys() - {name}):
         lines.append(f"from geminga.{face.package}.{CLASSES[each]} import {each}")
-    for each in ("AbstractAsyncContextManager", "asynccontextmanager"):
-        if each in used:
-            lines.append(f"from contextlib import {each}")
-    if "AsyncGenerator" in used:
-        lines.append("from collections.abc import AsyncGenerator")
     lines += [f"from {IMPORTS[each]} import {each}" for each in sorted(used & IMPORTS.keys())]
     shared = {k: v for k, v in public_names()[1].items() if k not in CLASSES and k != "connect"}
     for each in sorted(used & shared.keys() - own - IMPORTS.keys()):

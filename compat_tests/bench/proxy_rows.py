@@ -200,7 +200,7 @@ async def _produce(url: str, token: str, count: int, batching: bool) -> dict[str
         await producer.send(data)
         began_s = time.perf_counter()
         for _ in range(count):
-            await producer.send_soon(data)
+            await producer.submit(data)
         await producer.flush()
         return {"per_s": count / (time.perf_counter() - began_s)}
 

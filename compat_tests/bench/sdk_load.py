@@ -54,16 +54,16 @@ async def produce(client: Client, options: argparse.Namespace) -> Figures:
     payload = os.urandom(options.size)
     count = options.count
     named = keys(options)
-    send_soon = producer.send_soon
+    submit = producer.submit
     receipts = Receipts()
     clock = Clock()
     if named:
         for number in range(count):
-            receipt = await send_soon(payload, partition_key=named[number % len(named)])
+            receipt = await submit(payload, partition_key=named[number % len(named)])
             receipt.add_done_callback(receipts)
     else:
         for _ in range(count):
-            (await send_soon(payload)).add_done_callback(receipts)
+            (await submit(payload)).add_done_callback(receipts)
     await producer.flush()
     return clock.figures(receipts.stored, count, receipts.failed)
 
@@ -72,10 +72,10 @@ async def forget(client: Client, options: argparse.Namespace) -> Figures:
     """The same without callbacks: the producer's own numbers tell what was stored."""
     producer = await _opened(client, options)
     payload = os.urandom(options.size)
-    send_soon = producer.send_soon
+    submit = producer.submit
     clock = Clock()
     for _ in range(options.count):
-        await send_soon(payload)
+        await submit(payload)
     await producer.flush()
     return stored(producer.statistics(), clock, options.count)
 
@@ -102,13 +102,13 @@ async def consume_many(client: Client, options: argparse.Namespace) -> Figures:
     size = done = 0
     clock = Clock()
     while done < options.count:
-        messages = await consumer.receive_many(timeout_s=RECEIVE_TIMEOUT_S)
+        messages = await consumer.receive_batch(wait_s=RECEIVE_TIMEOUT_S)
         if not messages:
             break
         done += len(messages)
         for message in messages:
             size += len(message.data)
-        await consumer.acknowledge_many(messages)
+        await consumer.acknowledge_all(messages)
     figures = clock.figures(size // options.size, options.count)
     await consumer.aclose()
     return figures
@@ -149,7 +149,7 @@ async def _send_paced(
         if wait_s > 0:
             await sleep(wait_s)
         for _ in range(BURST):
-            await producer.send_soon(STAMP.pack(clock()) + filling)
+            await producer.submit(STAMP.pack(clock()) + filling)
 
 
 async def _receive_paced(consumer: Consumer, count: int) -> list[float]:
@@ -209,16 +209,16 @@ def produce_blocking(client: geminga.blocking.Client, options: argparse.Namespac
     payload = os.urandom(options.size)
     count = options.count
     named = keys(options)
-    send_soon = producer.send_soon
+    submit = producer.submit
     receipts = Receipts()
     clock = Clock()
     if named:
         for number in range(count):
-            receipt = send_soon(payload, partition_key=named[number % len(named)])
+            receipt = submit(payload, partition_key=named[number % len(named)])
             receipt.add_done_callback(receipts)
     else:
         for _ in range(count):
-            send_soon(payload).add_done_callback(receipts)
+            submit(payload).add_done_callback(receipts)
     producer.flush()
     return clock.figures(receipts.stored, count, receipts.failed)
 
@@ -228,10 +228,10 @@ def forget_blocking(client: geminga.blocking.Client, options: argparse.Namespace
     client.subscribe(options.topic, SUBSCRIPTION).close()
     producer = client.create_producer(options.topic, **producer_options(options))
     payload = os.urandom(options.size)
-    send_soon = producer.send_soon
+    submit = producer.submit
     clock = Clock()
     for _ in range(options.count):
-        send_soon(payload)
+        submit(payload)
     producer.flush()
     return stored(producer.statistics(), clock, options.count)
 
@@ -258,13 +258,13 @@ def consume_many_blocking(client: geminga.blocking.Client, options: argparse.Nam
     size = done = 0
     clock = Clock()
     while done < options.count:
-        messages = consumer.receive_many(timeout_s=RECEIVE_TIMEOUT_S)
+        messages = consumer.receive_batch(wait_s=RECEIVE_TIMEOUT_S)
         if not messages:
             break
         done += len(messages)
         for message in messages:
             size += len(message.data)
-        consumer.acknowledge_many(messages)
+        consumer.acknowledge_all(messages)
     figures = clock.figures(size // options.size, options.count)
     consumer.close()
     return figures

@@ -31,15 +31,15 @@ PACED_VALUES = 3 * AMOUNTS
 async def write(client: geminga.Client, options: argparse.Namespace) -> Figures:
     """Hand so many records over and wait for all receipts."""
     producer = await client.create_producer(options.topic, schema=schema(), **BATCHES)
-    send_soon = producer.send_soon
+    submit = producer.submit
     ahead = min(options.count, MADE_AHEAD_MAX)
     values = list(sales(0, ahead))
     gc.freeze()
     clock = Clock()
     for value in values:
-        await send_soon(value)
+        await submit(value)
     for value in sales(ahead, options.count - ahead):
-        await send_soon(value)
+        await submit(value)
     await producer.flush()
     statistics = producer.statistics()
     return clock.figures(
@@ -59,7 +59,7 @@ async def read(client: geminga.Client, options: argparse.Namespace) -> Figures:
     done, amount = 0, 0.0
     clock = Clock()
     while done < options.count:
-        messages = await consumer.receive_many(timeout_s=RECEIVE_TIMEOUT_S)
+        messages = await consumer.receive_batch(wait_s=RECEIVE_TIMEOUT_S)
         if not messages:
             break
         done += len(messages)
@@ -78,7 +78,7 @@ async def paced(client: geminga.Client, options: argparse.Namespace) -> Figures:
         await trio.sleep_until(began + number / options.rate)
         place = number % PACED_VALUES
         for value in values[place : place + BURST]:
-            await producer.send_soon(value)
+            await producer.submit(value)
     await producer.flush()
     statistics = producer.statistics()
     return clock.figures(

@@ -77,7 +77,7 @@ async def _produce(url: str, ca: str, count: int, batching: bool) -> dict[str, f
         await producer.send(data)
         began, used = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
         for _ in range(count):
-            await producer.send_soon(data)
+            await producer.submit(data)
         await producer.flush()
         took_s = time.perf_counter() - began
         now = resource.getrusage(resource.RUSAGE_SELF)

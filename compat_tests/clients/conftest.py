@@ -172,7 +172,7 @@ async def take_by_turns(
     with trio.fail_after(PATIENCE_S):
         while sum(map(len, got)) < count:
             for messages, consumer in zip(got, consumers, strict=True):
-                messages += await consumer.receive_many(timeout_s=0.1)
+                messages += await consumer.receive_batch(wait_s=0.1)
     return got
 
 
@@ -209,6 +209,6 @@ async def take_after_change(
         while len(messages) < count:
             try:
                 messages.append(await consumer.receive(3 if is_apache else None))
-            except geminga.Timeout:
+            except geminga.OperationTimeoutError:
                 await (await client.create_producer(topic)).send(b"new")
     return messages

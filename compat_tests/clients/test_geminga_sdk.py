@@ -59,7 +59,7 @@ def numbered(count: int) -> list[str]:
 async def send_all(client: Client, topic: str, what: Sequence[str], **options: object) -> None:
     async with await client.create_producer(topic, **options) as producer:  # type: ignore[arg-type]
         for text in what:
-            await producer.send_soon(text.encode())
+            await producer.submit(text.encode())
 
 
 async def test_what_a_message_carries(server: ServerProcess) -> None:
@@ -73,18 +73,18 @@ async def test_what_a_message_carries(server: ServerProcess) -> None:
             properties={"a": "1", "b": "zwei"},
             partition_key="key",
             ordering_key="order",
-            event_timestamp=12345,
+            event_time_ms=12345,
         )
         message = await consumer.receive(PATIENCE_S)
         assert message.data == b"payload"
         assert message.properties == {"a": "1", "b": "zwei"}
         assert message.partition_key == "key"
         assert message.ordering_key == b"order"
-        assert message.event_timestamp == 12345
+        assert message.event_time_ms == 12345
         assert message.producer_name == "me"
         assert message.message_id == sent
         assert message.topic_name == topic
-        assert before <= message.publish_timestamp <= time.time_ns() // 1_000_000
+        assert before <= message.publish_time_ms <= time.time_ns() // 1_000_000
         assert producer.last_sequence_id == message.sequence_id == 0
 
 
@@ -105,17 +105,17 @@ async def test_exclusive_busy_and_acknowledged(server: ServerProcess) -> None:
     topic = topic_name("exclusive")
     async with client_of(server) as client:
         consumer = await client.subscribe(topic, "s", ack_receipt_enabled=True)
-        with pytest.raises(geminga.ConsumerBusy) as caught:
+        with pytest.raises(geminga.ConsumerBusyError) as caught:
             await client.subscribe(topic, "s")
         assert caught.value.topic == topic
         assert caught.value.code == "ConsumerBusy"
         await send_all(client, topic, numbered(100))
         messages = await take(consumer, 100)
         assert texts(messages) == numbered(100)
-        await consumer.acknowledge_many(messages[:100:1])
+        await consumer.acknowledge_all(messages[:100:1])
         await consumer.aclose()
         again = await client.subscribe(topic, "s")
-        with pytest.raises(geminga.Timeout):
+        with pytest.raises(geminga.OperationTimeoutError):
             await again.receive(0.5)
 
 
@@ -161,7 +161,7 @@ async def test_shared_spreads_and_redelivers(server: ServerProcess) -> None:
                 nursery.start_soon(drain, 1, nursery.cancel_scope)
         assert sorted(texts(got[0] + got[1])) == sorted(numbered(60))
         assert all(got)
-        await consumers[1].acknowledge_many(got[1])
+        await consumers[1].acknowledge_all(got[1])
         await consumers[0].aclose()
         again = await take(consumers[1], len(got[0]))
         assert sorted(texts(again)) == sorted(texts(got[0]))
@@ -175,7 +175,7 @@ async def test_key_shared_keeps_keys_together(server: ServerProcess) -> None:
         ]
         producer = await client.create_producer(topic, batching_enabled=False)
         for n in range(90):
-            await producer.send_soon(str(n).encode(), partition_key=f"k{n % 30}")
+            await producer.submit(str(n).encode(), partition_key=f"k{n % 30}")
         await producer.flush()
         got = await take_by_turns(consumers, 90)
         assert sum(map(len, got)) == 90
@@ -205,7 +205,7 @@ async def test_negative_acknowledge(server: ServerProcess, batching: bool) -> No
         assert again.data == b"m4"
         assert again.redelivery_count == 1
         await consumer.acknowledge(again)
-        with pytest.raises(geminga.Timeout):
+        with pytest.raises(geminga.OperationTimeoutError):
             await consumer.receive(0.7)
 
 
@@ -217,11 +217,11 @@ async def test_batch_index_acknowledgement_survives_the_consumer(server: ServerP
         await send_all(client, topic, numbered(10))
         messages = await take(consumer, 10)
         assert messages[0].message_id.batch_size == 10
-        await consumer.acknowledge_many(messages[:7])
+        await consumer.acknowledge_all(messages[:7])
         await consumer.aclose()
         again = await client.subscribe(topic, "s", **options)  # type: ignore[arg-type]
         assert texts(await take(again, 3)) == ["m7", "m8", "m9"]
-        with pytest.raises(geminga.Timeout):
+        with pytest.raises(geminga.OperationTimeoutError):
             await again.receive(0.5)
 
 
@@ -237,7 +237,7 @@ async def test_seek(server: ServerProcess, batching: bool) -> None:
         assert texts(await take(consumer, 10)) == numbered(10)
         await consumer.seek(messages[6].message_id)
         assert texts(await take(consumer, 4)) == numbered(10)[6:]
-        await consumer.seek(messages[0].publish_timestamp - 1000)
+        await consumer.seek(messages[0].publish_time_ms - 1000)
         assert texts(await take(consumer, 10)) == numbered(10)
         await consumer.seek(geminga.LATEST)
         await send_all(client, topic, ["new"])
@@ -285,10 +285,10 @@ async def test_reader(server: ServerProcess, batching: bool) -> None:
 async def test_partitions(server: ServerProcess) -> None:
     topic = partitioned(server, topic_name("partitioned"), 3)
     async with client_of(server) as client:
-        assert await client.get_topic_partitions(topic) == [f"{topic}-partition-{n}" for n in "012"]
+        assert await client.list_partitions(topic) == [f"{topic}-partition-{n}" for n in "012"]
         consumer = await client.subscribe(topic, "s")
         producer = await client.create_producer(topic, batching_max_messages=5)
-        receipts = [await producer.send_soon(f"m{n}".encode()) for n in range(60)]
+        receipts = [await producer.submit(f"m{n}".encode()) for n in range(60)]
         await producer.flush()
         assert {receipt.message_id.partition for receipt in receipts} == {0, 1, 2}
         keyed = [await producer.send(b"k", partition_key="k") for _ in range(5)]
@@ -299,7 +299,7 @@ async def test_partitions(server: ServerProcess) -> None:
             await consumer.acknowledge(message.message_id)
         await consumer.aclose()
         again = await client.subscribe(topic, "s")
-        with pytest.raises(geminga.Timeout):
+        with pytest.raises(geminga.OperationTimeoutError):
             await again.receive(0.5)
 
 
@@ -340,10 +340,10 @@ async def test_names_and_access(server: ServerProcess) -> None:
     topic = topic_name("names")
     async with client_of(server) as client:
         first = await client.create_producer(topic, producer_name="p")
-        with pytest.raises(geminga.ProducerBusy):
+        with pytest.raises(geminga.ProducerBusyError):
             await client.create_producer(topic, producer_name="p")
         mode = geminga.ProducerAccessMode
-        with pytest.raises(geminga.ProducerFenced):
+        with pytest.raises(geminga.ProducerFencedError):
             await client.create_producer(topic, access_mode=mode.EXCLUSIVE)
         await first.aclose()
         held = await client.create_producer(topic, access_mode=mode.EXCLUSIVE)
@@ -390,7 +390,7 @@ async def test_unload_is_survived(server: ServerProcess) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(receive)
             for n in range(300):
-                await producer.send_soon(f"m{n}".encode())
+                await producer.submit(f"m{n}".encode())
                 await trio.sleep(0.002)
                 if n == 100:
                     url = f"{server.web_url}/admin/v2/{topic.replace('://', '/')}/unload"

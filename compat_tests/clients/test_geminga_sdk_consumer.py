@@ -49,7 +49,7 @@ async def test_refused_too_often_is_a_dead_letter(server: ServerProcess) -> None
             else:
                 consumer.negative_acknowledge(message)
         assert sorted(seen) == [(b"bad", 0), (b"bad", 1), (b"bad", 2), (b"good", 0)]
-        with pytest.raises(geminga.Timeout):
+        with pytest.raises(geminga.OperationTimeoutError):
             await consumer.receive(1)
         dead = await client.subscribe(f"{topic}-s-DLQ", "kept")
         (letter,) = await take(dead, 1)
@@ -175,7 +175,7 @@ async def test_table_view(server: ServerProcess) -> None:
     async with client_of(server) as client:
         producer = await client.create_producer(topic)
         for n in range(20):
-            await producer.send_soon(b"%d" % n, partition_key=f"k{n % 5}")
+            await producer.submit(b"%d" % n, partition_key=f"k{n % 5}")
         await producer.send(b"", partition_key="k0")
         view = await client.create_table_view(topic)
         assert dict(view.items()) == {f"k{n}": b"%d" % (15 + n) for n in range(1, 5)}
@@ -198,7 +198,7 @@ async def test_a_cursor_that_is_moved_back_brings_everything_again(
         consumer = await client.subscribe(topic, "s", consumer_type=ConsumerType.SHARED)
         numbers = [f"m{n}" for n in range(10)]
         await send_all(client, topic, numbers, batching_enabled=True)
-        await consumer.acknowledge_many((await take(consumer, 10))[:4])
+        await consumer.acknowledge_all((await take(consumer, 10))[:4])
         await trio.sleep(1)
         if how == "admin":
             rest(server, "POST", f"{consumer.topics[0]}/subscription/s/resetcursor/1000")

@@ -331,12 +331,12 @@ async def _subscribe(site: Site, role: str, subscription: str) -> None:
 async def test_subscriptions_of_roles(site: Site) -> None:
     path = f"{BASE}/permissions/subscription/kept"
     site.must("POST", path, ["other"])
-    with pytest.raises(geminga.AuthorizationFailed):
+    with pytest.raises(geminga.AuthorizationError):
         await _subscribe(site, "cons", "kept")
     site.must("POST", path, ["other", "cons"])
     await _subscribe(site, "cons", "kept")
     site.must("DELETE", f"{BASE}/permissions/kept/cons")
-    with pytest.raises(geminga.AuthorizationFailed):
+    with pytest.raises(geminga.AuthorizationError):
         await _subscribe(site, "cons", "kept")
     await _subscribe(site, "cons", "free")
 

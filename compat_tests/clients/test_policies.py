@@ -151,7 +151,7 @@ def test_messages_above_a_topic_s_size_are_refused(peer: Peer) -> None:
     with geminga.blocking.connect(peer.server.service_url) as client:
         producer = client.create_producer(topic)
         producer.send(b"x" * 500)
-        with pytest.raises(geminga.NotAllowed):
+        with pytest.raises(geminga.NotAllowedError):
             producer.send(b"x" * 2000)
         producer.send(b"y")
     assert stats(peer, topic)["subscriptions"]["sub"]["msgBacklog"] == 2
@@ -162,7 +162,7 @@ def test_subscriptions_are_not_made_by_themselves(peer: Peer) -> None:
     set_policy(peer, topic, "autoSubscriptionCreation", {"allowAutoSubscriptionCreation": False})
     with (
         geminga.blocking.connect(peer.server.service_url) as client,
-        pytest.raises(geminga.SubscriptionNotFound),
+        pytest.raises(geminga.SubscriptionNotFoundError),
     ):
         client.subscribe(topic, "unknown")
     peer.consumer(topic, subscription="known")
@@ -281,7 +281,7 @@ def test_unsubscribing_by_force(peer: Peer) -> None:
             producer.send(b"new")
             try:
                 return first.receive(timeout_s=0.5).data == b"new"
-            except geminga.Timeout:
+            except geminga.OperationTimeoutError:
                 return False
 
         wait_for(arrives)
@@ -294,7 +294,7 @@ def test_our_client_names_a_quota(peer: Peer) -> None:
     # It tries again for as long as an operation may take.
     with (
         geminga.blocking.connect(peer.server.service_url, operation_timeout_s=4) as client,
-        pytest.raises(geminga.QuotaExceeded),
+        pytest.raises(geminga.QuotaExceededError),
     ):
         client.create_producer(topic)
 

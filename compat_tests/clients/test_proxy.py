@@ -77,7 +77,7 @@ async def test_partitions_and_patterns(secured: Secured) -> None:
         async with geminga.connect(
             secured.proxy.service_url_tls, **secured.sdk_options("token")
         ) as client:
-            assert len(await client.get_topic_partitions(topic)) == 3
+            assert len(await client.list_partitions(topic)) == 3
             producer = await client.create_producer(topic)
             pattern = re.compile(re.escape(topic).replace("persistent://", "persistent://") + ".*")
             consumer = await client.subscribe(
@@ -110,7 +110,7 @@ async def test_who_has_no_grant_is_refused(secured: Secured, method: str) -> Non
     async with geminga.connect(
         secured.proxy_url(method), **secured.sdk_options(method, "mallory")
     ) as client:
-        with trio.fail_after(60), pytest.raises(geminga.AuthorizationFailed):
+        with trio.fail_after(60), pytest.raises(geminga.AuthorizationError):
             await client.create_producer(secured.topic("refused"))
 
 
@@ -127,7 +127,7 @@ def wrong(secured: Secured) -> dict[str, geminga.Authentication]:
 async def test_wrong_credentials(secured: Secured) -> None:
     for about, who in wrong(secured).items():
         async with geminga.connect(secured.proxy.service_url, authentication=who) as client:
-            with trio.fail_after(60), pytest.raises(geminga.AuthenticationFailed):
+            with trio.fail_after(60), pytest.raises(geminga.AuthenticationError):
                 await client.create_producer(secured.topic(about))
 
 
@@ -202,7 +202,7 @@ async def exchange_for(secured: Secured, seconds: float) -> None:
                 await producer.send(b"%d" % number)
                 number += 1
                 # A lookup as well, on the connection to the proxy itself.
-                await client.get_topic_partitions(topic)
+                await client.list_partitions(topic)
                 await trio.sleep(0.2)
             while len(got) < number:
                 message = await consumer.receive(60)

@@ -76,7 +76,7 @@ async def test_ours_to_official(
             topic, batching_enabled=batching, compression_type=kind
         ) as producer:
             for payload in payloads:
-                await producer.send_soon(payload.encode(), partition_key="k", properties={"a": "b"})
+                await producer.submit(payload.encode(), partition_key="k", properties={"a": "b"})
             await producer.flush()
     messages = receive(consumer, 20)
     assert texts(messages) == payloads * 2

@@ -50,7 +50,7 @@ async def test_ours_to_both(peer: Peer, ours: geminga.Client, compression: Compr
     await consumer.acknowledge(await consumer.receive(60))
     await consumer.aclose()
     async with await ours.subscribe(topic, "s") as again:
-        with pytest.raises(geminga.Timeout):
+        with pytest.raises(geminga.OperationTimeoutError):
             await again.receive(0.3)
 
 

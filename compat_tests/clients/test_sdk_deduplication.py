@@ -71,7 +71,7 @@ async def stored(client: geminga.Client, topic: str) -> list[int]:
         while await reader.has_message_available():
             try:
                 message = await reader.read_next(15)
-            except geminga.Timeout:
+            except geminga.OperationTimeoutError:
                 break  # the log's end is a chunk of a message that was stored whole before
             numbers.append(int(message.data.partition(b":")[0]))
     return numbers
@@ -92,7 +92,7 @@ async def send_all(
 ) -> list[MessageId]:
     """Send them without waiting for each; their ids."""
     receipts = [
-        await producer.send_soon(
+        await producer.submit(
             payload(number),
             partition_key=f"k{number % 3}",
             sequence_id=None if ids is None else ids[at],
@@ -158,9 +158,7 @@ async def test_cut_connections_store_nothing_twice(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(cut)
         for number in range(300):
-            receipts.append(
-                await producer.send_soon(payload(number), partition_key=f"k{number % 3}")
-            )
+            receipts.append(await producer.submit(payload(number), partition_key=f"k{number % 3}"))
             if number % 10 == 0:
                 await trio.sleep(0.002)
     for receipt in receipts:

@@ -15,7 +15,7 @@ import geminga
 from compat_tests.apache import jars
 from compat_tests.clients.conftest import Peer, numbered, send_all
 from compat_tests.missing import JAVA_CLIENT, skipped_without
-from geminga import MessageId, ReceivedEntry
+from geminga import EntryBatch, MessageId
 from geminga._tests.entry_making import Told, told_by, told_by_message
 
 COUNT = 24
@@ -35,12 +35,12 @@ async def entries_of(
     count: int,
     start: MessageId = geminga.EARLIEST,
     **options: Any,
-) -> list[ReceivedEntry]:
+) -> list[EntryBatch]:
     """Entries with so many messages in all, and no more come."""
-    found: list[ReceivedEntry] = []
+    found: list[EntryBatch] = []
     async with await ours.create_reader(topic, start, **options) as reader:
         while sum(map(len, found)) < count:
-            found += await reader.read_entries(60)
+            found += await reader.read_batches(60)
         assert not await reader.has_message_available()
     return found
 
@@ -65,7 +65,7 @@ async def test_official_python_client(peer: Peer, ours: geminga.Client, compress
             batching_max_publish_delay_ms=60_000,
             compression_type=getattr(pulsar.CompressionType, compression),
         )
-        options: dict[str, Any] = {"properties": {"a": "b"}, "event_timestamp": 77}
+        options: dict[str, Any] = {"properties": {"a": "b"}, "event_time_ms": 77}
         send_all(producer, payloads, partition_key="k", ordering_key="o", **options)
         send_all(producer, payloads)
     expected = await one_by_one(ours, topic)
@@ -77,7 +77,7 @@ async def test_official_python_client(peer: Peer, ours: geminga.Client, compress
     assert (described.keys(), plain.keys()) == (["k"] * COUNT, [None] * COUNT)
     assert (described.ordering_keys(), plain.ordering_keys()) == ([b"o"] * COUNT, [None] * COUNT)
     assert (described.properties(), plain.properties()) == ([{"a": "b"}] * COUNT, [{}] * COUNT)
-    assert (described.event_timestamps(), plain.event_timestamps()) == (
+    assert (described.event_times_ms(), plain.event_times_ms()) == (
         [77] * COUNT,
         [None] * COUNT,
     )
@@ -106,7 +106,7 @@ async def test_java_client(peer: Peer, ours: geminga.Client) -> None:
     texts = [str(n).encode() for n in numbers]
     assert batch.payloads() == [b"" if n % 6 == 5 else texts[n] for n in numbers]
     assert batch.nulls() == [n % 6 == 5 for n in numbers]
-    assert batch.event_timestamps() == [1000 + n if n % 6 == 4 else None for n in numbers]
+    assert batch.event_times_ms() == [1000 + n if n % 6 == 4 else None for n in numbers]
     assert batch.properties()[3::6] == [{"n": str(n), "o": ""} for n in numbers[3::6]]
     assert batch.ordering_keys()[2::6] == texts[2::6]
     assert batch.keys_as_bytes()[1::6] == [bytes([n, 255, 0]) for n in numbers[1::6]]
@@ -155,26 +155,26 @@ async def test_what_brokers_tell_of_topics(peer: Peer, ours: geminga.Client) -> 
     topic = peer.topic("told")
     parts = await trio.to_thread.run_sync(peer.partitioned, "told", 2)
     async with await ours.create_producer(topic, schema=geminga.schema.String()):
-        assert await ours.get_topic_partitions(topic, auto_create=False) == [topic]
+        assert await ours.list_partitions(topic, auto_create=False) == [topic]
     names = [f"{parts}-partition-{n}" for n in range(2)]
-    assert await ours.get_topic_partitions(parts, auto_create=False) == names
+    assert await ours.list_partitions(parts, auto_create=False) == names
     for missing in (peer.topic("missing"), f"{parts}-partition-2"):
-        with pytest.raises(geminga.TopicNotFound):
-            await ours.get_topic_partitions(missing, auto_create=False)
-        with pytest.raises(geminga.TopicNotFound):
-            await ours.topic_schema(missing)
-    found = await ours.topics_matching(re.compile(r"persistent://public/default/py-told-.*"))
+        with pytest.raises(geminga.TopicNotFoundError):
+            await ours.list_partitions(missing, auto_create=False)
+        with pytest.raises(geminga.TopicNotFoundError):
+            await ours.get_schema(missing)
+    found = await ours.list_topics(re.compile(r"persistent://public/default/py-told-.*"))
     assert {topic, parts} <= set(found)
     assert not set(names) & set(found)
     short = await trio.to_thread.run_sync(peer.partitioned, "p", 2)
     assert len(short) <= 50  # longer patterns are matched by the client
-    assert await ours.topics_matching(re.compile(short)) == [short]
-    assert await ours.topics_matching(re.compile(f"{short}-partition-.*")) == []
-    info = await ours.topic_schema(topic)
+    assert await ours.list_topics(re.compile(short)) == [short]
+    assert await ours.list_topics(re.compile(f"{short}-partition-.*")) == []
+    info = await ours.get_schema(topic)
     assert info is not None
     assert info.type is geminga.schema.SchemaType.STRING
-    assert await ours.topic_schema(topic, (0).to_bytes(8, "big")) == info
-    assert await ours.topic_schema(parts) is None
+    assert await ours.get_schema(topic, (0).to_bytes(8, "big")) == info
+    assert await ours.get_schema(parts) is None
 
 
 async def test_chunks_of_several_when_the_topic_is_unloaded(
@@ -201,7 +201,7 @@ async def test_chunks_of_several_when_the_topic_is_unloaded(
     path = topic.replace("://", "/") + "/unload"
     async with await ours.create_reader(topic, geminga.EARLIEST) as reader:
         while len(got) < len(sent):
-            (entry,) = await reader.read_entries(60, bytes_max=1)
+            (entry,) = await reader.read_batches(60, bytes_max=1)
             got += entry.payloads()
             if len(got) in (2, 5, 8, 11):
                 await trio.to_thread.run_sync(peer.admin, "PUT", path)

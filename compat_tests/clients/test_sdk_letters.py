@@ -39,7 +39,7 @@ async def refuse(client: Client, topic: str) -> None:
         try:
             while True:
                 consumer.negative_acknowledge(await consumer.receive(8))
-        except geminga.Timeout:
+        except geminga.OperationTimeoutError:
             return
 
 
@@ -48,7 +48,7 @@ async def reconsume(client: Client, topic: str) -> None:
         try:
             while True:
                 await consumer.reconsume_later(await consumer.receive(8), 0.5)
-        except geminga.Timeout:
+        except geminga.OperationTimeoutError:
             return
 
 
@@ -64,7 +64,7 @@ def told(message: Message, topic: str) -> Mapping[str, object]:
         "key": message.partition_key_bytes,
         "base64": message.has_base64_key,
         "ordering_key": message.ordering_key,
-        "event_timestamp": message.event_timestamp,
+        "event_time_ms": message.event_time_ms,
         "schema_version": message.schema_version,
         "producer": re.sub(r"-\w{5}-DLQ$", "-CHANCE-DLQ", same(message.producer_name)),
     }

@@ -51,13 +51,13 @@ async def test_listener_of_partitions(server: ServerProcess) -> None:
         )
         async with await client.create_producer(topic) as producer:
             for n in range(300):
-                await producer.send_soon(b"%d" % n, partition_key=f"k{n % 20}")
+                await producer.submit(b"%d" % n, partition_key=f"k{n % 20}")
         await until(done, 300)
         assert len(seen) == 3
         assert all(each == sorted(each) for each in seen.values())
         await consumer.aclose()
         async with await client.subscribe(topic, "s") as again:
-            with pytest.raises(geminga.Timeout):
+            with pytest.raises(geminga.OperationTimeoutError):
                 await again.receive(0.5)
 
 
@@ -100,7 +100,7 @@ def test_listeners_of_the_other_faces(server: ServerProcess) -> None:
         client.subscribe(topic, "threads", message_listener=listener)
         with client.create_producer(topic) as producer:
             for data in expected:
-                producer.send_soon(data)
+                producer.submit(data)
         assert all_seen.wait(60)
         assert seen == expected
 
@@ -131,13 +131,13 @@ async def test_batches(server: ServerProcess) -> None:
             with trio.fail_after(60):
                 while consumer.statistics().msg_num_in_receiver_queue < count:  # noqa: ASYNC110
                     await trio.sleep(0.01)
-            batches.append(await consumer.batch_receive())
+            batches.append(await consumer.receive_batch())
         assert [len(each) for each in batches] == [40, 40, 20]
         assert texts([message for each in batches for message in each]) == numbered(100)
-        assert await consumer.batch_receive() == []
+        assert await consumer.receive_batch() == []
         whole = BatchReceivePolicy(max_messages=1000, max_bytes=None, timeout_s=None)
         other = await client.subscribe(topic, "t", batch_receive_policy=whole, **options)
-        assert len(await other.batch_receive()) == 50
+        assert len(await other.receive_batch()) == 50
 
 
 async def test_interceptors_and_statistics(server: ServerProcess) -> None:

@@ -70,14 +70,14 @@ async def test_batches_by_key(peer: Peer, ours: geminga.Client) -> None:
 async def test_lookup_over_http(peer: Peer) -> None:
     topic = peer.partitioned("http", 3)
     async with geminga.connect(peer.server.web_url) as client:
-        assert len(await client.get_topic_partitions(topic)) == 3
+        assert len(await client.list_partitions(topic)) == 3
         with trio.fail_after(100):
             consumer = await client.subscribe(topic, "s")
             producer = await client.create_producer(topic)
             await producer.send(b"hello")
             message = await consumer.receive()
             assert message.data == b"hello"
-            with pytest.raises(geminga.TopicNotFound):
+            with pytest.raises(geminga.TopicNotFoundError):
                 await client.create_producer("persistent://public/none/t")
 
 
@@ -119,7 +119,7 @@ async def test_interceptors_and_statistics(peer: Peer) -> None:
             producer = await client.create_producer(
                 topic, interceptors=[notes], auto_update_partitions_interval_s=0.2
             )
-            receipts = [await producer.send_soon(b"%d" % n) for n in range(10)]
+            receipts = [await producer.submit(b"%d" % n) for n in range(10)]
             await producer.flush()
             path = topic.replace("://", "/") + "/partitions"
             await trio.to_thread.run_sync(peer.admin, "POST", path, 3)
@@ -145,20 +145,20 @@ async def test_interceptors_and_statistics(peer: Peer) -> None:
 async def test_refusals_have_their_own_errors(peer: Peer, ours: geminga.Client) -> None:
     topic = peer.topic("refusing")
     missing = "persistent://public/no-such-namespace/t"
-    with pytest.raises(geminga.TopicNotFound) as nowhere:
+    with pytest.raises(geminga.TopicNotFoundError) as nowhere:
         await ours.create_producer(missing)
     assert nowhere.value.topic == missing
     async with await ours.create_producer(topic, producer_name="taken"):
-        with pytest.raises(geminga.ProducerBusy) as busy:
+        with pytest.raises(geminga.ProducerBusyError) as busy:
             await ours.create_producer(topic, producer_name="taken")
         assert busy.value.topic == topic
     fencing = ProducerAccessMode.EXCLUSIVE_WITH_FENCING
     first = await ours.create_producer(topic, access_mode=fencing)
     second = await ours.create_producer(topic, access_mode=fencing)
-    with pytest.raises(geminga.ProducerFenced) as fenced:
+    with pytest.raises(geminga.ProducerFencedError) as fenced:
         await first.send(b"x")
     assert fenced.value.topic == topic
-    with pytest.raises(geminga.MessageTooBig) as too_big:
+    with pytest.raises(geminga.MessageTooBigError) as too_big:
         await second.send(bytes(6 * 1024 * 1024))
     assert too_big.value.topic == topic
 
@@ -169,10 +169,10 @@ async def test_terminated(peer: Peer, ours: geminga.Client) -> None:
     await producer.send(b"last")
     path = topic.replace("://", "/") + "/terminate"
     await trio.to_thread.run_sync(peer.admin, "POST", path)
-    with pytest.raises(geminga.TopicTerminated) as sent:
+    with pytest.raises(geminga.TopicTerminatedError) as sent:
         await producer.send(b"x")
     await producer.aclose()
-    with pytest.raises(geminga.TopicTerminated) as made:
+    with pytest.raises(geminga.TopicTerminatedError) as made:
         await ours.create_producer(topic)
     assert sent.value.topic == made.value.topic == topic
 
@@ -201,14 +201,14 @@ async def test_quota_exceeded(peer: Peer, policy: str) -> None:
             while producer.is_connected:  # noqa: ASYNC110 - the broker looks every second
                 await trio.sleep(0.05)
             began_s = trio.current_time()
-            with pytest.raises(geminga.QuotaExceeded) as refused:
+            with pytest.raises(geminga.QuotaExceededError) as refused:
                 await client.create_producer(topic)
             assert refused.value.topic == topic
             waited_s = trio.current_time() - began_s
             assert waited_s < 4 if policy == "producer_exception" else waited_s > 5
-            pending = await producer.send_soon(b"pending")
+            pending = await producer.submit(b"pending")
             if policy == "producer_exception":
-                with pytest.raises(geminga.QuotaExceeded) as failed:
+                with pytest.raises(geminga.QuotaExceededError) as failed:
                     await pending.wait()
                 assert failed.value.topic == topic
             else:

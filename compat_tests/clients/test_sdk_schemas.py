@@ -221,12 +221,12 @@ async def test_what_does_not_fit_is_refused(server: ServerProcess) -> None:
         producer = await client.create_producer(topic, schema=schema.Avro(Thing))
         await producer.send(Thing(1))
         for wrong in (schema.String(), schema.Avro(Otherwise)):
-            with pytest.raises(geminga.IncompatibleSchema):
+            with pytest.raises(geminga.IncompatibleSchemaError):
                 await client.create_producer(topic, schema=wrong)
-            with pytest.raises(geminga.IncompatibleSchema):
+            with pytest.raises(geminga.IncompatibleSchemaError):
                 await client.subscribe(topic, "s", schema=wrong)
         auto = await client.create_producer(topic, schema=schema.AutoProduce())
-        with pytest.raises(geminga.InvalidValue, match="data doesn't fit"):
+        with pytest.raises(geminga.InvalidValueError, match="data doesn't fit"):
             await auto.send(b"")
         await auto.send(schema.Avro(Thing).encode(Thing(2)))
         reader = await client.create_reader(topic, geminga.EARLIEST, schema=schema.Avro(Thing))

@@ -114,7 +114,7 @@ async def test_killed_under_the_trio_face(data_dir: Path, deduplicates: bool) ->
         while not over:
             for number in range(len(receipts), len(receipts) + 8):
                 data, key = payload(name, number), f"k{number % KEYS}"
-                receipts.append(await producer.send_soon(data, partition_key=key))
+                receipts.append(await producer.submit(data, partition_key=key))
             await trio.sleep(0.01)
         await producer.flush()
         assert all(each.is_done and each.error is None for each in receipts)
@@ -156,7 +156,7 @@ def test_killed_under_the_blocking_face(data_dir: Path) -> None:
             for _ in range(8):
                 key = f"k{number % KEYS}"
                 if number % 100:
-                    producer.send_soon(payload(name, number), partition_key=key)
+                    producer.submit(payload(name, number), partition_key=key)
                 else:
                     producer.send(payload(name, number), partition_key=key)
                 number += 1

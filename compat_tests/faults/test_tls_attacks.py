@@ -100,7 +100,7 @@ async def test_clients_refuse_such_servers(kind: str, tmp_path: Path) -> None:
         for url in (server.service_url_tls, server.web_url_tls):
             ca = str(authority.certificate)
             async with geminga.connect(url, tls_trust_certs_file_path=ca) as client:
-                with trio.fail_after(PATIENCE_S), pytest.raises(geminga.TlsFailed):
+                with trio.fail_after(PATIENCE_S), pytest.raises(geminga.TlsError):
                     await client.create_producer(TOPIC)
     finally:
         server.kill()

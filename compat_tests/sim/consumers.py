@@ -7,7 +7,7 @@ from random import Random
 import trio
 
 from geminga import Client, Consumer, InitialPosition, Message
-from geminga.errors import AlreadyClosed, GemingaError, Timeout
+from geminga.errors import AlreadyClosedError, GemingaError, OperationTimeoutError
 from geminga_protocol.message_id import EARLIEST_ID
 
 from .books import Books
@@ -44,7 +44,7 @@ class Taker:
             try:
                 while await self._turn(consumer):
                     pass
-            except AlreadyClosed:
+            except AlreadyClosedError:
                 raise
             except GemingaError as error:
                 self._note(f"failed: {type(error).__name__}")
@@ -78,11 +78,11 @@ class Taker:
         """Some messages; answers whether to go on with this consumer."""
         messages: list[Message] = []
         if self.plan.many:
-            messages = await consumer.receive_many(self._rng.randint(1, 8), timeout_s=RECEIVE_S)
+            messages = await consumer.receive_batch(self._rng.randint(1, 8), wait_s=RECEIVE_S)
         else:
             try:
                 messages = [await consumer.receive(RECEIVE_S)]
-            except Timeout:
+            except OperationTimeoutError:
                 pass
         for message in messages:
             self._books.delivered(self.subscription, self.plan.label, message)
@@ -91,7 +91,7 @@ class Taker:
         for message in messages:
             try:
                 await self._treat(consumer, message)
-            except Timeout as error:
+            except OperationTimeoutError as error:
                 self._note(f"ack: {error.args[0][:30]}")
             except GemingaError as error:
                 self._note(f"ack: {type(error).__name__}")

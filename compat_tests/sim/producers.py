@@ -7,7 +7,7 @@ from random import Random
 import trio
 
 from geminga import Client, Producer, Receipt
-from geminga.errors import GemingaError, MemoryLimitExceeded, ProducerQueueFull
+from geminga.errors import GemingaError, MemoryLimitError, ProducerQueueFullError
 
 from .books import Books, Sent
 from .plan import KEYS, ProducerPlan
@@ -71,7 +71,7 @@ class Sender:
             except GemingaError as error:
                 sent.failed = type(error).__name__
                 self._books.log.add(f"{sent.data[:12]!r} not sent: {sent.failed}")
-                if type(error).__name__ in ("ProducerFenced", "AlreadyClosed"):
+                if type(error).__name__ in ("ProducerFencedError", "AlreadyClosedError"):
                     return
             if at % plan.burst == plan.burst - 1:
                 await trio.sleep(plan.pause_s * rng.random())
@@ -103,10 +103,10 @@ class Sender:
                         sent.data, sequence_id=number, partition_key=sent.key
                     )
                 else:
-                    receipt = await producer.send_soon(
+                    receipt = await producer.submit(
                         sent.data, sequence_id=number, partition_key=sent.key
                     )
-            except (ProducerQueueFull, MemoryLimitExceeded):
+            except (ProducerQueueFullError, MemoryLimitError):
                 await trio.sleep(0.01)
             else:
                 self._open.append((sent, receipt))

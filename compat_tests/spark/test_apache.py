@@ -194,7 +194,7 @@ def test_written_frames_come_to_the_official_client(spark: SparkSession, either:
         "if(id % 3 = 0, concat('note ', id), null) as note, string(id) as __key from range(300)"
     )
     save(frame, either, topic=topic, recordName="Trade")
-    info = either.client.topic_schema(topic)
+    info = either.client.get_schema(topic)
     assert info is not None
     with official_client(either) as client:
         consumer = client.subscribe(

@@ -59,7 +59,7 @@ def test_all_of_a_partitioned_topic(spark: SparkSession, either: Pulsar) -> None
     either.publish(
         topic, readings, schema=Avro(Reading), per_batch=5,
         each=lambda n: {"partition_key": f"k{n % 10}", "properties": {"n": str(n)},
-                        "event_timestamp": 1_700_000_000_000 + n},
+                        "event_time_ms": 1_700_000_000_000 + n},
     )  # fmt: skip
     frame = either.read(spark, topic, minPartitions="6").cache()
     assert frame.rdd.getNumPartitions() >= 6
@@ -67,8 +67,8 @@ def test_all_of_a_partitioned_topic(spark: SparkSession, either: Pulsar) -> None
         (text_of(m.message_id), m.topic_name): (
             m.partition_key,
             int(m.properties["n"]),
-            m.event_timestamp,
-            m.publish_timestamp,
+            m.event_time_ms,
+            m.publish_time_ms,
         )
         for m in either.messages(topic)
     }
@@ -136,7 +136,7 @@ def test_positions(spark: SparkSession, either: Pulsar) -> None:
         8,
         9,
     ]
-    times = [message.publish_timestamp for message in either.messages(topic)]
+    times = [message.publish_time_ms for message in either.messages(topic)]
     later = [n for n, time in enumerate(times) if time >= times[6]]
     assert read(startingTimestamp=str(times[6])) == later
     assert read(endingTime=str(times[6])) == [n for n in range(12) if n not in later]

@@ -40,7 +40,7 @@ def source(pulsar: Pulsar) -> str:
     for start in range(0, MESSAGES, MESSAGES // 2):
         numbers = range(start, start + MESSAGES // 2)
         pulsar.publish(topic, numbers, schema=schema.Int64(), per_batch=10)
-        for part in pulsar.client.get_topic_partitions(topic):
+        for part in pulsar.client.list_partitions(topic):
             pulsar.unload(part)
     return topic
 

@@ -38,5 +38,5 @@ def test_namespaces_and_partitions(pulsar: Pulsar) -> None:
     namespace = pulsar.namespace("fixtures", deduplication=True)
     topic = pulsar.topic("parts", partitions=3, namespace=namespace)
     pulsar.publish(topic, [b"a"] * 6, initial_sequence_id=0, producer_name="p")
-    assert len(pulsar.client.get_topic_partitions(topic)) == 3
+    assert len(pulsar.client.list_partitions(topic)) == 3
     assert len(pulsar.messages(topic)) == 6

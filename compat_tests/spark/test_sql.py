@@ -54,7 +54,7 @@ def namespace(pulsar: Pulsar) -> str:
         f"persistent://{found}/orders",
         ORDERS,
         schema=schema.Avro(Order),
-        each=lambda number: {"event_timestamp": 1_700_000_000_000 + number},
+        each=lambda number: {"event_time_ms": 1_700_000_000_000 + number},
     )
     pulsar.publish(f"persistent://{found}/Plain", [b"text", b"\xff\x00"])
     return found

@@ -84,7 +84,7 @@ def test_topics_keys_and_all_that_describes_a_message(spark: SparkSession, pulsa
         assert each.partition_key is not None
         number = int(each.partition_key[1:])
         assert each.value == (None if number == 3 else number)
-        assert each.event_timestamp == 1000 + number
+        assert each.event_time_ms == 1000 + number
         assert each.properties == {"p": str(number)}
         assert each.ordering_key == b"o"
         if number == 4:

@@ -70,7 +70,7 @@ def wait_for(pulsar: Pulsar, topic: str, messages: int, process: subprocess.Pope
     earliest = geminga.InitialPosition.EARLIEST
     with pulsar.client.subscribe(topic, "watch", initial_position=earliest) as consumer:
         while messages > 0:
-            messages -= len(consumer.receive_many(timeout_s=1.0))
+            messages -= len(consumer.receive_batch(wait_s=1.0))
             assert process.poll() is None, process.communicate()[1][-4000:]
             assert time.monotonic() < until_s, f"{messages} messages are missing"
 
@@ -94,7 +94,7 @@ def test_a_broker_that_is_killed_in_the_middle_of_a_write(
     def kill_and_start(watching: geminga.blocking.Consumer) -> ServerProcess:
         got = 0
         while got < 1000:
-            got += len(watching.receive_many(timeout_s=60.0))
+            got += len(watching.receive_batch(wait_s=60.0))
         server.kill()
         return start_geminga(
             tmp_path / "own",

@@ -89,7 +89,7 @@ class Pulsar:
     ) -> list[geminga.MessageId]:
         """Send the values in batches of exactly so many; one that is left over is not batched.
 
-        `each` describes the message of a number (`partition_key`, `event_timestamp`, ...);
+        `each` describes the message of a number (`partition_key`, `event_time_ms`, ...);
         `options` are the producer's. Answers the ids.
         """
         if per_batch == 1:
@@ -108,7 +108,7 @@ class Pulsar:
                         # The event loop doesn't turn within a batch, so it isn't sent in parts.
                         receipts.append(producer.send_nowait(value, **each(number)))
                     else:
-                        receipts.append(await producer.send_soon(value, **each(number)))
+                        receipts.append(await producer.submit(value, **each(number)))
                 await producer.flush()
                 return [await receipt.wait() for receipt in receipts]
 
@@ -117,7 +117,7 @@ class Pulsar:
     def messages(self, topic: str, **options: Any) -> list[geminga.Message[Any]]:
         """All that a topic holds now; of a partitioned one, partition after partition."""
         found: list[geminga.Message[Any]] = []
-        for part in self.client.get_topic_partitions(topic):
+        for part in self.client.list_partitions(topic):
             with self.client.create_reader(part, geminga.EARLIEST, **options) as reader:
                 while reader.has_message_available():
                     found.append(reader.read_next(timeout_s=WAIT_S))

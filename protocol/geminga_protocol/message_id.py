@@ -38,9 +38,9 @@ class MessageId:
         "partition",
     )
 
-    earliest: ClassVar[MessageId]
+    EARLIEST: ClassVar[MessageId]
     """Before every message."""
-    latest: ClassVar[MessageId]
+    LATEST: ClassVar[MessageId]
     """After every message."""
 
     def __init__(
@@ -157,5 +157,5 @@ EARLIEST_ID = MessageId(-1, -1)
 LATEST_ID = MessageId((1 << 63) - 1, (1 << 63) - 1)
 """After every message."""
 
-MessageId.earliest = EARLIEST_ID
-MessageId.latest = LATEST_ID
+MessageId.EARLIEST = EARLIEST_ID
+MessageId.LATEST = LATEST_ID

@@ -19,7 +19,7 @@ import trio
 from geminga._connection.authentication import Authentication as Authentication
 from geminga._connection.authentication import check_authentication as check_authentication
 from geminga._connection.oauth2 import AuthenticationOAuth2 as AuthenticationOAuth2
-from geminga.errors import AuthenticationFailed, InvalidArgument
+from geminga.errors import AuthenticationError, InvalidArgumentError
 
 _log = logging.getLogger(__name__)
 
@@ -54,12 +54,12 @@ class AuthenticationToken(Authentication):
         elif callable(token):
             self._read = token
         else:
-            raise InvalidArgument(
+            raise InvalidArgumentError(
                 f"token must be a text, a path or a function, not {type(token).__name__}"
             )
 
     async def data(self) -> bytes:
-        """The token. Raises AuthenticationFailed if there is none to be had."""
+        """The token. Raises AuthenticationError if there is none to be had."""
         return (await self._token()).encode()
 
     async def http_headers(self) -> dict[str, str]:
@@ -72,20 +72,20 @@ class AuthenticationToken(Authentication):
             return self._read()
         try:
             found = await trio.to_thread.run_sync(self._read, abandon_on_cancel=True)
-        except AuthenticationFailed:
+        except AuthenticationError:
             raise
         except Exception as error:
             # Its text may hold the secret: only the kind is told.
             kind = type(error).__name__
-            raise AuthenticationFailed(f"the token's function raised {kind}") from None
+            raise AuthenticationError(f"the token's function raised {kind}") from None
         if not isinstance(found, str):
-            raise AuthenticationFailed(
+            raise AuthenticationError(
                 f"the token's function must return a text, not {type(found).__name__}"
             )
         try:
             return _clean(found)
-        except InvalidArgument as error:
-            raise AuthenticationFailed(str(error)) from None
+        except InvalidArgumentError as error:
+            raise AuthenticationError(str(error)) from None
 
 
 class AuthenticationBasic(Authentication):
@@ -94,9 +94,9 @@ class AuthenticationBasic(Authentication):
     def __init__(self, username: str, password: str, method: str = "basic") -> None:
         for name, value in (("username", username), ("password", password), ("method", method)):
             if not isinstance(value, str):
-                raise InvalidArgument(f"{name} must be a text, not {type(value).__name__}")
+                raise InvalidArgumentError(f"{name} must be a text, not {type(value).__name__}")
         if not username or ":" in username:
-            raise InvalidArgument("username must not be empty, nor have a colon")
+            raise InvalidArgumentError("username must not be empty, nor have a colon")
         super().__init__(method)
         self._joined = f"{username}:{password}".encode()
 
@@ -126,7 +126,7 @@ class AuthenticationTls(Authentication):
             ("private_key_path", private_key_path),
         ):
             if not isinstance(value, str | os.PathLike) or not os.fspath(value):
-                raise InvalidArgument(f"{name} must be the path of a file, not {value!r}")
+                raise InvalidArgumentError(f"{name} must be the path of a file, not {value!r}")
         self._files = os.fspath(certificate_path), os.fspath(private_key_path)
 
     @property
@@ -135,7 +135,7 @@ class AuthenticationTls(Authentication):
         return self._files
 
 
-def from_plugin(name: str, params: str = "") -> Authentication:
+def from_config(name: str, params: str = "") -> Authentication:
     """What a client's configuration names: `name` is the class of one of Apache's clients (such as
     `org.apache.pulsar.client.impl.auth.AuthenticationToken`), only its last part, or the short
     `token`, `basic`, `tls`, `oauth2`; `params` is the text that the class takes:
@@ -145,14 +145,16 @@ def from_plugin(name: str, params: str = "") -> Authentication:
     - tls: `tlsCertFile:...,tlsKeyFile:...`, or the same as a JSON object;
     - oauth2: `{"issuerUrl": ..., "privateKey": ..., "audience": ..., "scope": ...}`.
 
-    Raises InvalidArgument, whose text repeats nothing of `params`.
+    Raises InvalidArgumentError, whose text repeats nothing of `params`.
     """
     last = name.strip().rpartition(".")[2]
     short = last.removeprefix("Authentication").lower()
     make = _PLUGINS.get(short)
     if make is None:
         known = ", ".join(_PLUGINS)
-        raise InvalidArgument(f"auth plug-in: {name!r} is none of {known}, nor their Java classes")
+        raise InvalidArgumentError(
+            f"auth plug-in: {name!r} is none of {known}, nor their Java classes"
+        )
     return make(params.strip())
 
 
@@ -177,7 +179,7 @@ def _oauth2_of(params: str) -> Authentication:
     given = _object(params)
     kind = given.get("type", "client_credentials")
     if kind != "client_credentials":
-        raise InvalidArgument(f"auth params: type {kind!r} is not client_credentials")
+        raise InvalidArgumentError(f"auth params: type {kind!r} is not client_credentials")
     return AuthenticationOAuth2(
         _member(given, "issuerUrl"),
         _member(given, "privateKey"),
@@ -201,7 +203,7 @@ def _object(params: str) -> dict[str, str]:
     except ValueError:
         found = None
     if not isinstance(found, dict) or not all(isinstance(each, str) for each in found.values()):
-        raise InvalidArgument("auth params: they must be a JSON object of texts")
+        raise InvalidArgumentError("auth params: they must be a JSON object of texts")
     return found
 
 
@@ -210,26 +212,26 @@ def _pairs(params: str) -> dict[str, str]:
     for pair in params.split(","):
         key, colon, value = pair.partition(":")
         if not colon:
-            raise InvalidArgument("auth params: they must be key:value,key:value")
+            raise InvalidArgumentError("auth params: they must be key:value,key:value")
         found[key.strip()] = value.strip()
     return found
 
 
 def _member(given: Mapping[str, str], name: str) -> str:
     if not given.get(name):
-        raise InvalidArgument(f"auth params: {name} is missing")
+        raise InvalidArgumentError(f"auth params: {name} is missing")
     return given[name]
 
 
 def _clean(token: str) -> str:
-    """The token without the white space around it. Raises InvalidArgument, telling nothing of
+    """The token without the white space around it. Raises InvalidArgumentError, telling nothing of
     it.
     """
     token = token.strip()
     if not token:
-        raise InvalidArgument("token: there is none in it")
+        raise InvalidArgumentError("token is empty")
     if not token.isascii() or not token.isprintable() or " " in token:
-        raise InvalidArgument("token: it has characters that no token has")
+        raise InvalidArgumentError("token has invalid characters")
     return token
 
 
@@ -244,13 +246,13 @@ class _TokenFile:
         self._is_broken = False
 
     def read(self) -> str:
-        """Raises AuthenticationFailed if there never was a token."""
+        """Raises AuthenticationError if there never was a token."""
         try:
             with self._path.open(encoding="ascii", errors="replace") as file:
                 found = _clean(file.read(TOKEN_BYTES_MAX))
-        except (OSError, InvalidArgument) as error:
+        except (OSError, InvalidArgumentError) as error:
             if self._last is None:
-                raise AuthenticationFailed(f"the token can't be read: {error}") from error
+                raise AuthenticationError(f"the token can't be read: {error}") from error
             if not self._is_broken:
                 self._is_broken = True
                 _log.warning("%s: %s; the token that was read last is used", self._path, error)
@@ -262,5 +264,5 @@ class _TokenFile:
 def _read_variable(name: str) -> str:
     found = os.environ.get(name)
     if found is None:
-        raise AuthenticationFailed(f"the token can't be read: no variable {name}")
+        raise AuthenticationError(f"the token can't be read: no variable {name}")
     return found

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from re import Pattern
+from types import TracebackType
 from typing import Unpack
 
 import trio
 
-from geminga._connection.background import Background, close_timeout_s
-from geminga._connection.core import Closeable, Core
+from geminga._connection.background import (
+    Background,
+    background_of_block,
+    check_loop,
+    close_timeout_s,
+)
+from geminga._connection.core import Core
+from geminga._connection.opening import Connecting, opening
 from geminga._connection.pool import Connector, connect_tcp
 from geminga._connection.schema_lookup import with_topic_schema
 from geminga._connection.service_url import Address, parse
@@ -26,7 +33,7 @@ from geminga._dead_letter.sender import DeadLetterSender
 from geminga._options.arguments import function, texts_of
 from geminga.consumer import Consumer
 from geminga.encryption import ConsumerCryptoKeywords, ConsumerCryptoOptions
-from geminga.errors import AlreadyClosed, InvalidArgument
+from geminga.errors import AlreadyClosedError, InvalidArgumentError
 from geminga.message import Message, V_co
 from geminga.options import (
     ClientKeywords,
@@ -50,71 +57,61 @@ from geminga_protocol.message_id import EARLIEST_ID, LATEST_ID, MessageId
 from geminga_protocol.topic_name import TopicName
 
 
-def connect(
-    service_url: str, **options: Unpack[ClientKeywords]
-) -> AbstractAsyncContextManager[Client]:
+def connect(service_url: str, **options: Unpack[ClientKeywords]) -> Connecting[Client]:
     """A client for the brokers at `pulsar://host:port[,host:port...]`, or for those whose web
-    services are at `http://...`; closed at the block's end.
+    services are at `http://...`; closed at the block's end. If it is awaited instead of entered,
+    it is a `Client` that lasts until its `aclose`.
 
-    Nothing is connected before it is needed. Raises InvalidServiceUrl or InvalidArgument at once.
-    See `ClientOptions` for the options.
+    Nothing is connected before it is needed. Raises InvalidServiceUrlError or InvalidArgumentError
+    at once. See `ClientOptions` for the options.
     """
-    return open_client(parse(service_url), make(ClientOptions, options), connect_tcp)
+    addresses, made = parse(service_url), make(ClientOptions, options)
+
+    async def alone() -> Client:
+        return Client(service_url, **options)
+
+    return Connecting(partial(open_client, addresses, made, connect_tcp), alone)
 
 
 @asynccontextmanager
 async def open_client(
     addresses: tuple[Address, ...], options: ClientOptions, connector: Connector
 ) -> AsyncGenerator[Client, None]:
-    """The same over any kind of network. Raises InvalidArgument where Trio doesn't run."""
-    if not trio.lowlevel.in_trio_run():
-        raise InvalidArgument(
-            "geminga.connect is for programs that run in Trio: use geminga.aio.connect in asyncio, "
-            "and geminga.blocking.connect without an event loop"
-        )
-    body_error: BaseException | None = None
-    try:
-        async with trio.open_nursery() as nursery:
-            try:
-                background = Background(nursery)
-                client = Client(Core(addresses, options, background, connector))
-            except InvalidArgument as error:
-                body_error = error
-                raise
-            try:
-                yield client
-            except BaseException as error:
-                body_error = error
-                raise
-            finally:
-                deadline_s = trio.current_time() + close_timeout_s()
-                with trio.CancelScope(deadline=deadline_s, shield=True):
-                    await client.aclose()
-                background.cancel()
-    except BaseExceptionGroup as group:
-        # What the program raised comes out as itself, not wrapped by our own nursery.
-        if body_error is not None and _only(group, body_error):
-            raise body_error from body_error.__cause__
-        raise
-
-
-def _only(group: BaseExceptionGroup[BaseException], error: BaseException) -> bool:
-    """Whether nothing but that error is in the group, cancellation apart."""
-    for each in group.exceptions:
-        if each is error or isinstance(each, trio.Cancelled):
-            continue
-        if not isinstance(each, BaseExceptionGroup) or not _only(each, error):
-            return False
-    return True
+    """The same over any kind of network. Raises InvalidArgumentError where Trio doesn't run."""
+    check_loop("connect")
+    async with background_of_block() as background:
+        client = Client._of(Core(addresses, options, background, connector))
+        try:
+            yield client
+        finally:
+            deadline_s = trio.current_time() + close_timeout_s()
+            with trio.CancelScope(deadline=deadline_s, shield=True):
+                await client.aclose()
+            background.cancel()
 
 
 class Client:
     """Makes producers, consumers and readers, which share its connections and memory limit. Made by
-    `connect`.
+    `connect` for a block, or by itself until `aclose`.
     """
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, service_url: str, **options: Unpack[ClientKeywords]) -> None:
+        """As `connect`, in a running Trio loop."""
+        addresses, made = parse(service_url), make(ClientOptions, options)
+        check_loop("Client")
+        background = Background(None)
+        self._begin(Core(addresses, made, background, connect_tcp), background)
+
+    @classmethod
+    def _of(cls, core: Core) -> Client:
+        client = cls.__new__(cls)
+        client._begin(core, None)
+        return client
+
+    def _begin(self, core: Core, own: Background | None) -> None:
         self._core = core
+        self._own = own
+        """Its tasks, if no block has them."""
         self._closed = False
         self._topics = Topics(core, self._check_open)
 
@@ -122,14 +119,16 @@ class Client:
         state = "closed" if self._closed else f"{len(self._core.pool.connections)} connections"
         return f"<Client of {self._core.lookup.service_address.url}, {state}>"
 
+    @opening
     async def create_producer(
         self, topic: str, *, schema: Schema[S] | None = None, **options: Unpack[ProducerKeywords]
     ) -> Producer[S]:
         """A producer, known to the brokers of all partitions. See `ProducerOptions`; with a
         `schema` of `geminga.schema` it sends values of that instead of bytes.
 
-        Raises InvalidArgument, ProducerBusy, ProducerFenced, TopicNotFound, AuthorizationFailed,
-        Timeout and other GemingaErrors. With WAIT_FOR_EXCLUSIVE it waits until the topic is free.
+        Raises InvalidArgumentError, ProducerBusyError, ProducerFencedError, TopicNotFoundError,
+        AuthorizationError, OperationTimeoutError and other GemingaErrors. With WAIT_FOR_EXCLUSIVE
+        it waits until the topic is free.
         """
         made = make(ProducerOptions, {**options, "schema": schema})
         name = parse_topic(topic)
@@ -140,6 +139,7 @@ class Client:
         self._core.open[producer] = None
         return producer
 
+    @opening
     async def subscribe(
         self,
         topic: str | Sequence[str] | Pattern[str],
@@ -159,19 +159,19 @@ class Client:
         `message_listener_concurrency`: then those for one partition are in order (Key_Shared: those
         for one key; Shared: none).
 
-        Raises InvalidArgument, ConsumerBusy, TopicNotFound, AuthorizationFailed, Timeout and other
-        GemingaErrors.
+        Raises InvalidArgumentError, ConsumerBusyError, TopicNotFoundError, AuthorizationError,
+        OperationTimeoutError and other GemingaErrors.
         """
         made = make(ConsumerOptions, {**options, "schema": schema})
         if not isinstance(subscription_name, str) or not subscription_name:
-            raise InvalidArgument("subscription_name must be a text that isn't empty")
+            raise InvalidArgumentError("subscription_name must be a text that isn't empty")
         if message_listener is not None:
             function(message_listener, "message_listener")
         if isinstance(topic, Pattern):
             return await self._subscribe_pattern(topic, subscription_name, made, message_listener)
         names = [parse_topic(each) for each in texts_of(topic, "topic")]
         if made.read_compacted and not all(name.is_persistent for name in names):
-            raise InvalidArgument("read_compacted needs a persistent topic")
+            raise InvalidArgumentError("read_compacted needs a persistent topic")
         policy = complete(
             made.dead_letter_policy, names[0], subscription_name, retries=made.retry_enabled
         )
@@ -206,15 +206,16 @@ class Client:
         listener: Callable[[Consumer, Message], object] | None,
     ) -> Consumer:
         if options.retry_enabled:
-            raise InvalidArgument("retry_enabled can't be had with a pattern")
+            raise InvalidArgumentError("retry_enabled does not work with a topic pattern")
         if not options.receiver_queue_size:
-            raise InvalidArgument("receiver_queue_size must be above 0 with a pattern")
+            raise InvalidArgumentError("receiver_queue_size must be above 0 with a pattern")
         mode = options.regex_subscription_mode
         topics = PatternTopics(self._topics, parse_pattern(compiled), compiled.flags, mode)
         discovery = Discovery(self._core, topics, options.pattern_auto_discovery_period_s)
         partitions = await topics.find(whole=True)
         return await self._consume(partitions, name, options, None, discovery, listener)
 
+    @opening
     async def create_reader(
         self,
         topic: str,
@@ -230,9 +231,11 @@ class Client:
         """
         made = make(ReaderOptions, {**options, "schema": schema})
         if made.read_compacted and not parse_topic(topic).is_persistent:
-            raise InvalidArgument("read_compacted needs a persistent topic")
+            raise InvalidArgumentError("read_compacted needs a persistent topic")
         if not isinstance(start_message_id, MessageId):
-            raise InvalidArgument(f"start_message_id must be a MessageId, not {start_message_id!r}")
+            raise InvalidArgumentError(
+                f"start_message_id must be a MessageId, not {start_message_id!r}"
+            )
         name = made.subscription_name
         if name is None:
             prefix = f"{made.subscription_role_prefix}-" if made.subscription_role_prefix else ""
@@ -249,6 +252,7 @@ class Client:
                     await consumer.seek(last)
         return Reader(consumer)
 
+    @opening
     async def create_table_view(
         self,
         topic: str,
@@ -276,20 +280,18 @@ class Client:
         await view._start()
         return view
 
-    async def get_topic_partitions(self, topic: str, *, auto_create: bool = True) -> list[str]:
+    async def list_partitions(self, topic: str, *, auto_create: bool = True) -> list[str]:
         """Full names of the topic's partitions; the topic itself if it has none.
 
         A topic that isn't there is made if brokers make topics by themselves; without `auto_create`
-        TopicNotFound is raised instead.
+        TopicNotFoundError is raised instead.
         """
         name = parse_topic(topic)
-        if not auto_create:
-            count = await self._topics.partitions_if_there(name)
-        else:
-            count = await self._topics.partitions_of(name)
+        topics = self._topics
+        count = await (topics.partitions_of if auto_create else topics.partitions_if_there)(name)
         return [str(name.partition(n)) for n in range(count)] or [str(name)]
 
-    async def topics_matching(
+    async def list_topics(
         self,
         pattern: Pattern[str],
         mode: RegexSubscriptionMode = RegexSubscriptionMode.PERSISTENT_ONLY,
@@ -298,15 +300,15 @@ class Client:
         `re.compile("persistent://tenant/namespace/regex")`, in their order. A topic with partitions
         is one of them, its partitions are not.
 
-        Raises InvalidArgument for what is no such pattern.
+        Raises InvalidArgumentError for what is no such pattern.
         """
         return await self._topics.names_matching(pattern, mode)
 
-    async def topic_schema(self, topic: str, version: bytes | None = None) -> SchemaInfo | None:
+    async def get_schema(self, topic: str, version: bytes | None = None) -> SchemaInfo | None:
         """The topic's schema, or the version of it that a message names as its `schema_version`;
         None if there is none.
 
-        Raises TopicNotFound for a topic that isn't there; it is not made.
+        Raises TopicNotFoundError for a topic that isn't there; it is not made.
         """
         return await self._topics.schema_of(parse_topic(topic), version)
 
@@ -321,7 +323,7 @@ class Client:
     ) -> Consumer:
         queue_size = options.receiver_queue_size
         if not queue_size and len(partitions) > 1:
-            raise InvalidArgument("receiver_queue_size must be above 0 for several partitions")
+            raise InvalidArgumentError("receiver_queue_size must be above 0 for several partitions")
         if queue_size:
             total_max = options.receiver_queue_total_max
             queue_size = max(1, min(queue_size, total_max // max(1, len(partitions))))
@@ -361,18 +363,38 @@ class Client:
     def _check_open(self) -> None:
         self._core.check_fork()
         if self._closed:
-            raise AlreadyClosed("the client is closed")
+            raise AlreadyClosedError("the client is closed")
 
     async def aclose(self) -> None:
         """Close all producers, consumers and readers, then the connections. Idempotent."""
         self._closed = True
         if self._core.is_forked:
             return
-        still_open: list[Closeable] = list(self._core.open)
+        try:
+            await self._close_all()
+        finally:
+            if self._own is not None:
+                self._core.pool.close()
+                self._own.cancel()
+
+    async def _close_all(self) -> None:
         async with trio.open_nursery() as nursery:
-            for each in still_open:
+            for each in list(self._core.open):
                 nursery.start_soon(each.aclose)
         for connection in self._core.pool.connections:
             with trio.move_on_after(1.0):
                 await connection.flush()
         self._core.pool.close()
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        deadline_s = trio.current_time() + close_timeout_s()
+        with trio.CancelScope(deadline=deadline_s, shield=True):
+            await self.aclose()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from functools import partial
 from types import TracebackType
 from typing import Generic
@@ -20,16 +21,21 @@ from geminga._consuming.interceptors import ConsumerInterceptors
 from geminga._consuming.listening import Listening
 from geminga._consuming.partition_consumer import PartitionConsumer
 from geminga._consuming.parts import ConsumerParts
-from geminga._consuming.receiving import RECEIVES_BETWEEN_CHECKPOINTS, Receiving
+from geminga._consuming.receiving import (
+    RECEIVES_BETWEEN_CHECKPOINTS,
+    BatchLimits,
+    Receiving,
+    batch_limits,
+)
 from geminga._consuming.statistics import ConsumerStatistics
 from geminga._consuming.subscribe import Subscription
 from geminga._consuming.trio_listening import listen
 from geminga._consuming.typed_inbox import TypedInbox, make_inbox
 from geminga._dead_letter.sender import DeadLetterSender
 from geminga._entries.entry import Entry
-from geminga._options.arguments import delay, duration, positive_count, several
+from geminga._options.arguments import delay, duration, several
 from geminga._options.checks import texts
-from geminga.errors import AlreadyClosed, InvalidArgument
+from geminga.errors import AlreadyClosedError, InvalidArgumentError
 from geminga.message import Message, V_co
 from geminga_protocol.message_id import MessageId
 
@@ -130,9 +136,9 @@ class Consumer(Generic[V_co]):
     async def receive(self, timeout_s: float | None = None) -> Message[V_co]:
         """The next message.
 
-        Raises Timeout after `timeout_s` seconds, AlreadyClosed, InvalidArgument if there is a
-        `message_listener`, and what ended the subscription. It suspends when there is no message
-        and after every 200, not at each call.
+        Raises OperationTimeoutError after `timeout_s` seconds, AlreadyClosedError,
+        InvalidArgumentError if there is a `message_listener`, and what ended the subscription. It
+        suspends when there is no message and after every 200, not at each call.
         """
         if timeout_s is not None:
             duration(timeout_s, "timeout_s")
@@ -147,41 +153,34 @@ class Consumer(Generic[V_co]):
 
     def _refuse_beside_listener(self) -> None:
         if self._is_listened:
-            raise InvalidArgument("message_listener gets the messages: none can be received")
+            raise InvalidArgumentError("all messages go to message_listener")
 
     @trio.lowlevel.enable_ki_protection
-    async def receive_many(
+    async def receive_batch(
         self,
-        messages_max: int = 1000,
-        *,
-        bytes_max: int = 10 * 1024 * 1024,
-        timeout_s: float | None = None,
+        max_messages: int | None = None,
+        max_bytes: int | None = None,
+        wait_s: float | None = None,
     ) -> list[Message[V_co]]:
-        """Wait for a message, then take what is there, up to both limits (at least one message).
-        It never waits for more: that is `batch_receive`.
+        """Wait for a message, then take what is there, up to `max_messages` (1000) and `max_bytes`
+        (10 MiB), at least one message. An empty list after `wait_s` seconds without any.
 
-        An empty list after `timeout_s` seconds without any. Raises what `receive` does otherwise.
+        With a `batch_receive_policy` it waits for as many as the policy says, or takes what came
+        before its time was over, maybe nothing; an argument replaces the policy's own bound. That
+        needs a receiver queue. Raises what `receive` does otherwise.
         """
-        positive_count(messages_max, "messages_max")
-        positive_count(bytes_max, "bytes_max")
-        if timeout_s is not None:
-            duration(timeout_s, "timeout_s")
-        self._refuse_beside_listener()
-        return await self._receiving.receive_some(messages_max, bytes_max, timeout_s)
+        limits = self._batch_limits(max_messages, max_bytes, wait_s)
+        if limits.fills:
+            return await self._receiving.receive_batch(*limits[:3])
+        return await self._receiving.receive_some(*limits[:3])
 
-    @trio.lowlevel.enable_ki_protection
-    async def batch_receive(self) -> list[Message[V_co]]:
-        """As many messages as `batch_receive_policy` says, or those that came before its time was
-        over: maybe none. Raises what `receive` does, and InvalidArgument without a receiver queue.
-        """
-        return await self._receiving.receive_batch(*self._batch_limits())
-
-    def _batch_limits(self) -> tuple[int, float, float]:
+    def _batch_limits(
+        self, max_messages: int | None, max_bytes: int | None, wait_s: float | None
+    ) -> BatchLimits:
+        """Of one `receive_batch`. Raises InvalidArgumentError."""
+        limits = batch_limits(self._subscription, max_messages, max_bytes, wait_s)
         self._refuse_beside_listener()
-        queue_size = self._subscription.queue_size
-        if not queue_size:
-            raise InvalidArgument("batch_receive needs a receiver_queue_size above 0")
-        return self._subscription.options.batch_receive_policy.limits(queue_size)
+        return limits
 
     def __aiter__(self) -> Consumer[V_co]:
         return self
@@ -196,7 +195,7 @@ class Consumer(Generic[V_co]):
                 return message
         try:
             return await self.receive()
-        except AlreadyClosed:
+        except AlreadyClosedError:
             raise StopAsyncIteration from None
 
     def pause(self) -> None:
@@ -214,7 +213,7 @@ class Consumer(Generic[V_co]):
         `ack_receipt_enabled`, and raises then what it says.
 
         The broker hears of a batch when all its messages are done. If the connection is lost before
-        that, all of them come again, unless `batch_index_ack_enabled`. Raises AlreadyClosed
+        that, all of them come again, unless `batch_index_ack_enabled`. Raises AlreadyClosedError
         when the consumer is closed: the message comes again then.
         """
         if isinstance(message, Message):
@@ -232,7 +231,7 @@ class Consumer(Generic[V_co]):
         if self._receipts:
             await wait_for_receipts((part.acknowledger,))
 
-    async def acknowledge_many(self, messages: Iterable[MessageOrId]) -> None:
+    async def acknowledge_all(self, messages: Iterable[MessageOrId]) -> None:
         """The messages are done: `acknowledge` for each, with one wait for receipts."""
         several(messages, "messages")
         # All are looked at first, so that a wrong one leaves nothing half done.
@@ -244,8 +243,8 @@ class Consumer(Generic[V_co]):
             await wait_for_receipts({part.acknowledger: None for part, _, _ in runs})
 
     def _runs(self, messages: Iterable[MessageOrId]) -> list[Run]:
-        """Messages of one entry that follow one another. Raises InvalidArgument for others'; any
-        thread may ask.
+        """Messages of one entry that follow one another. Raises InvalidArgumentError for others';
+        any thread may ask.
         """
         runs: list[Run] = []
         entry: Entry | None = None
@@ -266,10 +265,10 @@ class Consumer(Generic[V_co]):
     async def acknowledge_cumulative(self, message: MessageOrId) -> None:
         """The message and everything before it in its partition is done.
 
-        Raises InvalidArgument on a Shared or Key_Shared subscription.
+        Raises InvalidArgumentError on a Shared or Key_Shared subscription.
         """
         if self._subscription.options.consumer_type.is_shared:
-            raise InvalidArgument(
+            raise InvalidArgumentError(
                 "acknowledge_cumulative needs an Exclusive or Failover subscription"
             )
         part = self._part_of(message)
@@ -295,16 +294,16 @@ class Consumer(Generic[V_co]):
         with those properties besides its own, and acknowledged. After the policy's
         `max_redeliver_count` times it goes to the dead-letter topic instead.
 
-        Needs `retry_enabled`. Raises InvalidArgument, and the GemingaError with which it couldn't
-        be sent: it isn't acknowledged then.
+        Needs `retry_enabled`. Raises InvalidArgumentError, and the GemingaError with which it
+        couldn't be sent: it isn't acknowledged then.
         """
         if not isinstance(message, Message):
-            raise InvalidArgument(f"message must be a Message, not {message!r}")
+            raise InvalidArgumentError(f"message must be a Message, not {message!r}")
         delay(delay_s, "delay_s")
         texts({} if properties is None else properties, "properties")
         self._part_of(message)
         if self._dead_letter_sender is None:
-            raise InvalidArgument("reconsume_later needs retry_enabled")
+            raise InvalidArgumentError("reconsume_later needs retry_enabled")
         await self._dead_letter_sender.send_again(message, delay_s, properties or {})
         await self.acknowledge(message)
 
@@ -316,7 +315,9 @@ class Consumer(Generic[V_co]):
     def _part_of(self, message: MessageOrId) -> PartitionConsumer:
         part = self._source_of(message)
         if self._open_inbox is None:
-            raise AlreadyClosed("the consumer is closed: the message comes again", topic=part.topic)
+            raise AlreadyClosedError(
+                "the consumer is closed: the message comes again", topic=part.topic
+            )
         return part
 
     def _source_of(self, message: MessageOrId) -> PartitionConsumer:
@@ -324,15 +325,18 @@ class Consumer(Generic[V_co]):
             source = message._entry.source
             if isinstance(source, PartitionConsumer) and source.inbox is self._inbox:
                 return source
-            raise InvalidArgument("message: it was received by another consumer")
+            raise InvalidArgumentError("message: it was received by another consumer")
         return self._parts.of_id(message)
 
     # ---- asking and moving ----
 
-    async def seek(self, to: MessageId | int | Callable[[str], MessageId | int | None]) -> None:
-        """Move the subscription, in all partitions: to a message id, `MessageId.earliest` or
-        `latest`, or to the first message published at or after a time in ms since 1970. A function
-        is asked for each topic or partition by its full name; None leaves that where it is.
+    async def seek(
+        self, to: MessageId | datetime | int | Callable[[str], MessageId | datetime | int | None]
+    ) -> None:
+        """Move the subscription, in all partitions: to a message id, `MessageId.EARLIEST` or
+        `LATEST`, or to the first message published at or after a time: a datetime with its time
+        zone, or ms since 1970. A function is asked for each topic or partition by its full name;
+        None leaves that where it is.
 
         With an id the next message is the one after it, or itself if `start_message_id_inclusive`.
         Everything received and not taken is dropped. Raises GemingaError.
@@ -368,7 +372,7 @@ class Consumer(Generic[V_co]):
         self._core.open.pop(self, None)
         self._open_inbox = None
         parts = self._parts
-        parts.error = parts.error or AlreadyClosed("the consumer is closed")
+        parts.error = parts.error or AlreadyClosedError("the consumer is closed")
         await parts.aclose()
         if self._dead_letter_sender is not None:
             await self._dead_letter_sender.aclose()

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from geminga._options.checks import of_enum, texts
-from geminga.errors import CryptoError, InvalidArgument
+from geminga.errors import CryptoError, InvalidArgumentError
 from geminga_runtime.auth.key_files import KeySourceError, read_key
 
 KeySource = str | bytes | os.PathLike[str]
@@ -59,7 +59,7 @@ class EncryptionKeyInfo:
 
     def __post_init__(self) -> None:
         if not isinstance(self.key, bytes):
-            raise InvalidArgument(f"key must be bytes, not {type(self.key).__name__}")
+            raise InvalidArgumentError(f"key must be bytes, not {type(self.key).__name__}")
         texts(self.metadata, "metadata")
 
 
@@ -99,7 +99,9 @@ class DefaultCryptoKeyReader(CryptoKeyReader):
         given = (default_public_key, default_private_key)
         for source in (*self._public.values(), *self._private.values(), *given):
             if source is not None and not isinstance(source, str | bytes | os.PathLike):
-                raise InvalidArgument(f"keys must be texts, bytes or paths, not {type(source)}")
+                raise InvalidArgumentError(
+                    f"keys must be texts, bytes or paths, not {type(source)}"
+                )
 
     def __repr__(self) -> str:
         return f"<DefaultCryptoKeyReader of {sorted({*self._public, *self._private})}>"
@@ -161,29 +163,31 @@ class ProducerCryptoOptions:
     crypto_failure_action: ProducerCryptoFailureAction = ProducerCryptoFailureAction.FAIL
 
     def check_crypto(self) -> None:
-        """Raises InvalidArgument, naming what is wrong."""
+        """Raises InvalidArgumentError, naming what is wrong."""
         check_key_names(self.encryption_keys)
         check_reader(self.crypto_key_reader)
         of_enum(self, "crypto_failure_action", ProducerCryptoFailureAction)
         if self.encryption_keys and self.crypto_key_reader is None:
-            raise InvalidArgument("encryption_keys needs a crypto_key_reader")
+            raise InvalidArgumentError("encryption_keys needs a crypto_key_reader")
 
 
 def check_reader(reader: object) -> None:
-    """Raises InvalidArgument unless it is a CryptoKeyReader or None; doesn't repeat what it is."""
+    """Raises InvalidArgumentError unless it is a CryptoKeyReader or None; doesn't repeat what it
+    is.
+    """
     if reader is not None and not isinstance(reader, CryptoKeyReader):
         kind = type(reader).__name__
-        raise InvalidArgument(f"crypto_key_reader must be a CryptoKeyReader, not a {kind}")
+        raise InvalidArgumentError(f"crypto_key_reader must be a CryptoKeyReader, not a {kind}")
 
 
 def check_key_names(names: object) -> None:
-    """Raises InvalidArgument unless it is a sequence of texts."""
+    """Raises InvalidArgumentError unless it is a sequence of texts."""
     if (
         not isinstance(names, Sequence)
         or isinstance(names, str | bytes)
         or not all(isinstance(name, str) and name for name in names)
     ):
-        raise InvalidArgument("encryption_keys must be a list of names of keys")
+        raise InvalidArgumentError("encryption_keys must be a list of names of keys")
 
 
 class ProducerCryptoKeywords(TypedDict, total=False):
@@ -205,7 +209,7 @@ class ConsumerCryptoOptions:
         self.check_crypto()
 
     def check_crypto(self) -> None:
-        """Raises InvalidArgument, naming what is wrong."""
+        """Raises InvalidArgumentError, naming what is wrong."""
         check_reader(self.crypto_key_reader)
         of_enum(self, "crypto_failure_action", ConsumerCryptoFailureAction)
 

@@ -1,50 +1,51 @@
 """The errors of the SDK (spec SDK-47). Every one of them is a GemingaError.
 
     GemingaError
-      InvalidArgument            (ValueError)       an argument or option can't be; names it
-        InvalidServiceUrl
-        InvalidTopicName
-        MessageTooBig                               above the broker's maxMessageSize
-        InvalidSchema                               no schema can be made of it
-        InvalidValue               (SchemaError)    a value doesn't fit the schema; names the field
-      ForkedClient                                  made before os.fork, used in the child
-      AlreadyClosed                                 client, producer, consumer or reader was closed
-      Timeout                    (TimeoutError)     the operation's own deadline passed
-      ConnectionFailed           (ConnectionError)  no connection to the broker, or it was lost
-        TlsFailed                                   it answers, but TLS with it can't be had
-      CorruptMessage                                a received message can't be decoded
+      InvalidArgumentError       (ValueError)       an argument or option can't be; names it
+        InvalidServiceUrlError
+        InvalidTopicNameError
+        MessageTooBigError                          above the broker's maxMessageSize
+        InvalidSchemaError                          no schema can be made of it
+        InvalidValueError        (SchemaError)      a value doesn't fit the schema; names the field
+      ForkError                                     made before os.fork, used in the child
+      InvalidStateError          (RuntimeError)     not possible now: a pending receipt has no id
+      AlreadyClosedError                            client, producer, consumer or reader was closed
+      OperationTimeoutError      (TimeoutError)     the operation's own deadline passed
+      ConnectionFailedError      (ConnectionError)  no connection to the broker, or it was lost
+        TlsError                                    it answers, but TLS with it can't be had
+      CorruptMessageError                           a received message can't be decoded
       CryptoError                                   a key for end-to-end encryption can't be used
       SchemaError                                   reading or writing a typed value; `message_id`
-        UndecodableValue                            the payload doesn't fit the schema
-        SchemaUnavailable                           the writer's schema can't be had
-      ProducerQueueFull                             max_pending_messages are pending (send_nowait)
-      MemoryLimitExceeded                           memory_limit_bytes are in use (send_nowait)
+        UndecodableValueError                       the payload doesn't fit the schema
+        SchemaUnavailableError                      the writer's schema can't be had
+      ProducerQueueFullError                        max_pending_messages are pending (send_nowait)
+      MemoryLimitError                              memory_limit_bytes are in use (send_nowait)
       BrokerError                                   the broker answered with an error
         UnknownBrokerError                          one without a name of its own
-        AuthenticationFailed
-        AuthorizationFailed
-        TopicNotFound
-        TopicTerminated
-        SubscriptionNotFound
-        ConsumerNotFound
-        ConsumerBusy                                the subscription has its one consumer
-        ConsumerAssignFailed
-        ProducerBusy                                the name is taken, or the topic is another's
-        ProducerFenced                              another producer took the topic over
-        QuotaExceeded                               backlog quota of the topic
-        TooManyRequests
-        ServiceNotReady
-        MetadataFailed
-        PersistenceFailed
-        ChecksumFailed
-        UnsupportedVersion
-        IncompatibleSchema
-        NotAllowed
-        TransactionFailed
-          TransactionCoordinatorNotFound
-          TransactionNotFound
-          TransactionConflict
-          InvalidTransactionStatus
+        AuthenticationError
+        AuthorizationError
+        TopicNotFoundError
+        TopicTerminatedError
+        SubscriptionNotFoundError
+        ConsumerNotFoundError
+        ConsumerBusyError                           the subscription has its one consumer
+        ConsumerAssignError
+        ProducerBusyError                           the name is taken, or the topic is another's
+        ProducerFencedError                         another producer took the topic over
+        QuotaExceededError                          backlog quota of the topic
+        TooManyRequestsError
+        ServiceNotReadyError
+        MetadataError
+        PersistenceError
+        ChecksumError
+        UnsupportedVersionError
+        IncompatibleSchemaError
+        NotAllowedError
+        TransactionError
+          TransactionCoordinatorNotFoundError
+          TransactionNotFoundError
+          TransactionConflictError
+          InvalidTransactionStatusError
 
 Each carries
   code       name of the error, stable: the broker's ServerError name where the broker sent one
@@ -84,23 +85,23 @@ class GemingaError(Exception):
         return text if self.topic is None or self.topic in text else f"{text} ({self.topic})"
 
 
-class InvalidArgument(GemingaError, ValueError):
+class InvalidArgumentError(GemingaError, ValueError):
     """An argument or an option can't be; the message names it."""
 
 
-class InvalidServiceUrl(InvalidArgument):
+class InvalidServiceUrlError(InvalidArgumentError):
     """The service URL can't be understood."""
 
 
-class InvalidTopicName(InvalidArgument):
+class InvalidTopicNameError(InvalidArgumentError):
     """The topic's name can't be understood, or the broker refuses it."""
 
 
-class MessageTooBig(InvalidArgument):
+class MessageTooBigError(InvalidArgumentError):
     """The message is above the size that the broker takes."""
 
 
-class ForkedClient(GemingaError):
+class ForkError(GemingaError):
     """The client was made before the process was forked: the child needs one of its own.
 
     What the child does with it raises this, of the Trio face all that sends or makes something; of
@@ -108,23 +109,29 @@ class ForkedClient(GemingaError):
     """
 
 
-class AlreadyClosed(GemingaError):
+class InvalidStateError(GemingaError, RuntimeError):
+    """The call isn't possible now: the receipt is still pending, or a callback of the derived faces
+    would wait in the thread that it has to wait for.
+    """
+
+
+class AlreadyClosedError(GemingaError):
     """The client, producer, consumer or reader was closed."""
 
 
-class Timeout(GemingaError, TimeoutError):
+class OperationTimeoutError(GemingaError, TimeoutError):
     """The operation's own deadline passed (send timeout, receive timeout, operation timeout)."""
 
     retryable = True
 
 
-class ConnectionFailed(GemingaError, ConnectionError):
+class ConnectionFailedError(GemingaError, ConnectionError):
     """The broker can't be reached, or the connection was lost before it answered."""
 
     retryable = True
 
 
-class TlsFailed(ConnectionFailed):
+class TlsError(ConnectionFailedError):
     """The broker answers, but it speaks no TLS, its certificate isn't trusted or is another host's,
     or it refuses ours. Producers and consumers that were attached before go on trying.
     """
@@ -132,7 +139,7 @@ class TlsFailed(ConnectionFailed):
     retryable = False
 
 
-class CorruptMessage(GemingaError):
+class CorruptMessageError(GemingaError):
     """A received message can't be decoded."""
 
 
@@ -150,19 +157,19 @@ class SchemaError(GemingaError):
         return made
 
 
-class InvalidSchema(InvalidArgument):
+class InvalidSchemaError(InvalidArgumentError):
     """No schema can be made of that type or definition."""
 
 
-class InvalidValue(InvalidArgument, SchemaError):
+class InvalidValueError(InvalidArgumentError, SchemaError):
     """The value doesn't fit the producer's schema; the message names the field."""
 
 
-class UndecodableValue(SchemaError):
+class UndecodableValueError(SchemaError):
     """A message's payload doesn't fit its schema, or its schema not the reader's."""
 
 
-class SchemaUnavailable(SchemaError):
+class SchemaUnavailableError(SchemaError):
     """The schema that a message was written with can't be had from the broker."""
 
     retryable = True
@@ -174,13 +181,13 @@ class CryptoError(GemingaError):
     """
 
 
-class ProducerQueueFull(GemingaError):
+class ProducerQueueFullError(GemingaError):
     """`max_pending_messages` wait for their receipts; only `send_nowait` raises it."""
 
     retryable = True
 
 
-class MemoryLimitExceeded(GemingaError):
+class MemoryLimitError(GemingaError):
     """The client's `memory_limit_bytes` are in use; only `send_nowait` raises it."""
 
     retryable = True
@@ -196,141 +203,141 @@ class UnknownBrokerError(BrokerError):
     retryable = True
 
 
-class AuthenticationFailed(BrokerError):
+class AuthenticationError(BrokerError):
     """The broker doesn't know who we are."""
 
 
-class AuthorizationFailed(BrokerError):
+class AuthorizationError(BrokerError):
     """The broker knows who we are and doesn't allow it."""
 
 
-class TopicNotFound(BrokerError):
+class TopicNotFoundError(BrokerError):
     """The topic doesn't exist and isn't created by itself."""
 
 
-class TopicTerminated(BrokerError):
+class TopicTerminatedError(BrokerError):
     """The topic was terminated: no message can be added to it."""
 
 
-class SubscriptionNotFound(BrokerError):
+class SubscriptionNotFoundError(BrokerError):
     """The subscription doesn't exist and isn't created by itself."""
 
 
-class ConsumerNotFound(BrokerError):
+class ConsumerNotFoundError(BrokerError):
     """The broker doesn't know the consumer any more."""
 
 
-class ConsumerBusy(BrokerError):
+class ConsumerBusyError(BrokerError):
     """An Exclusive subscription already has its consumer, or consumers of another type."""
 
 
-class ConsumerAssignFailed(BrokerError):
+class ConsumerAssignError(BrokerError):
     """A Key_Shared consumer's ranges collide with another's."""
 
 
-class ProducerBusy(BrokerError):
+class ProducerBusyError(BrokerError):
     """The producer's name is in use, or another producer holds the topic exclusively."""
 
 
-class ProducerFenced(BrokerError):
+class ProducerFencedError(BrokerError):
     """Another producer has taken the topic over; this one is done for good."""
 
 
-class QuotaExceeded(BrokerError):
+class QuotaExceededError(BrokerError):
     """The topic's backlog quota is exceeded."""
 
     retryable = True
 
 
-class TooManyRequests(BrokerError):
+class TooManyRequestsError(BrokerError):
     """The broker has too many lookups or topic loads at once."""
 
     retryable = True
 
 
-class ServiceNotReady(BrokerError):
+class ServiceNotReadyError(BrokerError):
     """The broker can't serve the topic now (it is loading, moving, or fenced)."""
 
     retryable = True
 
 
-class MetadataFailed(BrokerError):
+class MetadataError(BrokerError):
     """The broker's metadata store failed."""
 
     retryable = True
 
 
-class PersistenceFailed(BrokerError):
+class PersistenceError(BrokerError):
     """The broker couldn't store it."""
 
     retryable = True
 
 
-class ChecksumFailed(BrokerError):
+class ChecksumError(BrokerError):
     """The message was damaged on its way."""
 
 
-class UnsupportedVersion(BrokerError):
+class UnsupportedVersionError(BrokerError):
     """The broker doesn't speak this version, or lacks the feature."""
 
 
-class IncompatibleSchema(BrokerError):
+class IncompatibleSchemaError(BrokerError):
     """The topic's schema doesn't allow this one."""
 
 
-class NotAllowed(BrokerError):
+class NotAllowedError(BrokerError):
     """The broker's policies don't allow it."""
 
 
-class TransactionFailed(BrokerError):
+class TransactionError(BrokerError):
     """A transaction can't go on."""
 
 
-class TransactionCoordinatorNotFound(TransactionFailed):
+class TransactionCoordinatorNotFoundError(TransactionError):
     """The broker doesn't hold that transaction coordinator."""
 
     retryable = True
 
 
-class TransactionNotFound(TransactionFailed):
+class TransactionNotFoundError(TransactionError):
     """The transaction doesn't exist."""
 
 
-class TransactionConflict(TransactionFailed):
+class TransactionConflictError(TransactionError):
     """Another transaction acknowledged the message."""
 
 
-class InvalidTransactionStatus(TransactionFailed):
+class InvalidTransactionStatusError(TransactionError):
     """The transaction isn't open."""
 
 
 BY_CODE: dict[str, type[GemingaError]] = {
     "UnknownError": UnknownBrokerError,
-    "MetadataError": MetadataFailed,
-    "PersistenceError": PersistenceFailed,
-    "AuthenticationError": AuthenticationFailed,
-    "AuthorizationError": AuthorizationFailed,
-    "ConsumerBusy": ConsumerBusy,
-    "ServiceNotReady": ServiceNotReady,
-    "ProducerBlockedQuotaExceededError": QuotaExceeded,
-    "ProducerBlockedQuotaExceededException": QuotaExceeded,
-    "ChecksumError": ChecksumFailed,
-    "UnsupportedVersionError": UnsupportedVersion,
-    "TopicNotFound": TopicNotFound,
-    "SubscriptionNotFound": SubscriptionNotFound,
-    "ConsumerNotFound": ConsumerNotFound,
-    "TooManyRequests": TooManyRequests,
-    "TopicTerminatedError": TopicTerminated,
-    "ProducerBusy": ProducerBusy,
-    "InvalidTopicName": InvalidTopicName,
-    "IncompatibleSchema": IncompatibleSchema,
-    "ConsumerAssignError": ConsumerAssignFailed,
-    "TransactionCoordinatorNotFound": TransactionCoordinatorNotFound,
-    "InvalidTxnStatus": InvalidTransactionStatus,
-    "NotAllowedError": NotAllowed,
-    "TransactionConflict": TransactionConflict,
-    "TransactionNotFound": TransactionNotFound,
-    "ProducerFenced": ProducerFenced,
+    "MetadataError": MetadataError,
+    "PersistenceError": PersistenceError,
+    "AuthenticationError": AuthenticationError,
+    "AuthorizationError": AuthorizationError,
+    "ConsumerBusy": ConsumerBusyError,
+    "ServiceNotReady": ServiceNotReadyError,
+    "ProducerBlockedQuotaExceededError": QuotaExceededError,
+    "ProducerBlockedQuotaExceededException": QuotaExceededError,
+    "ChecksumError": ChecksumError,
+    "UnsupportedVersionError": UnsupportedVersionError,
+    "TopicNotFound": TopicNotFoundError,
+    "SubscriptionNotFound": SubscriptionNotFoundError,
+    "ConsumerNotFound": ConsumerNotFoundError,
+    "TooManyRequests": TooManyRequestsError,
+    "TopicTerminatedError": TopicTerminatedError,
+    "ProducerBusy": ProducerBusyError,
+    "InvalidTopicName": InvalidTopicNameError,
+    "IncompatibleSchema": IncompatibleSchemaError,
+    "ConsumerAssignError": ConsumerAssignError,
+    "TransactionCoordinatorNotFound": TransactionCoordinatorNotFoundError,
+    "InvalidTxnStatus": InvalidTransactionStatusError,
+    "NotAllowedError": NotAllowedError,
+    "TransactionConflict": TransactionConflictError,
+    "TransactionNotFound": TransactionNotFoundError,
+    "ProducerFenced": ProducerFencedError,
 }
 """The broker's ServerError names -> what is raised for them; every name of the protocol is here."""
 

@@ -14,7 +14,7 @@ from geminga._connection.service_url import parse
 from geminga._connection.tls_options import TlsOptions
 from geminga._options.checks import not_negative, positive
 from geminga.auth import Authentication, check_authentication
-from geminga.errors import InvalidArgument
+from geminga.errors import InvalidArgumentError
 
 logger = logging.getLogger("geminga")
 
@@ -22,7 +22,7 @@ logger = logging.getLogger("geminga")
 @dataclass(frozen=True)
 class FailoverCluster(TlsOptions):
     """A cluster to fail over to, with its own authentication and options of TLS: none of the
-    client's hold for it. Raises InvalidServiceUrl and InvalidArgument.
+    client's hold for it. Raises InvalidServiceUrlError and InvalidArgumentError.
     """
 
     service_url: str
@@ -42,8 +42,8 @@ class AutoClusterFailover:
 
     One that is given as a URL is reached with the client's own authentication and TLS options; a
     FailoverCluster has its own. Producers and consumers are attached anew there; what is pending is
-    sent there. The clusters have to replicate each other. Raises InvalidServiceUrl and
-    InvalidArgument.
+    sent there. The clusters have to replicate each other. Raises InvalidServiceUrlError and
+    InvalidArgumentError.
     """
 
     secondary: Sequence[str | FailoverCluster]
@@ -53,7 +53,7 @@ class AutoClusterFailover:
 
     def __post_init__(self) -> None:
         if isinstance(self.secondary, str) or not self.secondary:
-            raise InvalidArgument("secondary must be a list with at least one service URL")
+            raise InvalidArgumentError("secondary must be a list with at least one service URL")
         for each in self.secondary:
             if not isinstance(each, FailoverCluster):
                 parse(each)
@@ -72,7 +72,7 @@ class FailoverState:
         self.current = 0
 
     async def check(self, now_s: float, probe: Callable[[int], Awaitable[bool]]) -> bool:
-        """Look once; answers whether `current` is another now."""
+        """Look once; returns whether `current` is another now."""
         if await probe(self.current):
             self._down_since_s = None
             return await self._check_back(now_s, probe)
@@ -115,5 +115,5 @@ async def watch(
     while True:
         await trio.sleep(policy.check_interval_s)
         if await state.check(trio.current_time(), probe):
-            logger.warning("going over to cluster %d of the service URLs", state.current)
+            logger.warning("switching to cluster %d of the service URLs", state.current)
             switch(state.current)

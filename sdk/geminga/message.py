@@ -10,7 +10,7 @@ import msgspec
 from geminga._entries.crypto import context_of
 from geminga._entries.entry import Entry
 from geminga.encryption import EncryptionContext
-from geminga.errors import CorruptMessage
+from geminga.errors import CorruptMessageError
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.keys import decode_key
 from geminga_protocol.message_id import MessageId
@@ -33,8 +33,8 @@ class Message(msgspec.Struct, Generic[V_co], eq=False):
     """One message, as `receive` returns it. Its parts are read out of the entry when asked for.
     `V_co` is the type of its value.
 
-    Keys, properties, times and sequence ids of a message in a batch raise CorruptMessage if what
-    describes it can't be read.
+    Keys, properties, times and sequence ids of a message in a batch raise CorruptMessageError if
+    what describes it can't be read.
     """
 
     _entry: Entry
@@ -66,8 +66,9 @@ class Message(msgspec.Struct, Generic[V_co], eq=False):
         """What the payload says by the consumer's schema; without one the payload itself. None for
         a message that says that it is null. It is decoded anew each time.
 
-        Raises UndecodableValue, and SchemaUnavailable if the schema that it was written with can't
-        be had; `receive` raises neither, and the message can be acknowledged all the same.
+        Raises UndecodableValueError, and SchemaUnavailableError if the schema that it was written
+        with can't be had; `receive` raises neither, and the message can be acknowledged all the
+        same.
         """
         reader = self._entry.value_reader
         found: V_co
@@ -88,6 +89,11 @@ class Message(msgspec.Struct, Generic[V_co], eq=False):
         return self._entry.topic
 
     @property
+    def topic(self) -> str:
+        """The same as `topic_name`."""
+        return self.topic_name
+
+    @property
     def properties(self) -> dict[str, str]:
         """The program's own properties."""
         return {text(pair.key): text(pair.value) for pair in self._described().properties}
@@ -99,9 +105,14 @@ class Message(msgspec.Struct, Generic[V_co], eq=False):
         return text(metadata.partition_key) if metadata.HasField("partition_key") else None
 
     @property
+    def key(self) -> str | None:
+        """The same as `partition_key`."""
+        return self.partition_key
+
+    @property
     def partition_key_bytes(self) -> bytes | None:
-        """The same as bytes, for keys that were given as bytes. Raises CorruptMessage if it isn't
-        the Base64 that it says it is.
+        """The same as bytes, for keys that were given as bytes. Raises CorruptMessageError if it
+        isn't the Base64 that it says it is.
         """
         metadata = self._described()
         if not metadata.HasField("partition_key"):
@@ -125,12 +136,12 @@ class Message(msgspec.Struct, Generic[V_co], eq=False):
         return metadata.ordering_key if metadata.HasField("ordering_key") else None
 
     @property
-    def event_timestamp(self) -> int | None:
+    def event_time_ms(self) -> int | None:
         """Event time that the program gave, in ms since 1970, None without one."""
         return self._described().event_time or None
 
     @property
-    def publish_timestamp(self) -> int:
+    def publish_time_ms(self) -> int:
         """When the producer sent it, in ms since 1970."""
         return self._entry.metadata.publish_time
 
@@ -179,7 +190,7 @@ class Message(msgspec.Struct, Generic[V_co], eq=False):
         return broker.index - behind
 
     @property
-    def broker_publish_timestamp(self) -> int | None:
+    def broker_publish_time_ms(self) -> int | None:
         """When the broker stored it, in ms since 1970, where it tells (PIP-70)."""
         broker = self._entry.broker_metadata()
         if broker is None or not broker.HasField("broker_timestamp"):
@@ -188,15 +199,15 @@ class Message(msgspec.Struct, Generic[V_co], eq=False):
 
     def _described(self) -> MessageMetadata | SingleMessageMetadata:
         """What describes this very message: the entry's metadata, or its own within a batch. Raises
-        CorruptMessage.
+        CorruptMessageError.
         """
         try:
             return self._entry.metadata_of(self._index)
         except RemoteProtocolError as error:
             raise self._corrupt(error) from error
 
-    def _corrupt(self, error: RemoteProtocolError) -> CorruptMessage:
-        return CorruptMessage(f"message {self.message_id!r}: {error}", topic=self.topic_name)
+    def _corrupt(self, error: RemoteProtocolError) -> CorruptMessageError:
+        return CorruptMessageError(f"message {self.message_id!r}: {error}", topic=self.topic_name)
 
 
 class ChangedMessage(Message[V_co], eq=False):

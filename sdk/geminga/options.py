@@ -43,7 +43,7 @@ from geminga._options.producer_interceptors import ProducerMessage as ProducerMe
 from geminga.auth import Authentication, check_authentication
 from geminga.encryption import ProducerCryptoKeywords
 from geminga.encryption import ProducerCryptoOptions as ProducerCryptoOptions
-from geminga.errors import InvalidArgument
+from geminga.errors import InvalidArgumentError
 from geminga.failover import AutoClusterFailover
 from geminga.schema._base import Schema, check_sending
 
@@ -132,7 +132,7 @@ class ClientOptions(TlsOptions):
         self.check_tls()
         policy: object = self.failover
         if policy is not None and not isinstance(policy, AutoClusterFailover):
-            raise InvalidArgument(f"failover must be an AutoClusterFailover, not {policy!r}")
+            raise InvalidArgumentError(f"failover must be an AutoClusterFailover, not {policy!r}")
         positive(self, "operation_timeout_s", "connection_timeout_s", "keep_alive_interval_s")
         positive(self, "initial_backoff_s", "max_backoff_s")
         not_negative(self, "stats_interval_s")
@@ -213,12 +213,12 @@ class ProducerOptions(ProducerCryptoOptions):
         booleans(self, "batching_enabled", "chunking_enabled", "auto_update_partitions")
         booleans(self, "lazy_start_partitioned_producers")
         if self.chunking_enabled and self.batching_enabled:
-            raise InvalidArgument("chunking_enabled needs batching_enabled=False")
+            raise InvalidArgumentError("chunking_enabled needs batching_enabled=False")
         for name, kind in _PRODUCER_ENUMS:
             of_enum(self, name, kind)
         router: object = self.message_router
         if router is not None and not callable(router):
-            raise InvalidArgument(f"message_router must be a function, not {router!r}")
+            raise InvalidArgumentError(f"message_router must be a function, not {router!r}")
         texts(self.properties, "properties")
         instances(self.interceptors, "interceptors", ProducerInterceptor)
         check_sending(self.schema)

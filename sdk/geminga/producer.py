@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Unpack
 
@@ -16,8 +17,9 @@ from geminga._entries.encode import Extras
 from geminga._producing.message_options import MessageKeywords as MessageKeywords
 from geminga._producing.message_options import extras_of, payload_of
 from geminga._producing.outbox import Placed
+from geminga._producing.partition_producer import PartitionProducer
 from geminga._producing.partitions import Partitions
-from geminga._producing.receipt import Receipt
+from geminga._producing.receipt import Outgoing, Receipt, first_failure
 from geminga._producing.schema_encoding import prepared
 from geminga.options import ProducerOptions
 from geminga_protocol.message_id import MessageId
@@ -35,14 +37,14 @@ else:
 logger = logging.getLogger("geminga")
 
 BYTES_BETWEEN_CHECKPOINTS = 128 * 1024
-"""`send_soon` lets the event loop turn after that much, a message counting as 1 KiB at least."""
+"""`submit` lets the event loop turn after that much, a message counting as 1 KiB at least."""
 
 
 class Producer(Generic[S]):
     """Sends messages to one topic, over all its partitions. Made by `Client.create_producer`. `S`
     is the type of what it sends: bytes, or that of its schema.
 
-    `send` waits for the receipt. `send_soon` and `send_nowait` only hand the message over and
+    `send` waits for the receipt. `submit` and `send_nowait` only hand the message over and
     answer a `Receipt`; messages of one task arrive in the order in which they were handed over.
     Nothing that was acknowledged is lost; when the connection is lost, everything pending is sent
     again in order.
@@ -104,13 +106,13 @@ class Producer(Generic[S]):
     async def send(
         self, data: S, *, sequence_id: int | None = None, **described: Unpack[MessageKeywords]
     ) -> MessageId:
-        """Send a message and wait until the broker has stored it; answers its id.
+        """Send a message and wait until the broker has stored it; returns its id.
 
         With a schema `data` is a value of it (None: a message that says that it is null). Waits
         while `max_pending_messages` or the client's memory limit are used up: cancelled then, the
-        message is not sent. Cancelled later, it is sent all the same. Raises InvalidArgument,
-        MessageTooBig, Timeout (send timeout), TopicTerminated, ProducerFenced, QuotaExceeded,
-        AlreadyClosed and other GemingaErrors.
+        message is not sent. Cancelled later, it is sent all the same. Raises InvalidArgumentError,
+        MessageTooBigError, OperationTimeoutError (send timeout), TopicTerminatedError,
+        ProducerFencedError, QuotaExceededError, AlreadyClosedError and other GemingaErrors.
         """
         payload, extras = prepared(self._schema, data, sequence_id, described)
         part = self._parts[0] if len(self._parts) == 1 else self._choose(payload, extras)
@@ -119,7 +121,7 @@ class Producer(Generic[S]):
         # Taken in before the first checkpoint, so that what is cancelled then is sent.
         return await part.add(payload, extras, sequence_id).wait()
 
-    async def send_soon(
+    async def submit(
         self, data: S, *, sequence_id: int | None = None, **described: Unpack[MessageKeywords]
     ) -> Receipt:
         """Hand a message over for sending; wait only while there is no room for it.
@@ -147,10 +149,16 @@ class Producer(Generic[S]):
             await part.wait_for_room(size_bytes)
         return part.add(payload, extras, sequence_id)
 
+    async def submit_many(self, payloads: Iterable[S]) -> list[Receipt]:
+        """`submit` for each, in order; returns their receipts. What was handed over before one
+        that raises, or before it is cancelled, is sent.
+        """
+        return [await self.submit(each) for each in payloads]
+
     def send_nowait(
         self, data: S, *, sequence_id: int | None = None, **described: Unpack[MessageKeywords]
     ) -> Receipt:
-        """The same without ever waiting. Raises ProducerQueueFull or MemoryLimitExceeded too.
+        """The same without ever waiting. Raises ProducerQueueFullError or MemoryLimitError too.
 
         What doesn't go at once is written when the event loop turns.
         """
@@ -197,14 +205,21 @@ class Producer(Generic[S]):
     async def flush(self) -> None:
         """Send what is batched and wait until all that was handed over before has its receipt.
 
-        Raises what the newest of these messages failed with, if it did.
+        Raises the first error with which one of these messages failed, and tells how many did.
         """
         self._core.check_fork(self.topic)
-        await together(part.flush for part in self._partitions.started)
+        failed: list[Outgoing] = []
+
+        async def flush(part: PartitionProducer) -> None:
+            failed.extend(await part.flush())
+
+        await together(partial(flush, part) for part in self._partitions.started)
+        if failed:
+            raise first_failure(failed)
 
     async def aclose(self) -> None:
         """Flush, and leave the topic. Idempotent; pending messages that can't be sent fail with
-        AlreadyClosed.
+        AlreadyClosedError.
         """
         if self._core.is_forked:
             return

@@ -5,18 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime
 from types import TracebackType
 from typing import Generic
 
 import trio
 
-from geminga._consuming.entry_reading import read_entries, received_ids, take_incomplete
+from geminga._consuming.entry_reading import read_batches, received_ids, take_incomplete
 from geminga._consuming.statistics import ConsumerStatistics
 from geminga._options.arguments import duration, positive_size
 from geminga.consumer import Consumer
-from geminga.errors import AlreadyClosed, Timeout
+from geminga.entry_batch import EntryBatch
+from geminga.errors import AlreadyClosedError, OperationTimeoutError
 from geminga.message import Message, V_co
-from geminga.received_entry import ReceivedEntry
 from geminga_protocol.message_id import MessageId
 
 
@@ -50,32 +51,34 @@ class Reader(Generic[V_co]):
 
     @trio.lowlevel.enable_ki_protection
     async def read_next(self, timeout_s: float | None = None) -> Message[V_co]:
-        """The next message. Raises Timeout after `timeout_s` seconds, and what `receive` does."""
+        """The next message. Raises OperationTimeoutError after `timeout_s` seconds, and what
+        `receive` does.
+        """
         message = await self._consumer.receive(timeout_s)
         await self._note(message)
         return message
 
     async def _note(self, message: Message[V_co]) -> None:
         """Let the broker's figures tell how far the reader is, unless it was closed meanwhile."""
-        with suppress(AlreadyClosed):
+        with suppress(AlreadyClosedError):
             await self._consumer.acknowledge_cumulative(message)
 
     @trio.lowlevel.enable_ki_protection
-    async def read_entries(
+    async def read_batches(
         self, timeout_s: float | None = None, *, bytes_max: float = math.inf
-    ) -> list[ReceivedEntry]:
+    ) -> list[EntryBatch]:
         """Wait for an entry, then take all that are there, whole: up to `bytes_max` bytes of
         payload, but one in any case. For programs that work on many messages at a time: it costs
         something per batch, and next to nothing per message.
 
-        Raises Timeout after `timeout_s` seconds, and what `receive` does.
+        Raises OperationTimeoutError after `timeout_s` seconds, and what `receive` does.
         """
         if timeout_s is not None:
             duration(timeout_s, "timeout_s")
         positive_size(bytes_max, "bytes_max")
-        entries = await read_entries(self._consumer, bytes_max, timeout_s)
+        entries = await read_batches(self._consumer, bytes_max, timeout_s)
         if not entries:
-            raise Timeout(f"no message within {timeout_s} s")
+            raise OperationTimeoutError(f"no message within {timeout_s} s")
         return entries
 
     async def last_message_ids(self) -> list[MessageId]:
@@ -105,7 +108,9 @@ class Reader(Generic[V_co]):
         """Whether there is a message after those that were read."""
         return await self._consumer.has_message_available()
 
-    async def seek(self, to: MessageId | int | Callable[[str], MessageId | int | None]) -> None:
+    async def seek(
+        self, to: MessageId | datetime | int | Callable[[str], MessageId | datetime | int | None]
+    ) -> None:
         """Go on at a message id, at a time in ms since 1970, or at what a function tells for each
         partition (see `Consumer.seek`).
         """

@@ -12,7 +12,7 @@ import trio
 from geminga._connection.core import Core
 from geminga._connection.together import ABANDON_TIMEOUT_S
 from geminga._options.arguments import function
-from geminga.errors import AlreadyClosed, CorruptMessage, GemingaError, SchemaError
+from geminga.errors import AlreadyClosedError, CorruptMessageError, GemingaError, SchemaError
 from geminga.message import Message
 from geminga.reader import Reader
 from geminga.table_changes import R, TableChanges
@@ -109,7 +109,7 @@ class TableView(Generic[R]):
     def _check(self) -> None:
         if self._is_over:
             if self._error is None:
-                raise AlreadyClosed("the table view is closed")
+                raise AlreadyClosedError("the table view is closed")
             raise own_copy(self._error)
 
     async def _start(self) -> None:
@@ -137,7 +137,7 @@ class TableView(Generic[R]):
                 async for message in self._reader:
                     self._apply(message)
         except GemingaError as error:
-            logger.error("%r is not kept up to date any more: %s", self, error)
+            logger.error("%r: updates have stopped: %s", self, error)
             self._error = error
         finally:
             self._is_over = True
@@ -152,11 +152,11 @@ class TableView(Generic[R]):
         try:
             key = message.partition_key
             if key is None:
-                logger.debug("%r: left out, it has no key", message)
+                logger.debug("%r: skipped a message without key", message)
                 return
             value = None if message.is_null or not message.data else message.value
-        except (SchemaError, CorruptMessage) as error:
-            logger.warning("%r: left out: %s", message, error)
+        except (SchemaError, CorruptMessageError) as error:
+            logger.warning("%r: skipped a message: %s", message, error)
             return
         if value is None:
             self._values.pop(key, None)

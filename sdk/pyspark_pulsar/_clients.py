@@ -55,7 +55,7 @@ def client_for(settings: ClientSettings) -> geminga.blocking.Client:
 def _connected(settings: ClientSettings) -> geminga.blocking.Client:
     try:
         return geminga.blocking.connect(settings.service_url, **settings.keywords())
-    except geminga.InvalidServiceUrl as error:
+    except geminga.InvalidServiceUrlError as error:
         raise InvalidOption("service.url", str(error)) from None
 
 

@@ -68,9 +68,9 @@ async def _settle(consumer: geminga.Consumer, kind: str, message_id: MessageId) 
             consumer.negative_acknowledge(message_id)
         else:
             await consumer.acknowledge(message_id)
-    except geminga.InvalidArgument as error:
+    except geminga.InvalidArgumentError as error:
         raise BadCommand(str(error)) from None
-    except geminga.AlreadyClosed:
+    except geminga.AlreadyClosedError:
         pass  # it has unsubscribed
 
 
@@ -97,6 +97,6 @@ async def _deliver(
         await budget.take()
         try:
             message = await receive()
-        except geminga.AlreadyClosed:
+        except geminga.AlreadyClosedError:
             return  # unsubscribed; the client may still ask
         await socket.send(messages.delivered(message))

@@ -47,21 +47,21 @@ class BadMessage(Exception):
 
 
 _STATUSES: tuple[tuple[tuple[type[Exception], ...], int], ...] = (
-    ((geminga.AuthenticationFailed,), 401),
-    ((geminga.AuthorizationFailed,), 403),
-    ((geminga.TopicNotFound,), 404),
+    ((geminga.AuthenticationError,), 401),
+    ((geminga.AuthorizationError,), 403),
+    ((geminga.TopicNotFoundError,), 404),
     (
         (
-            geminga.ProducerBusy,
-            geminga.ConsumerBusy,
-            geminga.ProducerFenced,
-            geminga.IncompatibleSchema,
+            geminga.ProducerBusyError,
+            geminga.ConsumerBusyError,
+            geminga.ProducerFencedError,
+            geminga.IncompatibleSchemaError,
         ),
         409,
     ),
-    ((geminga.TooManyRequests,), 429),
-    ((geminga.QuotaExceeded, geminga.TopicTerminated), 503),
-    ((geminga.Timeout,), 504),
+    ((geminga.TooManyRequestsError,), 429),
+    ((geminga.QuotaExceededError, geminga.TopicTerminatedError), 503),
+    ((geminga.OperationTimeoutError,), 504),
 )
 
 
@@ -69,7 +69,7 @@ def refusal(error: geminga.GemingaError, what: str) -> Refused:
     """The HTTP answer if a producer, consumer or reader can't be created (Apache's
     `AbstractWebSocketHandler.getErrorCode`).
     """
-    if isinstance(error, geminga.InvalidArgument):
+    if isinstance(error, geminga.InvalidArgumentError):
         return BadParameter(str(error))
     for kinds, status in _STATUSES:
         if isinstance(error, kinds):

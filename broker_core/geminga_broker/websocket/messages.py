@@ -174,13 +174,13 @@ def not_sent(code: int, text: str, context: str | None) -> str:
 
 def delivered(message: Message) -> str:
     """A message for a consumer or reader."""
-    event_ms = message.event_timestamp
+    event_ms = message.event_time_ms
     return _write(
         _ConsumerMessage(
             message_id=encode_id(message.message_id),
             payload=base64.b64encode(message.data).decode("ascii"),
             properties=message.properties,
-            publish_time=write_time(message.publish_timestamp),
+            publish_time=write_time(message.publish_time_ms),
             redelivery_count=message.redelivery_count,
             event_time=None if event_ms is None else write_time(event_ms),
             key=message.partition_key,

@@ -39,12 +39,12 @@ async def serve_producer(socket: TextSocket, producer: geminga.Producer) -> None
 
 async def _send(producer: geminga.Producer, publish: messages.Publish) -> geminga.Receipt:
     """Waits for room. Raises GemingaError."""
-    return await producer.send_soon(
+    return await producer.submit(
         publish.data,
         properties=publish.properties,
         partition_key=publish.key,
-        event_timestamp=publish.event_time_ms,
-        deliver_at=publish.deliver_at_ms,
+        event_time_ms=publish.event_time_ms,
+        deliver_at_ms=publish.deliver_at_ms,
         deliver_after=publish.deliver_after,
         replication_clusters=publish.replication_clusters,
         disable_replication=publish.disable_replication,

@@ -20,7 +20,7 @@ from geminga._connection.core import Core
 from geminga._consuming.statistics import ConsumerCounts
 from geminga._entries.chunks import Chunks
 from geminga._entries.entry import Entry
-from geminga.errors import AlreadyClosed, GemingaError, from_broker
+from geminga.errors import AlreadyClosedError, GemingaError, from_broker
 from geminga.options import ConsumerOptions
 from geminga_protocol.commands import consuming as commands
 from geminga_protocol.encode import individual_acks
@@ -91,7 +91,7 @@ class Acknowledger:
         """Nothing is sent any more."""
         self._scope.cancel()
         self._connection = None
-        self._group.reject(AlreadyClosed("the consumer is closed", topic=self._topic))
+        self._group.reject(AlreadyClosedError("the consumer is closed", topic=self._topic))
 
     def attached(self, connection: Connection) -> None:
         """Send by that connection; what waits goes at once, so that it isn't redelivered."""
@@ -193,7 +193,7 @@ class Acknowledger:
             self.unacked.forget((ledger_id, entry_id))
 
     def received(self, entry: Entry) -> bool:
-        """The program got a message of that entry. Answers whether that has to be told each time:
+        """The program got a message of that entry. Returns whether that has to be told each time:
         the time to acknowledge it runs.
         """
         if self.unacked is None or self.unacked.timeouts is None:

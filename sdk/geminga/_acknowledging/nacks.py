@@ -27,7 +27,7 @@ class NegativeAcks:
         return len(self._due_s)
 
     def add(self, position: Position, redelivery_count: int, now_s: float) -> float:
-        """Note one; a second note of the same entry changes nothing. Answers when it is due."""
+        """Note one; a second note of the same entry changes nothing. Returns when it is due."""
         known = self._due_s.get(position)
         if known is not None:
             return known

@@ -34,7 +34,7 @@ class AckTimeouts:
         return len(self._ticks)
 
     def received(self, position: Position, redelivery_count: int, now_s: float) -> float:
-        """The program got a message of that entry: its time begins anew. Answers when it ends."""
+        """The program got a message of that entry: its time begins anew. Returns when it ends."""
         delay_s = self._timeout_s
         if self._backoff is not None:
             delay_s += self._backoff.delay_s(redelivery_count)
@@ -90,7 +90,7 @@ class Unacked:
         self._last_tries: dict[Position, Entry] = {}
 
     def came(self, entry: Entry) -> bool:
-        """An entry arrived. Answers whether it has come more often than is allowed: it isn't for
+        """An entry arrived. Returns whether it has come more often than is allowed: it isn't for
         the program any more. One that comes for the last time is kept until it is acknowledged.
         """
         limit = self._max_redeliver_count

@@ -43,11 +43,11 @@ class AckSender:
     # ---- in the program's threads ----
 
     def check(self, message: MessageOrId) -> None:
-        """Raises InvalidArgument if the message isn't of this consumer."""
+        """Raises InvalidArgumentError if the message isn't of this consumer."""
         self.consumer._part_of(message)
 
     def acknowledge(self, message: MessageOrId) -> None:
-        """Hand an acknowledgement over. Raises InvalidArgument and ForkedClient."""
+        """Hand an acknowledgement over. Raises InvalidArgumentError and ForkError."""
         if not isinstance(message, Message) or message._entry is not self._checked:
             self._check_once(message)
         self._acks.append(message)
@@ -60,7 +60,7 @@ class AckSender:
             self._checked = message._entry
 
     def acknowledge_runs(self, runs: list[Run]) -> None:
-        """Hand many over, as `Consumer._runs` has put them together. Raises ForkedClient."""
+        """Hand many over, as `Consumer._runs` has put them together. Raises ForkError."""
         self._ack_runs.extend(runs)
         if runs:
             self._signal()
@@ -95,7 +95,7 @@ class AckSender:
                 part = self.consumer._part_of(read)
                 part.acknowledger.acknowledge_cumulative(read.message_id)
         except GemingaError as error:
-            logger.warning("acknowledging: %s", error)
+            logger.warning("acknowledgement failed: %s", error)
         acks, waiting = self._acks, self._ack_runs
         if acks:
             note_runs(self._runs([acks.popleft() for _ in range(len(acks))]))
@@ -107,7 +107,7 @@ class AckSender:
         try:
             return self.consumer._runs(messages)
         except GemingaError as error:
-            logger.warning("acknowledging: %s", error)
+            logger.warning("acknowledgement failed: %s", error)
         runs: list[Run] = []
         for message in messages:
             with suppress(GemingaError):
@@ -146,4 +146,4 @@ class AckSender:
         try:
             self.consumer.negative_acknowledge(message)
         except GemingaError as error:
-            logger.warning("refusing a message: %s", error)
+            logger.warning("negative acknowledgement failed: %s", error)

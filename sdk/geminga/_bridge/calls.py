@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import trio
 
 from geminga._bridge.portal import Portal
 from geminga.client import Client
-from geminga.errors import AlreadyClosed, GemingaError
+from geminga.errors import AlreadyClosedError, GemingaError
 
 T = TypeVar("T")
 logger = logging.getLogger("geminga")
@@ -46,7 +46,7 @@ class Call(Generic[T]):
             self._error = error
         finally:
             if not self._done and self._error is None:
-                self._error = AlreadyClosed("the client was closed")
+                self._error = AlreadyClosedError("the client was closed")
             self._notify()
         if self._abandoned:
             await self._close_value()
@@ -57,7 +57,7 @@ class Call(Generic[T]):
         self._notify()
 
     def abandon(self) -> Callable[[], Awaitable[None]] | None:
-        """Nobody waits any more. Answers what is left to do if the outcome is there already."""
+        """Nobody waits any more. Returns what is left to do if the outcome is there already."""
         self._abandoned = True
         if self._scope is not None:
             self._scope.cancel()
@@ -102,6 +102,11 @@ class Session:
         self._client: Client | None = None
         self.nursery: trio.Nursery | None = None
         """Where calls run, None once it is closed."""
+        self._early: list[Call[Any]] | None = []
+        """Calls that wait for the client, None once it is open or has failed."""
+
+    def __repr__(self) -> str:
+        return "<Client, not open yet>" if self._client is None else repr(self._client)
 
     @property
     def client(self) -> Client:
@@ -115,6 +120,7 @@ class Session:
             async with self._opening as self._client, trio.open_nursery() as nursery:
                 self.nursery = nursery
                 try:
+                    self._begin_early()
                     self._tell_opened()
                     await self._closing.wait()
                     await self._client.aclose()
@@ -128,10 +134,16 @@ class Session:
         finally:
             self.is_running = False
             self.nursery = None
+            self._begin_early()
             self._tell_opened()
             self._ended.set()
             for notify in self._on_end:
                 notify()
+
+    def _begin_early(self) -> None:
+        early, self._early = self._early or [], None
+        for call in early:
+            self.spawn(call)
 
     def _tell_opened(self) -> None:
         opened, self._opened = self._opened, None
@@ -139,14 +151,14 @@ class Session:
             opened()
 
     def begin_closing(self) -> None:
-        """Close the client; calls that wait raise AlreadyClosed."""
+        """Close the client; calls that wait raise AlreadyClosedError."""
         self._closing.set()
 
     async def closed(self) -> None:
         """Until it is closed."""
         await self._ended.wait()
 
-    def loop_ended(self, error: AlreadyClosed) -> None:
+    def loop_ended(self, error: AlreadyClosedError) -> None:
         """The loop has ended without it."""
         self.is_running = False
         self.nursery = None
@@ -161,8 +173,11 @@ class Session:
 
     def spawn(self, call: Call[T]) -> None:
         """Run a call beside the others."""
-        if self.nursery is None or not self.is_running:
-            call.fail(AlreadyClosed("the client is closed"))
+        if self._early is not None:
+            self._early.append(call)
+        elif self.nursery is None or not self.is_running:
+            error = self.error if isinstance(self.error, GemingaError) else None
+            call.fail(error or AlreadyClosedError("the client is closed"))
         else:
             self.nursery.start_soon(call.run)
 

@@ -9,7 +9,7 @@ import msgspec
 from geminga._bridge.calls import Session
 from geminga._entries.encode import Extras
 from geminga._producing.receipt import Outgoing, Receipt
-from geminga.errors import GemingaError
+from geminga.errors import GemingaError, InvalidStateError
 from geminga_protocol.message_id import MessageId
 from geminga_runtime.waiters import own_copy
 
@@ -51,12 +51,12 @@ class Handed(msgspec.Struct, eq=False, gc=False):
 
     @property
     def message_id(self) -> MessageId:
-        """The message's id; raises what it failed with, and RuntimeError while it is pending."""
+        """The message's id; raises what it failed with, InvalidStateError while it is pending."""
         if self._outgoing is not None:
             return Receipt(self._outgoing, self._index).message_id
         if self._failure is not None:
             raise own_copy(self._failure)
-        raise RuntimeError("the message is still pending: wait() first")
+        raise InvalidStateError("the message is still pending: wait() first")
 
     def place(self, outgoing: Outgoing, index: int) -> None:
         """The Trio producer took it."""

@@ -20,7 +20,7 @@ from typing import NoReturn, Protocol, TypeVarTuple
 
 import trio
 
-from geminga.errors import AlreadyClosed, ForkedClient
+from geminga.errors import AlreadyClosedError, ForkError, InvalidStateError
 
 logger = logging.getLogger("geminga")
 
@@ -88,11 +88,11 @@ class Portal:
             try:
                 tell()
             except BaseException:  # noqa: ASYNC103 - whatever callbacks raise, the others hear it
-                logger.exception("telling that the background loop has ended")
+                logger.exception("notifying a waiter of the background loop's end failed")
 
     @staticmethod
-    def _over() -> AlreadyClosed:
-        return AlreadyClosed("the client's background loop has ended: make another client")
+    def _over() -> AlreadyClosedError:
+        return AlreadyClosedError("the client's background loop has ended: make another client")
 
     @property
     def is_gone(self) -> bool:
@@ -100,7 +100,7 @@ class Portal:
         return self.is_forked or self.is_over
 
     def check(self) -> None:
-        """Raises AlreadyClosed if the loop has ended."""
+        """Raises AlreadyClosedError if the loop has ended."""
         if self.is_over:
             raise self._over()
 
@@ -119,7 +119,7 @@ class Portal:
         """Have the loop call a function, after all that was posted before; what it raises is
         logged.
 
-        Raises ForkedClient, and AlreadyClosed when the loop has ended.
+        Raises ForkError, and AlreadyClosedError when the loop has ended.
         """
         if self.is_forked:
             self.refuse()
@@ -135,8 +135,8 @@ class Portal:
             self._woken_for = turns
 
     def refuse(self) -> NoReturn:
-        """Raises ForkedClient."""
-        raise ForkedClient("the client was made before the fork: make one in this process")
+        """Raises ForkError."""
+        raise ForkError("the client was made before the fork: make one in this process")
 
     def _run_posts(self) -> None:
         self._turns += 1
@@ -151,9 +151,11 @@ class Portal:
                 logger.exception("a call of the background loop failed")
 
     def check_may_wait(self) -> None:
-        """Raises RuntimeError in the loop's own thread, which would wait for itself."""
+        """Raises InvalidStateError in the loop's own thread, which would wait for itself."""
         if get_ident() == self._thread_id:
-            raise RuntimeError("a callback runs in the client's own thread: it must not wait there")
+            raise InvalidStateError(
+                "a callback runs in the client's own thread: it must not wait there"
+            )
 
     def start(self, function: Callable[[], Awaitable[None]], closer: Closer) -> None:
         """Run a task that doesn't raise, beside all others; `closer` ends it at the exit."""
@@ -170,7 +172,7 @@ class Portal:
             return
         try:
             self.post(self._nursery.start_soon, self._close_all)
-        except (AlreadyClosed, ForkedClient):
+        except (AlreadyClosedError, ForkError):
             return
         self._ended.wait(EXIT_TIMEOUT_S + 1)
 
@@ -187,9 +189,9 @@ class Forkable(Protocol):
     """Something that a child process has a copy of, which it can't use."""
 
     def after_fork(self) -> None:
-        """In the child: have the next call raise ForkedClient."""
+        """In the child: have the next call raise ForkError."""
 
-    def loop_ended(self, error: AlreadyClosed) -> None:
+    def loop_ended(self, error: AlreadyClosedError) -> None:
         """In what was the loop's thread: fail what waits, and have the next call raise it."""
 
 
@@ -209,7 +211,7 @@ class Closer(Protocol):
     async def closed(self) -> None:
         """Until it has ended."""
 
-    def loop_ended(self, error: AlreadyClosed) -> None:
+    def loop_ended(self, error: AlreadyClosedError) -> None:
         """In what was the loop's thread, after the loop has ended without it."""
 
 

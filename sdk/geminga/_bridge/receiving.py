@@ -19,16 +19,16 @@ import trio
 
 from geminga._bridge.acknowledging import AckSender
 from geminga._bridge.calls import Session
-from geminga._consuming.entry_reading import messages_of, parts_of, read_entries
+from geminga._consuming.entry_reading import messages_of, parts_of, read_batches
+from geminga._consuming.receiving import BatchLimits
 from geminga._entries.entry import Entry, Source
-from geminga._options.arguments import duration, positive_count
 from geminga.consumer import Consumer
-from geminga.errors import AlreadyClosed
+from geminga.entry_batch import EntryBatch
+from geminga.errors import AlreadyClosedError
 from geminga.message import Message
-from geminga.received_entry import ReceivedEntry
 
 T = TypeVar("T")
-Ahead = TypeVar("Ahead", Message, ReceivedEntry)
+Ahead = TypeVar("Ahead", Message, EntryBatch)
 logger = logging.getLogger("geminga")
 
 AHEAD_MAX = 1000
@@ -52,9 +52,9 @@ class Receiver(AckSender):
         self.pops: Iterator[Message] = iter(self._local.popleft, None)
         """Taking by iteration: no signal handler can run between taking and returning, so that
         KeyboardInterrupt loses nothing. Raises IndexError when there is nothing."""
-        self._entries: deque[ReceivedEntry] = deque()
+        self._entries: deque[EntryBatch] = deque()
         """Whole entries on their way to a reader's program, behind the messages taken ahead."""
-        self._entry_pops: Iterator[ReceivedEntry] = iter(self._entries.popleft, None)
+        self._entry_pops: Iterator[EntryBatch] = iter(self._entries.popleft, None)
         self._are_few_bytes = True
         """Whether what was taken ahead has no more than BYTES_AHEAD_MAX, or is one message."""
         self.is_stale = False
@@ -74,14 +74,14 @@ class Receiver(AckSender):
         self.is_stale = True
         self._signalled_for = -1
 
-    def loop_ended(self, error: AlreadyClosed) -> None:
+    def loop_ended(self, error: AlreadyClosedError) -> None:
         """What was taken ahead may still be received; the next acknowledgement raises it."""
         self._signalled_for = -1
 
     # ---- in the program's threads ----
 
     def take(self) -> Message | None:
-        """The next message if one was taken ahead. Raises ForkedClient."""
+        """The next message if one was taken ahead. Raises ForkError."""
         if self.is_stale:
             self._check_fork()
             return None
@@ -119,13 +119,13 @@ class Receiver(AckSender):
             raise
         return taken
 
-    def take_entries(self, bytes_max: float) -> list[ReceivedEntry]:
+    def take_entries(self, bytes_max: float) -> list[EntryBatch]:
         """Those on their way, up to that many bytes, but one in any case if there is one. What was
         taken ahead message by message comes before, as parts of entries.
         """
         if self._local or self.is_stale:
             return parts_of(self.take_many(sys.maxsize, bytes_max))
-        taken: list[ReceivedEntry] = []
+        taken: list[EntryBatch] = []
         try:
             for entry in self._entry_pops:
                 taken.append(entry)
@@ -185,7 +185,9 @@ class Receiver(AckSender):
         if not self._for_listener:
             self.consumer._refuse_beside_listener()
         messages = await self.consumer._receiving.receive_some(
-            max(messages_max, self._ahead_max), BYTES_AHEAD_MAX, timeout_s
+            max(messages_max, self._ahead_max),
+            BYTES_AHEAD_MAX,
+            math.inf if timeout_s is None else timeout_s,
         )
         # No checkpoint since they were taken: cancellation loses none. What was thrown away while
         # waiting was received before them.
@@ -195,32 +197,30 @@ class Receiver(AckSender):
 
     async def fill_entries(self, bytes_max: float, timeout_s: float | None) -> None:
         """Wait for entries and hand them over whole; none if none came in time. Raises what
-        Reader.read_entries raises otherwise.
+        Reader.read_batches raises otherwise.
         """
         self.hand_acks_over()
         self._forget_discarded()
         if self._local or self._entries:
             await trio.lowlevel.checkpoint()
             return
-        entries = await read_entries(self.consumer, bytes_max, timeout_s)
+        entries = await read_batches(self.consumer, bytes_max, timeout_s)
         # No checkpoint since they were taken: cancellation loses none.
         self._forget_discarded()
         self._entries.extend(entries)
 
-    async def fill_batch(self) -> None:
+    async def fill_batch(self, limits: BatchLimits) -> None:
         """Wait for as many messages as `batch_receive_policy` says, together with those that were
-        taken ahead. Raises what Consumer.batch_receive raises.
+        taken ahead. Raises what Consumer.receive_batch raises.
         """
-        messages_max, bytes_max, timeout_s = self.consumer._batch_limits()
+        messages_max, bytes_max, wait_s, _ = limits
         self.hand_acks_over()
         self._forget_discarded()
         ahead = list(self._local)
         messages_max -= len(ahead)
         bytes_max -= sum(message._entry.size_of(message._index) for message in ahead)
         if messages_max > 0 and bytes_max > 0:
-            messages = await self.consumer._receiving.receive_batch(
-                messages_max, bytes_max, timeout_s
-            )
+            messages = await self.consumer._receiving.receive_batch(messages_max, bytes_max, wait_s)
             self._forget_discarded()
             self._are_few_bytes = False
             self._local.extend(messages)
@@ -257,11 +257,3 @@ def _leave_out(
             for source, positions in discarded
         ):
             ahead.append(each)
-
-
-def check_limits(messages_max: int, bytes_max: int, timeout_s: float | None) -> None:
-    """Raises InvalidArgument."""
-    positive_count(messages_max, "messages_max")
-    positive_count(bytes_max, "bytes_max")
-    if timeout_s is not None:
-        duration(timeout_s, "timeout_s")

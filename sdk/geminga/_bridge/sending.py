@@ -13,11 +13,11 @@ from geminga._bridge.handed import Handed
 from geminga._connection.retry import FATAL
 from geminga._producing.receipt import Outgoing
 from geminga.errors import (
-    AlreadyClosed,
+    AlreadyClosedError,
     GemingaError,
-    InvalidArgument,
-    MemoryLimitExceeded,
-    ProducerQueueFull,
+    InvalidArgumentError,
+    MemoryLimitError,
+    ProducerQueueFullError,
 )
 from geminga.producer import Producer
 from geminga_runtime.waiters import own_copy
@@ -72,7 +72,7 @@ class Sender:
         self._grant_messages = 0
         self._signalled_for = -1
 
-    def loop_ended(self, error: AlreadyClosed) -> None:
+    def loop_ended(self, error: AlreadyClosedError) -> None:
         """What has no receipt has none ever, and nothing more is taken."""
         self._has_failed = True
         self._grant_messages = 0
@@ -98,7 +98,7 @@ class Sender:
     # ---- in the program's threads ----
 
     def put(self, handed: Handed) -> GemingaError | None:
-        """Hand a message over; answers why there is no room for it. Raises ForkedClient, and why
+        """Hand a message over; returns why there is no room for it. Raises ForkError, and why
         nothing can be sent any more.
         """
         portal = self.session.portal
@@ -139,13 +139,13 @@ class Sender:
         # What is in hand may be counted twice at this moment, but never not at all.
         messages = self._pending_max() - self._in_hand - self.pending_messages
         if messages <= 0:
-            return ProducerQueueFull(
+            return ProducerQueueFullError(
                 f"{self._pending_max()} messages wait for their receipts",
                 topic=self.producer.topic,
             )
         room_bytes = self._room_bytes()
         if room_bytes <= 0:
-            return MemoryLimitExceeded(
+            return MemoryLimitError(
                 "the client's memory limit is used up", topic=self.producer.topic
             )
         messages = min(messages, GRANT_MESSAGES_MAX)
@@ -161,7 +161,7 @@ class Sender:
     def _why_over(self) -> GemingaError | None:
         """The error with which the Trio producer refuses every message, None if it takes some."""
         if not self.session.is_running:
-            return AlreadyClosed("the client is closed", topic=self.producer.topic)
+            return AlreadyClosedError("the client is closed", topic=self.producer.topic)
         parts = self.producer._parts
         if len(parts) > 1 and not all(isinstance(part.error, FATAL) for part in parts):
             # Messages go to the others, and a partition that failed for a while is started anew.
@@ -188,7 +188,7 @@ class Sender:
             self._signal()
 
     def _send_some(self, count: int) -> bool:
-        """Give that many to the Trio producer; answers whether it had room."""
+        """Give that many to the Trio producer; returns whether it had room."""
         had_room = True
         while count > 0 and had_room:
             run, sent = self._send_run(count)
@@ -203,7 +203,7 @@ class Sender:
         return had_room
 
     def _send_run(self, count: int) -> tuple[int, int]:
-        """Messages that have nothing but a payload, many in one go: answers how many come next, and
+        """Messages that have nothing but a payload, many in one go: returns how many come next, and
         how many the producer took.
         """
         queue = self._queue
@@ -239,7 +239,7 @@ class Sender:
             marks.append(outgoing)
 
     def _send_one(self) -> bool:
-        """Give one to the Trio producer; answers whether it had room."""
+        """Give one to the Trio producer; returns whether it had room."""
         queue = self._queue
         self._in_hand = 1
         handed = queue.popleft()
@@ -249,7 +249,7 @@ class Sender:
                 receipt = self.producer._send_checked(handed.data, None, None)
             else:
                 receipt = self.producer._send_checked(handed.data, *handed.details)
-        except (ProducerQueueFull, MemoryLimitExceeded):
+        except (ProducerQueueFullError, MemoryLimitError):
             queue.appendleft(handed)
             self._in_hand = 0
             return False
@@ -273,12 +273,12 @@ class Sender:
     def _refused(self, handed: Handed, error: Exception) -> None:
         self._taken_bytes += len(handed.data)
         if not isinstance(error, GemingaError):
-            text = f"the producer's own functions raised {error!r}"
-            failure: GemingaError = InvalidArgument(text, topic=self.producer.topic)
+            text = f"an interceptor, router or key reader of the producer raised {error!r}"
+            failure: GemingaError = InvalidArgumentError(text, topic=self.producer.topic)
             failure.__cause__ = error
         else:
             failure = error
-            if not isinstance(error, InvalidArgument):
+            if not isinstance(error, InvalidArgumentError):
                 self._has_failed = True
                 self._grant_messages = 0
         handed.refuse(failure)
@@ -306,7 +306,7 @@ class Sender:
 
     def _fail_rest(self) -> None:
         while self._queue:
-            self._refused(self._queue.popleft(), AlreadyClosed("the client is closed"))
+            self._refused(self._queue.popleft(), AlreadyClosedError("the client is closed"))
 
     async def caught_up(self) -> None:
         """Until the Trio producer has all that was handed over before, also what an interrupted

@@ -17,17 +17,17 @@ from geminga._acknowledging.ack_runs import MessageOrId, Run
 from geminga._bridge.calls import Call, Session
 from geminga._bridge.handed import Handed
 from geminga._bridge.portal import portal
-from geminga._bridge.receiving import Receiver, check_limits
+from geminga._bridge.receiving import Receiver
 from geminga._bridge.sending import Sender
 from geminga._bridge.thread_listening import Listening
 from geminga._bridge.waiting import ThreadHost
 from geminga._consuming.trio_listening import lanes_for
 from geminga._options.arguments import duration, positive_size, several
 from geminga._producing.schema_encoding import prepared
-from geminga.errors import AlreadyClosed, Timeout
+from geminga.entry_batch import EntryBatch
+from geminga.errors import AlreadyClosedError, OperationTimeoutError
 from geminga.message import Message
 from geminga.producer import MessageKeywords, Producer
-from geminga.received_entry import ReceivedEntry
 from geminga_protocol.message_id import MessageId
 from geminga_runtime.waiters import Promise
 
@@ -35,9 +35,9 @@ T = TypeVar("T")
 C = TypeVar("C")
 
 QUEUED_MAX = 384
-"""Messages that wait for the loop before `send_soon` lets it take them."""
+"""Messages that wait for the loop before `submit` lets it take them."""
 BYTES_BETWEEN_TURNS = 128 * 1024
-"""`send_soon` lets the program's other tasks run after that much; a message is 1 KiB at least."""
+"""`submit` lets the program's other tasks run after that much; a message is 1 KiB at least."""
 
 
 class ThreadSession(Session):
@@ -50,11 +50,14 @@ class ThreadSession(Session):
         """What calls the message listeners of the client's consumers."""
         super().__init__(portal(), opening, self._open_waiter.notify)
 
-    def open(self) -> None:
+    def start(self) -> None:
+        """Begin to open the client; calls wait for it."""
+        self.portal.start(self.run, self)
+
+    def opened(self) -> None:
         """Until the client is there."""
         self.portal.check_may_wait()
         try:
-            self.portal.start(self.run, self)
             self._open_waiter.wait(self.portal)
         except BaseException:
             if not self.portal.is_gone:
@@ -64,7 +67,7 @@ class ThreadSession(Session):
             raise self.error
 
     def call(self, function: Callable[[], Awaitable[T]]) -> T:
-        """Run a coroutine function in the loop; answers what it does. Interrupted, the
+        """Run a coroutine function in the loop; returns what it does. Interrupted, the
         function is cancelled too.
         """
         self.portal.check_may_wait()
@@ -88,14 +91,14 @@ class ThreadSession(Session):
             listening.stop()
         waiter = self.host.waiter()
         # It may end meanwhile by itself, with its loop.
-        with suppress(AlreadyClosed):
+        with suppress(AlreadyClosedError):
             self.portal.post(self.begin_closing)
             self.portal.post(self.on_end, waiter.notify)
             waiter.wait(self.portal)
 
 
 class Receipt(Handed, eq=False, gc=False):
-    """A message that was handed over for sending; made by `send_soon` and `send_nowait`."""
+    """A message that was handed over for sending; made by `submit` and `send_nowait`."""
 
     @property
     def _home(self) -> ThreadSession:
@@ -147,7 +150,7 @@ class ThreadSender(Sender):
         return handed.message_id
 
     def send_at_once(self, data: Any) -> Receipt | None:
-        """Hand a message over that has nothing but a payload; None if `send_soon` has to: there is
+        """Hand a message over that has nothing but a payload; None if `submit` has to: there is
         a schema or no room, or it is the turn of the program's other tasks.
         """
         if not self.producer._takes_bytes:
@@ -168,10 +171,8 @@ class ThreadSender(Sender):
             self._signal()
         return handed
 
-    def send_soon(
-        self, data: object, sequence_id: int | None, described: MessageKeywords
-    ) -> Receipt:
-        """As Producer.send_soon."""
+    def submit(self, data: object, sequence_id: int | None, described: MessageKeywords) -> Receipt:
+        """As Producer.submit."""
         handed = self._make(data, sequence_id, described)
         size_bytes = len(handed.data)
         self._since_turn += size_bytes if size_bytes > 1024 else 1024
@@ -219,7 +220,7 @@ class ThreadSender(Sender):
     def close(self) -> None:
         """As Producer.aclose."""
         if not self.session.portal.is_forked and self.session.is_running:
-            with suppress(AlreadyClosed):
+            with suppress(AlreadyClosedError):
                 self.call(self.producer.aclose)
 
 
@@ -247,19 +248,23 @@ class ThreadReceiver(Receiver):
             if message is not None:
                 return message
             if time.monotonic() >= until_s:
-                raise Timeout(f"no message within {timeout_s} s")
+                raise OperationTimeoutError(f"no message within {timeout_s} s")
 
     def _fill(self, messages_max: int, until_s: float) -> None:
         left_s = None if until_s == math.inf else max(0.0, until_s - time.monotonic())
         self.session.call(lambda: self.fill(messages_max, left_s))
 
-    def receive_many(
-        self, messages_max: int, bytes_max: int, timeout_s: float | None
+    def receive_batch(
+        self, max_messages: int | None, max_bytes: int | None, wait_s: float | None
     ) -> list[Message]:
-        """As Consumer.receive_many."""
-        check_limits(messages_max, bytes_max, timeout_s)
+        """As Consumer.receive_batch."""
+        limits = self.consumer._batch_limits(max_messages, max_bytes, wait_s)
+        messages_max, bytes_max = limits.messages_max, limits.bytes_max
+        if limits.fills:
+            self.session.call(lambda: self.fill_batch(limits))
+            return self.take_many(messages_max, bytes_max)
         self.session.host.turn()
-        until_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
+        until_s = time.monotonic() + limits.wait_s
         taken = self.take_many(messages_max, bytes_max)
         while not taken:
             self._fill(messages_max, until_s)
@@ -268,8 +273,8 @@ class ThreadReceiver(Receiver):
                 break
         return taken
 
-    def read_entries(self, timeout_s: float | None, bytes_max: float) -> list[ReceivedEntry]:
-        """As Reader.read_entries."""
+    def read_batches(self, timeout_s: float | None, bytes_max: float) -> list[EntryBatch]:
+        """As Reader.read_batches."""
         if timeout_s is not None:
             duration(timeout_s, "timeout_s")
         positive_size(bytes_max, "bytes_max")
@@ -281,13 +286,7 @@ class ThreadReceiver(Receiver):
             if entries:
                 return entries
             if time.monotonic() >= until_s:
-                raise Timeout(f"no message within {timeout_s} s")
-
-    def batch_receive(self) -> list[Message]:
-        """As Consumer.batch_receive."""
-        messages_max, bytes_max, _ = self.consumer._batch_limits()
-        self.session.call(self.fill_batch)
-        return self.take_many(messages_max, bytes_max)
+                raise OperationTimeoutError(f"no message within {timeout_s} s")
 
     def listen(self, consumer: C, listener: Callable[[C, Message], object]) -> None:
         """Call that with each message from now on."""
@@ -318,7 +317,7 @@ class ThreadReceiver(Receiver):
         """As Consumer.__anext__."""
         try:
             return self.receive(None)
-        except AlreadyClosed:
+        except AlreadyClosedError:
             raise StopIteration from None
 
     def read(self, timeout_s: float | None) -> Message:
@@ -341,7 +340,7 @@ class ThreadReceiver(Receiver):
             self.acknowledge(message)
 
     def acknowledge_all(self, messages: Iterable[MessageOrId]) -> None:
-        """As Consumer.acknowledge_many."""
+        """As Consumer.acknowledge_all."""
         several(messages, "messages")
         runs = self.consumer._runs(messages)
         if self.waits_for_receipts:
@@ -373,5 +372,5 @@ class ThreadReceiver(Receiver):
         """As Consumer.aclose."""
         if not self.session.portal.is_forked and self.session.is_running:
             self.stop_listening()
-            with suppress(AlreadyClosed):
+            with suppress(AlreadyClosedError):
                 self.session.call(self.aclose)

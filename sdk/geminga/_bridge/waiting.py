@@ -14,7 +14,7 @@ from typing import TypeVar, TypeVarTuple
 
 from geminga._bridge.portal import Portal, acquire
 from geminga._options.arguments import function as check_function
-from geminga.errors import InvalidArgument
+from geminga.errors import InvalidArgumentError
 
 Ts = TypeVarTuple("Ts")
 T = TypeVar("T")
@@ -33,8 +33,8 @@ class ThreadWaiter:
         self.notify: Callable[[], object] = self._lock.release
 
     def wait(self, portal: Portal) -> None:
-        """Until notified. KeyboardInterrupt comes through at once. Raises AlreadyClosed when the
-        loop ends.
+        """Until notified. KeyboardInterrupt comes through at once. Raises AlreadyClosedError when
+        the loop ends.
         """
         portal.waiters.add(self)
         try:
@@ -122,10 +122,10 @@ class ThreadHost:
         function(*args)
 
     def check_listener(self, listener: object) -> None:
-        """Raises InvalidArgument for what can't be called in a thread."""
+        """Raises InvalidArgumentError for what can't be called in a thread."""
         check_function(listener, "message_listener")
         if inspect.iscoroutinefunction(listener):
-            raise InvalidArgument("message_listener must not be a coroutine function here")
+            raise InvalidArgumentError("message_listener must not be a coroutine function here")
 
 
 class AsyncWaiter:
@@ -147,7 +147,7 @@ class AsyncWaiter:
             self._future.set_result(None)
 
     async def wait(self, portal: Portal) -> None:
-        """Until notified. Raises AlreadyClosed when the loop ends."""
+        """Until notified. Raises AlreadyClosedError when the loop ends."""
         portal.waiters.add(self)
         try:
             portal.check()
@@ -169,7 +169,13 @@ class AsyncHost:
     """
 
     def __init__(self) -> None:
-        self.loop = asyncio.get_running_loop()
+        try:
+            self.loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise InvalidArgumentError(
+                "geminga.aio is for programs that run in asyncio: use geminga.connect in Trio, "
+                "and geminga.blocking.connect without an event loop"
+            ) from None
         self._tasks: set[asyncio.Task[None]] = set()
         self._posts: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
         self._is_awake = False
@@ -211,7 +217,7 @@ class AsyncHost:
             await answer
 
     def check_listener(self, listener: object) -> None:
-        """Raises InvalidArgument for what can't be called."""
+        """Raises InvalidArgumentError for what can't be called."""
         check_function(listener, "message_listener")
 
     def post(self, function: Callable[[*Ts], object], *args: *Ts) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from geminga._connection.service_url import Address
 from geminga._connection.tls_options import OPTION_NAMES, TlsOptions
 from geminga.auth import Authentication
-from geminga.errors import InvalidArgument
+from geminga.errors import InvalidArgumentError
 from geminga_runtime.tls import TlsConfigError, TlsContexts
 
 
 class Access:
-    """What a client needs to know of a cluster. Raises InvalidArgument for certificates of a
+    """What a client needs to know of a cluster. Raises InvalidArgumentError for certificates of a
     `pulsar+ssl://` or `https://` address that can't be used.
     """
 
@@ -40,4 +40,4 @@ class Access:
             return TlsContexts(self._options, refresh_check_s=0)
         except TlsConfigError as error:
             name = OPTION_NAMES.get(error.field, error.field)
-            raise InvalidArgument(f"{name}: {error.reason}") from error
+            raise InvalidArgumentError(f"{name}: {error.reason}") from error

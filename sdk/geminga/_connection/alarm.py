@@ -13,7 +13,7 @@ from geminga_runtime.waiters import Wakeup
 class Alarm:
     """Calls back at the earliest time that was asked for; moving it costs no task switch.
 
-    `callback(now_s)` answers when it wants to be called again, infinity for "not by itself". All
+    `callback(now_s)` returns when it wants to be called again, infinity for "not by itself". All
     times are Trio's clock. It must not raise.
     """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import trio
 
-from geminga.errors import InvalidArgument
+from geminga.errors import InvalidArgumentError
 
 
 class Authentication:
@@ -20,13 +20,13 @@ class Authentication:
         return f"<{type(self).__name__}>"
 
     async def data(self) -> bytes:
-        """What CONNECT and AUTH_RESPONSE carry. Raises AuthenticationFailed."""
+        """What CONNECT and AUTH_RESPONSE carry. Raises AuthenticationError."""
         await trio.lowlevel.checkpoint()
         return b""
 
     async def renewed(self) -> bytes:
         """What AUTH_RESPONSE carries: the broker has asked, so what it knows may have expired. Like
-        `data`, unless that keeps something. Raises AuthenticationFailed.
+        `data`, unless that keeps something. Raises AuthenticationError.
         """
         return await self.data()
 
@@ -36,14 +36,14 @@ class Authentication:
         return None
 
     async def http_headers(self) -> dict[str, str]:
-        """The same for lookups over HTTP. Raises AuthenticationFailed."""
+        """The same for lookups over HTTP. Raises AuthenticationError."""
         await trio.lowlevel.checkpoint()
         return {}
 
 
 def check_authentication(who: object) -> None:
-    """Raises InvalidArgument unless it is an Authentication, or None."""
+    """Raises InvalidArgumentError unless it is an Authentication, or None."""
     if who is not None and not isinstance(who, Authentication):
         # Not shown as it is: it may well be the secret itself.
         kind = type(who).__name__
-        raise InvalidArgument(f"authentication must be an Authentication, not {kind}")
+        raise InvalidArgumentError(f"authentication must be an Authentication, not {kind}")

@@ -15,7 +15,7 @@ import trio
 from geminga._connection.background import protected
 from geminga._connection.sinks import ConsumerSink, ProducerSink, TopicListSink
 from geminga.auth import Authentication
-from geminga.errors import ConnectionFailed, GemingaError, Timeout, from_broker
+from geminga.errors import ConnectionFailedError, GemingaError, OperationTimeoutError, from_broker
 from geminga_protocol.buffers import Buffer
 from geminga_protocol.commands import connection as connection_commands
 from geminga_protocol.errors import RemoteProtocolError
@@ -144,8 +144,9 @@ class Connection:
     ) -> BaseCommand:
         """Send the frame that `make` answers for a request id, and wait for its answer.
 
-        Raises the BrokerError of an ERROR answer, ConnectionFailed, and Timeout; a producer that is
-        told to wait for exclusive access (PIP-68) waits without a timeout from then on.
+        Raises the BrokerError of an ERROR answer, ConnectionFailedError, and OperationTimeoutError;
+        a producer that is told to wait for exclusive access (PIP-68) waits without a timeout from
+        then on.
         """
         request_id = -1
         answer: BaseCommand | None = None
@@ -161,19 +162,21 @@ class Connection:
             with scope:
                 answer = await self._requests.call(send, timeout_s=math.inf)
         except TooManyRequests as error:
-            raise ConnectionFailed(f"{self.name}: {error}", topic=topic) from error
+            raise ConnectionFailedError(f"{self.name}: {error}", topic=topic) from error
         except GemingaError as error:
             # A lost connection rejects all with one error; each raises its own, with its topic.
             raise type(error)(str(error), code=error.code, topic=topic) from error
         finally:
             self._waiting.pop(request_id, None)
         if answer is None:
-            raise Timeout(f"{self.name}: no answer within {timeout_s:g} s", topic=topic)
+            raise OperationTimeoutError(
+                f"{self.name}: no answer within {timeout_s:g} s", topic=topic
+            )
         return answer
 
     async def handshake(self, timeout_s: float, proxy_to_broker_url: str | None) -> None:
-        """CONNECT and its answer. Raises ConnectionFailed, Timeout, AuthenticationFailed, or what
-        the broker says.
+        """CONNECT and its answer. Raises ConnectionFailedError, OperationTimeoutError,
+        AuthenticationError, or what the broker says.
         """
         flags = FeatureFlags(
             supports_auth_refresh=True,
@@ -202,7 +205,7 @@ class Connection:
             await self._connected.wait()
         if scope.cancelled_caught:
             self._lose("no answer to CONNECT")
-            raise Timeout(f"{self.name}: no answer to CONNECT within {timeout_s:g} s")
+            raise OperationTimeoutError(f"{self.name}: no answer to CONNECT within {timeout_s:g} s")
 
     async def run(self) -> None:
         """Serve the connection until it is lost or closed."""
@@ -361,7 +364,7 @@ class Connection:
         self._lost_reason = reason
         logger.debug("connection to %s lost: %s", self.name, reason)
         self._stream.abort(reason)
-        error = ConnectionFailed(f"{self.name}: {reason}")
+        error = ConnectionFailedError(f"{self.name}: {reason}")
         self._connected.reject(error)
         self._requests.fail_all(error)
         sinks: list[ProducerSink | ConsumerSink] = [

@@ -13,7 +13,12 @@ import trio
 from geminga._connection.connection import Connection
 from geminga._connection.core import Core
 from geminga._connection.retry import AttachAction, attach_action
-from geminga.errors import AlreadyClosed, ConnectionFailed, GemingaError, Timeout
+from geminga.errors import (
+    AlreadyClosedError,
+    ConnectionFailedError,
+    GemingaError,
+    OperationTimeoutError,
+)
 from geminga_runtime.backoff import Backoff
 from geminga_runtime.waiters import Promise, Wakeup
 
@@ -124,7 +129,7 @@ class ConnectionHandler:
     async def stop(self) -> None:
         """The same, and wait until nothing more is done about it."""
         self._scope.cancel()
-        self._ready.reject(AlreadyClosed("closed", topic=self._target.topic))
+        self._ready.reject(AlreadyClosedError("closed", topic=self._target.topic))
         await self._finished.wait()
 
     async def _run(self) -> None:
@@ -141,7 +146,7 @@ class ConnectionHandler:
                         await self._wait(backoff.next_s(trio.current_time()))
         except trio.Cancelled:
             # The client ends without having closed its producers and consumers.
-            error = AlreadyClosed("the client is closed", topic=self._target.topic)
+            error = AlreadyClosedError("the client is closed", topic=self._target.topic)
             self._target.failed(error)
             self._ready.reject(error)
             raise
@@ -149,7 +154,7 @@ class ConnectionHandler:
             self._finished.set()
 
     async def _attach_once(self, backoff: Backoff) -> bool:
-        """Until it is attached; answers False if that is given up."""
+        """Until it is attached; returns False if that is given up."""
         refusal: GemingaError | None = None
         pool = self._core.pool
         while True:
@@ -168,7 +173,11 @@ class ConnectionHandler:
                 )
                 if action is AttachAction.GIVE_UP:
                     was_cut_short = trio.current_time() - began_s < TELLING_S
-                    if refusal is not None and isinstance(error, Timeout) and was_cut_short:
+                    if (
+                        refusal is not None
+                        and isinstance(error, OperationTimeoutError)
+                        and was_cut_short
+                    ):
                         error = refusal
                     final = error.of_topic(self._target.topic)
                     self._target.failed(final)
@@ -214,13 +223,15 @@ class ConnectionHandler:
             connection = await self._connection_to_broker()
         self._found = connection is not None
         if connection is None:
-            raise Timeout("no broker found within the operation timeout", topic=self._target.topic)
+            raise OperationTimeoutError(
+                "no broker found within the operation timeout", topic=self._target.topic
+            )
         self._lost_while_attaching = False
         with trio.CancelScope() as self._attaching:
             await self._target.attach(connection)
         if self._lost_while_attaching:
             self._target.detached()
-            raise ConnectionFailed("lost while attaching", topic=self._target.topic)
+            raise ConnectionFailedError("connection lost while attaching", topic=self._target.topic)
         self.connection = connection
 
     async def _connection_to_broker(self) -> Connection:

@@ -8,7 +8,7 @@ import os
 import random
 import weakref
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import trio
 
@@ -16,10 +16,11 @@ from geminga._connection.access import Access
 from geminga._connection.background import Background
 from geminga._connection.http_lookup import HttpLookup
 from geminga._connection.lookup import Lookup
+from geminga._connection.opening import Closeable
 from geminga._connection.pool import ConnectionPool, Connector
 from geminga._connection.service_url import Address, parse
 from geminga._connection.statistics import Intervals
-from geminga.errors import ForkedClient, GemingaError
+from geminga.errors import ForkError, GemingaError
 from geminga.failover import FailoverCluster, watch
 from geminga.options import ClientOptions
 from geminga_runtime.backoff import Backoff
@@ -63,13 +64,6 @@ class MemoryLimit:
         await self._lot.park()
 
 
-class Closeable(Protocol):
-    """What a client has to close."""
-
-    async def aclose(self) -> None:
-        """Leave the topic; idempotent."""
-
-
 class Core:
     """The client's options, tasks, connections and counters."""
 
@@ -106,9 +100,9 @@ class Core:
         self.memory.limit_bytes = -1
 
     def check_fork(self, topic: str | None = None) -> None:
-        """Raises ForkedClient in a child process."""
+        """Raises ForkError in a child process."""
         if self.is_forked:
-            raise ForkedClient(
+            raise ForkError(
                 "the client was made before the fork: make one in this process", topic=topic
             )
 

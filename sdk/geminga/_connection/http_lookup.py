@@ -14,17 +14,17 @@ from geminga._connection.pool import Endpoint
 from geminga._connection.service_url import PORT_HTTP, PORT_HTTPS, Address, is_trusted
 from geminga._connection.topic_pattern import TopicPattern
 from geminga.errors import (
-    AuthenticationFailed,
-    AuthorizationFailed,
-    ConnectionFailed,
+    AuthenticationError,
+    AuthorizationError,
+    ConnectionFailedError,
     GemingaError,
-    InvalidTopicName,
-    ServiceNotReady,
-    Timeout,
-    TooManyRequests,
-    TopicNotFound,
+    InvalidTopicNameError,
+    OperationTimeoutError,
+    ServiceNotReadyError,
+    TooManyRequestsError,
+    TopicNotFoundError,
     UnknownBrokerError,
-    UnsupportedVersion,
+    UnsupportedVersionError,
 )
 from geminga.options import RegexSubscriptionMode
 from geminga_protocol.topic_name import TopicName
@@ -33,12 +33,12 @@ from geminga_runtime.http_get import BadHttpAnswer, HttpAnswer, get
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 STATUSES: Mapping[int, type[GemingaError]] = {
-    401: AuthenticationFailed,
-    403: AuthorizationFailed,
-    404: TopicNotFound,
-    412: InvalidTopicName,
-    429: TooManyRequests,
-    503: ServiceNotReady,
+    401: AuthenticationError,
+    403: AuthorizationError,
+    404: TopicNotFoundError,
+    412: InvalidTopicNameError,
+    429: TooManyRequestsError,
+    503: ServiceNotReadyError,
 }
 """What is raised for an answer; every other one is an UnknownBrokerError."""
 _MODES = {
@@ -55,13 +55,17 @@ class HttpLookup(Lookup):
 
     async def service_connection(self) -> Connection:
         """There is none: what needs it, as watching topics, can't be had over HTTP. Raises
-        UnsupportedVersion.
+        UnsupportedVersionError.
         """
         await trio.lowlevel.checkpoint()
-        raise UnsupportedVersion("an http:// service URL has no connection of Pulsar's protocol")
+        raise UnsupportedVersionError(
+            "an http:// service URL has no connection of Pulsar's protocol"
+        )
 
     async def broker_of(self, topic: str) -> Endpoint:
-        """The broker that serves the topic. Raises ConnectionFailed, Timeout, what is answered."""
+        """The broker that serves the topic. Raises ConnectionFailedError, OperationTimeoutError,
+        what is answered.
+        """
         path = f"/lookup/v2/topic/{TopicName.parse(topic).lookup_path}"
         if self._options.listener_name is not None:
             path += f"?{urlencode({'listenerName': self._options.listener_name})}"
@@ -69,7 +73,7 @@ class HttpLookup(Lookup):
         name = "brokerUrlTls" if self.service_address.tls else "brokerUrl"
         url = found.get(name) if isinstance(found, dict) else None
         if not isinstance(url, str) or not url:
-            raise ServiceNotReady("the lookup names no broker", topic=topic)
+            raise ServiceNotReadyError("the lookup names no broker", topic=topic)
         return self.endpoint(url)
 
     async def partitions_of(self, topic: str, *, auto_create: bool = True) -> int:
@@ -79,7 +83,7 @@ class HttpLookup(Lookup):
         found = await self._fetch(f"{path}?{query}", topic)
         count = found.get("partitions") if isinstance(found, dict) else None
         if not isinstance(count, int) or count < 0:
-            raise UnknownBrokerError("no number of partitions in the answer", topic=topic)
+            raise UnknownBrokerError("the response has no partition count", topic=topic)
         return count
 
     async def topics_of(
@@ -89,7 +93,7 @@ class HttpLookup(Lookup):
         path = f"/admin/v2/namespaces/{quote(pattern.namespace)}/topics?mode={_MODES[mode]}"
         found = await self._fetch(path, None)
         if not isinstance(found, list):
-            raise UnknownBrokerError("no list of topics in the answer")
+            raise UnknownBrokerError("the response has no list of topics")
         return [name for name in found if isinstance(name, str)], False
 
     async def _fetch(self, target: str, topic: str | None) -> object:
@@ -97,7 +101,7 @@ class HttpLookup(Lookup):
         for _ in self._addresses:
             try:
                 return await self._follow(self.service_address, target, topic)
-            except (ConnectionFailed, Timeout) as error:
+            except (ConnectionFailedError, OperationTimeoutError) as error:
                 failure = failure or error
                 self._at = (self._at + 1) % len(self._addresses)
         assert failure is not None
@@ -111,8 +115,8 @@ class HttpLookup(Lookup):
                     self._must_show(answer.status, address, topic)
                     return _decoded(answer, address, topic)
                 address, target = _redirected(answer, address)
-            raise ServiceNotReady("the lookup was redirected too often", topic=topic)
-        raise Timeout(f"{address.url}: no answer in time", topic=topic)
+            raise ServiceNotReadyError("the lookup was redirected too often", topic=topic)
+        raise OperationTimeoutError(f"{address.url}: no answer in time", topic=topic)
 
     def _trusts(self, address: Address) -> bool:
         """Whether the credentials may go there: it is of the service URL, or one of
@@ -122,9 +126,9 @@ class HttpLookup(Lookup):
         return listed or is_trusted(address, self._options.trusted_broker_hosts)
 
     def _must_show(self, status: int, address: Address, topic: str | None) -> None:
-        """Raises AuthenticationFailed for an answer that asks for what wasn't sent."""
+        """Raises AuthenticationError for an answer that asks for what wasn't sent."""
         if status in (401, 403) and not self._trusts(address):
-            raise AuthenticationFailed(
+            raise AuthenticationError(
                 f"{address.url}: HTTP status {status}; a redirect leads there, and credentials "
                 "follow it only to the service URL's hosts and trusted_broker_hosts",
                 topic=topic,
@@ -138,7 +142,7 @@ class HttpLookup(Lookup):
         try:
             return await get(stream, address.authority, target, headers)
         except (BadHttpAnswer, ConnectionLost) as error:
-            raise ConnectionFailed(f"{address.url}: {error}") from error
+            raise ConnectionFailedError(f"{address.url}: {error}") from error
 
 
 def _redirected(answer: HttpAnswer, address: Address) -> tuple[Address, str]:
@@ -146,12 +150,14 @@ def _redirected(answer: HttpAnswer, address: Address) -> tuple[Address, str]:
         parts = urlsplit(answer.headers.get("location", ""))
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        raise ServiceNotReady(f"{address.url}: a redirect to nowhere") from error
+        raise ServiceNotReadyError(f"{address.url}: the redirect has no valid URL") from error
     scheme = parts.scheme or ("https" if address.tls else "http")
     if not parts.path.startswith("/") or scheme not in ("http", "https"):
-        raise ServiceNotReady(f"{address.url}: a redirect to where we can't go")
+        raise ServiceNotReadyError(f"{address.url}: the redirect has no valid broker URL")
     if address.tls and scheme == "http":
-        raise ServiceNotReady(f"{address.url}: a redirect from https to http, which is refused")
+        raise ServiceNotReadyError(
+            f"{address.url}: a redirect from https to http, which is refused"
+        )
     target = parts.path + (f"?{parts.query}" if parts.query else "")
     if host is None:
         return address, target
@@ -164,7 +170,7 @@ def _decoded(answer: HttpAnswer, address: Address, topic: str | None) -> object:
         try:
             found: object = json.loads(answer.body)
         except ValueError as error:
-            raise ConnectionFailed(f"{address.url}: the answer is no JSON") from error
+            raise ConnectionFailedError(f"{address.url}: the response is not JSON") from error
         return found
     kind = STATUSES.get(answer.status, UnknownBrokerError)
     code = kind.__name__ if answer.status in STATUSES else f"Http{answer.status}"

@@ -9,7 +9,7 @@ from geminga._connection.connection import Connection, error_name
 from geminga._connection.pool import ConnectionPool, Endpoint
 from geminga._connection.service_url import Address, is_trusted, parse_one
 from geminga._connection.topic_pattern import TopicPattern
-from geminga.errors import ConnectionFailed, GemingaError, ServiceNotReady, from_broker
+from geminga.errors import ConnectionFailedError, GemingaError, ServiceNotReadyError, from_broker
 from geminga.options import ClientOptions, RegexSubscriptionMode
 from geminga_protocol.commands import lookup as commands
 from geminga_protocol.pb.pulsar_api_pb2 import (
@@ -50,25 +50,27 @@ class Lookup:
     def endpoint(self, broker_url: str) -> Endpoint:
         """That broker of the cluster, as a broker named it: the credentials go there.
 
-        Raises InvalidServiceUrl, and ServiceNotReady for one without TLS where the service URL has
-        it, or that isn't trusted though `trusted_broker_hosts` says which are.
+        Raises InvalidServiceUrlError, and ServiceNotReadyError for one without TLS where the
+        service URL has it, or that isn't trusted though `trusted_broker_hosts` says which are.
         """
         address = parse_one(broker_url)
         if self.service_address.tls and not address.tls:
-            raise ServiceNotReady(f"the lookup names a broker without TLS: {address.url}")
+            raise ServiceNotReadyError(f"the lookup names a broker without TLS: {address.url}")
         hosts = self._options.trusted_broker_hosts
         listed = any(address.host == each.host for each in self._addresses)
         if hosts and not listed and not is_trusted(address, hosts):
-            raise ServiceNotReady(f"{address.url} is not among trusted_broker_hosts")
+            raise ServiceNotReadyError(f"{address.url} is not among trusted_broker_hosts")
         return Endpoint(address, cluster=self._cluster)
 
     async def service_connection(self) -> Connection:
-        """A connection to any broker of the service URL. Raises ConnectionFailed or Timeout."""
+        """A connection to any broker of the service URL. Raises ConnectionFailedError or
+        OperationTimeoutError.
+        """
         failure: GemingaError | None = None
         for _ in self._addresses:
             try:
                 return await self._pool.get(Endpoint(self.service_address, None, self._cluster))
-            except (ConnectionFailed, TimeoutError) as error:
+            except (ConnectionFailedError, TimeoutError) as error:
                 failure = failure or error  # type: ignore[assignment]
                 self._at = (self._at + 1) % len(self._addresses)
         assert failure is not None
@@ -85,7 +87,7 @@ class Lookup:
             service = self.service_address
             url = answer.brokerServiceUrlTls if service.tls else answer.brokerServiceUrl
             if not url:
-                raise ServiceNotReady("the lookup names no broker", topic=topic)
+                raise ServiceNotReadyError("the lookup names no broker", topic=topic)
             if answer.proxy_through_service_url:
                 found = Endpoint(service, url.partition("://")[2], self._cluster)
             else:
@@ -94,7 +96,7 @@ class Lookup:
                 return found
             authoritative = answer.authoritative
             connection = await self._pool.get(found)
-        raise ServiceNotReady("the lookup was redirected too often", topic=topic)
+        raise ServiceNotReadyError("the lookup was redirected too often", topic=topic)
 
     async def _ask(
         self, connection: Connection, topic: str, authoritative: bool

@@ -19,7 +19,12 @@ from urllib.parse import unquote, urlencode, urlsplit
 import trio
 
 from geminga._connection.authentication import Authentication
-from geminga.errors import AuthenticationFailed, ConnectionFailed, InvalidArgument, TlsFailed
+from geminga.errors import (
+    AuthenticationError,
+    ConnectionFailedError,
+    InvalidArgumentError,
+    TlsError,
+)
 from geminga_runtime.connect import connect
 from geminga_runtime.errors import ConnectFailed, ConnectionLost, TlsRefused
 from geminga_runtime.http_get import BadHttpAnswer, HttpAnswer, get, post
@@ -76,8 +81,8 @@ class AuthenticationOAuth2(Authentication):
     official clients take it, or a `data:application/json;base64,...` URL. The file is read anew for
     each token. Without `trust_certs_file_path` the system's authorities are trusted.
 
-    `data` raises AuthenticationFailed for credentials that are refused, and ConnectionFailed when
-    the server can't be reached.
+    `data` raises AuthenticationError for credentials that are refused, and ConnectionFailedError
+    when the server can't be reached.
     """
 
     def __init__(
@@ -98,10 +103,10 @@ class AuthenticationOAuth2(Authentication):
         if private_key is None:
             for name, value in (("client_id", client_id), ("client_secret", client_secret)):
                 if not isinstance(value, str) or not value:
-                    raise InvalidArgument(f"{name} must be a text, without a private_key")
+                    raise InvalidArgumentError(f"{name} must be a text, without a private_key")
             self._given = _Credentials(str(client_id), str(client_secret))
         elif client_id is not None or client_secret is not None:
-            raise InvalidArgument("private_key: it has client_id and client_secret already")
+            raise InvalidArgumentError("private_key: conflicts with client_id and client_secret")
         self._wishes = {
             name: value for name, value in (("audience", audience), ("scope", scope)) if value
         }
@@ -137,7 +142,7 @@ class AuthenticationOAuth2(Authentication):
             with trio.move_on_after(REQUEST_TIMEOUT_S):
                 self._token = await self._fetch()
                 return self._token.text
-            raise ConnectionFailed(
+            raise ConnectionFailedError(
                 f"{self._issuer.authority}: no token within {REQUEST_TIMEOUT_S:g} s"
             )
 
@@ -151,20 +156,20 @@ class AuthenticationOAuth2(Authentication):
         found = _decoded(await self._ask(self._issuer._replace(target=path)), "token_endpoint")
         try:
             endpoint = _place(found, "token_endpoint")
-        except InvalidArgument as error:
-            raise AuthenticationFailed(str(error)) from error
+        except InvalidArgumentError as error:
+            raise AuthenticationError(str(error)) from error
         if self._issuer.is_secure and not endpoint.is_secure:
-            raise AuthenticationFailed("token_endpoint is not https, although issuer_url is")
+            raise AuthenticationError("token_endpoint is not https, although issuer_url is")
         form = {"grant_type": "client_credentials", **credentials._asdict(), **self._wishes}
         answer = await self._ask(endpoint, urlencode(form).encode())
         text = _decoded(answer, "access_token")
         if not text.isascii() or not text.isprintable() or " " in text:
-            raise AuthenticationFailed("access_token: it has characters that no token has")
+            raise AuthenticationError("access_token has invalid characters")
         now_s = self._clock()
         return _Token(text, now_s, now_s + RENEW_AT * _life_s(answer))
 
     async def _ask(self, place: _Place, form: bytes | None = None) -> HttpAnswer:
-        """Raises ConnectionFailed (no answer, or a server's failure) and AuthenticationFailed."""
+        """Raises ConnectionFailedError (no answer, or the server failed), AuthenticationError."""
         try:
             tls = TlsContexts(self._trust) if place.is_secure else None
             stream = await connect(place.host, place.port, tls=tls)
@@ -174,32 +179,32 @@ class AuthenticationOAuth2(Authentication):
                 headers = {"Content-Type": "application/x-www-form-urlencoded"}
                 answer = await post(stream, place.authority, place.target, headers, form)
         except TlsConfigError as error:
-            raise AuthenticationFailed(f"trust_certs_file_path: {error.reason}") from error
+            raise AuthenticationError(f"trust_certs_file_path: {error.reason}") from error
         except TlsRefused as error:
-            raise TlsFailed(str(error)) from error
+            raise TlsError(str(error)) from error
         except (ConnectFailed, ConnectionLost, BadHttpAnswer) as error:
-            raise ConnectionFailed(f"{place.authority}: {error}") from error
+            raise ConnectionFailedError(f"{place.authority}: {error}") from error
         if answer.status >= 500 or answer.status == 429:
-            raise ConnectionFailed(f"{place.authority}: HTTP status {answer.status}")
+            raise ConnectionFailedError(f"{place.authority}: HTTP status {answer.status}")
         if answer.status != 200:
             # The answer's own words may repeat what was sent: only the code is told.
             code = _error_code(answer)
-            raise AuthenticationFailed(f"{place.authority}: HTTP status {answer.status}{code}")
+            raise AuthenticationError(f"{place.authority}: HTTP status {answer.status}{code}")
         return answer
 
 
 def _place(url: object, name: str) -> _Place:
-    """Raises InvalidArgument."""
+    """Raises InvalidArgumentError."""
     wrong = f"{name} must be an http or https URL, not {url!r}"
     if not isinstance(url, str):
-        raise InvalidArgument(wrong)
+        raise InvalidArgumentError(wrong)
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
-        raise InvalidArgument(wrong) from None
+        raise InvalidArgumentError(wrong) from None
     if parts.scheme not in ("http", "https") or not host or "@" in parts.netloc:
-        raise InvalidArgument(wrong)
+        raise InvalidArgumentError(wrong)
     is_secure = parts.scheme == "https"
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return _Place(is_secure, host, port or (443 if is_secure else 80), target)
@@ -216,7 +221,7 @@ def _object(data: bytes) -> Mapping[str, object]:
 def _decoded(answer: HttpAnswer, name: str) -> str:
     value = _object(answer.body).get(name)
     if not isinstance(value, str) or not value:
-        raise AuthenticationFailed(f"the authorization server's answer has no {name}")
+        raise AuthenticationError(f"the authorization server's answer has no {name}")
     return value
 
 
@@ -235,7 +240,7 @@ def _error_code(answer: HttpAnswer) -> str:
 
 
 def _read_credentials(source: str) -> _Credentials:
-    """In a worker thread. Raises AuthenticationFailed."""
+    """In a worker thread. Raises AuthenticationError."""
     if source.startswith("data:"):
         head, comma, text = source.partition(",")
         try:
@@ -243,21 +248,21 @@ def _read_credentials(source: str) -> _Credentials:
         except (binascii.Error, ValueError):
             data = b""
         if not comma or not data:
-            raise AuthenticationFailed("private_key: its data: URL can't be read")
+            raise AuthenticationError("private_key: its data: URL can't be read")
     else:
         path = Path(source.removeprefix("file://").removeprefix("file:"))
         try:
             with path.open("rb") as file:
                 data = file.read(FILE_BYTES_MAX)
         except OSError as error:
-            raise AuthenticationFailed(f"private_key can't be read: {error}") from error
+            raise AuthenticationError(f"private_key can't be read: {error}") from error
     found = _object(data)
     if found.get("type", "client_credentials") != "client_credentials":
-        raise AuthenticationFailed("private_key: its type is not client_credentials")
+        raise AuthenticationError("private_key: its type is not client_credentials")
     values = []
     for name in _Credentials._fields:
         value = found.get(name)
         if not isinstance(value, str) or not value:
-            raise AuthenticationFailed(f"private_key: it has no {name}")
+            raise AuthenticationError(f"private_key: it has no {name}")
         values.append(value)
     return _Credentials(*values)

@@ -12,7 +12,7 @@ from geminga._connection.access import Access
 from geminga._connection.background import Background
 from geminga._connection.connection import Connection
 from geminga._connection.service_url import Address
-from geminga.errors import AlreadyClosed, ConnectionFailed, GemingaError, TlsFailed
+from geminga.errors import AlreadyClosedError, ConnectionFailedError, GemingaError, TlsError
 from geminga.options import ClientOptions
 from geminga_runtime.connect import connect
 from geminga_runtime.errors import ConnectFailed, TlsRefused
@@ -77,12 +77,12 @@ class ConnectionPool:
         return [each for each in self._connections.values() if not each.is_lost]
 
     async def get(self, endpoint: Endpoint) -> Connection:
-        """A ready connection. Raises ConnectionFailed, Timeout, AlreadyClosed, or what the broker
-        answers to CONNECT.
+        """A ready connection. Raises ConnectionFailedError, OperationTimeoutError,
+        AlreadyClosedError, or what the broker answers to CONNECT.
         """
         if endpoint.cluster != self._cluster:
             # What was learnt of one cluster, and who we are there, is nothing to another.
-            raise ConnectionFailed(f"{endpoint.address.url}: the client left this cluster")
+            raise ConnectionFailedError(f"{endpoint.address.url}: the client left this cluster")
         self._turn += 1
         key = endpoint, self._turn % self._options.connections_per_broker
         known = self._connections.get(key)
@@ -91,7 +91,7 @@ class ConnectionPool:
         promise = self._opening.get(key)
         if promise is None:
             if self._closed:
-                raise AlreadyClosed("the client is closed")
+                raise AlreadyClosedError("the client is closed")
             # Opened in a task of its own: whoever asked first may be cancelled, others wait too.
             promise = self._opening[key] = Promise()
             self._nursery.start_soon(self._open, key, promise)
@@ -115,10 +115,10 @@ class ConnectionPool:
                 self._openings.unpark_all()
             else:
                 connection.close("the client left this cluster")
-                promise.reject(ConnectionFailed(f"{connection.name}: left while connecting"))
+                promise.reject(ConnectionFailedError(f"{connection.name}: left while connecting"))
         finally:
             self._opening.pop(key, None)
-            promise.reject(AlreadyClosed("the client is closed"))
+            promise.reject(AlreadyClosedError("the client is closed"))
 
     async def wait_for_opening(self) -> None:
         """Until another connection is open."""
@@ -141,8 +141,8 @@ class ConnectionPool:
         return connection
 
     async def open_stream(self, address: Address, deadline: float, cluster: int) -> FramedStream:
-        """A stream that isn't kept here; `deadline` is of Trio's clock. Raises ConnectionFailed,
-        of which TlsFailed is one.
+        """A stream that isn't kept here; `deadline` is of Trio's clock. Raises
+        ConnectionFailedError, of which TlsError is one.
         """
         host, port = address.host, address.port
         try:
@@ -151,9 +151,9 @@ class ConnectionPool:
                 return await self._connector(host, port, deadline, tls=tls)
             return await self._connector(host, port, deadline)
         except TlsRefused as error:
-            raise TlsFailed(str(error)) from error
+            raise TlsError(str(error)) from error
         except ConnectFailed as error:
-            raise ConnectionFailed(str(error)) from error
+            raise ConnectionFailedError(str(error)) from error
 
     def close(self) -> None:
         """Close all connections; none is opened any more."""

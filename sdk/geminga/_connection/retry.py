@@ -9,13 +9,13 @@ from __future__ import annotations
 import enum
 
 from geminga.errors import (
-    AlreadyClosed,
-    AuthenticationFailed,
+    AlreadyClosedError,
+    AuthenticationError,
     GemingaError,
-    InvalidArgument,
-    ProducerFenced,
-    TopicNotFound,
-    TopicTerminated,
+    InvalidArgumentError,
+    ProducerFencedError,
+    TopicNotFoundError,
+    TopicTerminatedError,
 )
 
 
@@ -61,12 +61,12 @@ class AttachAction(enum.Enum):
 
 
 FATAL: tuple[type[GemingaError], ...] = (
-    AlreadyClosed,
-    AuthenticationFailed,
-    InvalidArgument,
-    ProducerFenced,
-    TopicNotFound,
-    TopicTerminated,
+    AlreadyClosedError,
+    AuthenticationError,
+    InvalidArgumentError,
+    ProducerFencedError,
+    TopicNotFoundError,
+    TopicTerminatedError,
 )
 """Failures that no waiting heals, however long the producer or consumer has lived."""
 

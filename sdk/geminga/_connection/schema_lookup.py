@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from geminga._connection.connection import error_name
 from geminga._connection.core import Core
-from geminga.errors import GemingaError, TopicNotFound, from_broker
+from geminga.errors import GemingaError, TopicNotFoundError, from_broker
 from geminga.options import ProducerOptions
 from geminga.schema._auto import AutoProduce
 from geminga.schema._info import SchemaInfo
@@ -27,7 +27,7 @@ async def schema_of(core: Core, topic: str, version: bytes | None = None) -> Sch
         if not found.HasField("error_code"):
             return SchemaInfo.from_wire(found.schema)
         error = from_broker(error_name(found.error_code), found.error_message, topic)
-        if isinstance(error, TopicNotFound):
+        if isinstance(error, TopicNotFoundError):
             return None
         raise error
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from geminga.errors import InvalidServiceUrl
+from geminga.errors import InvalidServiceUrlError
 
 PORT_PLAIN = 6650
 PORT_TLS = 6651
@@ -43,22 +43,22 @@ def is_trusted(address: Address, patterns: Iterable[str]) -> bool:
 
 
 def parse(service_url: str) -> tuple[Address, ...]:
-    """The addresses of a service URL, in its order. Raises InvalidServiceUrl."""
+    """The addresses of a service URL, in its order. Raises InvalidServiceUrlError."""
     if not isinstance(service_url, str):
-        raise InvalidServiceUrl(f"service_url must be a text, not {service_url!r}")
+        raise InvalidServiceUrlError(f"service_url must be a text, not {service_url!r}")
     scheme, separator, rest = service_url.partition("://")
     if not separator or scheme not in _SCHEMES:
         schemes = ", ".join(f"{each}://" for each in _SCHEMES)
-        raise InvalidServiceUrl(f"service_url must begin with {schemes}, not {service_url!r}")
+        raise InvalidServiceUrlError(f"service_url must begin with {schemes}, not {service_url!r}")
     hosts = rest.split("/", 1)[0]
     addresses = tuple(_address(part, scheme, service_url) for part in hosts.split(",") if part)
     if not addresses:
-        raise InvalidServiceUrl(f"service_url names no host: {service_url!r}")
+        raise InvalidServiceUrlError(f"service_url names no host: {service_url!r}")
     return addresses
 
 
 def parse_one(url: str) -> Address:
-    """The address of one broker, as lookups answer it. Raises InvalidServiceUrl."""
+    """The address of one broker, as lookups answer it. Raises InvalidServiceUrlError."""
     return parse(url)[0]
 
 
@@ -76,11 +76,11 @@ def _address(text: str, scheme: str, url: str) -> Address:
     if text.startswith("["):
         host, bracket, tail = text[1:].partition("]")
         if not bracket or (tail and not tail.startswith(":")):
-            raise InvalidServiceUrl(f"service_url has a bad IPv6 host: {url!r}")
+            raise InvalidServiceUrlError(f"service_url has a bad IPv6 host: {url!r}")
         port = tail[1:]
     else:
         host, _, port = text.partition(":")
     if not host or (port and not port.isdecimal()) or (port and not 0 < int(port) < 65536):
-        raise InvalidServiceUrl(f"service_url has a bad host or port: {url!r}")
+        raise InvalidServiceUrlError(f"service_url has a bad host or port: {url!r}")
     default, tls, http = _SCHEMES[scheme]
     return Address(host, int(port) if port else default, tls, http)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from geminga._options.checks import booleans, text_or_none
-from geminga.errors import InvalidArgument
+from geminga.errors import InvalidArgumentError
 from geminga_runtime.tls import PROTOCOLS, ClientTls
 
 
@@ -32,21 +32,23 @@ class TlsOptions:
     tls_ciphers: Sequence[str] = ()
 
     def check_tls(self) -> None:
-        """Raises InvalidArgument, naming the option; files are looked at later."""
+        """Raises InvalidArgumentError, naming the option; files are looked at later."""
         text_or_none(self, "tls_trust_certs_file_path")
         text_or_none(self, "tls_certificate_file_path", "tls_private_key_file_path")
         booleans(self, "tls_allow_insecure_connection", "tls_validate_hostname")
         if (self.tls_certificate_file_path is None) != (self.tls_private_key_file_path is None):
-            raise InvalidArgument(
+            raise InvalidArgumentError(
                 "tls_certificate_file_path, tls_private_key_file_path: one needs the other"
             )
         for name in ("tls_protocols", "tls_ciphers"):
             value = getattr(self, name)
             if isinstance(value, str) or not all(isinstance(each, str) for each in value):
-                raise InvalidArgument(f"{name} must be a list of texts, not {value!r}")
+                raise InvalidArgumentError(f"{name} must be a list of texts, not {value!r}")
         for name in self.tls_protocols:
             if name not in PROTOCOLS:
-                raise InvalidArgument(f"tls_protocols: {name!r} is none of {', '.join(PROTOCOLS)}")
+                raise InvalidArgumentError(
+                    f"tls_protocols: {name!r} is none of {', '.join(PROTOCOLS)}"
+                )
 
     def client_tls(self, certificate: tuple[str, str] | None) -> ClientTls:
         """As the runtime takes it; `certificate` (and key) wins over the options' own."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from geminga.errors import InvalidArgument
+from geminga.errors import InvalidArgumentError
 from geminga_protocol.errors import LocalProtocolError
 from geminga_protocol.topic_name import TopicName
 
@@ -28,11 +28,11 @@ class TopicPattern(NamedTuple):
 
 def parse_pattern(pattern: re.Pattern[str]) -> TopicPattern:
     """Reads `[domain://]tenant/namespace/regex`, or a regex for `public/default`. Raises
-    InvalidArgument.
+    InvalidArgumentError.
     """
     text = pattern.pattern
     if not isinstance(text, str) or not text:
-        raise InvalidArgument("topic: the pattern must be a text that isn't empty")
+        raise InvalidArgumentError("topic: the pattern must be a text that isn't empty")
     domain, separator, rest = text.rpartition("://")
     if not separator:
         domain = "persistent"
@@ -40,11 +40,11 @@ def parse_pattern(pattern: re.Pattern[str]) -> TopicPattern:
             rest = f"public/default/{rest}"
     parts = rest.split("/", 2)
     if len(parts) != 3 or not all(parts):
-        raise InvalidArgument(f"topic: {text!r} is no [domain://]tenant/namespace/regex")
+        raise InvalidArgumentError(f"topic: {text!r} is no [domain://]tenant/namespace/regex")
     return TopicPattern(f"{parts[0]}/{parts[1]}", f"{domain}://{rest}")
 
 
-def topics_matching(
+def names_matching(
     pattern: TopicPattern, names: Iterable[str], *, flags: int = 0, filtered: bool
 ) -> list[TopicName]:
     """The topics of a broker's list, a partitioned one once, in the order of their names.

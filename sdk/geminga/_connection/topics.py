@@ -11,7 +11,12 @@ from geminga._connection.core import Core
 from geminga._connection.schema_lookup import schema_of
 from geminga._connection.together import gathered
 from geminga._connection.topic_pattern import Listed, TopicPattern, listed_matching, parse_pattern
-from geminga.errors import GemingaError, InvalidArgument, InvalidTopicName, TopicNotFound
+from geminga.errors import (
+    GemingaError,
+    InvalidArgumentError,
+    InvalidTopicNameError,
+    TopicNotFoundError,
+)
 from geminga.options import RegexSubscriptionMode
 from geminga.schema._info import SchemaInfo
 from geminga_protocol.errors import LocalProtocolError
@@ -22,13 +27,13 @@ LOOKUPS_AT_ONCE = 16
 
 
 def parse_topic(topic: str) -> TopicName:
-    """The name in full. Raises InvalidArgument and InvalidTopicName."""
+    """The name in full. Raises InvalidArgumentError and InvalidTopicNameError."""
     if not isinstance(topic, str):
-        raise InvalidArgument(f"topic must be a text, not {topic!r}")
+        raise InvalidArgumentError(f"topic must be a text, not {topic!r}")
     try:
         return TopicName.parse(topic)
     except LocalProtocolError as error:
-        raise InvalidTopicName(f"topic: {error}") from error
+        raise InvalidTopicNameError(f"topic: {error}") from error
 
 
 class Topics:
@@ -49,7 +54,7 @@ class Topics:
         return await self._ask_for_partitions(topic, auto_create=True)
 
     async def partitions_if_there(self, topic: TopicName) -> int:
-        """The same without making anything. Raises TopicNotFound."""
+        """The same without making anything. Raises TopicNotFoundError."""
         self._check_open()
         return await self._ask_for_partitions(topic, auto_create=False)
 
@@ -66,7 +71,7 @@ class Topics:
         self, topics: Iterable[TopicName], *, auto_create: bool = True
     ) -> list[tuple[str, int]]:
         """All partitions of the topics by full name and index, each once. Without `auto_create`
-        raises TopicNotFound instead of making a topic.
+        raises TopicNotFoundError instead of making a topic.
         """
         ask = self.partitions_of if auto_create else self.partitions_if_there
 
@@ -88,7 +93,7 @@ class Topics:
                 return _parts(
                     topic, 0 if topic.is_partition else await self.partitions_if_there(topic)
                 )
-            except TopicNotFound:
+            except TopicNotFoundError:
                 return {}
 
         return await gathered(parts_of, topics, LOOKUPS_AT_ONCE)
@@ -103,19 +108,21 @@ class Topics:
         return listed_matching(pattern, names, flags=flags, filtered=filtered)
 
     async def names_matching(self, pattern: Pattern[str], mode: RegexSubscriptionMode) -> list[str]:
-        """Their full names. Raises InvalidArgument."""
+        """Their full names. Raises InvalidArgumentError."""
         if not isinstance(pattern, Pattern):
-            raise InvalidArgument(f"pattern must be a compiled regular expression, not {pattern!r}")
+            raise InvalidArgumentError(
+                f"pattern must be a compiled regular expression, not {pattern!r}"
+            )
         if not isinstance(mode, RegexSubscriptionMode):
-            raise InvalidArgument(f"mode must be a RegexSubscriptionMode, not {mode!r}")
+            raise InvalidArgumentError(f"mode must be a RegexSubscriptionMode, not {mode!r}")
         return sorted(map(str, await self.listed(parse_pattern(pattern), pattern.flags, mode)))
 
     async def schema_of(self, topic: TopicName, version: bytes | None) -> SchemaInfo | None:
         """A version of the topic's schema, the latest without one; None if it has none. Raises
-        InvalidArgument and TopicNotFound.
+        InvalidArgumentError and TopicNotFoundError.
         """
         if version is not None and not isinstance(version, bytes):
-            raise InvalidArgument(f"version must be bytes, not {version!r}")
+            raise InvalidArgumentError(f"version must be bytes, not {version!r}")
         asked = topic
         if await self.partitions_if_there(topic):
             # Partitions have their topic's schema; the topic itself is no broker's.

@@ -89,7 +89,7 @@ class Discovery:
             try:
                 await apply(await self._topics.find(whole=timer.cancelled_caught))
             except GemingaError as error:
-                logger.warning("looking for topics: %s", error)
+                logger.warning("topic discovery failed: %s", error)
 
     # ---- watching a pattern's topics ----
 
@@ -105,7 +105,7 @@ class Discovery:
                 await self._watch_on(connection, topics)
                 backoff.reset()
             except GemingaError as error:
-                logger.info("watching topics of %s: %s", pattern.namespace, error)
+                logger.info("watching topics of %s failed: %s", pattern.namespace, error)
             await trio.sleep(backoff.next_s(trio.current_time()))
 
     async def _watch_on(self, connection: Connection, topics: PatternTopics) -> None:

@@ -9,20 +9,20 @@ from typing import Any
 from geminga._consuming.partition_consumer import PartitionConsumer
 from geminga._entries.entry import Source
 from geminga.consumer import Consumer
+from geminga.entry_batch import EntryBatch
 from geminga.message import Message
-from geminga.received_entry import ReceivedEntry
 from geminga_protocol.message_id import MessageId
 
 
-async def read_entries(
+async def read_batches(
     consumer: Consumer[Any], bytes_max: float, timeout_s: float | None
-) -> list[ReceivedEntry]:
+) -> list[EntryBatch]:
     """The entries that are there once any is; none if none came in time. Raises what
     `Consumer.receive` does otherwise.
     """
     entries = await consumer._receiving.receive_entries(bytes_max, timeout_s)
     # So that the broker's figures tell how far the reader is.
-    last: dict[Source, ReceivedEntry] = {each._entry.source: each for each in entries}
+    last: dict[Source, EntryBatch] = {each._entry.source: each for each in entries}
     for source, entry in last.items():
         assert isinstance(source, PartitionConsumer)
         place = MessageId(entry.ledger_id, entry.entry_id, entry.partition)
@@ -30,15 +30,15 @@ async def read_entries(
     return entries
 
 
-def parts_of(messages: list[Message]) -> list[ReceivedEntry]:
+def parts_of(messages: list[Message]) -> list[EntryBatch]:
     """Messages that were taken one by one, as parts of their entries."""
     return [
-        ReceivedEntry(entry, [each._index for each in run])
+        EntryBatch(entry, [each._index for each in run])
         for entry, run in groupby(messages, lambda each: each._entry)
     ]
 
 
-def messages_of(received: ReceivedEntry) -> list[Message]:
+def messages_of(received: EntryBatch) -> list[Message]:
     """An entry's messages one by one."""
     entry = received._entry
     return [Message(entry, n) for n in received.indexes]

@@ -11,8 +11,8 @@ from itertools import chain
 from operator import itemgetter
 
 from geminga._entries.entry import Entry, Source
+from geminga.entry_batch import EntryBatch
 from geminga.message import Message
-from geminga.received_entry import ReceivedEntry
 
 TAKEN_BETWEEN_CALLS = 64
 """Messages of one entry after which permits are given back at the latest."""
@@ -56,7 +56,7 @@ class Permits:
             self._was_full = True
 
     def released(self, messages: int) -> int:
-        """That many left the queue; answers what to give now: nothing until it's half the queue."""
+        """That many left the queue; returns what to give now: nothing until it's half the queue."""
         self._to_give += messages
         if self._to_give < self.threshold or not self.queue_size:
             return 0
@@ -65,13 +65,13 @@ class Permits:
         return given
 
     def all_released(self) -> int:
-        """Somebody waits for as many messages as the queue takes; answers what is still to give."""
+        """Somebody waits for as many messages as the queue takes; returns what is still to give."""
         given, self._to_give = self._to_give, 0
         self.outstanding += given
         return given
 
     def demand(self) -> int:
-        """Somebody waits for a message; answers what to give now: one without a queue, and what a
+        """Somebody waits for a message; returns what to give now: one without a queue, and what a
         scaled queue grows by.
         """
         if self.queue_size < self._size_max and self._was_full:
@@ -200,11 +200,11 @@ class Inbox:
                 break
         return taken
 
-    def take_entries(self, bytes_max: float) -> list[ReceivedEntry]:
+    def take_entries(self, bytes_max: float) -> list[EntryBatch]:
         """Whole entries (of one that was taken in part, the rest) with up to that many bytes, but
         one in any case if there is one.
         """
-        taken: list[ReceivedEntry] = []
+        taken: list[EntryBatch] = []
         entries = self._unpark()
         while entries:
             entry = entries[0]
@@ -213,7 +213,7 @@ class Inbox:
                 bytes_max -= entry.size_between(entry.at, len(entry.indexes))
                 if bytes_max < 0 and taken:
                     break
-            taken.append(ReceivedEntry(entry, indexes))
+            taken.append(EntryBatch(entry, indexes))
             entries.popleft()
             self.messages -= len(indexes)
             entry.at = len(entry.indexes)
@@ -252,7 +252,7 @@ class Inbox:
         *,
         recalls: bool = True,
     ) -> int:
-        """Throw away what came by that source, of those entries only if any are named; answers how
+        """Throw away what came by that source, of those entries only if any are named; returns how
         many messages the permits don't know to have left. It `recalls` what was taken ahead of the
         program, unless what was taken doesn't come again.
         """

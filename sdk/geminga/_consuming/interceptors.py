@@ -36,7 +36,7 @@ class ConsumerInterceptors:
             try:
                 answer: object = each.before_consume(topic, message)
                 if not isinstance(answer, Message) or _which(answer) != _which(message):
-                    raise TypeError(f"before_consume must answer the message, not {answer!r}")
+                    raise TypeError(f"before_consume must return the message, not {answer!r}")
             except Exception:
                 logger.exception("%s: an interceptor failed", topic)
             else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable
 
-from geminga.errors import CorruptMessage
+from geminga.errors import CorruptMessageError
 from geminga.message import Message
 from geminga.options import ConsumerType
 
@@ -28,7 +28,7 @@ def _key_of(message: Message) -> Hashable | None:
     try:
         ordering_key = message.ordering_key
         return message.partition_key_bytes if ordering_key is None else ordering_key
-    except CorruptMessage:
+    except CorruptMessageError:
         # The listener meets the error when it asks for the key.
         return None
 

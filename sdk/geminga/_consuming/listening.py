@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from geminga._consuming.lanes import Lanes
-from geminga.errors import AlreadyClosed, GemingaError
+from geminga.errors import AlreadyClosedError, GemingaError
 from geminga.message import Message
 
 logger = logging.getLogger("geminga")
@@ -95,10 +95,10 @@ class Listening:
                     await self._handle(message)
                 finally:
                     self._end(lane)
-        except AlreadyClosed:
+        except AlreadyClosedError:
             pass
         except GemingaError as error:
-            logger.error("the message listener is called no more: %s", error)
+            logger.error("the message listener has stopped: %s", error)
 
     async def _next(self, lanes: Lanes) -> tuple[Hashable | None, Message | None]:
         with self._guard:
@@ -152,7 +152,7 @@ class Listening:
             try:
                 self._refuse(message)
             except GemingaError as error:
-                logger.debug("refusing what the listener failed at: %s", error)
+                logger.debug("negative acknowledgement after a failed listener: %s", error)
 
     async def stop(self) -> None:
         """Call the listener no more, and wait for the calls that run. Called by the listener itself

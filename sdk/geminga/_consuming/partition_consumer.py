@@ -24,7 +24,12 @@ from geminga._consuming.statistics import ConsumerCounts, ConsumerStatistics
 from geminga._dead_letter.dead_letters import DeadLetters
 from geminga._entries.crypto import Opener
 from geminga._entries.entry import Entry, UndecodableEntry, decode
-from geminga.errors import AlreadyClosed, ConnectionFailed, GemingaError, Timeout
+from geminga.errors import (
+    AlreadyClosedError,
+    ConnectionFailedError,
+    GemingaError,
+    OperationTimeoutError,
+)
 from geminga_protocol.ack_set import cardinality
 from geminga_protocol.commands import consuming as commands
 from geminga_protocol.message_id import MessageId
@@ -191,7 +196,7 @@ class PartitionConsumer:
         return self.counts.statistics(*self.inbox.waiting_of(self), self.is_connected)
 
     def _drop_all(self, *, recalls: bool = True) -> int:
-        """Throw away what was received and not taken; answers as Inbox.discard."""
+        """Throw away what was received and not taken; returns as Inbox.discard."""
         self.generation += recalls
         self.received_to = NOTHING_RECEIVED
         return self.inbox.discard(self, recalls=recalls)
@@ -230,7 +235,7 @@ class PartitionConsumer:
         connection = self._connection
         if connection is None:
             self.check()
-            raise ConnectionFailed("the consumer is not connected now", topic=self.topic)
+            raise ConnectionFailedError("the consumer is not connected now", topic=self.topic)
         return await connection.request(
             make, timeout_s=self._core.options.operation_timeout_s, topic=self.topic
         )
@@ -277,7 +282,7 @@ class PartitionConsumer:
                 self.check()
                 await self._attached.wait()
             return
-        raise Timeout("not connected again after the seek", topic=self.topic)
+        raise OperationTimeoutError("not connected again after the seek", topic=self.topic)
 
     async def _ask_to_seek(self, to: MessageId | int) -> None:
         # The broker closes its consumers before it answers. They must not come back before that:
@@ -302,7 +307,7 @@ class PartitionConsumer:
 
     async def aclose(self) -> None:
         """Send what waits, tell the broker, stop. Idempotent."""
-        if isinstance(self.error, AlreadyClosed):
+        if isinstance(self.error, AlreadyClosedError):
             await trio.lowlevel.checkpoint()
             return
         try:
@@ -314,7 +319,7 @@ class PartitionConsumer:
         finally:
             if self._connection is not None:
                 self._connection.remove_consumer(self._id)
-            self.failed(AlreadyClosed("the consumer is closed", topic=self.topic))
+            self.failed(AlreadyClosedError("the consumer is closed", topic=self.topic))
             self._handler.abandon()
 
     # ---- as the attachment's target ----
@@ -337,7 +342,7 @@ class PartitionConsumer:
             await trio.lowlevel.checkpoint_if_cancelled()
         except BaseException as error:
             connection.remove_consumer(self._id)
-            if not isinstance(error, GemingaError) or isinstance(error, Timeout):
+            if not isinstance(error, GemingaError) or isinstance(error, OperationTimeoutError):
                 # Nothing is known of what the broker did: make sure that it forgets us.
                 connection.write(commands.close_consumer(self._id, connection.next_request_id()))
             raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 
 import trio
@@ -17,7 +18,7 @@ from geminga._consuming.interceptors import ConsumerInterceptors
 from geminga._consuming.partition_consumer import PartitionConsumer
 from geminga._consuming.statistics import ConsumerStatistics, log_interval, summed
 from geminga._options.arguments import place
-from geminga.errors import GemingaError, InvalidArgument, TopicNotFound
+from geminga.errors import GemingaError, InvalidArgumentError, TopicNotFoundError
 from geminga_protocol.message_id import MessageId
 from geminga_protocol.topic_name import TopicName
 
@@ -26,7 +27,7 @@ logger = logging.getLogger("geminga")
 STARTS_AT_ONCE = 16
 """Topics and partitions found later that are subscribed at the same time."""
 Partition = tuple[str, int]
-Seek = MessageId | int
+Seek = MessageId | datetime | int
 
 
 class ConsumerParts:
@@ -100,19 +101,21 @@ class ConsumerParts:
         find it when it is there again.
         """
         if self._discovery is not None and self._discovery.pattern is not None:
-            self.each = [p for p in self.each if not isinstance(p.error, TopicNotFound)]
+            self.each = [p for p in self.each if not isinstance(p.error, TopicNotFoundError)]
         for part in self.each:
             self.error = self.error or part.error
 
     def of_id(self, message_id: MessageId) -> PartitionConsumer:
-        """The one that a message id is of. Raises InvalidArgument."""
+        """The one that a message id is of. Raises InvalidArgumentError."""
         if not isinstance(message_id, MessageId):
-            raise InvalidArgument(f"message must be a Message or MessageId, not {message_id!r}")
+            raise InvalidArgumentError(
+                f"message must be a Message or MessageId, not {message_id!r}"
+            )
         if len(self.each) == 1:
             return self.each[0]
         found = [part for part in self.each if part.partition == message_id.partition]
         if len(found) != 1:
-            raise InvalidArgument(
+            raise InvalidArgumentError(
                 f"message: {message_id!r} doesn't tell which topic it is of: give the message"
             )
         return found[0]
@@ -149,14 +152,14 @@ class ConsumerParts:
         """Move all, or the one that an id is of. Raises GemingaError."""
         if callable(to):
             found = [(part, to(part.topic)) for part in self.each]
-            moves = [(part, place(at)) for part, at in found if at is not None]
-            await together(partial(part.seek, at) for part, at in moves)
+            moves = [(part, place(each)) for part, each in found if each is not None]
+            await together(partial(part.seek, each) for part, each in moves)
             return
-        place(to)
+        at = place(to)
         parts = self.each
-        if isinstance(to, MessageId) and 0 <= to.entry_id < (1 << 63) - 1:
-            parts = [self.of_id(to)]
-        await together(partial(part.seek, to) for part in parts)
+        if isinstance(at, MessageId) and 0 <= at.entry_id < (1 << 63) - 1:
+            parts = [self.of_id(at)]
+        await together(partial(part.seek, at) for part in parts)
 
     async def last_message_ids(self) -> list[MessageId]:
         """Of each partition; -1:-1 for one without messages."""
@@ -175,7 +178,7 @@ class ConsumerParts:
     async def unsubscribe(self, force: bool) -> None:
         """Delete the subscription. Raises GemingaError."""
         if not isinstance(force, bool):
-            raise InvalidArgument(f"force must be True or False, not {force!r}")
+            raise InvalidArgumentError(f"force must be True or False, not {force!r}")
         for part in self.each:
             await part.unsubscribe(force)
 

@@ -7,17 +7,24 @@ the last checkpoint, and answered at once.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import trio
 
 from geminga._consuming.inbox import Inbox
 from geminga._consuming.parts import ConsumerParts
-from geminga.errors import Timeout
+from geminga._consuming.subscribe import Subscription
+from geminga._options.arguments import duration, positive_count
+from geminga.entry_batch import EntryBatch
+from geminga.errors import InvalidArgumentError, OperationTimeoutError
 from geminga.message import Message
-from geminga.received_entry import ReceivedEntry
 
 RECEIVES_BETWEEN_CHECKPOINTS = 200
 """`receive` lets the event loop turn after that many messages that were there already."""
+MESSAGES_MAX = 1000
+"""Messages of one `receive_batch`, unless it is told otherwise."""
+BYTES_MAX = 10 * 1024 * 1024
+"""And bytes of them."""
 
 
 class Receiving:
@@ -58,14 +65,14 @@ class Receiving:
         return await self.wait_and_take(None)
 
     async def wait_and_take(self, timeout_s: float | None) -> Message:
-        """The next message. Raises Timeout, and why there is none any more."""
+        """The next message. Raises OperationTimeoutError, and why there is none any more."""
         await trio.lowlevel.checkpoint()
         with trio.move_on_after(math.inf if timeout_s is None else timeout_s):
             await self._wait_for_message()
         message = self._inbox.take()
         if message is None:
             self.parts.check()
-            raise Timeout(f"no message within {timeout_s} s")
+            raise OperationTimeoutError(f"no message within {timeout_s} s")
         return message
 
     async def _wait_for_message(self) -> None:
@@ -76,19 +83,17 @@ class Receiving:
             await self._lot.park()
 
     async def receive_some(
-        self, messages_max: int, bytes_max: float, timeout_s: float | None
+        self, messages_max: int, bytes_max: float, timeout_s: float
     ) -> list[Message]:
         """What is there once anything is."""
         await trio.lowlevel.checkpoint()
-        with trio.move_on_after(math.inf if timeout_s is None else timeout_s):
+        with trio.move_on_after(timeout_s):
             await self._wait_for_message()
         if not self._inbox.messages:
             self.parts.check()
         return self._inbox.take_many(messages_max, bytes_max)
 
-    async def receive_entries(
-        self, bytes_max: float, timeout_s: float | None
-    ) -> list[ReceivedEntry]:
+    async def receive_entries(self, bytes_max: float, timeout_s: float | None) -> list[EntryBatch]:
         """The entries that are there once any is; none if none came in time."""
         await trio.lowlevel.checkpoint()
         with trio.move_on_after(math.inf if timeout_s is None else timeout_s):
@@ -110,3 +115,45 @@ class Receiving:
         if not self._inbox.messages:
             self.parts.check()
         return self._inbox.take_many(messages_max, bytes_max)
+
+
+class BatchLimits(NamedTuple):
+    """Of one `receive_batch`."""
+
+    messages_max: int
+    bytes_max: float
+    wait_s: float
+    fills: bool
+    """Whether it waits until one of the limits is reached."""
+
+
+def batch_limits(
+    subscription: Subscription,
+    max_messages: int | None,
+    max_bytes: int | None,
+    wait_s: float | None,
+) -> BatchLimits:
+    """The arguments, and what the subscription's policy says instead of those that are None.
+    Raises InvalidArgumentError.
+    """
+    for value, name in ((max_messages, "max_messages"), (max_bytes, "max_bytes")):
+        if value is not None:
+            positive_count(value, name)
+    if wait_s is not None:
+        duration(wait_s, "wait_s")
+    messages_max: int
+    bytes_max, most_s = float(BYTES_MAX), math.inf
+    policy, queue_size = subscription.options.batch_receive_policy, subscription.queue_size
+    if policy is None:
+        messages_max = max_messages or MESSAGES_MAX
+    elif not queue_size:
+        raise InvalidArgumentError("batch_receive_policy needs a receiver_queue_size above 0")
+    else:
+        messages_max, bytes_max, most_s = policy.limits(queue_size)
+        messages_max = min(max_messages or messages_max, queue_size)
+    return BatchLimits(
+        messages_max,
+        bytes_max if max_bytes is None else max_bytes,
+        most_s if wait_s is None else wait_s,
+        policy is not None,
+    )

@@ -13,7 +13,7 @@ from geminga._connection.schema_lookup import schema_of
 from geminga._consuming.inbox import Inbox, InterceptedInbox, begin_of
 from geminga._entries.entry import Entry, Source
 from geminga._entries.value_reader import ValueReader
-from geminga.errors import GemingaError, SchemaUnavailable
+from geminga.errors import GemingaError, SchemaUnavailableError
 from geminga.message import Message
 from geminga.schema._base import Schema
 from geminga_protocol.topic_name import TopicName
@@ -60,7 +60,7 @@ class Readers:
         try:
             info = await schema_of(self._core, topic, version)
             if info is None:
-                raise SchemaUnavailable("the topic has no such version")
+                raise SchemaUnavailableError("the topic has no such version")
             found = ValueReader(self._schema, info, version)
         except GemingaError as error:
             found = ValueReader(self._schema, None, version, error)

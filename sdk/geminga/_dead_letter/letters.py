@@ -92,7 +92,7 @@ def letter_extras(
         properties,
         message.partition_key,
         message.ordering_key,
-        message.event_timestamp,
+        message.event_time_ms,
         deliver_at_ms,
         key_is_base64=message.has_base64_key,
         schema_version=schema_version,

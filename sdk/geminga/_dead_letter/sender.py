@@ -18,7 +18,7 @@ from geminga._dead_letter.letters import (
     retry_letter,
 )
 from geminga._dead_letter.schemas import LetterSchemas
-from geminga.errors import CryptoError, GemingaError, InvalidArgument
+from geminga.errors import CryptoError, GemingaError, InvalidArgumentError
 from geminga.message import Message
 from geminga.options import DeadLetterPolicy
 from geminga.producer import Producer
@@ -59,11 +59,11 @@ class DeadLetterSender:
         self, message: Message, delay_s: float, properties: Mapping[str, str]
     ) -> None:
         """A message to the retry topic, to come after the delay; to the dead-letter topic if it had
-        all its tries. Raises InvalidArgument without a retry topic, and GemingaError.
+        all its tries. Raises InvalidArgumentError without a retry topic, and GemingaError.
         """
         policy = self.policy
         if policy.retry_letter_topic is None:
-            raise InvalidArgument("reconsume_later needs retry_enabled")
+            raise InvalidArgumentError("reconsume_later needs retry_enabled")
         delay_ms = round(delay_s * 1000)
         letter = retry_letter(message, self._subscription.name, delay_ms, properties)
         if letter.times > policy.max_redeliver_count:

@@ -73,7 +73,7 @@ class Chunks:
     def add(
         self, chunk: Chunk, position: Position, data: bytes, published_ms: int, now_s: float
     ) -> bytes | None:
-        """Take a chunk; answers the message's (compressed) bytes if it was the last one."""
+        """Take a chunk; returns the message's (compressed) bytes if it was the last one."""
         pending = self._pending.get(chunk.uuid)
         if chunk.chunk_id == 0:
             pending = self._begin(chunk.uuid, pending, position, now_s)
@@ -149,7 +149,7 @@ class Chunks:
         self._whole[uuid] = last
 
     def expire(self, now_s: float) -> float:
-        """Give up what began too long ago, for good; answers when to look again."""
+        """Give up what began too long ago, for good; returns when to look again."""
         for uuid, pending in list(self._pending.items()):
             expires_s = pending.began_s + self._expire_s
             if now_s < expires_s:

@@ -70,7 +70,7 @@ def _ask(
         text = f"the key reader raised {type(error).__name__} for the {kind} key {name!r}"
         raise CryptoError(text) from error
     if not isinstance(found, EncryptionKeyInfo):
-        text = f"the key reader answered a {type(found).__name__} for the {kind} key {name!r}"
+        text = f"the key reader returned a {type(found).__name__} for the {kind} key {name!r}"
         raise CryptoError(text)
     return found
 

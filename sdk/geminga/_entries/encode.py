@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from geminga._entries.crypto import TAG_BYTES, Sealer
-from geminga.errors import InvalidArgument, MessageTooBig
+from geminga.errors import InvalidArgumentError, MessageTooBigError
 from geminga.options import BatchingType, ProducerOptions
 from geminga_protocol.buffers import Buffer
 from geminga_protocol.chunking import Chunk, cut, mark
@@ -131,10 +131,10 @@ class Encoder:
             self._header = SendHeader(self._producer_id, encoded, self.schema_version)
 
     def encode(self, outgoing: Encodable) -> Sequence[Frame]:
-        """Fill in the frame. Raises MessageTooBig, InvalidArgument for a codec that is missing, and
-        CryptoError.
+        """Fill in the frame. Raises MessageTooBigError, InvalidArgumentError for a codec that is
+        missing, and CryptoError.
 
-        A batch of one goes as a single message. Answers the chunks that go before it, none for
+        A batch of one goes as a single message. Returns the chunks that go before it, none for
         what isn't chunked.
         """
         count = outgoing.count
@@ -186,7 +186,7 @@ class Encoder:
         overhead = metadata.ByteSize() + (0 if sealing is None else TAG_BYTES)
         room = min(self.max_message_size_bytes - overhead, self._chunk_bytes_max)
         if room <= 0:
-            raise MessageTooBig("the message's properties leave no room", topic=self._topic)
+            raise MessageTooBigError("the message's properties leave no room", topic=self._topic)
         is_whole = len(payload) <= room
         parts: Iterable[tuple[Chunk | None, memoryview]]
         if is_whole:
@@ -233,7 +233,7 @@ class Encoder:
         try:
             compressed = compress(self._compression, payload)
         except LocalProtocolError as error:
-            raise InvalidArgument(f"compression_type: {error}", topic=self._topic) from error
+            raise InvalidArgumentError(f"compression_type: {error}", topic=self._topic) from error
         metadata.compression = self._compression.value  # type: ignore[assignment]
         return compressed
 
@@ -246,7 +246,7 @@ class Encoder:
 
     def _check_size(self, payload: bytes) -> None:
         if len(payload) > self.max_message_size_bytes:
-            raise MessageTooBig(
+            raise MessageTooBigError(
                 f"message of {len(payload)} bytes is above the broker's limit of"
                 f" {self.max_message_size_bytes} bytes",
                 topic=self._topic,

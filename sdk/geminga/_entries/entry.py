@@ -15,7 +15,7 @@ from geminga._entries.batch_index import index_batch, single_metadata
 from geminga._entries.chunks import CHUNKED_MESSAGE_BYTES_MAX, Chunks
 from geminga._entries.crypto import Opener
 from geminga.encryption import ConsumerCryptoFailureAction
-from geminga.errors import CorruptMessage, CryptoError
+from geminga.errors import CorruptMessageError, CryptoError
 from geminga_protocol.ack_set import AckSet
 from geminga_protocol.chunking import chunk_of
 from geminga_protocol.compression import decompress
@@ -53,7 +53,7 @@ _match_plain = re.compile(
 sequence id, time, and its size."""
 
 
-class UndecodableEntry(CorruptMessage):
+class UndecodableEntry(CorruptMessageError):
     """The entry can't be read; `validation_error` is what the broker is told. With `comes_again` it
     stays unacknowledged; the broker counts it as `messages`.
     """
@@ -76,7 +76,7 @@ class Source(Protocol):
     """Raised whenever all that was received and not taken is thrown away."""
 
     def taken(self, entry: Entry) -> int:
-        """Messages of the entry were handed out: `entry.at` of them. Answers at which count to be
+        """Messages of the entry were handed out: `entry.at` of them. Returns at which count to be
         told again (at its end it is told in any case).
         """
         ...
@@ -207,7 +207,7 @@ def decode(
     chunks: Chunks,
     clock: Callable[[], float],
 ) -> Entry | None:
-    """Check and open an entry; answers None for a chunk whose message isn't whole yet. The bytes
+    """Check and open an entry; returns None for a chunk whose message isn't whole yet. The bytes
     are copied once, so what was received is let go.
 
     Raises UndecodableEntry.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from geminga.errors import GemingaError, SchemaError, SchemaUnavailable, UndecodableValue
+from geminga.errors import GemingaError, SchemaError, SchemaUnavailableError, UndecodableValueError
 from geminga.message import Message
 from geminga.schema._base import Reader, Schema
 from geminga.schema._info import SchemaInfo
@@ -30,8 +30,8 @@ class ValueReader:
         self._read: Reader[Any] | None = None
         self._error: SchemaError | None = None
         if error is not None:
-            text = f"its schema, version {(version or b'').hex()}, can't be had: {error}"
-            self._error = SchemaUnavailable(text)
+            text = f"its schema, version {(version or b'').hex()}, is unavailable: {error}"
+            self._error = SchemaUnavailableError(text)
             return
         try:
             self._read = schema._reader(writer, version)
@@ -40,7 +40,7 @@ class ValueReader:
         except Exception as failure:
             # Another client made it: whatever is wrong with it must not end the consumer.
             text = f"{type(failure).__name__}: {failure}"
-            self._error = UndecodableValue(f"the schema that it was written with: {text}")
+            self._error = UndecodableValueError(f"the schema that it was written with: {text}")
 
     def value_of(self, message: Message) -> Any:
         """A message's value. Raises SchemaError, naming topic and message."""
@@ -57,5 +57,5 @@ class ValueReader:
         except SchemaError as error:
             raise error.of_message(message.topic_name, message.message_id) from error.__cause__
         except Exception as error:
-            wrong = UndecodableValue(f"{type(error).__name__}: {error}")
+            wrong = UndecodableValueError(f"{type(error).__name__}: {error}")
             raise wrong.of_message(message.topic_name, message.message_id) from error

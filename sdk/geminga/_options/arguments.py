@@ -4,71 +4,80 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
 
-from geminga.errors import InvalidArgument
+from geminga.errors import InvalidArgumentError
 from geminga_protocol.message_id import MessageId
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def duration(value: float, name: str) -> None:
-    """Raises InvalidArgument unless it is a number of seconds from 0 on."""
+    """Raises InvalidArgumentError unless it is a number of seconds from 0 on."""
     kind = value.__class__
     if (kind is float or kind is int) and value >= 0:
         return
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-        raise InvalidArgument(f"{name} must be a number of seconds from 0 on, not {value!r}")
+        raise InvalidArgumentError(f"{name} must be a number of seconds from 0 on, not {value!r}")
 
 
 def delay(value: float, name: str) -> None:
     """The same for one that ends."""
     duration(value, name)
     if value == math.inf:
-        raise InvalidArgument(f"{name} must not be infinite")
+        raise InvalidArgumentError(f"{name} must not be infinite")
 
 
 def positive_count(value: int, name: str) -> None:
-    """Raises InvalidArgument unless it is a whole number above 0."""
+    """Raises InvalidArgumentError unless it is a whole number above 0."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InvalidArgument(f"{name} must be a whole number above 0, not {value!r}")
+        raise InvalidArgumentError(f"{name} must be a whole number above 0, not {value!r}")
 
 
 def positive_size(value: float, name: str) -> None:
-    """Raises InvalidArgument unless it is a number above 0, which may be infinite."""
+    """Raises InvalidArgumentError unless it is a number above 0, which may be infinite."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise InvalidArgument(f"{name} must be a number above 0, not {value!r}")
+        raise InvalidArgumentError(f"{name} must be a number above 0, not {value!r}")
 
 
 def several(values: object, name: str) -> None:
-    """Raises InvalidArgument unless it can be iterated over, and isn't a text."""
+    """Raises InvalidArgumentError unless it can be iterated over, and isn't a text."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise InvalidArgument(f"{name} must be a sequence, not {values!r}")
+        raise InvalidArgumentError(f"{name} must be a sequence, not {values!r}")
 
 
 def function(value: object, name: str) -> None:
-    """Raises InvalidArgument unless it can be called."""
+    """Raises InvalidArgumentError unless it can be called."""
     if not callable(value):
-        raise InvalidArgument(f"{name} must be a function, not {value!r}")
+        raise InvalidArgumentError(f"{name} must be a function, not {value!r}")
 
 
-def place(to: MessageId | int) -> MessageId | int:
-    """A place to seek to. Raises InvalidArgument."""
+def place(to: MessageId | datetime | int) -> MessageId | int:
+    """A place to seek to; a time is in ms since 1970. Raises InvalidArgumentError."""
+    if isinstance(to, datetime):
+        if to.tzinfo is None:
+            raise InvalidArgumentError(f"to must be a time with its time zone, not {to!r}")
+        to = (to - _EPOCH) // timedelta(milliseconds=1)
     if isinstance(to, bool) or not isinstance(to, MessageId | int):
-        raise InvalidArgument(f"to must be a MessageId or ms since 1970, not {to!r}")
+        raise InvalidArgumentError(
+            f"to must be a MessageId, a datetime or ms since 1970, not {to!r}"
+        )
     if isinstance(to, int) and not 0 <= to < 1 << 63:
-        raise InvalidArgument(f"to must be a time from 0 on, in ms since 1970, not {to!r}")
+        raise InvalidArgumentError(f"to must be a time from 0 on, in ms since 1970, not {to!r}")
     return to
 
 
 def texts_of(values: object, name: str) -> list[str]:
-    """A text, or several, at least one. Raises InvalidArgument."""
+    """A text, or several, at least one. Raises InvalidArgumentError."""
     if isinstance(values, str):
         return [values]
     if isinstance(values, bytes) or not isinstance(values, Sequence):
-        raise InvalidArgument(f"{name} must be a text or several, not {values!r}")
+        raise InvalidArgumentError(f"{name} must be a text or several, not {values!r}")
     found: list[str] = []
     for each in values:
         if not isinstance(each, str):
-            raise InvalidArgument(f"{name} must be a text or several, not {each!r}")
+            raise InvalidArgumentError(f"{name} must be a text or several, not {each!r}")
         found.append(each)
     if not found:
-        raise InvalidArgument(f"{name}: at least one is needed")
+        raise InvalidArgumentError(f"{name}: at least one is needed")
     return found

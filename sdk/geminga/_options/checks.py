@@ -8,101 +8,111 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from geminga.errors import InvalidArgument
+from geminga.errors import InvalidArgumentError
 
 O = TypeVar("O")  # noqa: E741
 
 
 def make(kind: type[O], keywords: Mapping[str, object]) -> O:
-    """The options of a call. Raises InvalidArgument, naming an unknown keyword or a bad value."""
+    """The options of a call. Raises InvalidArgumentError naming the keyword or value."""
     known = {item.name for item in dataclasses.fields(kind)}  # type: ignore[arg-type]
     for name in keywords:
         if name not in known:
-            raise InvalidArgument(f"unknown option {name!r}; known are {', '.join(sorted(known))}")
+            raise InvalidArgumentError(
+                f"unknown option {name!r}; known are {', '.join(sorted(known))}"
+            )
     return kind(**keywords)
 
 
 def number(options: object, name: str) -> float:
-    """The option's value. Raises InvalidArgument if it is no number."""
+    """The option's value. Raises InvalidArgumentError if it is no number."""
     value = getattr(options, name)
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
-        raise InvalidArgument(f"{name} must be a number, not {value!r}")
+        raise InvalidArgumentError(f"{name} must be a number, not {value!r}")
     return value
 
 
 def positive(options: object, *names: str) -> None:
-    """Raises InvalidArgument unless all are numbers above 0."""
+    """Raises InvalidArgumentError unless all are numbers above 0."""
     for name in names:
         if number(options, name) <= 0:
-            raise InvalidArgument(f"{name} must be above 0, not {getattr(options, name)!r}")
+            raise InvalidArgumentError(f"{name} must be above 0, not {getattr(options, name)!r}")
 
 
 def not_negative(options: object, *names: str) -> None:
-    """Raises InvalidArgument unless all are numbers from 0 on."""
+    """Raises InvalidArgumentError unless all are numbers from 0 on."""
     for name in names:
         if number(options, name) < 0:
-            raise InvalidArgument(f"{name} must not be negative: {getattr(options, name)!r}")
+            raise InvalidArgumentError(f"{name} must not be negative: {getattr(options, name)!r}")
 
 
 def whole(options: object, *names: str, least: int = 0) -> None:
-    """Raises InvalidArgument unless all are whole numbers from `least` on."""
+    """Raises InvalidArgumentError unless all are whole numbers from `least` on."""
     for name in names:
         if not isinstance(number(options, name), int):
-            raise InvalidArgument(f"{name} must be a whole number, not {getattr(options, name)!r}")
+            raise InvalidArgumentError(
+                f"{name} must be a whole number, not {getattr(options, name)!r}"
+            )
         if number(options, name) < least:
-            raise InvalidArgument(f"{name} must be {least} or more, not {getattr(options, name)!r}")
+            raise InvalidArgumentError(
+                f"{name} must be {least} or more, not {getattr(options, name)!r}"
+            )
 
 
 def lists_of_texts(options: object, *names: str) -> None:
-    """Raises InvalidArgument unless all are lists of texts."""
+    """Raises InvalidArgumentError unless all are lists of texts."""
     for name in names:
         value = getattr(options, name)
         listed = isinstance(value, Sequence) and not isinstance(value, str | bytes)
         if not listed or not all(isinstance(each, str) and each for each in value):
-            raise InvalidArgument(f"{name} must be a list of texts, not {value!r}")
+            raise InvalidArgumentError(f"{name} must be a list of texts, not {value!r}")
 
 
 def booleans(options: object, *names: str) -> None:
-    """Raises InvalidArgument unless all are True or False."""
+    """Raises InvalidArgumentError unless all are True or False."""
     for name in names:
         if not isinstance(getattr(options, name), bool):
-            raise InvalidArgument(f"{name} must be True or False, not {getattr(options, name)!r}")
+            raise InvalidArgumentError(
+                f"{name} must be True or False, not {getattr(options, name)!r}"
+            )
 
 
 def text_or_none(options: object, *names: str) -> None:
-    """Raises InvalidArgument unless all are texts that aren't empty, or None."""
+    """Raises InvalidArgumentError unless all are texts that aren't empty, or None."""
     for name in names:
         value = getattr(options, name)
         if value is not None and (not isinstance(value, str) or not value):
-            raise InvalidArgument(f"{name} must be a text that isn't empty, not {value!r}")
+            raise InvalidArgumentError(f"{name} must be a text that isn't empty, not {value!r}")
 
 
 def of_kind(options: object, name: str, kind: type[object]) -> None:
-    """Raises InvalidArgument unless it is of that class, or None."""
+    """Raises InvalidArgumentError unless it is of that class, or None."""
     value = getattr(options, name)
     if value is not None and not isinstance(value, kind):
-        raise InvalidArgument(f"{name} must be a {kind.__name__}, not {value!r}")
+        raise InvalidArgumentError(f"{name} must be a {kind.__name__}, not {value!r}")
 
 
 def of_enum(options: object, name: str, kind: type[enum.Enum]) -> None:
-    """Raises InvalidArgument unless it is a member of the enum."""
+    """Raises InvalidArgumentError unless it is a member of the enum."""
     if not isinstance(getattr(options, name), kind):
-        raise InvalidArgument(f"{name} must be a {kind.__name__}, not {getattr(options, name)!r}")
+        raise InvalidArgumentError(
+            f"{name} must be a {kind.__name__}, not {getattr(options, name)!r}"
+        )
 
 
 def texts(values: Mapping[str, str], name: str) -> None:
-    """Raises InvalidArgument unless keys and values are texts."""
+    """Raises InvalidArgumentError unless keys and values are texts."""
     if not isinstance(values, Mapping):
-        raise InvalidArgument(f"{name} must be a mapping of texts, not {values!r}")
+        raise InvalidArgumentError(f"{name} must be a mapping of texts, not {values!r}")
     for key, value in values.items():
         if not isinstance(key, str) or not isinstance(value, str):
-            raise InvalidArgument(f"{name} must be texts, not {key!r}: {value!r}")
+            raise InvalidArgumentError(f"{name} must be texts, not {key!r}: {value!r}")
 
 
 def instances(values: object, name: str, kind: type) -> None:
-    """Raises InvalidArgument unless it is a sequence of objects of that class."""
+    """Raises InvalidArgumentError unless it is a sequence of objects of that class."""
     if isinstance(values, str | bytes) or not isinstance(values, Sequence):
-        raise InvalidArgument(f"{name} must be a sequence of {kind.__name__}, not {values!r}")
+        raise InvalidArgumentError(f"{name} must be a sequence of {kind.__name__}, not {values!r}")
     for each in values:
         if not isinstance(each, kind):
-            raise InvalidArgument(f"{name} must be {kind.__name__} objects, not {each!r}")
+            raise InvalidArgumentError(f"{name} must be {kind.__name__} objects, not {each!r}")

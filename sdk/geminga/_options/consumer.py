@@ -13,7 +13,7 @@ from geminga._options.consumer_hooks import (
     ConsumerInterceptor,
 )
 from geminga.encryption import ConsumerCryptoKeywords, ConsumerCryptoOptions, check_key_names
-from geminga.errors import InvalidArgument
+from geminga.errors import InvalidArgumentError
 from geminga.schema._base import Schema, check_reading
 
 
@@ -60,7 +60,7 @@ class MultiplierBackoff:
         check.not_negative(self, "min_delay_s")
         check.positive(self, "max_delay_s", "multiplier")
         if self.min_delay_s > self.max_delay_s:
-            raise InvalidArgument("min_delay_s must not be above max_delay_s")
+            raise InvalidArgumentError("min_delay_s must not be above max_delay_s")
 
     def delay_s(self, redelivery_count: int) -> float:
         """Seconds to wait before the next redelivery."""
@@ -109,13 +109,13 @@ class KeySharedPolicy:
         check.booleans(self, "allow_out_of_order_delivery")
         for each in self.sticky_ranges:
             if not isinstance(each, tuple) or [type(n) for n in each] != [int, int]:
-                raise InvalidArgument(f"sticky_ranges must be pairs of numbers, not {each!r}")
+                raise InvalidArgumentError(f"sticky_ranges must be pairs of numbers, not {each!r}")
         last = -1
         for start, end in sorted(self.sticky_ranges):
             if not 0 <= start <= end <= 65535:
-                raise InvalidArgument(f"sticky_ranges: {start}..{end} is not within 0..65535")
+                raise InvalidArgumentError(f"sticky_ranges: {start}..{end} is not within 0..65535")
             if start <= last:
-                raise InvalidArgument(f"sticky_ranges: {start}..{end} overlaps another range")
+                raise InvalidArgumentError(f"sticky_ranges: {start}..{end} overlaps another range")
             last = end
 
 
@@ -134,21 +134,20 @@ class ConsumerOptions(ConsumerCryptoOptions):
     retry-letter topic too, for `reconsume_later`. With `dead_letter_policy` messages that come too
     often go to another topic; redeliveries are counted on Shared and Key_Shared subscriptions.
 
-    `receiver_queue_size` messages are prefetched per partition, at most
-    `receiver_queue_total_max` over all partitions; 0 fetches a message only when one is asked for.
-    `message_listener` of `subscribe` runs at most `message_listener_concurrency` times at once;
-    `batch_receive_policy` is that of `batch_receive`. `interceptors` are called in their order.
-    `read_compacted` needs an Exclusive or Failover subscription of a persistent topic;
-    `replicate_subscription_state` keeps the subscription in step over replicated clusters.
-    With `auto_scaled_receiver_queue_size_enabled` it begins with 1 and doubles up to that number
-    while the program is faster than messages come.
-    Acknowledgements are sent in groups: every `ack_grouping_time_s` (0: at once) or when
-    `ack_grouping_max` have come together. Of at most `max_pending_chunked_messages` messages
-    (0: any number) chunks are kept; above it the oldest is given up, and acknowledged if
-    `auto_ack_oldest_chunked_message_on_queue_full`. One that isn't whole after
-    `expire_time_of_incomplete_chunked_message_s` (0: never) is given up and acknowledged.
-    Without `auto_create` a topic that isn't there is TopicNotFound: the consumer never makes it,
-    and ends with that error if the topic is deleted.
+    `receiver_queue_size` messages are prefetched per partition, at most `receiver_queue_total_max`
+    over all partitions; 0 fetches a message only when one is asked for. `message_listener` of
+    `subscribe` runs at most `message_listener_concurrency` times at once; `batch_receive_policy` is
+    that of `receive_batch`. `interceptors` are called in their order. `read_compacted` needs an
+    Exclusive or Failover subscription of a persistent topic; `replicate_subscription_state` keeps
+    the subscription in step over replicated clusters. With
+    `auto_scaled_receiver_queue_size_enabled` it begins with 1 and doubles up to that number while
+    the program is faster than messages come. Acknowledgements are sent in groups: every
+    `ack_grouping_time_s` (0: at once) or when `ack_grouping_max` have come together. Of at most
+    `max_pending_chunked_messages` messages (0: any number) chunks are kept; above it the oldest is
+    given up, and acknowledged if `auto_ack_oldest_chunked_message_on_queue_full`. One that isn't
+    whole after `expire_time_of_incomplete_chunked_message_s` (0: never) is given up and
+    acknowledged. Without `auto_create` a topic that isn't there is TopicNotFoundError: the consumer
+    never makes it, and ends with that error if the topic is deleted.
     """
 
     consumer_type: ConsumerType = ConsumerType.EXCLUSIVE
@@ -173,7 +172,7 @@ class ConsumerOptions(ConsumerCryptoOptions):
     consumer_event_listener: ConsumerEventListener | None = None
     interceptors: Sequence[ConsumerInterceptor] = ()
     message_listener_concurrency: int = 1
-    batch_receive_policy: BatchReceivePolicy = BatchReceivePolicy()
+    batch_receive_policy: BatchReceivePolicy | None = None
     read_compacted: bool = False
     replicate_subscription_state: bool = False
     dead_letter_policy: DeadLetterPolicy | None = None
@@ -204,8 +203,9 @@ class ConsumerOptions(ConsumerCryptoOptions):
         check.booleans(self, *_BOOLEANS)
         for name, kind in _KINDS.items():
             check.of_kind(self, name, kind)
-        if not isinstance(self.batch_receive_policy, BatchReceivePolicy):
-            raise InvalidArgument("batch_receive_policy must be a BatchReceivePolicy")
+        policy = self.batch_receive_policy
+        if policy is not None and not isinstance(policy, BatchReceivePolicy):
+            raise InvalidArgumentError("batch_receive_policy must be a BatchReceivePolicy")
         check.texts(self.properties, "properties")
         check.texts(self.subscription_properties, "subscription_properties")
         check_reading(self.schema)
@@ -214,16 +214,18 @@ class ConsumerOptions(ConsumerCryptoOptions):
     def _check_together(self) -> None:
         kind = self.consumer_type
         if self.key_shared_policy and kind is not ConsumerType.KEY_SHARED:
-            raise InvalidArgument("key_shared_policy needs consumer_type KEY_SHARED")
+            raise InvalidArgumentError("key_shared_policy needs consumer_type KEY_SHARED")
         if self.read_compacted and kind.is_shared:
-            raise InvalidArgument("read_compacted needs consumer_type EXCLUSIVE or FAILOVER")
+            raise InvalidArgumentError("read_compacted needs consumer_type EXCLUSIVE or FAILOVER")
         policy = self.dead_letter_policy
         if policy is not None and policy.retry_letter_topic and not self.retry_enabled:
-            raise InvalidArgument("retry_letter_topic needs retry_enabled")
+            raise InvalidArgumentError("retry_letter_topic needs retry_enabled")
         check.instances(self.interceptors, "interceptors", ConsumerInterceptor)
         self.check_crypto()
         if policy is not None and policy.encryption_keys and self.crypto_key_reader is None:
-            raise InvalidArgument("encryption_keys of dead_letter_policy need a crypto_key_reader")
+            raise InvalidArgumentError(
+                "encryption_keys of dead_letter_policy need a crypto_key_reader"
+            )
 
 
 _BOOLEANS = (
@@ -273,7 +275,7 @@ class ConsumerKeywords(ConsumerCryptoKeywords, total=False):
     consumer_event_listener: ConsumerEventListener | None
     interceptors: Sequence[ConsumerInterceptor]
     message_listener_concurrency: int
-    batch_receive_policy: BatchReceivePolicy
+    batch_receive_policy: BatchReceivePolicy | None
     read_compacted: bool
     replicate_subscription_state: bool
     dead_letter_policy: DeadLetterPolicy | None
@@ -295,7 +297,7 @@ class ReaderOptions(ConsumerCryptoOptions):
     comes, as far as the topic was compacted. A message in chunks is given up when more than
     `max_pending_chunked_messages` (0: any number) aren't whole yet, or when its chunks take longer
     than `expire_time_of_incomplete_chunked_message_s` to come (0: for ever). Without `auto_create`
-    a topic that isn't there is TopicNotFound, as for `ConsumerOptions`.
+    a topic that isn't there is TopicNotFoundError, as for `ConsumerOptions`.
     """
 
     reader_name: str | None = None
@@ -313,7 +315,7 @@ class ReaderOptions(ConsumerCryptoOptions):
     def __post_init__(self) -> None:
         check.text_or_none(self, "reader_name", "subscription_name")
         if not isinstance(self.subscription_role_prefix, str):
-            raise InvalidArgument("subscription_role_prefix must be a text")
+            raise InvalidArgumentError("subscription_role_prefix must be a text")
         check.booleans(self, "read_compacted", "auto_create", "start_message_id_inclusive")
         check.whole(self, "receiver_queue_size", least=1)
         check.whole(self, "max_pending_chunked_messages")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from geminga._options.checks import number
-from geminga.errors import GemingaError, InvalidArgument
+from geminga.errors import GemingaError, InvalidArgumentError
 
 if TYPE_CHECKING:
     from geminga.message import Message
@@ -43,7 +43,7 @@ class ConsumerInterceptor:
     """
 
     def before_consume(self, topic: str, message: Message) -> Message:
-        """A message is about to be handed to the program, or taken ahead for it. Answers the
+        """A message is about to be handed to the program, or taken ahead for it. Returns the
         message to hand over: this one, or what `message.replace` makes of it.
         """
         return message
@@ -73,7 +73,7 @@ class ConsumerInterceptor:
 
 @dataclass(frozen=True)
 class BatchReceivePolicy:
-    """When `batch_receive` returns (BatchReceivePolicy): as soon as `max_messages` or `max_bytes`
+    """When `receive_batch` returns (BatchReceivePolicy): as soon as `max_messages` or `max_bytes`
     of payload are there, or after `timeout_s` seconds. None leaves a bound out; one is needed.
 
     `max_messages` is at most `receiver_queue_size`: no more than that is ever there at once.
@@ -86,9 +86,9 @@ class BatchReceivePolicy:
     def __post_init__(self) -> None:
         for name in ("max_messages", "max_bytes", "timeout_s"):
             if getattr(self, name) is not None and number(self, name) <= 0:
-                raise InvalidArgument(f"{name} must be above 0, or None")
+                raise InvalidArgumentError(f"{name} must be above 0, or None")
         if self.max_messages is None and self.max_bytes is None and self.timeout_s is None:
-            raise InvalidArgument("one of max_messages, max_bytes and timeout_s is needed")
+            raise InvalidArgumentError("one of max_messages, max_bytes and timeout_s is needed")
 
     def limits(self, queue_size: int) -> tuple[int, float, float]:
         """Messages, bytes and seconds with that receiver queue; infinity for what has no bound."""

@@ -24,8 +24,8 @@ class ProducerMessage:
     properties: Mapping[str, str] = field(default_factory=dict)
     partition_key: str | None = None
     ordering_key: bytes | None = None
-    event_timestamp: int | None = None
-    deliver_at: int | None = None
+    event_time_ms: int | None = None
+    deliver_at_ms: int | None = None
     replication_clusters: Sequence[str] = ()
     sequence_id: int | None = None
 

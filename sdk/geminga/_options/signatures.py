@@ -35,7 +35,7 @@ def _complete(function: FunctionType) -> None:
     name = name.removeprefix(_UNPACK).removesuffix("]")
     signature = inspect.signature(function)
     own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
-    named = _parameters(function.__globals__[name], name)
+    named = _parameters(inspect.unwrap(function).__globals__[name], name)
     whole = signature.replace(parameters=[*own, *named])
     function.__signature__ = whole  # type: ignore[attr-defined]
 

@@ -14,7 +14,7 @@ from geminga._producing.message_options import extras_of, payload_of
 from geminga._producing.outbox import Placed
 from geminga._producing.partition_producer import PartitionProducer
 from geminga._producing.receipt import Receipt
-from geminga.errors import GemingaError, InvalidArgument
+from geminga.errors import GemingaError, InvalidArgumentError
 from geminga.options import ProducerOptions
 from geminga_protocol.message_id import MessageId
 
@@ -66,7 +66,7 @@ class Interceptors:
 
 def _checked(message: object) -> ProducerMessage:
     if not isinstance(message, ProducerMessage):
-        raise InvalidArgument(f"before_send answered {message!r}, not a ProducerMessage")
+        raise InvalidArgumentError(f"before_send returned {message!r}, not a ProducerMessage")
     payload_of(message.data, message.sequence_id)
     _extras(message)
     return message
@@ -78,8 +78,8 @@ def _extras(message: ProducerMessage) -> Extras:
             "properties": message.properties,
             "partition_key": message.partition_key,
             "ordering_key": message.ordering_key,
-            "event_timestamp": message.event_timestamp,
-            "deliver_at": message.deliver_at,
+            "event_time_ms": message.event_time_ms,
+            "deliver_at_ms": message.deliver_at_ms,
             "replication_clusters": message.replication_clusters,
         }
     )

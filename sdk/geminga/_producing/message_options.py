@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypedDict
 
 from geminga._entries.encode import LOCAL_CLUSTER_ONLY, Extras
-from geminga.errors import InvalidArgument
+from geminga.errors import InvalidArgumentError
 from geminga_runtime.clock import wall_clock_ms
 
 SEQUENCE_ID_MAX = (1 << 63) - 1
@@ -23,15 +23,15 @@ class MessageKeywords(TypedDict, total=False):
     properties: Mapping[str, str] | None
     partition_key: str | bytes | None
     ordering_key: bytes | str | None
-    event_timestamp: int | None
-    deliver_at: int | None
+    event_time_ms: int | None
+    deliver_at_ms: int | None
     deliver_after: datetime.timedelta | None
     replication_clusters: Sequence[str] | None
     disable_replication: bool
 
 
 def payload_of(data: object, sequence_id: object) -> bytes:
-    """The payload as bytes. Raises InvalidArgument, naming the argument."""
+    """The payload as bytes. Raises InvalidArgumentError, naming the argument."""
     if sequence_id is not None:
         _whole("sequence_id", "a number", sequence_id)
     if isinstance(data, bytes):
@@ -39,26 +39,26 @@ def payload_of(data: object, sequence_id: object) -> bytes:
     if isinstance(data, bytearray | memoryview):
         return bytes(data)
     hint = "; encode the text first" if isinstance(data, str) else ""
-    raise InvalidArgument(f"data must be bytes, not {type(data).__name__}{hint}")
+    raise InvalidArgumentError(f"data must be bytes, not {type(data).__name__}{hint}")
 
 
 def extras_of(described: MessageKeywords) -> Extras:
-    """Check what describes a message. Raises InvalidArgument, naming the argument."""
+    """Check what describes a message. Raises InvalidArgumentError, naming the argument."""
     unknown = described.keys() - MessageKeywords.__annotations__.keys()
     if unknown:
-        raise InvalidArgument(f"unknown argument {sorted(unknown)[0]!r}")
+        raise InvalidArgumentError(f"unknown argument {sorted(unknown)[0]!r}")
     ordering_key = described.get("ordering_key")
     if isinstance(ordering_key, str):
         ordering_key = _encoded("ordering_key", ordering_key)
     elif ordering_key is not None and not isinstance(ordering_key, bytes):
-        raise InvalidArgument(f"ordering_key must be bytes or a text, not {ordering_key!r}")
+        raise InvalidArgumentError(f"ordering_key must be bytes or a text, not {ordering_key!r}")
     key = described.get("partition_key")
     is_base64 = isinstance(key, bytes)
     return Extras(
         _properties(described.get("properties")),
         binascii.b2a_base64(key, newline=False).decode() if isinstance(key, bytes) else _text(key),
         ordering_key,
-        _time_ms("event_timestamp", described.get("event_timestamp")),
+        _time_ms("event_time_ms", described.get("event_time_ms")),
         _deliver_at_ms(described),
         _clusters(described),
         key_is_base64=is_base64,
@@ -69,10 +69,10 @@ def _properties(given: object) -> Mapping[str, str] | None:
     if given is None:
         return None
     if not isinstance(given, Mapping):
-        raise InvalidArgument(f"properties must be a mapping, not {given!r}")
+        raise InvalidArgumentError(f"properties must be a mapping, not {given!r}")
     for key, value in given.items():
         if not isinstance(key, str) or not isinstance(value, str):
-            raise InvalidArgument(f"properties must be texts, not {key!r}: {value!r}")
+            raise InvalidArgumentError(f"properties must be texts, not {key!r}: {value!r}")
         _encoded("properties", key + value)
     return given
 
@@ -80,7 +80,7 @@ def _properties(given: object) -> Mapping[str, str] | None:
 def _text(key: object) -> str | None:
     if key is not None:
         if not isinstance(key, str):
-            raise InvalidArgument(f"partition_key must be a text or bytes, not {key!r}")
+            raise InvalidArgumentError(f"partition_key must be a text or bytes, not {key!r}")
         _encoded("partition_key", key)
     return key
 
@@ -89,34 +89,38 @@ def _encoded(name: str, text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidArgument(f"{name} can't be encoded: {error}") from error
+        raise InvalidArgumentError(f"{name} can't be encoded: {error}") from error
 
 
 def _clusters(described: MessageKeywords) -> tuple[str, ...]:
     disabled: object = described.get("disable_replication", False)
     if not isinstance(disabled, bool):
-        raise InvalidArgument(f"disable_replication must be True or False, not {disabled!r}")
+        raise InvalidArgumentError(f"disable_replication must be True or False, not {disabled!r}")
     given: object = described.get("replication_clusters")
     if given is None:
         return LOCAL_CLUSTER_ONLY if disabled else ()
     if disabled:
-        raise InvalidArgument("replication_clusters and disable_replication can't both be given")
+        raise InvalidArgumentError(
+            "replication_clusters and disable_replication can't both be given"
+        )
     if isinstance(given, str | bytes) or not isinstance(given, Sequence):
-        raise InvalidArgument(f"replication_clusters must be a sequence of texts, not {given!r}")
+        raise InvalidArgumentError(
+            f"replication_clusters must be a sequence of texts, not {given!r}"
+        )
     for each in given:
         if not isinstance(each, str) or not each:
-            raise InvalidArgument(f"replication_clusters must be names, not {each!r}")
+            raise InvalidArgumentError(f"replication_clusters must be names, not {each!r}")
     return tuple(given)
 
 
 def _deliver_at_ms(described: MessageKeywords) -> int | None:
     after: object = described.get("deliver_after")
     if after is None:
-        return _time_ms("deliver_at", described.get("deliver_at"))
-    if described.get("deliver_at") is not None:
-        raise InvalidArgument("deliver_at and deliver_after can't both be given")
+        return _time_ms("deliver_at_ms", described.get("deliver_at_ms"))
+    if described.get("deliver_at_ms") is not None:
+        raise InvalidArgumentError("deliver_at_ms and deliver_after can't both be given")
     if not isinstance(after, datetime.timedelta) or after < datetime.timedelta(0):
-        raise InvalidArgument(f"deliver_after must be a timedelta from 0 on, not {after!r}")
+        raise InvalidArgumentError(f"deliver_after must be a timedelta from 0 on, not {after!r}")
     now_ms = wall_clock_ms()
     return now_ms + int(after / datetime.timedelta(milliseconds=1))
 
@@ -127,5 +131,5 @@ def _time_ms(name: str, value: object) -> int | None:
 
 def _whole(name: str, what: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= SEQUENCE_ID_MAX:
-        raise InvalidArgument(f"{name} must be {what} from 0 to 2^63 - 1, not {value!r}")
+        raise InvalidArgumentError(f"{name} must be {what} from 0 to 2^63 - 1, not {value!r}")
     return value

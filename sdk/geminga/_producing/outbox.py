@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 
 from geminga._entries.encode import Encoder, Extras, Frame
 from geminga._producing.receipt import LeadingChunk, Outgoing, Receipt, leading_chunk
-from geminga.errors import ChecksumFailed, GemingaError, Timeout
+from geminga.errors import ChecksumError, GemingaError, OperationTimeoutError
 from geminga.options import ProducerOptions
 from geminga_protocol.payload import verify_checksum
 
@@ -120,6 +120,10 @@ class Outbox:
         if self.open_batch is not None:
             return self.open_batch
         return self._window[-1] if self._window else None
+
+    def pending(self) -> list[Outgoing]:
+        """All entries without receipt, those that still take messages too."""
+        return [*self._window, *self._open_batches()]
 
     def add(self, data: bytes, extras: Extras | None, sequence_id: int | None) -> Receipt:
         """Take a message in; what becomes full or can't be batched is sealed."""
@@ -335,7 +339,7 @@ class Outbox:
 
     def fail(self, sequence_id: int, error: GemingaError) -> bool:
         """Fail the oldest frame if that is its sequence id, of a chunked message all that is left
-        of it; answers whether it was.
+        of it; returns whether it was.
         """
         if not self._window or self._window[0].sequence_id != sequence_id:
             return False
@@ -350,19 +354,19 @@ class Outbox:
     def verify(self, sequence_id: int) -> bool:
         """After a checksum error: fail the frame if our own copy is damaged.
 
-        Answers whether it is whole, so that everything must be sent again.
+        Returns whether it is whole, so that everything must be sent again.
         """
         if not self._window or self._window[0].sequence_id != sequence_id:
             return False
         head = self._window[0]
         if _is_whole(head.frame):
             return True
-        self.fail(sequence_id, ChecksumFailed("the message was damaged in memory"))
+        self.fail(sequence_id, ChecksumError("the message was damaged in memory"))
         return False
 
     def expire(self, send_timeout_s: float, now_s: float, topic: str) -> int:
         """Once the oldest message is older than the timeout, fail all that are pending
-        (ProducerImpl.run: later ones would overtake it); answers how many.
+        (ProducerImpl.run: later ones would overtake it); returns how many.
         """
         since_s = self.oldest_since_s
         # Added, not subtracted: the alarm is set to that sum, and would ring for ever if rounding
@@ -370,7 +374,7 @@ class Outbox:
         if since_s is None or now_s < since_s + send_timeout_s:
             return 0
         count = self.pending_messages
-        self.fail_all(Timeout(f"no receipt within {send_timeout_s} s", topic=topic))
+        self.fail_all(OperationTimeoutError(f"no receipt within {send_timeout_s} s", topic=topic))
         return count
 
     def fail_all(self, error: GemingaError) -> None:

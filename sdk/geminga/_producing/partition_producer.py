@@ -23,10 +23,10 @@ from geminga._producing.outbox import Outbox, Placed, ReceiptVerdict
 from geminga._producing.receipt import Outgoing, Receipt
 from geminga._producing.sending_room import SendingRoom
 from geminga.errors import (
-    AlreadyClosed,
-    ConnectionFailed,
+    AlreadyClosedError,
+    ConnectionFailedError,
     GemingaError,
-    Timeout,
+    OperationTimeoutError,
     from_broker,
 )
 from geminga.options import BatchingType, ProducerOptions
@@ -38,7 +38,6 @@ from geminga_protocol.pb.pulsar_api_pb2 import (
     ProducerAccessMode,
 )
 from geminga_runtime.clock import wall_clock_ms
-from geminga_runtime.waiters import own_copy
 
 logger = logging.getLogger("geminga")
 
@@ -213,22 +212,22 @@ class PartitionProducer(SendingRoom):
             self._room.unpark(count=outgoing.count)
             self._is_waited_for = bool(self._room)
 
-    async def flush(self) -> None:
-        """Until all that was added before has its receipt. Raises what the newest of it failed
-        with.
-        """
+    async def flush(self) -> list[Outgoing]:
+        """Until all that was added before has its receipt. Returns what failed of it."""
+        pending = self.outbox.pending()
         newest = self.outbox.newest()
         self.seal()
         if newest is None:
             await trio.lowlevel.checkpoint()
-            return
-        await newest.wait()
-        if newest.error is not None:
-            raise own_copy(newest.error)
+        else:
+            await newest.wait()
+        return [each for each in pending if each.error is not None]
 
     async def aclose(self) -> None:
-        """Flush, tell the broker, stop. Idempotent; what can't be sent fails with AlreadyClosed."""
-        if isinstance(self.error, AlreadyClosed):
+        """Flush, tell the broker, stop. Idempotent; what can't be sent fails with
+        AlreadyClosedError.
+        """
+        if isinstance(self.error, AlreadyClosedError):
             await trio.lowlevel.checkpoint()
             return
         try:
@@ -243,7 +242,7 @@ class PartitionProducer(SendingRoom):
         finally:
             if self._connection is not None:
                 self._connection.remove_producer(self._id)
-            self.failed(AlreadyClosed("the producer is closed", topic=self.topic))
+            self.failed(AlreadyClosedError("the producer is closed", topic=self.topic))
             self._handler.abandon()
 
     async def _tell_closed(self) -> None:
@@ -284,7 +283,7 @@ class PartitionProducer(SendingRoom):
             connection.remove_producer(self._id)
             if isinstance(error, GemingaError) and error.code in FAILS_PENDING:
                 self.outbox.fail_all(error)
-            if not isinstance(error, GemingaError) or isinstance(error, Timeout):
+            if not isinstance(error, GemingaError) or isinstance(error, OperationTimeoutError):
                 # Nothing is known of what the broker did: make sure that it forgets us.
                 connection.write(commands.close_producer(self._id, connection.next_request_id()))
             raise
@@ -297,7 +296,7 @@ class PartitionProducer(SendingRoom):
             self._topic_epoch = success.topic_epoch
         self.outbox.begin(success.last_sequence_id)
         if connection.is_lost:
-            raise ConnectionFailed("lost while attaching", topic=self.topic)
+            raise ConnectionFailedError("connection lost while attaching", topic=self.topic)
         self._connection = connection
         for outgoing in self.outbox.resend():
             connection.write(*outgoing.frame)

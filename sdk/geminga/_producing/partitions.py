@@ -15,7 +15,7 @@ from geminga._entries.encode import Extras
 from geminga._producing.intercepted import InterceptedProducer, Interceptors
 from geminga._producing.partition_producer import PartitionProducer
 from geminga._producing.routing import Router
-from geminga.errors import GemingaError, InvalidArgument, TopicNotFound
+from geminga.errors import GemingaError, InvalidArgumentError, TopicNotFoundError
 from geminga.options import ProducerAccessMode, ProducerOptions, RoutedMessage
 from geminga_protocol.topic_name import TopicName
 
@@ -91,7 +91,7 @@ class Partitions:
             interceptors.close(str(self._topic))
 
     def choose(self, data: bytes, extras: Extras | None) -> PartitionProducer:
-        """The partition for a message. Raises InvalidArgument for a router's bad answer."""
+        """The partition for a message. Raises InvalidArgumentError for a router's bad answer."""
         parts = self.parts
         if len(parts) == 1:
             return parts[0]
@@ -125,8 +125,8 @@ class Partitions:
             )
             chosen = self._options.message_router(routed, len(parts))
             if not isinstance(chosen, int) or not 0 <= chosen < len(parts):
-                raise InvalidArgument(
-                    f"message_router answered {chosen!r} for {len(parts)} partitions",
+                raise InvalidArgumentError(
+                    f"message_router returned {chosen!r} for {len(parts)} partitions",
                     topic=str(self._topic),
                 )
             return parts[chosen]
@@ -164,29 +164,29 @@ class Partitions:
                     await self._revive(count)
                     await self._grow(count)
                 except GemingaError as error:
-                    logger.warning("%s: looking for new partitions: %s", self._topic, error)
+                    logger.warning("%s: checking for new partitions failed: %s", self._topic, error)
 
     async def _revive(self, count: int) -> None:
         """Take partitions in again that had been deleted and are there now."""
         for index, part in enumerate(self.parts[:count]):
-            if not isinstance(part.error, TopicNotFound):
+            if not isinstance(part.error, TopicNotFoundError):
                 continue
             fresh = self._make(index)
             if not self.is_lazy:
                 try:
                     await self._start_all([fresh])
-                except TopicNotFound as error:
+                except TopicNotFoundError as error:
                     logger.debug("%s: %s", fresh.topic, error)
                     continue
             fresh.counts = part.counts
             self.parts[index] = fresh
-            logger.info("%s: is there again", fresh.topic)
+            logger.info("%s: the partition exists again", fresh.topic)
 
     async def _grow(self, count: int) -> None:
         """Take new partitions in once all of them can be sent to; keys move then."""
         if count <= len(self.parts):
             if count < len(self.parts):
-                logger.warning("%s: has %d partitions now, had more", self._topic, count)
+                logger.warning("%s: %d partitions are left", self._topic, count)
             return
         added = [self._make(n) for n in range(len(self.parts), count)]
         if not self.is_lazy:

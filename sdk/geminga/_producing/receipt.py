@@ -9,7 +9,7 @@ import msgspec
 import trio
 
 from geminga._entries.encode import Extras
-from geminga.errors import GemingaError
+from geminga.errors import GemingaError, InvalidStateError
 from geminga_protocol.buffers import Buffer
 from geminga_protocol.message_id import MessageId, signed
 from geminga_runtime.waiters import own_copy
@@ -42,7 +42,7 @@ class Outgoing(msgspec.Struct, eq=False, gc=False):
     _callbacks: list[tuple[int, Callable[[Receipt], object]]] | None = None
 
     def add(self, sequence_id: int, data: bytes, extras: Extras | None, size_bytes: int) -> int:
-        """Take a message; answers its index."""
+        """Take a message; returns its index."""
         index = self.count
         if not index:
             self.sequence_id = sequence_id
@@ -96,6 +96,17 @@ class Outgoing(msgspec.Struct, eq=False, gc=False):
             self._callbacks.append((index, callback))
 
 
+def first_failure(failed: list[Outgoing]) -> GemingaError:
+    """The error of the oldest of these, which tells how many messages failed."""
+    first = min(failed, key=lambda each: each.created_s)
+    assert first.error is not None
+    error = own_copy(first.error)
+    count = sum(each.count for each in failed)
+    if count > 1:
+        error.args = (f"{count} messages failed, the first one with: {error.args[0]}",)
+    return error
+
+
 class LeadingChunk(Outgoing, eq=False, gc=False):
     """A chunk of a large message, all but the last: `whole` is the last one, which has the receipt.
 
@@ -119,7 +130,7 @@ def leading_chunk(whole: Outgoing, frame: tuple[Buffer, Buffer]) -> LeadingChunk
 
 
 class Receipt(msgspec.Struct, eq=False, gc=False):
-    """A message that was handed over for sending; made by `send_soon` and `send_nowait`."""
+    """A message that was handed over for sending; made by `submit` and `send_nowait`."""
 
     _outgoing: Outgoing
     _index: int
@@ -141,13 +152,13 @@ class Receipt(msgspec.Struct, eq=False, gc=False):
 
     @property
     def message_id(self) -> MessageId:
-        """The message's id; raises what it failed with, and RuntimeError while it is pending.
+        """The message's id; raises what it failed with, and InvalidStateError while it is pending.
 
         Ledger and entry are -1 if the broker had the message already, by its sequence id.
         """
         outgoing = self._outgoing
         if not outgoing.is_settled:
-            raise RuntimeError("the message is still pending: wait() first")
+            raise InvalidStateError("the message is still pending: wait() first")
         if outgoing.error is not None:
             raise own_copy(outgoing.error)
         ledger_id, entry_id = signed(outgoing.ledger_id), signed(outgoing.entry_id)

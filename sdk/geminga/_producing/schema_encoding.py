@@ -6,14 +6,14 @@ import base64
 
 from geminga._entries.encode import Extras
 from geminga._producing.message_options import MessageKeywords, extras_of, payload_of
-from geminga.errors import InvalidArgument
+from geminga.errors import InvalidArgumentError
 from geminga.schema._base import Schema, T
 
 
 def outgoing(
     schema: Schema[T], value: T, sequence_id: int | None, described: MessageKeywords
 ) -> tuple[bytes, Extras | None]:
-    """Payload and what describes the message. Raises InvalidArgument, naming the field."""
+    """Payload and what describes the message. Raises InvalidArgumentError, naming the field."""
     encoded = schema._outgoing(value)
     data = payload_of(encoded.data, sequence_id)
     extras = extras_of(described) if described else None
@@ -23,7 +23,9 @@ def outgoing(
     if encoded.has_key:
         extras = extras or Extras()
         if extras.partition_key is not None:
-            raise InvalidArgument("partition_key: the key of a separated pair is the message's")
+            raise InvalidArgumentError(
+                "partition_key: the key of a separated pair is the message's"
+            )
         if encoded.key is not None:
             extras.partition_key = base64.b64encode(encoded.key).decode()
             extras.key_is_base64 = True

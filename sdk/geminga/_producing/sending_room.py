@@ -7,7 +7,12 @@ import trio
 from geminga._connection.core import Core
 from geminga._entries.encode import Encoder
 from geminga._producing.outbox import Outbox
-from geminga.errors import GemingaError, MemoryLimitExceeded, MessageTooBig, ProducerQueueFull
+from geminga.errors import (
+    GemingaError,
+    MemoryLimitError,
+    MessageTooBigError,
+    ProducerQueueFullError,
+)
 from geminga.options import ProducerOptions
 
 
@@ -30,14 +35,14 @@ class SendingRoom:
         self._is_waited_for = False
 
     def check_room(self, size_bytes: int) -> None:
-        """Raises ProducerQueueFull, MemoryLimitExceeded, or why nothing can be sent any more."""
+        """Raises ProducerQueueFullError, MemoryLimitError, or why nothing can be sent any more."""
         self._check(size_bytes)
         if self.outbox.pending_messages >= self._pending_max:
-            raise ProducerQueueFull(
+            raise ProducerQueueFullError(
                 f"{self._pending_max} messages wait for their receipts", topic=self.topic
             )
         if not self._core.memory.has_room:
-            raise MemoryLimitExceeded(
+            raise MemoryLimitError(
                 f"{self._core.memory.used_bytes} bytes of messages are pending", topic=self.topic
             )
 
@@ -76,7 +81,7 @@ class SendingRoom:
         limit = self._encoder.max_message_size_bytes
         shrinks = self._options.compression_type or self._encoder.chunking
         if size_bytes > limit and not shrinks:
-            raise MessageTooBig(
+            raise MessageTooBigError(
                 f"message of {size_bytes} bytes is above the broker's limit of {limit} bytes",
                 topic=self.topic,
             )

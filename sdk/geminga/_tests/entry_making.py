@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-from geminga import Message, ReceivedEntry
+from geminga import EntryBatch, Message
 from geminga.options import CompressionType
 from geminga_protocol.compression import compress
 from geminga_protocol.payload import build
@@ -167,17 +167,17 @@ def told_by_message(message: Message) -> Told:
         message.is_null,
         message.partition_key,
         message.ordering_key,
-        message.event_timestamp,
+        message.event_time_ms,
         message.properties,
         message.sequence_id,
-        message.publish_timestamp,
+        message.publish_time_ms,
         message.producer_name,
         message.redelivery_count,
         message.schema_version,
     )
 
 
-def told_by_entry(entry: ReceivedEntry) -> list[Told]:
+def told_by_entry(entry: EntryBatch) -> list[Told]:
     of_messages: list[Sequence[object]] = [
         [entry.topic_name] * len(entry),
         entry.message_ids(),
@@ -186,13 +186,13 @@ def told_by_entry(entry: ReceivedEntry) -> list[Told]:
         entry.nulls(),
         entry.keys(),
         entry.ordering_keys(),
-        entry.event_timestamps(),
+        entry.event_times_ms(),
         entry.properties(),
         entry.sequence_ids(),
         *(
             [each] * len(entry)
             for each in (
-                entry.publish_timestamp,
+                entry.publish_time_ms,
                 entry.producer_name,
                 entry.redelivery_count,
                 entry.schema_version,
@@ -203,5 +203,5 @@ def told_by_entry(entry: ReceivedEntry) -> list[Told]:
     return list(zip(*of_messages, strict=True))
 
 
-def told_by(entries: list[ReceivedEntry]) -> list[Told]:
+def told_by(entries: list[EntryBatch]) -> list[Told]:
     return [each for entry in entries for each in told_by_entry(entry)]

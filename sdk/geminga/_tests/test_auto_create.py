@@ -42,9 +42,9 @@ def fresh() -> str:
 def test_no_topic_is_made(client: geminga.blocking.Client, url: geminga.testing.BrokerUrl) -> None:
     topic = fresh()
     for name in (topic, f"{topic}-partition-3"):
-        with pytest.raises(geminga.TopicNotFound):
+        with pytest.raises(geminga.TopicNotFoundError):
             client.create_reader(name, geminga.LATEST, auto_create=False)
-        with pytest.raises(geminga.TopicNotFound):
+        with pytest.raises(geminga.TopicNotFoundError):
             client.subscribe(name, "s", auto_create=False)
     assert topic not in admin(url, "GET", "")
 
@@ -67,8 +67,8 @@ def test_a_deleted_topic_stays_deleted(
         watching.last_message_ids()
     watching.close()
     assert topic not in admin(url, "GET", "")
-    with pytest.raises(geminga.TopicNotFound):
-        client.get_topic_partitions(topic, auto_create=False)
+    with pytest.raises(geminga.TopicNotFoundError):
+        client.list_partitions(topic, auto_create=False)
 
 
 def test_a_partition_that_was_deleted_stays_deleted(
@@ -81,11 +81,11 @@ def test_a_partition_that_was_deleted_stays_deleted(
     for ask in (
         lambda: client.create_reader(gone, geminga.LATEST, auto_create=False),
         lambda: client.create_reader(topic, geminga.LATEST, auto_create=False),
-        lambda: client.get_topic_partitions(gone, auto_create=False),
+        lambda: client.list_partitions(gone, auto_create=False),
     ):
-        with pytest.raises(geminga.TopicNotFound):
+        with pytest.raises(geminga.TopicNotFoundError):
             ask()
     assert gone not in admin(url, "GET", "")
-    assert len(client.get_topic_partitions(topic, auto_create=False)) == 2
+    assert len(client.list_partitions(topic, auto_create=False)) == 2
     client.create_reader(topic, geminga.LATEST).close()
     assert gone in admin(url, "GET", "")

@@ -24,14 +24,14 @@ async def test_leaving_the_block_closes_all(autojump_clock: MockClock) -> None:
         async with broker.client() as client:
             producer = await client.create_producer("t")
             consumer = await client.subscribe("t", "s")
-            receipt = await producer.send_soon(b"x")
+            receipt = await producer.submit(b"x")
             await consumer.acknowledge(await consumer.receive())
         assert receipt.message_id.entry_id == 0
         assert broker.topic("t").subscriptions["s"].acked == {0}
         assert broker.sessions == []
-        with pytest.raises(geminga.AlreadyClosed):
+        with pytest.raises(geminga.AlreadyClosedError):
             await client.create_producer("t")
-        with pytest.raises(geminga.AlreadyClosed):
+        with pytest.raises(geminga.AlreadyClosedError):
             await producer.send(b"y")
 
 
@@ -61,18 +61,18 @@ async def test_partitions_are_told(autojump_clock: MockClock) -> None:
     async with fake_broker() as broker, broker.client() as client:
         broker.partitions["persistent://public/default/p"] = 2
         base = "persistent://public/default/p"
-        assert await client.get_topic_partitions("p") == [
+        assert await client.list_partitions("p") == [
             f"{base}-partition-0",
             f"{base}-partition-1",
         ]
-        assert await client.get_topic_partitions(f"{base}-partition-1") == [f"{base}-partition-1"]
-        assert await client.get_topic_partitions("t") == ["persistent://public/default/t"]
+        assert await client.list_partitions(f"{base}-partition-1") == [f"{base}-partition-1"]
+        assert await client.list_partitions("t") == ["persistent://public/default/t"]
 
 
 async def test_brokers_that_refuse_us(autojump_clock: MockClock) -> None:
     async with fake_broker() as broker, broker.client() as client:
         broker.fail["partitionMetadata"] = [(ServerError.AuthorizationError, "no")]
-        with pytest.raises(geminga.AuthorizationFailed) as caught:
+        with pytest.raises(geminga.AuthorizationError) as caught:
             await client.create_producer("t")
         assert caught.value.topic == "persistent://public/default/t"
         assert not caught.value.retryable
@@ -81,27 +81,27 @@ async def test_brokers_that_refuse_us(autojump_clock: MockClock) -> None:
 async def test_nobody_there(autojump_clock: MockClock) -> None:
     async with fake_broker() as broker, broker.client(operation_timeout_s=5) as client:
         broker.refuse_connections = 10_000
-        with pytest.raises(geminga.ConnectionFailed):
+        with pytest.raises(geminga.ConnectionFailedError):
             await client.create_producer("t")
-    with pytest.raises(geminga.InvalidServiceUrl):
+    with pytest.raises(geminga.InvalidServiceUrlError):
         geminga.connect("ftp://localhost")
-    with pytest.raises(geminga.InvalidArgument, match="colour"):
+    with pytest.raises(geminga.InvalidArgumentError, match="colour"):
         geminga.connect("pulsar://localhost", colour="red")
 
 
 async def test_wrong_arguments(autojump_clock: MockClock) -> None:
     async with fake_broker() as broker, broker.client() as client:
         for topic in ("", "a/b", "x://a/b/c", 5):
-            with pytest.raises(geminga.InvalidArgument, match=r"topic|neither|domain"):
+            with pytest.raises(geminga.InvalidArgumentError, match=r"topic|neither|domain"):
                 await client.create_producer(topic)
-        with pytest.raises(geminga.InvalidArgument, match="subscription_name"):
+        with pytest.raises(geminga.InvalidArgumentError, match="subscription_name"):
             await client.subscribe("t", "")
-        with pytest.raises(geminga.InvalidArgument, match="topic"):
+        with pytest.raises(geminga.InvalidArgumentError, match="topic"):
             await client.subscribe([], "s")
         broker.partitions["persistent://public/default/p"] = 2
-        with pytest.raises(geminga.InvalidArgument, match="receiver_queue_size"):
+        with pytest.raises(geminga.InvalidArgumentError, match="receiver_queue_size"):
             await client.subscribe("p", "s", receiver_queue_size=0)
-        with pytest.raises(geminga.InvalidArgument, match="batching"):
+        with pytest.raises(geminga.InvalidArgumentError, match="batching"):
             await client.create_producer("t", batching=True)
 
 
@@ -109,7 +109,7 @@ async def test_over_real_sockets_nothing_answers(tcp_port_refusing: int) -> None
     async with geminga.connect(
         f"pulsar://127.0.0.1:{tcp_port_refusing}", operation_timeout_s=0.3
     ) as client:
-        with pytest.raises(geminga.ConnectionFailed):
+        with pytest.raises(geminga.ConnectionFailedError):
             await client.create_producer("t")
 
 
@@ -153,7 +153,7 @@ async def test_a_cancelled_program_leaves_a_silent_broker_soon(autojump_clock: M
                 program.cancel()
                 await consumer.receive()
         assert 1 < trio.current_time() - began_s <= 3
-        assert isinstance(receipt.error, geminga.AlreadyClosed)
+        assert isinstance(receipt.error, geminga.AlreadyClosedError)
 
 
 async def test_a_cancelled_program_cancels_its_listeners(autojump_clock: MockClock) -> None:
@@ -175,3 +175,20 @@ async def test_a_cancelled_program_cancels_its_listeners(autojump_clock: MockClo
                 await trio.sleep_forever()
         assert ended_s == [5]
         assert trio.current_time() < 6
+
+
+async def test_what_is_opened_can_be_awaited_or_entered(autojump_clock: MockClock) -> None:
+    async with fake_broker() as broker, broker.client() as client:
+        async with client.create_producer("t") as producer:
+            await producer.send(b"one")
+        with pytest.raises(geminga.AlreadyClosedError):
+            await producer.send(b"two")
+        producer = await client.create_producer("t")
+        await producer.send(b"two")
+        async with client.create_reader("t", geminga.EARLIEST) as reader:
+            assert (await reader.read_next()).data == b"one"
+        async with client.subscribe("t", "s") as consumer, trio.open_nursery() as nursery:
+            nursery.start_soon(client.create_producer, "t")
+            assert consumer.is_connected
+        with pytest.raises(geminga.AlreadyClosedError):
+            await consumer.receive()

@@ -25,17 +25,17 @@ def test_an_unknown_code_is_an_error_still() -> None:
 
 
 def test_the_topic_is_told_once() -> None:
-    assert str(errors.TopicNotFound("no t here", topic="t")) == "no t here"
-    assert str(errors.TopicNotFound("no such", topic="t")) == "no such (t)"
+    assert str(errors.TopicNotFoundError("no t here", topic="t")) == "no t here"
+    assert str(errors.TopicNotFoundError("no such", topic="t")) == "no such (t)"
 
 
 @pytest.mark.parametrize(
     ("kind", "base"),
     [
-        (errors.Timeout, TimeoutError),
-        (errors.ConnectionFailed, ConnectionError),
-        (errors.InvalidServiceUrl, ValueError),
-        (errors.MessageTooBig, ValueError),
+        (errors.OperationTimeoutError, TimeoutError),
+        (errors.ConnectionFailedError, ConnectionError),
+        (errors.InvalidServiceUrlError, ValueError),
+        (errors.MessageTooBigError, ValueError),
     ],
 )
 def test_builtin_bases(kind: type[errors.GemingaError], base: type[Exception]) -> None:
@@ -70,9 +70,9 @@ def test_bytes_that_are_no_message_id(data: bytes) -> None:
 
 
 def test_the_ends_of_a_topic() -> None:
-    assert geminga.MessageId.earliest is geminga.EARLIEST
-    assert geminga.MessageId.latest is geminga.LATEST
-    assert geminga.MessageId.earliest < geminga.MessageId(0, 0) < geminga.MessageId.latest
+    assert geminga.MessageId.EARLIEST is geminga.EARLIEST
+    assert geminga.MessageId.LATEST is geminga.LATEST
+    assert geminga.MessageId.EARLIEST < geminga.MessageId(0, 0) < geminga.MessageId.LATEST
 
 
 def _unreadable() -> geminga.Message:
@@ -104,13 +104,13 @@ async def test_a_table_view_leaves_out_what_it_cannot_read(autojump_clock: MockC
     ("make", "name"),
     [
         *((_unreadable, name) for name in ("properties", "partition_key", "is_null")),
-        *((_unreadable, name) for name in ("event_timestamp", "ordering_key", "sequence_id")),
+        *((_unreadable, name) for name in ("event_time_ms", "ordering_key", "sequence_id")),
         *((make, "partition_key_bytes") for make in (_unreadable, _wrong_key)),
     ],
 )
 def test_what_describes_a_message_cannot_be_read(
     make: Callable[[], geminga.Message], name: str
 ) -> None:
-    with pytest.raises(geminga.CorruptMessage, match="1:2") as caught:
+    with pytest.raises(geminga.CorruptMessageError, match="1:2") as caught:
         getattr(make(), name)
     assert caught.value.topic == "topic"

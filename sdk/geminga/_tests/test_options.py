@@ -6,7 +6,7 @@ from typing import get_type_hints
 import pytest
 
 from geminga import options
-from geminga.errors import InvalidArgument
+from geminga.errors import InvalidArgumentError
 
 PAIRS = [
     (options.ClientOptions, options.ClientKeywords),
@@ -45,15 +45,15 @@ def test_keywords_are_the_fields(made: type, keywords: type) -> None:
     ],
 )
 def test_bad_values_are_named(made: type, name: str, value: object) -> None:
-    with pytest.raises(InvalidArgument, match=name):
+    with pytest.raises(InvalidArgumentError, match=name):
         options.make(made, {name: value})
 
 
 def test_sticky_ranges() -> None:
     options.KeySharedPolicy(((0, 10), (11, 65535)))
-    with pytest.raises(InvalidArgument, match="overlaps"):
+    with pytest.raises(InvalidArgumentError, match="overlaps"):
         options.KeySharedPolicy(((5, 20), (0, 5)))
-    with pytest.raises(InvalidArgument, match="not within"):
+    with pytest.raises(InvalidArgumentError, match="not within"):
         options.KeySharedPolicy(((0, 65536),))
 
 

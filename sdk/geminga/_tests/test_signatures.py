@@ -35,7 +35,7 @@ def test_options_stand_in_signatures(face: ModuleType) -> None:
         (face.Client.subscribe, "receiver_queue_size", 1000),
         (face.Client.create_reader, "start_message_id_inclusive", False),
         (face.Producer.send, "partition_key", None),
-        (face.Producer.send_soon, "properties", None),
+        (face.Producer.submit, "properties", None),
     ]
     for function, option, default in functions:
         parameters = inspect.signature(function).parameters
@@ -49,11 +49,11 @@ def test_a_trio_client_in_asyncio_names_the_right_face() -> None:
         async with geminga.connect("pulsar://localhost:1"):
             raise AssertionError("it was made")
 
-    with pytest.raises(geminga.InvalidArgument, match=r"geminga\.aio\.connect in asyncio"):
+    with pytest.raises(geminga.InvalidArgumentError, match=r"geminga\.aio\.connect in asyncio"):
         asyncio.run(program())
 
 
 async def test_an_asyncio_client_in_trio_names_the_right_face() -> None:
-    with pytest.raises(geminga.InvalidArgument, match=r"use geminga\.connect in Trio"):
+    with pytest.raises(geminga.InvalidArgumentError, match=r"use geminga\.connect in Trio"):
         async with geminga.aio.connect("pulsar://localhost:1"):
             raise AssertionError("it was made")

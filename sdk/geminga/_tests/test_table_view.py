@@ -19,7 +19,7 @@ async def producing() -> AsyncIterator[tuple[FakeBroker, geminga.Client, geminga
 
 async def put(producer: geminga.Producer, **values: bytes) -> None:
     for key, value in values.items():
-        await producer.send_soon(value, partition_key=key)
+        await producer.submit(value, partition_key=key)
     await producer.flush()
 
 
@@ -40,7 +40,7 @@ async def test_the_latest_of_each_key(autojump_clock: MockClock) -> None:
         await view.aclose()
         assert view.get("a") == b"3"
         await put(producer, a=b"4")
-        with pytest.raises(geminga.AlreadyClosed):
+        with pytest.raises(geminga.AlreadyClosedError):
             await view.refresh()
 
 
@@ -109,5 +109,5 @@ async def test_partitions(autojump_clock: MockClock) -> None:
         await view.refresh()
         assert dict(view.items()) == {f"k{n}": b"%d" % n for n in range(20)}
         await client.aclose()
-        with pytest.raises(geminga.AlreadyClosed):
+        with pytest.raises(geminga.AlreadyClosedError):
             await view.refresh()

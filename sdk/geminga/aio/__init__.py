@@ -9,7 +9,7 @@
 
 The names are those of `geminga`, and so are messages, options and errors. All clients of a process
 share one background thread, in which the Trio client works. After a fork the child makes its own:
-what was made before raises ForkedClient there.
+what was made before raises ForkError there.
 
 Made by tools/faces.py: don't edit.
 """
@@ -43,51 +43,55 @@ if TYPE_CHECKING:
     from geminga.encryption import EncryptionContext as EncryptionContext
     from geminga.encryption import EncryptionKeyInfo as EncryptionKeyInfo
     from geminga.encryption import ProducerCryptoFailureAction as ProducerCryptoFailureAction
-    from geminga.errors import AlreadyClosed as AlreadyClosed
-    from geminga.errors import AuthenticationFailed as AuthenticationFailed
-    from geminga.errors import AuthorizationFailed as AuthorizationFailed
+    from geminga.entry_batch import EntryBatch as EntryBatch
+    from geminga.errors import AlreadyClosedError as AlreadyClosedError
+    from geminga.errors import AuthenticationError as AuthenticationError
+    from geminga.errors import AuthorizationError as AuthorizationError
     from geminga.errors import BrokerError as BrokerError
-    from geminga.errors import ChecksumFailed as ChecksumFailed
-    from geminga.errors import ConnectionFailed as ConnectionFailed
-    from geminga.errors import ConsumerAssignFailed as ConsumerAssignFailed
-    from geminga.errors import ConsumerBusy as ConsumerBusy
-    from geminga.errors import ConsumerNotFound as ConsumerNotFound
-    from geminga.errors import CorruptMessage as CorruptMessage
+    from geminga.errors import ChecksumError as ChecksumError
+    from geminga.errors import ConnectionFailedError as ConnectionFailedError
+    from geminga.errors import ConsumerAssignError as ConsumerAssignError
+    from geminga.errors import ConsumerBusyError as ConsumerBusyError
+    from geminga.errors import ConsumerNotFoundError as ConsumerNotFoundError
+    from geminga.errors import CorruptMessageError as CorruptMessageError
     from geminga.errors import CryptoError as CryptoError
-    from geminga.errors import ForkedClient as ForkedClient
+    from geminga.errors import ForkError as ForkError
     from geminga.errors import GemingaError as GemingaError
-    from geminga.errors import IncompatibleSchema as IncompatibleSchema
-    from geminga.errors import InvalidArgument as InvalidArgument
-    from geminga.errors import InvalidSchema as InvalidSchema
-    from geminga.errors import InvalidServiceUrl as InvalidServiceUrl
-    from geminga.errors import InvalidTopicName as InvalidTopicName
-    from geminga.errors import InvalidTransactionStatus as InvalidTransactionStatus
-    from geminga.errors import InvalidValue as InvalidValue
-    from geminga.errors import MemoryLimitExceeded as MemoryLimitExceeded
-    from geminga.errors import MessageTooBig as MessageTooBig
-    from geminga.errors import MetadataFailed as MetadataFailed
-    from geminga.errors import NotAllowed as NotAllowed
-    from geminga.errors import PersistenceFailed as PersistenceFailed
-    from geminga.errors import ProducerBusy as ProducerBusy
-    from geminga.errors import ProducerFenced as ProducerFenced
-    from geminga.errors import ProducerQueueFull as ProducerQueueFull
-    from geminga.errors import QuotaExceeded as QuotaExceeded
+    from geminga.errors import IncompatibleSchemaError as IncompatibleSchemaError
+    from geminga.errors import InvalidArgumentError as InvalidArgumentError
+    from geminga.errors import InvalidSchemaError as InvalidSchemaError
+    from geminga.errors import InvalidServiceUrlError as InvalidServiceUrlError
+    from geminga.errors import InvalidStateError as InvalidStateError
+    from geminga.errors import InvalidTopicNameError as InvalidTopicNameError
+    from geminga.errors import InvalidTransactionStatusError as InvalidTransactionStatusError
+    from geminga.errors import InvalidValueError as InvalidValueError
+    from geminga.errors import MemoryLimitError as MemoryLimitError
+    from geminga.errors import MessageTooBigError as MessageTooBigError
+    from geminga.errors import MetadataError as MetadataError
+    from geminga.errors import NotAllowedError as NotAllowedError
+    from geminga.errors import OperationTimeoutError as OperationTimeoutError
+    from geminga.errors import PersistenceError as PersistenceError
+    from geminga.errors import ProducerBusyError as ProducerBusyError
+    from geminga.errors import ProducerFencedError as ProducerFencedError
+    from geminga.errors import ProducerQueueFullError as ProducerQueueFullError
+    from geminga.errors import QuotaExceededError as QuotaExceededError
     from geminga.errors import SchemaError as SchemaError
-    from geminga.errors import SchemaUnavailable as SchemaUnavailable
-    from geminga.errors import ServiceNotReady as ServiceNotReady
-    from geminga.errors import SubscriptionNotFound as SubscriptionNotFound
-    from geminga.errors import Timeout as Timeout
-    from geminga.errors import TlsFailed as TlsFailed
-    from geminga.errors import TooManyRequests as TooManyRequests
-    from geminga.errors import TopicNotFound as TopicNotFound
-    from geminga.errors import TopicTerminated as TopicTerminated
-    from geminga.errors import TransactionConflict as TransactionConflict
-    from geminga.errors import TransactionCoordinatorNotFound as TransactionCoordinatorNotFound
-    from geminga.errors import TransactionFailed as TransactionFailed
-    from geminga.errors import TransactionNotFound as TransactionNotFound
-    from geminga.errors import UndecodableValue as UndecodableValue
+    from geminga.errors import SchemaUnavailableError as SchemaUnavailableError
+    from geminga.errors import ServiceNotReadyError as ServiceNotReadyError
+    from geminga.errors import SubscriptionNotFoundError as SubscriptionNotFoundError
+    from geminga.errors import TlsError as TlsError
+    from geminga.errors import TooManyRequestsError as TooManyRequestsError
+    from geminga.errors import TopicNotFoundError as TopicNotFoundError
+    from geminga.errors import TopicTerminatedError as TopicTerminatedError
+    from geminga.errors import TransactionConflictError as TransactionConflictError
+    from geminga.errors import (
+        TransactionCoordinatorNotFoundError as TransactionCoordinatorNotFoundError,
+    )
+    from geminga.errors import TransactionError as TransactionError
+    from geminga.errors import TransactionNotFoundError as TransactionNotFoundError
+    from geminga.errors import UndecodableValueError as UndecodableValueError
     from geminga.errors import UnknownBrokerError as UnknownBrokerError
-    from geminga.errors import UnsupportedVersion as UnsupportedVersion
+    from geminga.errors import UnsupportedVersionError as UnsupportedVersionError
     from geminga.failover import AutoClusterFailover as AutoClusterFailover
     from geminga.failover import FailoverCluster as FailoverCluster
     from geminga.message import Message as Message
@@ -112,40 +116,39 @@ if TYPE_CHECKING:
     from geminga.options import RegexSubscriptionMode as RegexSubscriptionMode
     from geminga.options import RoutedMessage as RoutedMessage
     from geminga.options import RoutingMode as RoutingMode
-    from geminga.received_entry import ReceivedEntry as ReceivedEntry
     from geminga_protocol.message_id import EARLIEST_ID as EARLIEST
     from geminga_protocol.message_id import LATEST_ID as LATEST
     from geminga_protocol.message_id import MessageId as MessageId
 
 __all__ = [
-    "AlreadyClosed",
+    "AlreadyClosedError",
     "Authentication",
     "AuthenticationBasic",
-    "AuthenticationFailed",
+    "AuthenticationError",
     "AuthenticationOAuth2",
     "AuthenticationTls",
     "AuthenticationToken",
-    "AuthorizationFailed",
+    "AuthorizationError",
     "AutoClusterFailover",
     "BatchReceivePolicy",
     "BatchingType",
     "BrokerError",
-    "ChecksumFailed",
+    "ChecksumError",
     "Client",
     "ClientOptions",
     "CompressionType",
-    "ConnectionFailed",
+    "ConnectionFailedError",
     "Consumer",
-    "ConsumerAssignFailed",
-    "ConsumerBusy",
+    "ConsumerAssignError",
+    "ConsumerBusyError",
     "ConsumerCryptoFailureAction",
     "ConsumerEventListener",
     "ConsumerInterceptor",
-    "ConsumerNotFound",
+    "ConsumerNotFoundError",
     "ConsumerOptions",
     "ConsumerStatistics",
     "ConsumerType",
-    "CorruptMessage",
+    "CorruptMessageError",
     "CryptoError",
     "CryptoKeyReader",
     "DeadLetterPolicy",
@@ -153,64 +156,65 @@ __all__ = [
     "EARLIEST",
     "EncryptionContext",
     "EncryptionKeyInfo",
+    "EntryBatch",
     "FailoverCluster",
-    "ForkedClient",
+    "ForkError",
     "GemingaError",
     "HashingScheme",
-    "IncompatibleSchema",
+    "IncompatibleSchemaError",
     "InitialPosition",
-    "InvalidArgument",
-    "InvalidSchema",
-    "InvalidServiceUrl",
-    "InvalidTopicName",
-    "InvalidTransactionStatus",
-    "InvalidValue",
+    "InvalidArgumentError",
+    "InvalidSchemaError",
+    "InvalidServiceUrlError",
+    "InvalidStateError",
+    "InvalidTopicNameError",
+    "InvalidTransactionStatusError",
+    "InvalidValueError",
     "KeySharedPolicy",
     "LATEST",
-    "MemoryLimitExceeded",
+    "MemoryLimitError",
     "Message",
     "MessageId",
-    "MessageTooBig",
-    "MetadataFailed",
+    "MessageTooBigError",
+    "MetadataError",
     "MultiplierBackoff",
-    "NotAllowed",
-    "PersistenceFailed",
+    "NotAllowedError",
+    "OperationTimeoutError",
+    "PersistenceError",
     "Producer",
     "ProducerAccessMode",
-    "ProducerBusy",
+    "ProducerBusyError",
     "ProducerCryptoFailureAction",
-    "ProducerFenced",
+    "ProducerFencedError",
     "ProducerInterceptor",
     "ProducerMessage",
     "ProducerOptions",
-    "ProducerQueueFull",
+    "ProducerQueueFullError",
     "ProducerStatistics",
-    "QuotaExceeded",
+    "QuotaExceededError",
     "Reader",
     "ReaderOptions",
     "Receipt",
-    "ReceivedEntry",
     "RegexSubscriptionMode",
     "RoutedMessage",
     "RoutingMode",
     "SchemaError",
-    "SchemaUnavailable",
-    "ServiceNotReady",
-    "SubscriptionNotFound",
+    "SchemaUnavailableError",
+    "ServiceNotReadyError",
+    "SubscriptionNotFoundError",
     "TableChanges",
     "TableView",
-    "Timeout",
-    "TlsFailed",
-    "TooManyRequests",
-    "TopicNotFound",
-    "TopicTerminated",
-    "TransactionConflict",
-    "TransactionCoordinatorNotFound",
-    "TransactionFailed",
-    "TransactionNotFound",
-    "UndecodableValue",
+    "TlsError",
+    "TooManyRequestsError",
+    "TopicNotFoundError",
+    "TopicTerminatedError",
+    "TransactionConflictError",
+    "TransactionCoordinatorNotFoundError",
+    "TransactionError",
+    "TransactionNotFoundError",
+    "UndecodableValueError",
     "UnknownBrokerError",
-    "UnsupportedVersion",
+    "UnsupportedVersionError",
     "connect",
 ]
 _OWN = {

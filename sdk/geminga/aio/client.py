@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable, Sequence
 from re import Pattern
+from types import TracebackType
 from typing import Unpack
 
 import geminga.client
 from geminga._bridge.asyncs import AsyncSession
+from geminga._connection.opening import Connecting, Opening, opening
 from geminga.aio.consumer import Consumer
 from geminga.aio.producer import Producer
 from geminga.aio.reader import Reader
 from geminga.aio.table_view import TableView
 from geminga.encryption import ConsumerCryptoKeywords
-from geminga.errors import InvalidArgument
 from geminga.message import Message, V_co
 from geminga.options import ClientKeywords, ConsumerKeywords, ProducerKeywords, ReaderKeywords
 from geminga.options import RegexSubscriptionMode as RegexSubscriptionMode
@@ -26,55 +25,46 @@ from geminga.table_changes import R
 from geminga_protocol.message_id import MessageId
 
 
-def connect(
-    service_url: str, **options: Unpack[ClientKeywords]
-) -> AbstractAsyncContextManager[Client]:
+def connect(service_url: str, **options: Unpack[ClientKeywords]) -> Connecting[Client]:
     """A client for the brokers at `pulsar://host:port[,host:port...]`; closed at the block's end.
+    If it is awaited instead of entered, it is a `Client` that lasts until its `aclose`.
 
-    Nothing is connected before it is needed. Raises InvalidServiceUrl or InvalidArgument at once.
-    See `geminga.ClientOptions` for the options.
+    Nothing is connected before it is needed. Raises InvalidServiceUrlError or InvalidArgumentError
+    at once. See `geminga.ClientOptions` for the options.
     """
-    return _open(geminga.client.connect(service_url, **options))
+    geminga.client.connect(service_url, **options)
 
+    async def opened() -> Client:
+        client = Client(service_url, **options)
+        await client._session.opened()
+        return client
 
-@asynccontextmanager
-async def _open(
-    opening: AbstractAsyncContextManager[geminga.client.Client],
-) -> AsyncGenerator[Client]:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        raise InvalidArgument(
-            "geminga.aio.connect is for programs that run in asyncio: use geminga.connect in Trio, "
-            "and geminga.blocking.connect without an event loop"
-        ) from None
-    session = AsyncSession(opening)
-    await session.open()
-    try:
-        yield Client(session)
-    finally:
-        await session.aclose()
+    return Connecting(lambda: Opening(opened()), opened)
 
 
 class Client:
     """Makes producers, consumers and readers, which share its connections and memory
-    limit. Made by `connect`. Any number of tasks of the loop may use it.
+    limit. Made by `connect` for a block, or by itself until `aclose`. Any number of
+    tasks of the loop may use it.
     """
 
-    def __init__(self, session: AsyncSession) -> None:
-        self._session = session
+    def __init__(self, service_url: str, **options: Unpack[ClientKeywords]) -> None:
+        self._session = AsyncSession(geminga.client.connect(service_url, **options))
+        self._session.start()
 
     def __repr__(self) -> str:
-        return repr(self._session.client)
+        return repr(self._session)
 
+    @opening
     async def create_producer(
         self, topic: str, *, schema: Schema[S] | None = None, **options: Unpack[ProducerKeywords]
     ) -> Producer[S]:
         """A producer, known to the brokers of all partitions. See `ProducerOptions`; with a
         `schema` of `geminga.schema` it sends values of that instead of bytes.
 
-        Raises InvalidArgument, ProducerBusy, ProducerFenced, TopicNotFound, AuthorizationFailed,
-        Timeout and other GemingaErrors. With WAIT_FOR_EXCLUSIVE it waits until the topic is free.
+        Raises InvalidArgumentError, ProducerBusyError, ProducerFencedError, TopicNotFoundError,
+        AuthorizationError, OperationTimeoutError and other GemingaErrors. With WAIT_FOR_EXCLUSIVE
+        it waits until the topic is free.
         """
         return Producer(
             self._session,
@@ -83,6 +73,7 @@ class Client:
             ),
         )
 
+    @opening
     async def subscribe(
         self,
         topic: str | Sequence[str] | Pattern[str],
@@ -103,8 +94,8 @@ class Client:
         `message_listener_concurrency`: then those for one partition are in order (Key_Shared: those
         for one key; Shared: none).
 
-        Raises InvalidArgument, ConsumerBusy, TopicNotFound, AuthorizationFailed, Timeout and other
-        GemingaErrors.
+        Raises InvalidArgumentError, ConsumerBusyError, TopicNotFoundError, AuthorizationError,
+        OperationTimeoutError and other GemingaErrors.
         """
         if message_listener is not None:
             self._session.host.check_listener(message_listener)
@@ -120,6 +111,7 @@ class Client:
             consumer._receiver.listen(consumer, message_listener)
         return consumer
 
+    @opening
     async def create_reader(
         self,
         topic: str,
@@ -142,6 +134,7 @@ class Client:
             ),
         )
 
+    @opening
     async def create_table_view(
         self,
         topic: str,
@@ -162,17 +155,17 @@ class Client:
             ),
         )
 
-    async def get_topic_partitions(self, topic: str, *, auto_create: bool = True) -> list[str]:
+    async def list_partitions(self, topic: str, *, auto_create: bool = True) -> list[str]:
         """Full names of the topic's partitions; the topic itself if it has none.
 
         A topic that isn't there is made if brokers make topics by themselves; without `auto_create`
-        TopicNotFound is raised instead.
+        TopicNotFoundError is raised instead.
         """
         return await self._session.call(
-            lambda: self._session.client.get_topic_partitions(topic, auto_create=auto_create)
+            lambda: self._session.client.list_partitions(topic, auto_create=auto_create)
         )
 
-    async def topics_matching(
+    async def list_topics(
         self,
         pattern: Pattern[str],
         mode: RegexSubscriptionMode = RegexSubscriptionMode.PERSISTENT_ONLY,
@@ -181,18 +174,29 @@ class Client:
         `re.compile("persistent://tenant/namespace/regex")`, in their order. A topic with partitions
         is one of them, its partitions are not.
 
-        Raises InvalidArgument for what is no such pattern.
+        Raises InvalidArgumentError for what is no such pattern.
         """
-        return await self._session.call(lambda: self._session.client.topics_matching(pattern, mode))
+        return await self._session.call(lambda: self._session.client.list_topics(pattern, mode))
 
-    async def topic_schema(self, topic: str, version: bytes | None = None) -> SchemaInfo | None:
+    async def get_schema(self, topic: str, version: bytes | None = None) -> SchemaInfo | None:
         """The topic's schema, or the version of it that a message names as its `schema_version`;
         None if there is none.
 
-        Raises TopicNotFound for a topic that isn't there; it is not made.
+        Raises TopicNotFoundError for a topic that isn't there; it is not made.
         """
-        return await self._session.call(lambda: self._session.client.topic_schema(topic, version))
+        return await self._session.call(lambda: self._session.client.get_schema(topic, version))
 
     async def aclose(self) -> None:
         """Close all producers, consumers and readers, then the connections. Idempotent."""
         await self._session.aclose()
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()

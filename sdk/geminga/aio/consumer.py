@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from types import TracebackType
 from typing import Generic
 
@@ -60,8 +61,8 @@ class Consumer(Generic[V_co]):
     async def receive(self, timeout_s: float | None = None) -> Message[V_co]:
         """The next message.
 
-        Raises Timeout after `timeout_s` seconds, AlreadyClosed, and what ended the subscription.
-        Messages are taken ahead of the program, up to half the receiver queue;
+        Raises OperationTimeoutError after `timeout_s` seconds, AlreadyClosedError, and what ended
+        the subscription. Messages are taken ahead of the program, up to half the receiver queue;
         cancelling it loses none of them.
         """
         receiver = self._receiver
@@ -76,25 +77,20 @@ class Consumer(Generic[V_co]):
                 pass
         return await receiver.receive_slowly(timeout_s)
 
-    async def receive_many(
+    async def receive_batch(
         self,
-        messages_max: int = 1000,
-        *,
-        bytes_max: int = 10 * 1024 * 1024,
-        timeout_s: float | None = None,
+        max_messages: int | None = None,
+        max_bytes: int | None = None,
+        wait_s: float | None = None,
     ) -> list[Message[V_co]]:
-        """Wait for a message, then take what is there, up to both limits (at least one message).
-        It never waits for more: that is `batch_receive`.
+        """Wait for a message, then take what is there, up to `max_messages` (1000) and `max_bytes`
+        (10 MiB), at least one message. An empty list after `wait_s` seconds without any.
 
-        An empty list after `timeout_s` seconds without any. Raises what `receive` does otherwise.
+        With a `batch_receive_policy` it waits for as many as the policy says, or takes what came
+        before its time was over, maybe nothing; an argument replaces the policy's own bound. That
+        needs a receiver queue. Raises what `receive` does otherwise.
         """
-        return await self._receiver.receive_many(messages_max, bytes_max, timeout_s)
-
-    async def batch_receive(self) -> list[Message[V_co]]:
-        """As many messages as `batch_receive_policy` says, or those that came before its time was
-        over: maybe none. Raises what `receive` does, and InvalidArgument without a receiver queue.
-        """
-        return await self._receiver.batch_receive()
+        return await self._receiver.receive_batch(max_messages, max_bytes, wait_s)
 
     def __aiter__(self) -> Consumer[V_co]:
         return self
@@ -116,7 +112,7 @@ class Consumer(Generic[V_co]):
         `ack_receipt_enabled`, and raises then what it says.
 
         The broker hears of a batch when all its messages are done. If the connection is lost before
-        that, all of them come again, unless `batch_index_ack_enabled`. Raises AlreadyClosed
+        that, all of them come again, unless `batch_index_ack_enabled`. Raises AlreadyClosedError
         when the consumer is closed: the message comes again then.
         """
         receiver = self._receiver
@@ -125,14 +121,14 @@ class Consumer(Generic[V_co]):
         else:
             receiver.acknowledge(message)
 
-    async def acknowledge_many(self, messages: Iterable[MessageOrId]) -> None:
+    async def acknowledge_all(self, messages: Iterable[MessageOrId]) -> None:
         """The messages are done: `acknowledge` for each, with one wait for receipts."""
         await self._receiver.acknowledge_all(messages)
 
     async def acknowledge_cumulative(self, message: MessageOrId) -> None:
         """The message and everything before it in its partition is done.
 
-        Raises InvalidArgument on a Shared or Key_Shared subscription.
+        Raises InvalidArgumentError on a Shared or Key_Shared subscription.
         """
         await self._receiver.call(lambda: self._inner.acknowledge_cumulative(message))
 
@@ -153,8 +149,8 @@ class Consumer(Generic[V_co]):
         with those properties besides its own, and acknowledged. After the policy's
         `max_redeliver_count` times it goes to the dead-letter topic instead.
 
-        Needs `retry_enabled`. Raises InvalidArgument, and the GemingaError with which it couldn't
-        be sent: it isn't acknowledged then.
+        Needs `retry_enabled`. Raises InvalidArgumentError, and the GemingaError with which it
+        couldn't be sent: it isn't acknowledged then.
         """
         await self._receiver.call(
             lambda: self._inner.reconsume_later(message, delay_s, properties=properties)
@@ -164,10 +160,13 @@ class Consumer(Generic[V_co]):
         """Have everything redelivered that was received and not acknowledged."""
         self._receiver.redeliver_all()
 
-    async def seek(self, to: MessageId | int | Callable[[str], MessageId | int | None]) -> None:
-        """Move the subscription, in all partitions: to a message id, `MessageId.earliest` or
-        `latest`, or to the first message published at or after a time in ms since 1970. A function
-        is asked for each topic or partition by its full name; None leaves that where it is.
+    async def seek(
+        self, to: MessageId | datetime | int | Callable[[str], MessageId | datetime | int | None]
+    ) -> None:
+        """Move the subscription, in all partitions: to a message id, `MessageId.EARLIEST` or
+        `LATEST`, or to the first message published at or after a time: a datetime with its time
+        zone, or ms since 1970. A function is asked for each topic or partition by its full name;
+        None leaves that where it is.
 
         With an id the next message is the one after it, or itself if `start_message_id_inclusive`.
         Everything received and not taken is dropped. Raises GemingaError.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Generic, Unpack
 
@@ -16,7 +17,7 @@ class Producer(Generic[S]):
     """Sends messages to one topic, over all its partitions. Made by `Client.create_producer`. `S`
     is the type of what it sends: bytes, or that of its schema.
 
-    `send` waits for the receipt. `send_soon` and `send_nowait` only hand the message over and
+    `send` waits for the receipt. `submit` and `send_nowait` only hand the message over and
     answer a `Receipt`; messages of one task arrive in the order in which they were handed over.
     Nothing that was acknowledged is lost; when the connection is lost, everything pending is sent
     again in order.
@@ -60,35 +61,41 @@ class Producer(Generic[S]):
     async def send(
         self, data: S, *, sequence_id: int | None = None, **described: Unpack[MessageKeywords]
     ) -> MessageId:
-        """Send a message and wait until the broker has stored it; answers its id.
+        """Send a message and wait until the broker has stored it; returns its id.
 
         With a schema `data` is a value of it (None: a message that says that it is null). Waits
         while `max_pending_messages` or the client's memory limit are used up: cancelled then, the
-        message is not sent. Cancelled later, it is sent all the same. Raises InvalidArgument,
-        MessageTooBig, Timeout (send timeout), TopicTerminated, ProducerFenced, QuotaExceeded,
-        AlreadyClosed and other GemingaErrors.
+        message is not sent. Cancelled later, it is sent all the same. Raises InvalidArgumentError,
+        MessageTooBigError, OperationTimeoutError (send timeout), TopicTerminatedError,
+        ProducerFencedError, QuotaExceededError, AlreadyClosedError and other GemingaErrors.
         """
         return await self._sender.send(data, sequence_id, described)
 
-    async def send_soon(
+    async def submit(
         self, data: S, *, sequence_id: int | None = None, **described: Unpack[MessageKeywords]
     ) -> Receipt:
         """Hand a message over for sending; wait only while there is no room.
 
-        `max_pending_messages` counts over all partitions together. Raises InvalidArgument for what
-        can't be sent at all; what else happens to the message stands in the receipt.
+        `max_pending_messages` counts over all partitions together. Raises InvalidArgumentError for
+        what can't be sent at all; what else happens to the message stands in the receipt.
         """
         if data.__class__ is bytes and sequence_id is None and not described:
             receipt = self._sender.send_at_once(data)
             if receipt is not None:
                 return receipt
-        return await self._sender.send_soon(data, sequence_id, described)
+        return await self._sender.submit(data, sequence_id, described)
+
+    async def submit_many(self, payloads: Iterable[S]) -> list[Receipt]:
+        """`submit` for each, in order; returns their receipts. What was handed over before one
+        that raises, or before it is cancelled, is sent.
+        """
+        return [await self.submit(each) for each in payloads]
 
     def send_nowait(
         self, data: S, *, sequence_id: int | None = None, **described: Unpack[MessageKeywords]
     ) -> Receipt:
-        """The same without ever waiting. Raises ProducerQueueFull or
-        MemoryLimitExceeded too.
+        """The same without ever waiting. Raises ProducerQueueFullError or
+        MemoryLimitError too.
         """
         return self._sender.send_nowait(data, sequence_id, described)
 
@@ -99,13 +106,13 @@ class Producer(Generic[S]):
     async def flush(self) -> None:
         """Send what is batched and wait until all that was handed over before has its receipt.
 
-        Raises what the newest of these messages failed with, if it did.
+        Raises the first error with which one of these messages failed, and tells how many did.
         """
         await self._sender.call(lambda: self._inner.flush())
 
     async def aclose(self) -> None:
         """Flush, and leave the topic. Idempotent; pending messages that can't be sent fail with
-        AlreadyClosed.
+        AlreadyClosedError.
         """
         await self._sender.close()
 

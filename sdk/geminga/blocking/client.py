@@ -28,24 +28,25 @@ def connect(service_url: str, **options: Unpack[ClientKeywords]) -> Client:
     """A client for the brokers at `pulsar://host:port[,host:port...]`, to be closed by `close` or
     as a context manager.
 
-    Nothing is connected before it is needed. Raises InvalidServiceUrl or InvalidArgument at once.
-    See `geminga.ClientOptions` for the options.
+    Nothing is connected before it is needed. Raises InvalidServiceUrlError or InvalidArgumentError
+    at once. See `geminga.ClientOptions` for the options.
     """
-    session = ThreadSession(geminga.client.connect(service_url, **options))
-    session.open()
-    return Client(session)
+    return Client(service_url, **options)
 
 
 class Client:
     """Makes producers, consumers and readers, which share its connections and memory
-    limit. Made by `connect`. Any number of threads may use it.
+    limit. Made by `connect` for a block, or by itself until `aclose`. Any number of
+    threads may use it.
     """
 
-    def __init__(self, session: ThreadSession) -> None:
-        self._session = session
+    def __init__(self, service_url: str, **options: Unpack[ClientKeywords]) -> None:
+        self._session = ThreadSession(geminga.client.connect(service_url, **options))
+        self._session.start()
+        self._session.opened()
 
     def __repr__(self) -> str:
-        return repr(self._session.client)
+        return repr(self._session)
 
     def create_producer(
         self, topic: str, *, schema: Schema[S] | None = None, **options: Unpack[ProducerKeywords]
@@ -53,8 +54,9 @@ class Client:
         """A producer, known to the brokers of all partitions. See `ProducerOptions`; with a
         `schema` of `geminga.schema` it sends values of that instead of bytes.
 
-        Raises InvalidArgument, ProducerBusy, ProducerFenced, TopicNotFound, AuthorizationFailed,
-        Timeout and other GemingaErrors. With WAIT_FOR_EXCLUSIVE it waits until the topic is free.
+        Raises InvalidArgumentError, ProducerBusyError, ProducerFencedError, TopicNotFoundError,
+        AuthorizationError, OperationTimeoutError and other GemingaErrors. With WAIT_FOR_EXCLUSIVE
+        it waits until the topic is free.
         """
         return Producer(
             self._session,
@@ -83,8 +85,8 @@ class Client:
         `message_listener_concurrency`: then those for one partition are in order (Key_Shared: those
         for one key; Shared: none).
 
-        Raises InvalidArgument, ConsumerBusy, TopicNotFound, AuthorizationFailed, Timeout and other
-        GemingaErrors.
+        Raises InvalidArgumentError, ConsumerBusyError, TopicNotFoundError, AuthorizationError,
+        OperationTimeoutError and other GemingaErrors.
         """
         if message_listener is not None:
             self._session.host.check_listener(message_listener)
@@ -142,17 +144,17 @@ class Client:
             ),
         )
 
-    def get_topic_partitions(self, topic: str, *, auto_create: bool = True) -> list[str]:
+    def list_partitions(self, topic: str, *, auto_create: bool = True) -> list[str]:
         """Full names of the topic's partitions; the topic itself if it has none.
 
         A topic that isn't there is made if brokers make topics by themselves; without `auto_create`
-        TopicNotFound is raised instead.
+        TopicNotFoundError is raised instead.
         """
         return self._session.call(
-            lambda: self._session.client.get_topic_partitions(topic, auto_create=auto_create)
+            lambda: self._session.client.list_partitions(topic, auto_create=auto_create)
         )
 
-    def topics_matching(
+    def list_topics(
         self,
         pattern: Pattern[str],
         mode: RegexSubscriptionMode = RegexSubscriptionMode.PERSISTENT_ONLY,
@@ -161,17 +163,17 @@ class Client:
         `re.compile("persistent://tenant/namespace/regex")`, in their order. A topic with partitions
         is one of them, its partitions are not.
 
-        Raises InvalidArgument for what is no such pattern.
+        Raises InvalidArgumentError for what is no such pattern.
         """
-        return self._session.call(lambda: self._session.client.topics_matching(pattern, mode))
+        return self._session.call(lambda: self._session.client.list_topics(pattern, mode))
 
-    def topic_schema(self, topic: str, version: bytes | None = None) -> SchemaInfo | None:
+    def get_schema(self, topic: str, version: bytes | None = None) -> SchemaInfo | None:
         """The topic's schema, or the version of it that a message names as its `schema_version`;
         None if there is none.
 
-        Raises TopicNotFound for a topic that isn't there; it is not made.
+        Raises TopicNotFoundError for a topic that isn't there; it is not made.
         """
-        return self._session.call(lambda: self._session.client.topic_schema(topic, version))
+        return self._session.call(lambda: self._session.client.get_schema(topic, version))
 
     def close(self) -> None:
         """Close all producers, consumers and readers, then the connections. Idempotent."""

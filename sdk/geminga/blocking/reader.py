@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from datetime import datetime
 from types import TracebackType
 from typing import Generic
 
 import geminga.reader
 from geminga._bridge.threads import ThreadReceiver, ThreadSession
 from geminga._consuming.statistics import ConsumerStatistics as ConsumerStatistics
+from geminga.entry_batch import EntryBatch as EntryBatch
 from geminga.message import Message, V_co
-from geminga.received_entry import ReceivedEntry as ReceivedEntry
 from geminga_protocol.message_id import MessageId
 
 
@@ -46,19 +47,21 @@ class Reader(Generic[V_co]):
         return self._inner.reached_end_of_topic
 
     def read_next(self, timeout_s: float | None = None) -> Message[V_co]:
-        """The next message. Raises Timeout after `timeout_s` seconds, and what `receive` does."""
+        """The next message. Raises OperationTimeoutError after `timeout_s` seconds, and what
+        `receive` does.
+        """
         return self._receiver.read(timeout_s)
 
-    def read_entries(
+    def read_batches(
         self, timeout_s: float | None = None, *, bytes_max: float = math.inf
-    ) -> list[ReceivedEntry]:
+    ) -> list[EntryBatch]:
         """Wait for an entry, then take all that are there, whole: up to `bytes_max` bytes of
         payload, but one in any case. For programs that work on many messages at a time: it costs
         something per batch, and next to nothing per message.
 
-        Raises Timeout after `timeout_s` seconds, and what `receive` does.
+        Raises OperationTimeoutError after `timeout_s` seconds, and what `receive` does.
         """
-        return self._receiver.read_entries(timeout_s, bytes_max)
+        return self._receiver.read_batches(timeout_s, bytes_max)
 
     def last_message_ids(self) -> list[MessageId]:
         """Id of the last message of each partition; -1:-1 for one without messages."""
@@ -87,7 +90,9 @@ class Reader(Generic[V_co]):
         """Whether there is a message after those that were read."""
         return self._session.call(self._receiver.has_message_available)
 
-    def seek(self, to: MessageId | int | Callable[[str], MessageId | int | None]) -> None:
+    def seek(
+        self, to: MessageId | datetime | int | Callable[[str], MessageId | datetime | int | None]
+    ) -> None:
         """Go on at a message id, at a time in ms since 1970, or at what a function tells for each
         partition (see `Consumer.seek`).
         """

@@ -52,13 +52,15 @@ class Access:
     conf: _ClientConf
 
     def connect(self, **options: Unpack[ClientKeywords]) -> AbstractAsyncContextManager[Client]:
-        """`geminga.connect` there. Raises what that raises, InvalidArgument for a wrong plug-in."""
+        """`geminga.connect` there. Raises what that raises, InvalidArgumentError for a wrong
+        plug-in.
+        """
         import geminga
-        from geminga.auth import from_plugin
+        from geminga.auth import from_config
 
         conf = self.conf
         if conf.auth_plugin:
-            options["authentication"] = from_plugin(conf.auth_plugin, conf.auth_params)
+            options["authentication"] = from_config(conf.auth_plugin, conf.auth_params)
         options["tls_trust_certs_file_path"] = conf.trust_certs or None
         options["tls_certificate_file_path"] = conf.certificate or None
         options["tls_private_key_file_path"] = conf.key or None

@@ -19,7 +19,7 @@ def describe(message: Message[object], *, in_hex: bool) -> str:
     key = "null" if message.partition_key is None else message.partition_key
     pairs = ", ".join(f"{name}={value}" for name, value in message.properties.items())
     return (
-        f"publishTime:[{message.publish_timestamp}], eventTime:[{message.event_timestamp or 0}],"
+        f"publishTime:[{message.publish_time_ms}], eventTime:[{message.event_time_ms or 0}],"
         f" key:[{key}], properties:[{pairs}], content:{_content(message, in_hex)}"
     )
 
@@ -41,8 +41,8 @@ def as_json(message: Message[object]) -> str:
     told: dict[str, object] = {
         "messageId": str(message.message_id),
         "topic": message.topic_name,
-        "publishTime": message.publish_timestamp,
-        "eventTime": message.event_timestamp or 0,
+        "publishTime": message.publish_time_ms,
+        "eventTime": message.event_time_ms or 0,
         "key": message.partition_key,
         "properties": dict(message.properties),
         "redeliveryCount": message.redelivery_count,

@@ -152,7 +152,7 @@ def produce(
             receipts: deque[geminga.Receipt] = deque()
             async with aclosing(given_or_read(payloads, num_produce)) as sending:
                 async for payload in sending:
-                    receipts.append(await producer.send_soon(payload, **described))
+                    receipts.append(await producer.submit(payload, **described))
                     if rate:
                         await trio.sleep(1 / rate)
                     while receipts and receipts[0].is_done:
@@ -264,7 +264,7 @@ def consume(
 
 async def given_or_read(payloads: Sequence[bytes], times: int) -> AsyncGenerator[bytes]:
     """These payloads so often; if there are none, each line of standard input. Raises
-    InvalidArgument as `lines_of_input`.
+    InvalidArgumentError as `lines_of_input`.
     """
     if not payloads:
         async for line in lines_of_input():
@@ -277,11 +277,11 @@ async def given_or_read(payloads: Sequence[bytes], times: int) -> AsyncGenerator
 async def lines_of_input() -> AsyncIterator[bytes]:
     """Each line without its end, read in a thread; an empty one is an empty message.
 
-    Raises InvalidArgument for a line above LINE_BYTES_MAX.
+    Raises InvalidArgumentError for a line above LINE_BYTES_MAX.
     """
     import trio
 
-    from geminga.errors import InvalidArgument
+    from geminga.errors import InvalidArgumentError
 
     while True:
         line = await trio.to_thread.run_sync(
@@ -290,5 +290,7 @@ async def lines_of_input() -> AsyncIterator[bytes]:
         if not line:
             return
         if len(line) > LINE_BYTES_MAX:
-            raise InvalidArgument(f"a line of standard input is longer than {LINE_BYTES_MAX} bytes")
+            raise InvalidArgumentError(
+                f"a line of standard input is longer than {LINE_BYTES_MAX} bytes"
+            )
         yield line.removesuffix(b"\n").removesuffix(b"\r")

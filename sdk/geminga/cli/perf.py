@@ -278,9 +278,9 @@ async def _produce(producers: list[Producer], load: ProduceLoad, figures: Figure
             key = str(sent if load.key_mode == "autoIncrement" else random.getrandbits(32))
         producer = producers[sent % len(producers)]
         if key is None:
-            handed_over(await producer.send_soon(load.payload))
+            handed_over(await producer.submit(load.payload))
         else:
-            handed_over(await producer.send_soon(load.payload, partition_key=key))
+            handed_over(await producer.submit(load.payload, partition_key=key))
         sent += 1
     for producer in producers:
         await producer.flush()
@@ -373,8 +373,8 @@ async def _consume(consumers: list[Consumer], options: ConsumeOptions, figures: 
         began_s = time.perf_counter()
         taken = 0
         while True:
-            for message in await consumer.receive_many(1000):
-                latency_ms = time.time() * 1000 - message.publish_timestamp
+            for message in await consumer.receive_batch(1000):
+                latency_ms = time.time() * 1000 - message.publish_time_ms
                 figures.window.record(int(latency_ms * 1000))
                 figures.count(1, len(message.data))
                 await consumer.acknowledge(message)

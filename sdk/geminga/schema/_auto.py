@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from geminga.errors import (
-    InvalidArgument,
-    InvalidSchema,
-    InvalidValue,
+    InvalidArgumentError,
+    InvalidSchemaError,
+    InvalidValueError,
     SchemaError,
-    UndecodableValue,
+    UndecodableValueError,
 )
 from geminga.schema import _primitives as primitives
 from geminga.schema._avro import Avro, Json
@@ -39,13 +39,13 @@ class AutoProduce(Schema[bytes]):
         return data
 
     def _for_topic(self, info: SchemaInfo | None) -> Schema[bytes]:
-        """The schema of one topic, None if it has none. Raises InvalidSchema."""
+        """The schema of one topic, None if it has none. Raises InvalidSchemaError."""
         if info is None:
             return primitives.Bytes()
         try:
             return Checked(info)
         except Exception as error:
-            raise InvalidSchema(f"the topic's schema can't be understood: {error}") from error
+            raise InvalidSchemaError(f"the topic's schema can't be understood: {error}") from error
 
 
 class Checked(Schema[bytes]):
@@ -56,12 +56,14 @@ class Checked(Schema[bytes]):
         self._read = generic_reader(info, None)
 
     def encode(self, value: bytes) -> bytes:
-        """The same bytes. Raises InvalidValue if they don't fit."""
+        """The same bytes. Raises InvalidValueError if they don't fit."""
         data = primitives.Bytes().encode(value)
         try:
             self._read(data, None)
         except SchemaError as error:
-            raise InvalidValue(f"data doesn't fit the topic's schema: {error.args[0]}") from error
+            raise InvalidValueError(
+                f"data doesn't fit the topic's schema: {error.args[0]}"
+            ) from error
         return data
 
     def decode(self, data: bytes) -> bytes:
@@ -78,8 +80,8 @@ class AutoConsume(Schema[object]):
         super().__init__(SchemaInfo("AutoConsume", SchemaType.AUTO_CONSUME))
 
     def encode(self, value: object) -> bytes:
-        """Nothing can be sent with it. Raises InvalidArgument."""
-        raise InvalidArgument("schema: AutoConsume can only be read with")
+        """Nothing can be sent with it. Raises InvalidArgumentError."""
+        raise InvalidArgumentError("schema: AutoConsume can only be read with")
 
     def decode(self, data: bytes) -> object:
         """Without a topic there is no schema: the same bytes."""
@@ -120,7 +122,7 @@ def generic_reader(info: SchemaInfo, version: bytes | None) -> Reader[object]:
     elif kind is SchemaType.PROTOBUF:
         return lambda data, key: data
     else:
-        raise UndecodableValue(f"schemas of type {kind.name} can't be read without a class")
+        raise UndecodableValueError(f"schemas of type {kind.name} can't be read without a class")
 
     def read(data: bytes, _: bytes | None) -> object:
         found: object = decode(data)
@@ -154,20 +156,20 @@ class AlreadyEncoded(Schema[bytes]):
     as any other; None is a message that says that it is null. For programs that encode many values
     at once: nothing looks at the bytes again, unlike `AutoProduce`.
 
-    Raises InvalidArgument for an `info` that isn't a schema's own.
+    Raises InvalidArgumentError for an `info` that isn't a schema's own.
     """
 
     _passes_bytes = True
 
     def __init__(self, info: SchemaInfo) -> None:
         if not isinstance(info, SchemaInfo):
-            raise InvalidArgument(f"info must be a SchemaInfo, not {info!r}")
+            raise InvalidArgumentError(f"info must be a SchemaInfo, not {info!r}")
         if info.type < SchemaType.BYTES:
-            raise InvalidArgument(f"info: {info.type.name} is no schema of a topic")
+            raise InvalidArgumentError(f"info: {info.type.name} is no schema of a topic")
         super().__init__(info)
 
     def encode(self, value: bytes) -> bytes:
-        """The same bytes. Raises InvalidValue for what is no bytes."""
+        """The same bytes. Raises InvalidValueError for what is no bytes."""
         return primitives.Bytes().encode(value)
 
     def decode(self, data: bytes) -> bytes:

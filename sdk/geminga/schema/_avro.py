@@ -11,7 +11,12 @@ from typing import Any, overload
 
 import msgspec
 
-from geminga.errors import InvalidArgument, InvalidSchema, InvalidValue, UndecodableValue
+from geminga.errors import (
+    InvalidArgumentError,
+    InvalidSchemaError,
+    InvalidValueError,
+    UndecodableValueError,
+)
 from geminga.schema._base import Reader, Schema, T, undecodable
 from geminga.schema._definition import Definition, avro_library, load, parsed, renamed
 from geminga.schema._info import SchemaInfo
@@ -47,13 +52,13 @@ class Described(Schema[T]):
             )
             self._plan = planner.plan(record, record.__name__, "")
             if not isinstance(self._plan.schema, dict) or self._plan.schema["type"] != "record":
-                raise InvalidSchema(f"{record.__name__} is no record")
+                raise InvalidSchemaError(f"{record.__name__} is no record")
             self._definition = self._plan.schema
         elif isinstance(record, str | Mapping):
             self._definition = load(record)
             self._plan = Plan(self._definition, (object,))
         else:
-            raise InvalidSchema(f"a class or an Avro schema is needed, not {record!r}")
+            raise InvalidSchemaError(f"a class or an Avro schema is needed, not {record!r}")
         known = {
             ALWAYS_ALLOW_NULL: "true" if always_allow_null else "false",
             JSR310_CONVERSION_ENABLED: "false",
@@ -78,7 +83,8 @@ class Avro(Described[T]):
 
     `always_allow_null` makes every field but plain numbers and bools optional, as the Java client
     does with its classes by default. Messages are read with the schema that they were written with,
-    resolved into this one. Raises InvalidSchema, and InvalidArgument if fastavro is missing.
+    resolved into this one. Raises InvalidSchemaError, and InvalidArgumentError if fastavro is
+    missing.
     """
 
     _TYPE = SchemaType.AVRO
@@ -121,7 +127,7 @@ class Avro(Described[T]):
         self._decode = self._reading(self._definition, self._parsed, None)
 
     def encode(self, value: T) -> bytes:
-        """The Avro bytes, without a header. Raises InvalidValue."""
+        """The Avro bytes, without a header. Raises InvalidValueError."""
         buffer = io.BytesIO()
         out = self._out
         try:
@@ -130,18 +136,18 @@ class Avro(Described[T]):
             raise self._explained(value, error) from error
         return buffer.getvalue()
 
-    def _explained(self, value: T, error: Exception) -> InvalidValue:
-        if isinstance(error, InvalidValue):
+    def _explained(self, value: T, error: Exception) -> InvalidValueError:
+        if isinstance(error, InvalidValueError):
             return error
         try:
             plain = value if self._out is None else self._out(value)
             avro_library().validate(plain, self._parsed)
         except Exception as found:
-            return InvalidValue(f"the value doesn't fit the schema: {_plainly(found)}")
-        return InvalidValue(f"the value can't be written: {error}")
+            return InvalidValueError(f"the value doesn't fit the schema: {_plainly(found)}")
+        return InvalidValueError(f"the value can't be written: {error}")
 
     def decode(self, data: bytes) -> T:
-        """The value of Avro bytes. Raises UndecodableValue."""
+        """The value of Avro bytes. Raises UndecodableValueError."""
         return self._decode(data)
 
     def _reading(self, definition: object, writer: Any, reader: Any) -> Callable[[bytes], T]:
@@ -169,7 +175,7 @@ class Avro(Described[T]):
         if writer is None or writer.schema == self._info.schema:
             decode = self._decode
         elif writer.type is not SchemaType.AVRO:
-            raise UndecodableValue(f"it was written with a schema of type {writer.type.name}")
+            raise UndecodableValueError(f"it was written with a schema of type {writer.type.name}")
         else:
             named = renamed(load(writer.schema), self._definition)
             decode = self._reading(named, parsed(named), self._parsed)
@@ -228,18 +234,18 @@ class Json(Described[T]):
         self._fields = _Filling(self._definition)
 
     def encode(self, value: T) -> bytes:
-        """The JSON, without white space. Raises InvalidValue."""
+        """The JSON, without white space. Raises InvalidValueError."""
         check = self._check
         try:
             plain = value if check is None else check(value)
             return self._encoder.encode(plain if self._changes else value)
-        except InvalidValue:
+        except InvalidValueError:
             raise
         except Exception as error:
-            raise InvalidValue(f"the value can't be written: {error}") from error
+            raise InvalidValueError(f"the value can't be written: {error}") from error
 
     def decode(self, data: bytes) -> T:
-        """The value of JSON. Raises UndecodableValue."""
+        """The value of JSON. Raises UndecodableValueError."""
         try:
             if self._back is None:
                 decoded: T = self._decoder.decode(data)
@@ -283,9 +289,9 @@ class _Filling:
                     self._learn(schema.get(part))
 
     def fill(self, value: Any) -> Any:
-        """The value with what was missing. Raises InvalidArgument if it is no object."""
+        """The value with what was missing. Raises InvalidArgumentError if it is no object."""
         if self._known and not isinstance(value, dict):
-            raise InvalidArgument(f"an object is needed, not {value!r}")
+            raise InvalidArgumentError(f"an object is needed, not {value!r}")
         return self._filled(value, self._definition)
 
     def _filled(self, value: Any, schema: Any) -> Any:

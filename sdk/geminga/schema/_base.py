@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, NamedTuple
 
-from geminga.errors import InvalidArgument, UndecodableValue
+from geminga.errors import InvalidArgumentError, UndecodableValueError
 from geminga.schema._info import SchemaInfo
 from geminga_protocol.schema_type import SchemaType
 
@@ -59,12 +59,12 @@ class Schema(ABC, Generic[T]):
 
     @abstractmethod
     def encode(self, value: T) -> bytes:
-        """The payload of a value. Raises InvalidValue, naming the field that is wrong."""
+        """The payload of a value. Raises InvalidValueError, naming the field that is wrong."""
 
     @abstractmethod
     def decode(self, data: bytes) -> T:
         """The value of a payload that was written with this very schema. Raises
-        UndecodableValue.
+        UndecodableValueError.
         """
 
     @property
@@ -85,7 +85,7 @@ class Schema(ABC, Generic[T]):
 
     def _reader(self, writer: SchemaInfo | None, version: bytes | None = None) -> Reader[T]:
         """Reads what was written with that schema, None if it isn't known. Raises SchemaError and
-        InvalidSchema.
+        InvalidSchemaError.
         """
         decode = self.decode
         return lambda data, key: decode(data)
@@ -95,26 +95,26 @@ class Schema(ABC, Generic[T]):
         return None
 
 
-def undecodable(kind: str, error: object) -> UndecodableValue:
+def undecodable(kind: str, error: object) -> UndecodableValueError:
     """The error for a payload that isn't what it should be."""
-    return UndecodableValue(f"the payload is no {kind}: {error}")
+    return UndecodableValueError(f"the payload is no {kind}: {error}")
 
 
 def check_schema(schema: object) -> None:
-    """Raises InvalidArgument unless it is a schema, or None."""
+    """Raises InvalidArgumentError unless it is a schema, or None."""
     if schema is not None and not isinstance(schema, Schema):
-        raise InvalidArgument(f"schema must be a geminga.schema.Schema, not {schema!r}")
+        raise InvalidArgumentError(f"schema must be a geminga.schema.Schema, not {schema!r}")
 
 
 def check_reading(schema: object) -> None:
     """The same for one that messages are read with."""
     check_schema(schema)
     if isinstance(schema, Schema) and schema.info.type is SchemaType.AUTO_PUBLISH:
-        raise InvalidArgument("schema: AutoProduce can only be sent with")
+        raise InvalidArgumentError("schema: AutoProduce can only be sent with")
 
 
 def check_sending(schema: object) -> None:
     """The same for one that messages are sent with."""
     check_schema(schema)
     if isinstance(schema, Schema) and schema.info.type is SchemaType.AUTO_CONSUME:
-        raise InvalidArgument("schema: AutoConsume can only be read with")
+        raise InvalidArgumentError("schema: AutoConsume can only be read with")

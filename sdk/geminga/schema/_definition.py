@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
-from geminga.errors import InvalidArgument, InvalidSchema
+from geminga.errors import InvalidArgumentError, InvalidSchemaError
 
 Definition = Mapping[str, object] | str
 """An explicit Avro schema: a dict, or its JSON."""
@@ -15,32 +15,32 @@ _PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "b
 
 
 def avro_library() -> ModuleType:
-    """The module fastavro. Raises InvalidArgument if it isn't installed."""
+    """The module fastavro. Raises InvalidArgumentError if it isn't installed."""
     try:
         import fastavro
     except ImportError as error:
-        raise InvalidArgument('Avro needs fastavro: pip install "geminga[avro]"') from error
+        raise InvalidArgumentError('Avro needs fastavro: pip install "geminga[avro]"') from error
     return fastavro
 
 
 def load(text: bytes | str | Mapping[str, object]) -> Any:
-    """A definition as Python has it. Raises InvalidSchema."""
+    """A definition as Python has it. Raises InvalidSchemaError."""
     if isinstance(text, Mapping):
         return dict(text)
     try:
         return json.loads(text)
     except ValueError as error:
-        raise InvalidSchema(f"the definition is no JSON: {error}") from error
+        raise InvalidSchemaError(f"the definition is no JSON: {error}") from error
 
 
 def parsed(definition: Any) -> Any:
-    """The same as fastavro works with. Raises InvalidSchema."""
+    """The same as fastavro works with. Raises InvalidSchemaError."""
     try:
         return avro_library().parse_schema(definition)
-    except InvalidArgument:
+    except InvalidArgumentError:
         raise
     except Exception as error:
-        raise InvalidSchema(f"the definition is no Avro schema: {error}") from error
+        raise InvalidSchemaError(f"the definition is no Avro schema: {error}") from error
 
 
 def renamed(writer: Any, reader: Any) -> Any:

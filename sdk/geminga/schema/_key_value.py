@@ -12,7 +12,7 @@ import json
 import struct
 from typing import Any, NamedTuple, TypeVar
 
-from geminga.errors import InvalidArgument, InvalidValue, UndecodableValue
+from geminga.errors import InvalidArgumentError, InvalidValueError, UndecodableValueError
 from geminga.schema._base import Encoded, Reader, Schema
 from geminga.schema._info import SchemaInfo
 from geminga_protocol.schema_type import SchemaType
@@ -41,33 +41,33 @@ class KeyValue(Schema[tuple[K | None, V | None]]):
     ) -> None:
         for name, given in (("key", key), ("value", value)):
             if not isinstance(given, Schema) or isinstance(given, KeyValue):
-                raise InvalidArgument(f"{name} must be a schema of one value, not {given!r}")
+                raise InvalidArgumentError(f"{name} must be a schema of one value, not {given!r}")
         if not isinstance(encoding, KeyValueEncodingType):
-            raise InvalidArgument(f"encoding must be a KeyValueEncodingType, not {encoding!r}")
+            raise InvalidArgumentError(f"encoding must be a KeyValueEncodingType, not {encoding!r}")
         self._key = key
         self._value = value
         self.encoding = encoding
         super().__init__(pair_info(key.info, value.info, encoding))
 
     def encode(self, value: tuple[K | None, V | None]) -> bytes:
-        """Both halves in one, whatever the encoding type. Raises InvalidValue."""
+        """Both halves in one, whatever the encoding type. Raises InvalidValueError."""
         key, data = self._halves(value)
         return _sized(key) + _sized(data)
 
     def _halves(self, value: object) -> tuple[bytes | None, bytes | None]:
         if not isinstance(value, tuple) or len(value) != 2:
-            raise InvalidValue(f"the value must be a tuple of key and value, not {value!r}")
+            raise InvalidValueError(f"the value must be a tuple of key and value, not {value!r}")
         halves: list[bytes | None] = []
         schemas: tuple[Schema[Any], ...] = (self._key, self._value)
         for name, schema, half in zip(("key", "value"), schemas, value, strict=True):
             try:
                 halves.append(None if half is None else schema.encode(half))
-            except InvalidValue as error:
-                raise InvalidValue(f"{name}: {error.args[0]}") from error
+            except InvalidValueError as error:
+                raise InvalidValueError(f"{name}: {error.args[0]}") from error
         return halves[0], halves[1]
 
     def decode(self, data: bytes) -> tuple[K | None, V | None]:
-        """The pair of both halves in one. Raises UndecodableValue."""
+        """The pair of both halves in one. Raises UndecodableValueError."""
         key, value = split_pair(data)
         return (
             None if key is None else self._key.decode(key),
@@ -129,16 +129,16 @@ def _sized(data: bytes | None) -> bytes:
 
 
 def split_pair(data: bytes) -> tuple[bytes | None, bytes | None]:
-    """Both halves. Raises UndecodableValue for sizes that lie."""
+    """Both halves. Raises UndecodableValueError for sizes that lie."""
     halves: list[bytes | None] = []
     at = 0
     for name in ("key", "value"):
         if at + 4 > len(data):
-            raise UndecodableValue(f"the pair ends before the size of its {name}")
+            raise UndecodableValueError(f"the pair ends before the size of its {name}")
         (size,) = _SIZE.unpack_from(data, at)
         at += 4
         if size < -1 or size > len(data) - at:
-            raise UndecodableValue(
+            raise UndecodableValueError(
                 f"the pair's {name} claims {size} bytes, of {len(data) - at} that are left"
             )
         halves.append(None if size < 0 else data[at : at + size])
@@ -161,9 +161,9 @@ def pair_info(key: SchemaInfo, value: SchemaInfo, encoding: KeyValueEncodingType
 
 
 def split_info(info: SchemaInfo) -> PairInfo:
-    """The other way. Raises UndecodableValue if it isn't one, or can't be understood."""
+    """The other way. Raises UndecodableValueError if it isn't one, or can't be understood."""
     if info.type is not SchemaType.KEY_VALUE:
-        raise UndecodableValue(f"it was written with a schema of type {info.type.name}")
+        raise UndecodableValueError(f"it was written with a schema of type {info.type.name}")
     properties = info.properties
     halves: list[SchemaInfo] = []
     for name, data in zip(("key", "value"), split_pair(info.schema), strict=True):
@@ -171,7 +171,7 @@ def split_info(info: SchemaInfo) -> PairInfo:
             kind = SchemaType[properties[f"{name}.schema.type"]]
             known = json.loads(properties.get(f"{name}.schema.properties") or "{}")
         except (KeyError, ValueError) as error:
-            raise UndecodableValue(f"the schema of the pair's {name}: {error}") from error
+            raise UndecodableValueError(f"the schema of the pair's {name}: {error}") from error
         halves.append(
             SchemaInfo(properties.get(f"{name}.schema.name", ""), kind, data or b"", known)
         )

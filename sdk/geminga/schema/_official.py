@@ -8,7 +8,7 @@ import copy
 from enum import Enum
 from typing import Any
 
-from geminga.errors import InvalidSchema
+from geminga.errors import InvalidSchemaError
 from geminga.schema._plans import Plan
 
 
@@ -22,7 +22,7 @@ def official_plan(kind: Any, name: str) -> Plan:
     try:
         schema = copy.deepcopy(kind.schema())
     except Exception as error:
-        raise InvalidSchema(f"{kind.__name__} makes no schema of itself: {error}") from error
+        raise InvalidSchemaError(f"{kind.__name__} makes no schema of itself: {error}") from error
     return Plan(schema, (kind,), _plain, lambda read: kind(**read), name, is_exact=False)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from geminga.errors import InvalidValue
+from geminga.errors import InvalidValueError
 
 Json = Any
 """A part of an Avro schema: a text, a list or a dict."""
@@ -42,10 +42,10 @@ class Plan:
         return kind in self.kinds or (kind is not bool and isinstance(value, self.kinds))
 
 
-def wrong(path: str, plan: Plan, value: object) -> InvalidValue:
+def wrong(path: str, plan: Plan, value: object) -> InvalidValueError:
     """The error for a value of another type."""
     wanted = " or ".join("None" if k is type(None) else k.__name__ for k in plan.kinds)
-    return InvalidValue(f"{path} must be {wanted}, not {value!r}")
+    return InvalidValueError(f"{path} must be {wanted}, not {value!r}")
 
 
 def leaf(schema: Json, *kinds: type, back: Change | None = None) -> Plan:
@@ -58,7 +58,7 @@ def int32() -> Plan:
 
     def out(value: int) -> int:
         if not -INT32_MAX - 1 <= value <= INT32_MAX:
-            raise InvalidValue(f"{value} is no whole number of 32 bits")
+            raise InvalidValueError(f"{value} is no whole number of 32 bits")
         return value
 
     return Plan("int", (int,), out)
@@ -103,7 +103,7 @@ def map_plan(item: Plan, schema: Json) -> Plan:
 
     def out(values: Any) -> Any:
         if not texts.issuperset(map(type, values)):
-            raise InvalidValue(f"keys must be texts, not {values!r}")
+            raise InvalidValueError(f"keys must be texts, not {values!r}")
         if not allowed.issuperset(map(type, values.values())):
             for key, value in values.items():
                 if not item.fits(value):
@@ -178,9 +178,9 @@ class RecordCodec:
         self._back = tuple((name, plan.back) for name, plan in fields if plan.back is not None)
 
     def to_dict(self, value: Any) -> dict[str, Any]:
-        """What an Avro writer takes. Raises InvalidValue, naming the field."""
+        """What an Avro writer takes. Raises InvalidValueError, naming the field."""
         if not isinstance(value, self.kind):
-            raise InvalidValue(f"the value must be a {self.kind.__name__}, not {value!r}")
+            raise InvalidValueError(f"the value must be a {self.kind.__name__}, not {value!r}")
         try:
             # Nearly always the fields are all that the object has, in this order.
             made: dict[str, Any] = value.__dict__.copy()
@@ -194,8 +194,8 @@ class RecordCodec:
         for name, change in self._out:
             try:
                 made[name] = change(made[name])
-            except InvalidValue as error:
-                raise InvalidValue(f"{self.kind.__name__}.{name}: {error.args[0]}") from error
+            except InvalidValueError as error:
+                raise InvalidValueError(f"{self.kind.__name__}.{name}: {error.args[0]}") from error
         return made
 
     def _check(self, values: tuple[object, ...], types: tuple[type, ...]) -> None:

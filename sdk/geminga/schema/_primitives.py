@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from geminga.errors import InvalidValue
+from geminga.errors import InvalidValueError
 from geminga.schema._base import Schema, T, undecodable
 from geminga.schema._info import PLAIN_BYTES, SchemaInfo
 from geminga_protocol.schema_type import SchemaType
@@ -52,7 +52,7 @@ class String(Schema[str]):
         try:
             return value.encode()
         except UnicodeEncodeError as error:
-            raise InvalidValue(f"String: {error}") from error
+            raise InvalidValueError(f"String: {error}") from error
 
     def decode(self, data: bytes) -> str:
         """The text."""
@@ -77,7 +77,7 @@ class Fixed(Schema[T]):
         try:
             return self._LAYOUT.pack(*self._parts(value))
         except struct.error as error:
-            raise InvalidValue(f"{self._NAME}: {value!r}: {error}") from error
+            raise InvalidValueError(f"{self._NAME}: {value!r}: {error}") from error
 
     def decode(self, data: bytes) -> T:
         """The value."""
@@ -166,7 +166,7 @@ class Real(Fixed[float]):
         try:
             return super().encode(value)
         except OverflowError as error:
-            raise InvalidValue(f"{self._NAME}: {value!r}: {error}") from error
+            raise InvalidValueError(f"{self._NAME}: {value!r}: {error}") from error
 
 
 class Float(Real):
@@ -308,8 +308,8 @@ def _time_of(micros: int) -> datetime.time:
     return datetime.time(hour, minute, second, micros)
 
 
-def _wrong(schema: object, wanted: str, value: object) -> InvalidValue:
-    return InvalidValue(f"{type(schema).__name__}: the value must be {wanted}, not {value!r}")
+def _wrong(schema: object, wanted: str, value: object) -> InvalidValueError:
+    return InvalidValueError(f"{type(schema).__name__}: the value must be {wanted}, not {value!r}")
 
 
 _FIXED: tuple[type[Fixed[Any]], ...] = (

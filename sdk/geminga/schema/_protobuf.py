@@ -13,7 +13,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor, FileDescriptor
 from google.protobuf.message import DecodeError, EncodeError, Message
 
-from geminga.errors import InvalidSchema, InvalidValue
+from geminga.errors import InvalidSchemaError, InvalidValueError
 from geminga.schema._avro import ALWAYS_ALLOW_NULL, JSR310_CONVERSION_ENABLED
 from geminga.schema._base import Schema, undecodable
 from geminga.schema._info import SchemaInfo
@@ -50,16 +50,16 @@ class _Messages(Schema[M]):
         super().__init__(SchemaInfo("", kind, text.encode(), _properties(_descriptor_of(message))))
 
     def encode(self, value: M) -> bytes:
-        """The message's bytes. Raises InvalidValue."""
+        """The message's bytes. Raises InvalidValueError."""
         if not isinstance(value, self._kind):
-            raise InvalidValue(f"the value must be a {self._kind.__name__}, not {value!r}")
+            raise InvalidValueError(f"the value must be a {self._kind.__name__}, not {value!r}")
         try:
             return value.SerializeToString()
         except EncodeError as error:
-            raise InvalidValue(f"{self._kind.__name__}: {error}") from error
+            raise InvalidValueError(f"{self._kind.__name__}: {error}") from error
 
     def decode(self, data: bytes) -> M:
-        """The message. Raises UndecodableValue."""
+        """The message. Raises UndecodableValueError."""
         try:
             return self._kind.FromString(data)
         except DecodeError as error:
@@ -95,7 +95,7 @@ class ProtobufNative(_Messages[M]):
 
 def _descriptor_of(message: type[Message]) -> Descriptor:
     if not isinstance(message, type) or not issubclass(message, Message):
-        raise InvalidSchema(f"a generated protobuf class is needed, not {message!r}")
+        raise InvalidSchemaError(f"a generated protobuf class is needed, not {message!r}")
     found: Any = message.DESCRIPTOR
     descriptor: Descriptor = found
     return descriptor
@@ -206,7 +206,7 @@ def _outer_class(file_name: str) -> str:
 
 def message_class(info: SchemaInfo) -> type[Message]:
     """The class of the messages of a PROTOBUF_NATIVE schema, made of the descriptors that the topic
-    has. Raises InvalidSchema.
+    has. Raises InvalidSchemaError.
     """
     try:
         definition = json.loads(info.schema)
@@ -219,11 +219,11 @@ def message_class(info: SchemaInfo) -> type[Message]:
         found = pool.FindMessageTypeByName(definition["rootMessageTypeName"])
         return message_factory.GetMessageClass(found)
     except Exception as error:
-        raise InvalidSchema(f"the descriptors can't be read: {error}") from error
+        raise InvalidSchemaError(f"the descriptors can't be read: {error}") from error
 
 
 def generic_message(info: SchemaInfo) -> Callable[[bytes], dict[str, object]]:
-    """Reads messages without their class, as dicts. Raises InvalidSchema."""
+    """Reads messages without their class, as dicts. Raises InvalidSchemaError."""
     kind = message_class(info)
 
     def read(data: bytes) -> dict[str, object]:

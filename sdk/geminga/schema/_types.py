@@ -16,7 +16,7 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 
-from geminga.errors import InvalidSchema, InvalidValue
+from geminga.errors import InvalidSchemaError, InvalidValueError
 from geminga.schema import _primitives as primitives
 from geminga.schema._official import is_official, official_plan
 from geminga.schema._plans import (
@@ -56,7 +56,7 @@ def _moment(name: str) -> Plan:
 
     def out(value: datetime.datetime) -> datetime.datetime:
         if value.tzinfo is None:
-            raise InvalidValue(f"must have a time zone: {value!r}")
+            raise InvalidValueError(f"must have a time zone: {value!r}")
         return value
 
     return Plan(_logical("long", name), (datetime.datetime,), out)
@@ -90,7 +90,7 @@ _ARRAYS: dict[object, type] = {list: list, Sequence: list, set: set, frozenset: 
 
 def _finite(value: float) -> float:
     if value - value != 0:
-        raise InvalidValue(f"JSON has no {value}")
+        raise InvalidValueError(f"JSON has no {value}")
     return value
 
 
@@ -98,9 +98,9 @@ def _decimal(mark: Precision) -> Plan:
     def out(value: decimal.Decimal) -> decimal.Decimal:
         _, digits, exponent = value.as_tuple()
         if not isinstance(exponent, int) or exponent < -mark.scale:
-            raise InvalidValue(f"{value} has more than {mark.scale} digits behind the point")
+            raise InvalidValueError(f"{value} has more than {mark.scale} digits behind the point")
         if len(digits) + exponent + mark.scale > mark.precision:
-            raise InvalidValue(f"{value} has more than {mark.precision} digits")
+            raise InvalidValueError(f"{value} has more than {mark.precision} digits")
         return value
 
     schema = {**_logical("bytes", "decimal"), "precision": mark.precision, "scale": mark.scale}
@@ -118,7 +118,7 @@ class Planner:
         self.codecs: dict[type, RecordCodec] = {}
 
     def plan(self, kind: object, where: str, namespace: str) -> Plan:
-        """The plan of a type. Raises InvalidSchema, naming the field."""
+        """The plan of a type. Raises InvalidSchemaError, naming the field."""
         known = _LEAVES.get(kind) if _is_hashable(kind) else None
         if known is not None:
             return self._checked(known)
@@ -137,7 +137,7 @@ class Planner:
             return container
         if isinstance(kind, type):
             return self._named(kind, where, namespace)
-        raise InvalidSchema(f"{where}: there is no Avro type for {kind!r}")
+        raise InvalidSchemaError(f"{where}: there is no Avro type for {kind!r}")
 
     def _annotated(self, parts: tuple[Any, ...], where: str, namespace: str) -> Plan:
         kind, *marks = parts
@@ -163,7 +163,7 @@ class Planner:
             return array_plan(item, tuple, {"type": "array", "items": item.schema})
         if origin in (dict, Mapping):
             if len(arguments) != 2 or arguments[0] is not str:
-                raise InvalidSchema(f"{where}: the keys of a map must be str, not {kind!r}")
+                raise InvalidSchemaError(f"{where}: the keys of a map must be str, not {kind!r}")
             item = self._inner(arguments[1], where, namespace)
             return map_plan(item, {"type": "map", "values": item.schema})
         return None
@@ -181,7 +181,7 @@ class Planner:
         space = namespace if own is None else own
         name = f"{space}.{kind.__name__}" if space else kind.__name__
         if any(each.name == name for each in self._known.values()):
-            raise InvalidSchema(f"{where}: two types are called {name}")
+            raise InvalidSchemaError(f"{where}: two types are called {name}")
         head = {"name": kind.__name__}
         if space != namespace:
             head["namespace"] = space
@@ -193,7 +193,7 @@ class Planner:
         elif dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct):
             return self._record(kind, name, space, {"type": "record", **head})
         else:
-            raise InvalidSchema(f"{where}: there is no Avro type for {kind.__name__}")
+            raise InvalidSchemaError(f"{where}: there is no Avro type for {kind.__name__}")
         self._known[kind] = plan
         return plan
 

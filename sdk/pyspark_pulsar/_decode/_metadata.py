@@ -32,7 +32,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from geminga import MessageId, ReceivedEntry
+from geminga import EntryBatch, MessageId
 from pyspark_pulsar.errors import SchemaMismatch
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ _ZONE = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).paramete
 class EntrySlice(NamedTuple):
     """Messages of one entry: `indexes[first:stop]`."""
 
-    entry: ReceivedEntry
+    entry: EntryBatch
     first: int
     stop: int
 
@@ -61,12 +61,12 @@ class EntrySlices:
         self.each = each
         self.rows = sum(stop - first for _, first, stop in each)
 
-    def spread(self, get: Callable[[ReceivedEntry], object], kind: pa.DataType) -> pa.Array:
+    def spread(self, get: Callable[[EntryBatch], object], kind: pa.DataType) -> pa.Array:
         """A column of a value that all messages of an entry share."""
         values = pa.array([get(entry_slice.entry) for entry_slice in self.each], kind)
         return values if self._owners is None else values.take(self._owners)
 
-    def listed(self, get: Callable[[ReceivedEntry], list[T]]) -> list[T]:
+    def listed(self, get: Callable[[EntryBatch], list[T]]) -> list[T]:
         """A list of a value that each message has."""
         found: list[T] = []
         for entry, first, stop in self.each:
@@ -116,14 +116,14 @@ class EntrySlices:
         return pc.if_else(self._are_in_batches, full, whole)
 
 
-def _whole_id(entry: ReceivedEntry) -> bytes:
+def _whole_id(entry: EntryBatch) -> bytes:
     """The id of an entry with one message."""
     if entry.indexes[0] >= 0:
         return b""
     return entry.message_ids()[0].serialize()
 
 
-def _id_start(entry: ReceivedEntry) -> bytes:
+def _id_start(entry: EntryBatch) -> bytes:
     """The bytes before the batch index in the ids of an entry's messages."""
     place = MessageId(entry.ledger_id, entry.entry_id, entry.partition)
     # Without the batch size (the last two bytes), since it isn't a batch.
@@ -147,7 +147,7 @@ def _times(values: Iterable[int | None]) -> pa.Array:
 
 
 def _publish_times(slices: EntrySlices) -> pa.Array:
-    times = _times(entry_slice.entry.publish_timestamp for entry_slice in slices.each)
+    times = _times(entry_slice.entry.publish_time_ms for entry_slice in slices.each)
     places = iter(range(len(slices.each)))
     return times.take(slices.spread(lambda _: next(places), pa.int32()))
 
@@ -189,11 +189,11 @@ class MetadataColumn(NamedTuple):
         return StructField(self.name, self.spark, self.nullable)
 
 
-def _spread(get: Callable[[ReceivedEntry], object], kind: pa.DataType) -> Callable[..., pa.Array]:
+def _spread(get: Callable[[EntryBatch], object], kind: pa.DataType) -> Callable[..., pa.Array]:
     return lambda slices: slices.spread(get, kind)
 
 
-def _listed(get: Callable[[ReceivedEntry], list[T]], kind: pa.DataType) -> Callable[..., pa.Array]:
+def _listed(get: Callable[[EntryBatch], list[T]], kind: pa.DataType) -> Callable[..., pa.Array]:
     return lambda slices: pa.array(slices.listed(get), kind)
 
 
@@ -241,7 +241,7 @@ _ALL = (
         _TIMESTAMP,
         True,
         True,
-        lambda slices: _times(slices.listed(lambda entry: entry.event_timestamps())),
+        lambda slices: _times(slices.listed(lambda entry: entry.event_times_ms())),
     ),
     MetadataColumn(
         "__messageProperties",

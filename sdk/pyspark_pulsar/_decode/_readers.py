@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from google.protobuf.message import Message
 
-from geminga import InvalidSchema
+from geminga import InvalidSchemaError
 from geminga.schema import SchemaInfo, SchemaType, message_class
 from pyspark_pulsar._decode._avro import AvroReader
 from pyspark_pulsar._decode._avro_schema import avro_shape
@@ -57,7 +57,7 @@ def shape_of(info: SchemaInfo) -> Shape | None:
 def _message_class(info: SchemaInfo) -> type[Message]:
     try:
         return message_class(info)
-    except InvalidSchema as error:
+    except InvalidSchemaError as error:
         raise SchemaMismatch("schema", str(error)) from error
 
 

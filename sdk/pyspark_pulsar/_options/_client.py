@@ -78,8 +78,8 @@ class ClientSettings:
         if self.auth_plugin is None:
             return None
         try:
-            return geminga.auth.from_plugin(self.auth_plugin, self.auth_params)
-        except geminga.InvalidArgument as error:
+            return geminga.auth.from_config(self.auth_plugin, self.auth_params)
+        except geminga.InvalidArgumentError as error:
             if str(error).startswith("auth plug-in"):
                 raise InvalidOption(PREFIX + "authPluginClassName", str(error)) from None
             raise InvalidOption(PREFIX + "authParams", f"{error}; {AUTH_FAULT}") from None
@@ -293,7 +293,7 @@ def _check_whole(settings: ClientSettings) -> None:
     keywords = settings.keywords()
     try:
         geminga.ClientOptions(**keywords)
-    except geminga.InvalidArgument as error:
+    except geminga.InvalidArgumentError as error:
         text = str(error)
         names = [java for java, name, _ in _NAMES if re.search(rf"\b{name}\b", text)]
         for java, name, _ in _NAMES:

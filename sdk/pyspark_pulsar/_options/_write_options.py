@@ -353,7 +353,7 @@ def _check_whole(settings: ProducerSettings) -> None:
     """Checks of the SDK, with our option names in its errors."""
     try:
         geminga.ProducerOptions(**settings.keywords())
-    except geminga.InvalidArgument as error:
+    except geminga.InvalidArgumentError as error:
         text = str(error)
         named = [java for java, name, _ in _NAMES if name in text]
         for java, name, _ in _NAMES:

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Collection, Sequence
 
 import geminga.blocking
-from geminga import TopicNotFound
+from geminga import TopicNotFoundError
 from pyspark_pulsar._clients import for_each
 from pyspark_pulsar._names import full_name
 from pyspark_pulsar._options import AtTime, Bound, Edge, ReadOptions, Where
@@ -116,7 +116,7 @@ def _last(
     """The last entry, BEGIN without messages, None if the topic doesn't exist."""
     try:
         return _topics.last_position(client, part.topic, Looks.of(options)) or BEGIN
-    except TopicNotFound:
+    except TopicNotFoundError:
         return None
 
 

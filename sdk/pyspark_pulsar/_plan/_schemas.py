@@ -88,7 +88,7 @@ def _infos(
     topics = list(dict.fromkeys(part.parent for part in parts))
     if options.schema_mode == "raw":
         return dict.fromkeys(topics[:1])
-    return dict(zip(topics, for_each(client.topic_schema, topics), strict=True))
+    return dict(zip(topics, for_each(client.get_schema, topics), strict=True))
 
 
 def _differ(infos: Mapping[str, SchemaInfo | None]) -> bool:

@@ -56,8 +56,8 @@ def expand(client: geminga.blocking.Client, selection: TopicSelection) -> list[T
 
 def _matching(client: geminga.blocking.Client, option: str, pattern: str) -> list[str]:
     try:
-        names = client.topics_matching(re.compile(pattern))
-    except geminga.InvalidArgument as error:
+        names = client.list_topics(re.compile(pattern))
+    except geminga.InvalidArgumentError as error:
         raise InvalidOption(option, str(error)) from None
     if not names:
         raise TopicMissing(pattern, f"no topic name fully matches {option}")
@@ -69,14 +69,14 @@ def _parts(client: geminga.blocking.Client, option: str, name: str) -> list[Topi
         raise InvalidOption(option, f"{name} is not persistent: its messages aren't stored")
     parent, number = partition_of(name)
     try:
-        names = client.get_topic_partitions(parent, auto_create=False)
+        names = client.list_partitions(parent, auto_create=False)
         if number >= 0 and name not in names:
             # A topic with such a name need not be a partition.
-            client.get_topic_partitions(name, auto_create=False)
+            client.list_partitions(name, auto_create=False)
             names = [name]
-    except geminga.TopicNotFound:
+    except geminga.TopicNotFoundError:
         raise TopicMissing(name, f"doesn't exist; {option} must name existing topics") from None
-    except geminga.InvalidTopicName as error:
+    except geminga.InvalidTopicNameError as error:
         raise InvalidOption(option, f"{name!r} is not a topic name: {error}") from None
     each = [TopicPartition(topic, partition_of(topic)[1], parent) for topic in names]
     return each if number < 0 else [one for one in each if one.topic == name]
@@ -121,7 +121,7 @@ def first_from(
     client: geminga.blocking.Client, topic: str, at: Position, looks: Looks = PLAIN
 ) -> Position | None:
     """The first entry at `at` or after it that contains a message; None if there is none. Raises
-    Timeout and other errors of the client.
+    OperationTimeoutError and other errors of the client.
     """
     with _reader(client, topic, at, looks) as reader:
         return _first(reader, topic)
@@ -146,14 +146,14 @@ def position_at(
 def _published_ms(client: geminga.blocking.Client, topic: str, at: Position, looks: Looks) -> int:
     with _reader(client, topic, at, looks) as reader:
         entries = _next(reader, topic)
-    return entries[0].publish_timestamp if entries else 0
+    return entries[0].publish_time_ms if entries else 0
 
 
 def entry_at(
     client: geminga.blocking.Client, topic: str, at: Position, looks: Looks = PLAIN
-) -> geminga.ReceivedEntry | None:
-    """The entry at exactly `at`, None if it doesn't exist or has no message. Raises Timeout and
-    other errors of the client.
+) -> geminga.EntryBatch | None:
+    """The entry at exactly `at`, None if it doesn't exist or has no message. Raises
+    OperationTimeoutError and other errors of the client.
     """
     with _reader(client, topic, at, looks) as reader:
         entries = _next(reader, topic)
@@ -328,20 +328,21 @@ def _first(
 
 def _next(
     reader: geminga.blocking.Reader, topic: str, *, is_there: bool = False
-) -> list[geminga.ReceivedEntry]:
+) -> list[geminga.EntryBatch]:
     """The next entries of a reader; none at the end. After a seek to a time, brokers don't tell a
-    reader of compacted messages that there are more; `is_there` says so. Raises Timeout.
+    reader of compacted messages that there are more; `is_there` says so. Raises
+    OperationTimeoutError.
     """
     deadline_s = time.monotonic() + PROBE_TIMEOUT_S
     while is_there or reader.has_message_available():
         try:
-            return reader.read_entries(PROBE_WAIT_S, bytes_max=1)
-        except geminga.Timeout:
+            return reader.read_batches(PROBE_WAIT_S, bytes_max=1)
+        except geminga.OperationTimeoutError:
             if _has_all(reader):
                 # Chunks without the last one, or transaction markers.
                 return []
             if time.monotonic() > deadline_s:
-                raise geminga.Timeout(
+                raise geminga.OperationTimeoutError(
                     f"nothing came for {PROBE_TIMEOUT_S:.0f} s, though the topic has messages",
                     topic=topic,
                 ) from None

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from geminga import GemingaError, ReceivedEntry, Timeout
+from geminga import EntryBatch, GemingaError, OperationTimeoutError
 from pyspark_pulsar._positions import BEGIN, Position
 from pyspark_pulsar._scan._range_reader import EntryReader
 from pyspark_pulsar.errors import DataLoss
@@ -41,8 +41,8 @@ def check_start(
     waits_max_s: float = WAITS_MAX_S,
 ) -> None:
     """Check whether messages from `start` on were lost, if a read from there found `found` as its
-    first entry (None: none). Raises DataLoss; without `fails` logs it. Raises Timeout if it is
-    unknown after `waits_max_s` seconds.
+    first entry (None: none). Raises DataLoss; without `fails` logs it. Raises OperationTimeoutError
+    if it is unknown after `waits_max_s` seconds.
     """
     if start.ledger_id < 0 or (found is not None and found.ledger_id == start.ledger_id):
         return
@@ -96,7 +96,7 @@ class Continuity:
         self.look()
 
     def look(self) -> None:
-        """Raises DataLoss, Timeout."""
+        """Raises DataLoss, OperationTimeoutError."""
         left, self._left = self._left, None
         if left is None:
             return
@@ -121,15 +121,16 @@ def _first_from(
     open_at: Opener, topic: str, place: Position, waits_max_s: float
 ) -> Position | None:
     """The first entry from `place` on, None if there is none. Silence alone proves nothing: a
-    ledger may be closing, or the topic moving to another broker. Raises Timeout, DataLoss.
+    ledger may be closing, or the topic moving to another broker. Raises OperationTimeoutError,
+    DataLoss.
     """
     silent_s = 0.0
     with open_at(place) as reader:
         while True:
             began_s = time.monotonic()
             try:
-                return _place_of(reader.read_entries(LOOK_S, bytes_max=1)[0])
-            except Timeout:
+                return _place_of(reader.read_batches(LOOK_S, bytes_max=1)[0])
+            except OperationTimeoutError:
                 silent_s += max(LOOK_S, time.monotonic() - began_s)
             # Chunks without the last one: the topic isn't empty, though no message can be read.
             chunk = max(Position(each.ledger_id, each.entry_id) for each in reader.received_ids())
@@ -138,7 +139,7 @@ def _first_from(
             if not _may_have_more(reader):
                 return _rest(reader) or (None if chunk == BEGIN else chunk)
             if silent_s >= waits_max_s:
-                raise Timeout(
+                raise OperationTimeoutError(
                     f"nothing came from {place} on for {silent_s:.0f} s, so it is unknown whether "
                     "messages were lost; pollTimeoutMs sets how long to wait",
                     topic=topic,
@@ -158,12 +159,12 @@ def _may_have_more(reader: EntryReader) -> bool:
 def _rest(reader: EntryReader) -> Position | None:
     """An entry that arrived during the check."""
     try:
-        return _place_of(reader.read_entries(0.0, bytes_max=1)[0])
-    except Timeout:
+        return _place_of(reader.read_batches(0.0, bytes_max=1)[0])
+    except OperationTimeoutError:
         return None
 
 
-def _place_of(entry: ReceivedEntry) -> Position:
+def _place_of(entry: EntryBatch) -> Position:
     # A chunked message has the position of its last chunk; its first chunk exists as well.
     first = entry.message_ids()[0].first_chunk
     if first is not None:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from geminga import GemingaError, MessageId, ReceivedEntry, Timeout
+from geminga import EntryBatch, GemingaError, MessageId, OperationTimeoutError
 from pyspark_pulsar._decode._metadata import EntrySlice
 from pyspark_pulsar._positions import Position, TopicRange
 from pyspark_pulsar._scan._throttle import Throttle
@@ -27,10 +27,10 @@ IDLE_S_MAX = 2.0
 class EntryReader(Protocol):
     """A reader of `geminga.blocking` on one topic."""
 
-    def read_entries(
+    def read_batches(
         self, timeout_s: float | None = None, *, bytes_max: float = ...
-    ) -> list[ReceivedEntry]:
-        """Entries in order. Raises Timeout if none arrives."""
+    ) -> list[EntryBatch]:
+        """Entries in order. Raises OperationTimeoutError if none arrives."""
         ...
 
     def has_message_available(self) -> bool:
@@ -67,8 +67,8 @@ class RangeReader:
         """The last entry received, in the range or the first one after it."""
 
     def slices(self) -> Iterator[EntrySlice]:
-        """The messages of the range, in order. Raises GemingaError, Timeout if nothing arrives
-        though the topic should have more.
+        """The messages of the range, in order. Raises GemingaError, OperationTimeoutError if
+        nothing arrives though the topic should have more.
         """
         stop_entry = self._wanted.stop.entry
         while True:
@@ -90,7 +90,7 @@ class RangeReader:
                 if position == stop_entry:
                     return
 
-    def _pay(self, entries: list[ReceivedEntry]) -> None:
+    def _pay(self, entries: list[EntryBatch]) -> None:
         """Pause for the entries before returning them: so short ranges pay too."""
         stop = self._wanted.stop[:2]
         own = [each for each in entries if (each.ledger_id, each.entry_id) <= stop]
@@ -98,7 +98,7 @@ class RangeReader:
             sum(len(each.indexes) for each in own), sum(each.size_bytes for each in own)
         )
 
-    def _clipped(self, entry: ReceivedEntry, position: Position) -> EntrySlice | None:
+    def _clipped(self, entry: EntryBatch, position: Position) -> EntrySlice | None:
         """The entry's messages in the range."""
         start, stop = self._wanted.start, self._wanted.stop
         if position < start.entry:
@@ -111,31 +111,31 @@ class RangeReader:
             end = sum(1 for index in indexes if index <= stop.batch_index)
         return EntrySlice(entry, first, end) if first < end else None
 
-    def _next(self) -> list[ReceivedEntry]:
+    def _next(self) -> list[EntryBatch]:
         """Entries; none if the range has no more."""
         waited_s = 0.0
         idle_s = IDLE_S_MIN
         while True:
             began_s = self._clock()
             try:
-                return self._reader.read_entries(idle_s, bytes_max=self._bytes_max)
-            except Timeout:
+                return self._reader.read_batches(idle_s, bytes_max=self._bytes_max)
+            except OperationTimeoutError:
                 if self._is_over():
                     # Entries may have arrived during the check.
                     return self._rest()
             waited_s += self._clock() - began_s
             if waited_s >= self._waits_max_s:
-                raise Timeout(
+                raise OperationTimeoutError(
                     f"nothing came for {waited_s:.0f} s, though the topic should have messages up "
                     f"to {self._wanted.stop}; pollTimeoutMs sets how long to wait",
                     topic=self._wanted.topic,
                 )
             idle_s = min(idle_s * 2, IDLE_S_MAX, self._waits_max_s)
 
-    def _rest(self) -> list[ReceivedEntry]:
+    def _rest(self) -> list[EntryBatch]:
         try:
-            return self._reader.read_entries(0.0, bytes_max=self._bytes_max)
-        except Timeout:
+            return self._reader.read_batches(0.0, bytes_max=self._bytes_max)
+        except OperationTimeoutError:
             return []
 
     def _is_over(self) -> bool:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 import geminga
-from geminga import ConsumerCryptoFailureAction, MessageId, ReceivedEntry
+from geminga import ConsumerCryptoFailureAction, EntryBatch, MessageId
 from geminga.schema import SchemaInfo
 from pyspark_pulsar._clients import client_for
 from pyspark_pulsar._decode._metadata import EntrySlice
@@ -48,8 +48,8 @@ def scan(wanted: TopicRange, plan: ScanPlan) -> Iterator[pa.RecordBatch]:
     """The messages of the range, each once, in record batches limited in rows and bytes.
 
     A chunked message belongs to the range with its last chunk. Raises DataLoss, MalformedMessage,
-    GemingaError (Timeout if an expected message doesn't arrive within `pollTimeoutMs`, CryptoError
-    for one that can't be decrypted).
+    GemingaError (OperationTimeoutError if an expected message doesn't arrive within
+    `pollTimeoutMs`, CryptoError for one that can't be decrypted).
     """
     if wanted.is_empty:
         return
@@ -58,7 +58,7 @@ def scan(wanted: TopicRange, plan: ScanPlan) -> Iterator[pa.RecordBatch]:
     try:
         for entry_slice in task.slices():
             yield from rows.add(entry_slice)
-    except geminga.TopicNotFound:
+    except geminga.TopicNotFoundError:
         # Readers don't create topics.
         lost(wanted.topic, "it was deleted", fails=plan.options.fail_on_data_loss)
     yield from rows.flush()
@@ -82,7 +82,7 @@ class _Task:
         """The topic's schema of that version; None with `schemaMode=raw`."""
         if self._options.schema_mode == "raw":
             return None
-        return self._client.topic_schema(partition_of(self._wanted.topic)[0], version)
+        return self._client.get_schema(partition_of(self._wanted.topic)[0], version)
 
     def slices(self) -> Iterator[EntrySlice]:
         """The messages of the range that become rows."""
@@ -92,7 +92,7 @@ class _Task:
                 continue
             if narrowing is None:
                 yield entry_slice
-            elif narrowing.publish_ms.allow(entry_slice.entry.publish_timestamp):
+            elif narrowing.publish_ms.allow(entry_slice.entry.publish_time_ms):
                 yield from (
                     [entry_slice]
                     if narrowing.keys is None
@@ -129,7 +129,7 @@ class _Task:
         yield from self._mended(cut)
         return None
 
-    def _wants_other_queue(self, entry: ReceivedEntry, place: Position) -> bool:
+    def _wants_other_queue(self, entry: EntryBatch, place: Position) -> bool:
         stop = self._wanted.stop
         if place >= stop.entry:
             return False
@@ -194,7 +194,7 @@ class _Task:
     def _ledgers(self, before: Position) -> list[LedgerSpan]:
         return layout(self._client, self._wanted.topic, self._options, BEGIN, before)
 
-    def _is_readable(self, entry: ReceivedEntry) -> bool:
+    def _is_readable(self, entry: EntryBatch) -> bool:
         """Whether the entry is decrypted, or to be read encrypted. Raises CryptoError."""
         action = self._options.crypto_failure_action
         if not entry.is_encrypted or action is ConsumerCryptoFailureAction.CONSUME:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 import geminga.blocking
-from geminga import TopicNotFound
+from geminga import TopicNotFoundError
 from pyspark_pulsar._options import ReadOptions
 from pyspark_pulsar._plan._readers import open_reader
 from pyspark_pulsar._positions import Position, TopicRange
@@ -32,7 +32,7 @@ def probe_entries(
     """The entries of a range, read lazily; none if the topic doesn't exist, which the task reports.
     The caller closes the generator. Raises GemingaError.
     """
-    with suppress(TopicNotFound):
+    with suppress(TopicNotFoundError):
         yield from _probe_entries(client, options, wanted)
 
 

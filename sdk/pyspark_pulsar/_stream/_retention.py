@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import geminga
 import geminga.blocking
-from geminga import ConsumerBusy, GemingaError, InitialPosition, MessageId, TopicNotFound
+from geminga import ConsumerBusyError, GemingaError, InitialPosition, MessageId, TopicNotFoundError
 from pyspark_pulsar._clients import for_each
 from pyspark_pulsar._positions import BEGIN, Position
 
@@ -40,7 +40,7 @@ class RetentionSubscription:
 
     def hold(self, topics: Iterable[str]) -> None:
         """Create the subscription on these topics, at their first message where it is new. Raises
-        GemingaError: ConsumerBusy if another consumer uses it.
+        GemingaError: ConsumerBusyError if another consumer uses it.
         """
         new = [topic for topic in topics if topic not in self._marks]
         made = for_each(self._make, new)
@@ -49,7 +49,7 @@ class RetentionSubscription:
     def _make(self, topic: str) -> bool:
         try:
             self._attached(topic).close()
-        except TopicNotFound:
+        except TopicNotFoundError:
             # Just deleted: planning will notice.
             return False
         return True
@@ -73,7 +73,7 @@ class RetentionSubscription:
     def _removed(self, topic: str) -> GemingaError | None:
         try:
             self._attached(topic).unsubscribe()
-        except TopicNotFound:
+        except TopicNotFoundError:
             return None
         except GemingaError as error:
             return error
@@ -128,9 +128,9 @@ class RetentionSubscription:
                     ack_receipt_enabled=True,
                     auto_create=False,
                 )
-            except ConsumerBusy as error:
+            except ConsumerBusyError as error:
                 if time.monotonic() > deadline_s:
-                    raise ConsumerBusy(
+                    raise ConsumerBusyError(
                         f"subscription {self.name} is in use: give each query a subscriptionName "
                         f"of its own ({error})",
                         code=error.code,

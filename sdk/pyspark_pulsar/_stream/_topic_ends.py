@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 import geminga
 import geminga.blocking
-from geminga import GemingaError, MessageId, TopicNotFound
+from geminga import GemingaError, MessageId, TopicNotFoundError
 from pyspark_pulsar._clients import for_each
 from pyspark_pulsar._names import partition_of
 from pyspark_pulsar._options import ReadOptions
@@ -94,7 +94,7 @@ class TopicEnds:
                 # The topic was deleted, and perhaps created again.
         try:
             opened = self._open(topic)
-        except TopicNotFound:
+        except TopicNotFoundError:
             self._tell_missing(topic)
             return None
         if len(self._kept) < KEPT_MAX:

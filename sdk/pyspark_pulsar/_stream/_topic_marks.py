@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 
 import geminga.blocking
-from geminga import GemingaError, TopicNotFound
+from geminga import GemingaError, TopicNotFoundError
 from pyspark_pulsar._clients import for_each
 from pyspark_pulsar._options import ReadOptions
 from pyspark_pulsar._plan._topics import Looks, entry_at
@@ -77,6 +77,6 @@ class Marks:
     def _at(self, topic: str, entry: Position) -> Mark | None:
         try:
             found = entry_at(self._client, topic, entry, self._looks)
-        except TopicNotFound:
+        except TopicNotFoundError:
             return None
-        return None if found is None else Mark(entry, found.publish_timestamp)
+        return None if found is None else Mark(entry, found.publish_time_ms)

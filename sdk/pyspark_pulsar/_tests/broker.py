@@ -62,7 +62,7 @@ class Broker:
         ) as producer:
             found = []
             for at in range(0, len(values), per_batch):
-                receipts = [producer.send_soon(value) for value in values[at : at + per_batch]]
+                receipts = [producer.submit(value) for value in values[at : at + per_batch]]
                 producer.flush()
                 found += [receipt.wait() for receipt in receipts]
             return found

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from geminga import MessageId, ReceivedEntry, Timeout
+from geminga import EntryBatch, MessageId, OperationTimeoutError
 from pyspark_pulsar._positions import Position
 
 TOPIC = "persistent://public/default/t-partition-2"
 
 
 class Entry:
-    """What a scan needs of a ReceivedEntry. A batch if `indexes` are given."""
+    """What a scan needs of a EntryBatch. A batch if `indexes` are given."""
 
     def __init__(
         self,
@@ -24,7 +24,7 @@ class Entry:
         message_count: int | None = None,
         **told: Any,
     ) -> None:
-        """`told` may have version, publish_timestamp, first_chunk, and for each message properties,
+        """`told` may have version, publish_time_ms, first_chunk, and for each message properties,
         event_times and keys.
         """
         self.topic_name = TOPIC
@@ -35,7 +35,7 @@ class Entry:
         self.message_count = message_count or len(self.indexes)
         self.producer_name = f"producer-{ledger_id}"
         self.redelivery_count = 0
-        self.publish_timestamp: int = told.pop("publish_timestamp", 1_700_000_000_123)
+        self.publish_time_ms: int = told.pop("publish_time_ms", 1_700_000_000_123)
         self.schema_version: bytes | None = told.pop("version", None)
         self.is_encrypted = False
         self.reads = 0
@@ -48,9 +48,9 @@ class Entry:
         assert not told, f"unknown: {told}"
 
     @property
-    def received(self) -> ReceivedEntry:
+    def received(self) -> EntryBatch:
         """As code under test takes it."""
-        return cast("ReceivedEntry", self)
+        return cast("EntryBatch", self)
 
     @property
     def size_bytes(self) -> int:
@@ -72,7 +72,7 @@ class Entry:
     def ordering_keys(self) -> list[bytes | None]:
         return [b"o"] * len(self.indexes)
 
-    def event_timestamps(self) -> list[int | None]:
+    def event_times_ms(self) -> list[int | None]:
         return list(self._event_times or [None] * len(self.indexes))
 
     def properties(self) -> list[dict[str, str]]:
@@ -116,18 +116,18 @@ class Reader:
         self.is_open = True
         self.waits: list[float] = []
 
-    def read_entries(
+    def read_batches(
         self, timeout_s: float | None = None, *, bytes_max: float = 0
-    ) -> list[ReceivedEntry]:
+    ) -> list[EntryBatch]:
         if self._late:
             self._late -= 1
             self.waits.append(timeout_s or 0.0)
-            raise Timeout("nothing yet")
+            raise OperationTimeoutError("nothing yet")
         found, self._left = self._left[: self._at_once], self._left[self._at_once :]
         if not found:
             self._received = max([self._received, *self._silent])
             self.waits.append(timeout_s or 0.0)
-            raise Timeout("nothing")
+            raise OperationTimeoutError("nothing")
         self._received = Position(found[-1].ledger_id, found[-1].entry_id)
         return [each.received for each in found]
 

@@ -64,7 +64,7 @@ class Broker:
         with self.client.create_producer(topic, **options) as producer:
             receipts = []
             for n, value in enumerate(values):
-                receipts.append(producer.send_soon(value))
+                receipts.append(producer.submit(value))
                 if n % (4 * batch) == 0 and batch == 1:
                     producer.flush()
             producer.flush()

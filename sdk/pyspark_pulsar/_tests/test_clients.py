@@ -32,8 +32,8 @@ def test_those_not_used_for_long_are_closed() -> None:
     first = client_for(SETTINGS)
     for number in range(CLIENTS_MAX):
         client_for(replace(SETTINGS, listener_name=f"l{number}"))
-    with pytest.raises(geminga.AlreadyClosed):
-        first.get_topic_partitions("t")
+    with pytest.raises(geminga.AlreadyClosedError):
+        first.list_partitions("t")
     assert client_for(SETTINGS) is not first
     assert len(_clients._clients) == CLIENTS_MAX
 
@@ -41,8 +41,8 @@ def test_those_not_used_for_long_are_closed() -> None:
 def test_a_new_one_after_closing() -> None:
     first = client_for(SETTINGS)
     close_clients()
-    with pytest.raises(geminga.AlreadyClosed):
-        first.get_topic_partitions("t")
+    with pytest.raises(geminga.AlreadyClosedError):
+        first.list_partitions("t")
     assert client_for(SETTINGS) is not first
 
 

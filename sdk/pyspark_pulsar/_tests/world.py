@@ -114,7 +114,7 @@ class World:
                 run = min(left, rng.randint(1, 20))
                 left -= run
                 messages = [self._message(rng.choice([0, 40, 700])) for _ in range(run)]
-                receipts = [producer.send_soon(v, partition_key=k) for v, k in messages]
+                receipts = [producer.submit(v, partition_key=k) for v, k in messages]
                 producer.flush()
                 ids = [receipt.wait() for receipt in receipts]
                 found += [_sent(id_, *told) for id_, told in zip(ids, messages, strict=True)]
@@ -134,7 +134,7 @@ class World:
         for _ in range(rng.randint(1, 4)):
             for producer in producers:
                 told = self._message(rng.choice([10, MESSAGE_BYTES_MAX, 3 * MESSAGE_BYTES_MAX]))
-                waiting.append((producer.send_soon(told[0], partition_key=told[1]), told))
+                waiting.append((producer.submit(told[0], partition_key=told[1]), told))
         found = [_sent(receipt.wait(), *told) for receipt, told in waiting]
         for producer in producers:
             producer.close()

@@ -57,7 +57,7 @@ def _planned(schema: StructType, options: WriteOptions) -> Frame:
 
 def _topic_schema(options: WriteOptions, topic: str) -> SchemaInfo | None:
     try:
-        return client_for(options.client).topic_schema(topic)
+        return client_for(options.client).get_schema(topic)
     except geminga.GemingaError as error:
         raise explained(topic, error) from error
 

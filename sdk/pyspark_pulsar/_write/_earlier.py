@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import geminga
 import geminga.blocking
-from geminga import MessageId, ReceivedEntry
+from geminga import EntryBatch, MessageId
 
 LOOK_BACK_S = (60.0, 480.0, 3600.0, 8 * 3600.0)
 """How far back to search for the first message, before searching from the topic's beginning."""
@@ -38,14 +38,14 @@ class Row(NamedTuple):
 
     @classmethod
     def of(cls, payload: bytes | None, told: Mapping[str, Any]) -> Row:
-        """The row of a message as passed to `send_soon`."""
+        """The row of a message as passed to `submit`."""
         key = told.get("partition_key")
         return cls(
             payload or b"",
             payload is None,
             key.encode() if isinstance(key, str) else key,
             told.get("ordering_key"),
-            told.get("event_timestamp") or None,
+            told.get("event_time_ms") or None,
             told.get("properties") or {},
         )
 
@@ -103,7 +103,7 @@ class EarlierRows:
                 receiver_queue_size=QUEUE_SIZE,
                 crypto_failure_action=geminga.ConsumerCryptoFailureAction.CONSUME,
             )
-        except geminga.AuthorizationFailed as error:
+        except geminga.AuthorizationError as error:
             raise NotComparable(f"the role may not read the topic: {error}") from None
         now_ms = int(self._clock() * 1000)
         starts: list[MessageId | int] = [now_ms - int(back_s * 1000) for back_s in LOOK_BACK_S]
@@ -126,12 +126,12 @@ class EarlierRows:
 
     def _entries(
         self, reader: geminga.blocking.Reader[bytes], last: tuple[int, int]
-    ) -> Sequence[ReceivedEntry]:
+    ) -> Sequence[EntryBatch]:
         deadline_s = time.monotonic() + READ_TIMEOUT_S
         while True:
             try:
-                return reader.read_entries(READ_WAIT_S, bytes_max=BYTES_MAX)
-            except geminga.Timeout:
+                return reader.read_batches(READ_WAIT_S, bytes_max=BYTES_MAX)
+            except geminga.OperationTimeoutError:
                 received = max((each.ledger_id, each.entry_id) for each in reader.received_ids())
                 if received >= last or not reader.has_message_available():
                     # Chunks without the last one, or transaction markers.
@@ -140,7 +140,7 @@ class EarlierRows:
                     raise
 
 
-def _rows_of(entry: ReceivedEntry) -> list[Row]:
+def _rows_of(entry: EntryBatch) -> list[Row]:
     """Raises NotComparable."""
     if entry.is_encrypted:
         raise NotComparable("the messages are encrypted")
@@ -151,7 +151,7 @@ def _rows_of(entry: ReceivedEntry) -> list[Row]:
             entry.nulls(),
             entry.keys_as_bytes(),
             entry.ordering_keys(),
-            entry.event_timestamps(),
+            entry.event_times_ms(),
             entry.properties(),
             strict=True,
         )

@@ -10,7 +10,7 @@ import logging
 from typing import Any
 
 import geminga.blocking
-from geminga import TopicNotFound
+from geminga import TopicNotFoundError
 from pyspark_pulsar._names import full_name
 from pyspark_pulsar._options._write_options import WriteOptions
 from pyspark_pulsar._rest import ask_rest, path_of
@@ -28,8 +28,8 @@ _LOSS = (
 def is_there(client: geminga.blocking.Client, topic: str) -> bool:
     """Whether the topic exists; doesn't create it. Raises GemingaError."""
     try:
-        client.get_topic_partitions(topic, auto_create=False)
-    except TopicNotFound:
+        client.list_partitions(topic, auto_create=False)
+    except TopicNotFoundError:
         return False
     return True
 
@@ -40,7 +40,7 @@ def warn_if_unkept(client: geminga.blocking.Client, options: WriteOptions, *, is
     """
     topic = full_name(str(options.topic))
     if options.client.admin_url is not None:
-        parts = client.get_topic_partitions(topic, auto_create=False)
+        parts = client.list_partitions(topic, auto_create=False)
         if _is_unkept(options, topic, is_partitioned=parts != [topic]):
             logger.warning("topic %s has neither a subscription nor retention: %s", topic, _LOSS)
     elif is_new and options.producer.initial_subscription_name is None:

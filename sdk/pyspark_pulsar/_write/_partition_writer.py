@@ -26,7 +26,7 @@ BUSY_WAIT_MAX_S = 2.0
 RECEIPTS_MAX = 100_000
 """Receipts that one writer keeps before it waits for the oldest."""
 MessageOptions = Mapping[str, Any]
-"""Keywords of `send_soon` for one message."""
+"""Keywords of `submit` for one message."""
 
 
 class PartitionWriter:
@@ -86,7 +86,7 @@ class PartitionWriter:
         at = 0
         if self._who.is_lasting and not self._is_numbering:
             at = self._send_numbered(producer, payloads, message_options, first)
-        send = producer.send_soon
+        send = producer.submit
         keep = self._receipts.append
         # AlreadyEncoded takes None for a null message.
         rest: Any = payloads[at:] if at else payloads
@@ -113,7 +113,7 @@ class PartitionWriter:
             {} if message_options is None else next(message_options) for _ in payloads[: known + 1]
         ]
         receipts = [
-            producer.send_soon(payloads[at], sequence_id=number + at, **told[at])
+            producer.submit(payloads[at], sequence_id=number + at, **told[at])
             for at in range(known)
         ]
         self._receipts.extend(receipts)
@@ -122,7 +122,7 @@ class PartitionWriter:
         if known == len(payloads):
             return known
         self._receipts.append(
-            producer.send_soon(payloads[known], sequence_id=number + known, **told[known])
+            producer.submit(payloads[known], sequence_id=number + known, **told[known])
         )
         self._is_numbering = True
         self._end_comparing()
@@ -191,8 +191,8 @@ class PartitionWriter:
         )
 
     def _open(self) -> None:
-        """Raises GemingaError, ProducerBusy if the name is in use for too long, and WriteFailed if
-        a later epoch was written with it.
+        """Raises GemingaError, ProducerBusyError if the name is in use for too long, and
+        WriteFailed if a later epoch was written with it.
         """
         give_up_s = time.monotonic() + self._options.producer_busy_timeout_s
         wait_s = BUSY_WAIT_S
@@ -205,7 +205,7 @@ class PartitionWriter:
                     **self._options.producer.keywords(),
                 )
                 break
-            except geminga.ProducerBusy:
+            except geminga.ProducerBusyError:
                 if not self._who.is_lasting or time.monotonic() + wait_s > give_up_s:
                     raise
                 # The connection of an earlier attempt isn't closed yet.

@@ -89,7 +89,7 @@ class _Topic:
 
     def __init__(self, client: Client, topic: str, options: WriteOptions, who: Identity) -> None:
         try:
-            self.partitions = client.get_topic_partitions(topic)
+            self.partitions = client.list_partitions(topic)
         except geminga.GemingaError as error:
             raise explained(topic, error) from error
         settings = options.producer
@@ -134,14 +134,14 @@ def _picked(
 def _message_options(
     messages: Messages, rows: Sequence[int] | None
 ) -> Iterator[MessageOptions] | None:
-    """Keywords of `send_soon`, None if no message needs any. A generator: keeping thousands at a
+    """Keywords of `submit`, None if no message needs any. A generator: keeping thousands at a
     time makes work for Python's garbage collector.
     """
     columns = [
         (name, column)
         for name, column in (
             ("partition_key", messages.keys),
-            ("event_timestamp", messages.event_times_ms),
+            ("event_time_ms", messages.event_times_ms),
             ("properties", messages.properties),
             ("ordering_key", messages.ordering_keys),
         )

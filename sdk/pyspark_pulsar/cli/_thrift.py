@@ -106,7 +106,7 @@ class Served:
     def _topics(self) -> list[str]:
         start = f"persistent://{self._tables.namespace}/"
         # The namespace of such a pattern is literal.
-        found = client_for(self._client).topics_matching(re.compile(f"{start}[^/]+"))
+        found = client_for(self._client).list_topics(re.compile(f"{start}[^/]+"))
         return sorted(topic.removeprefix(start) for topic in found)
 
     def _ends_of(self, name: str) -> Ends | None:

@@ -230,13 +230,13 @@ def test_commands() -> None:
 
 def test_statuses() -> None:
     for error, status in (
-        (geminga.InvalidArgument("x"), 400),
-        (geminga.AuthorizationFailed("x"), 403),
-        (geminga.TopicNotFound("x"), 404),
-        (geminga.ConsumerBusy("x"), 409),
-        (geminga.TooManyRequests("x"), 429),
-        (geminga.TopicTerminated("x"), 503),
-        (geminga.Timeout("x"), 504),
-        (geminga.AlreadyClosed("x"), 500),
+        (geminga.InvalidArgumentError("x"), 400),
+        (geminga.AuthorizationError("x"), 403),
+        (geminga.TopicNotFoundError("x"), 404),
+        (geminga.ConsumerBusyError("x"), 409),
+        (geminga.TooManyRequestsError("x"), 429),
+        (geminga.TopicTerminatedError("x"), 503),
+        (geminga.OperationTimeoutError("x"), 504),
+        (geminga.AlreadyClosedError("x"), 500),
     ):
         assert refusal(error, "reader").status == status

@@ -19,13 +19,13 @@ async def test_each_way_raises(autojump_clock: MockClock) -> None:
         await consumer.acknowledge(messages[0])
         await consumer.aclose()
         for message in (messages[1], messages[1].message_id):
-            with pytest.raises(geminga.AlreadyClosed):
+            with pytest.raises(geminga.AlreadyClosedError):
                 await consumer.acknowledge(message)
-            with pytest.raises(geminga.AlreadyClosed):
-                await consumer.acknowledge_many([message])
-            with pytest.raises(geminga.AlreadyClosed):
+            with pytest.raises(geminga.AlreadyClosedError):
+                await consumer.acknowledge_all([message])
+            with pytest.raises(geminga.AlreadyClosedError):
                 await consumer.acknowledge_cumulative(message)
-        await consumer.acknowledge_many([])
+        await consumer.acknowledge_all([])
         # Refused messages come again in any case.
         consumer.negative_acknowledge(messages[2])
         consumer.redeliver_unacknowledged_messages()
@@ -41,7 +41,7 @@ async def test_while_it_closes(autojump_clock: MockClock) -> None:
         async def acknowledge(message: geminga.Message) -> None:
             try:
                 await consumer.acknowledge(message)
-            except geminga.AlreadyClosed as error:
+            except geminga.AlreadyClosedError as error:
                 outcomes.append(error)
             else:
                 outcomes.append(message)
@@ -53,7 +53,7 @@ async def test_while_it_closes(autojump_clock: MockClock) -> None:
             nursery.start_soon(consumer.aclose)
             await trio.lowlevel.checkpoint()
             nursery.start_soon(acknowledge, messages[1])
-        assert outcomes[0].__class__ is geminga.AlreadyClosed or 1 in acked(broker)
+        assert outcomes[0].__class__ is geminga.AlreadyClosedError or 1 in acked(broker)
         assert acked(broker) >= {0}
 
 
@@ -66,7 +66,7 @@ async def test_a_listener_that_closes(
         await consumer.aclose()
         try:
             await consumer.acknowledge(message)
-        except geminga.AlreadyClosed as error:
+        except geminga.AlreadyClosedError as error:
             failures.append(error)
             raise
 
@@ -87,5 +87,5 @@ async def test_of_a_client_that_is_closed(autojump_clock: MockClock) -> None:
         messages = await take(consumer, 2)
         await consumer.acknowledge(messages[0])
         await client.aclose()
-        with pytest.raises(geminga.AlreadyClosed):
+        with pytest.raises(geminga.AlreadyClosedError):
             await consumer.acknowledge(messages[1])

@@ -56,7 +56,7 @@ async def consuming(count: int, *, batching: bool = False, **options: Any) -> An
     async with fake_broker() as broker, broker.client() as client:
         producer = await client.create_producer("t", batching_enabled=batching)
         for n in range(count):
-            await producer.send_soon(b"%d" % n)
+            await producer.submit(b"%d" % n)
         await producer.aclose()
         options = {"consumer_type": ConsumerType.SHARED, "ack_timeout_s": 10, **options}
         consumer = await client.subscribe(
@@ -76,8 +76,8 @@ async def test_times_out_from_receiving_on(autojump_clock: MockClock) -> None:
         again = [await consumer.receive(20) for _ in range(2)]
         assert {(each.data, each.redelivery_count) for each in again} == {(b"0", 1), (b"1", 1)}
         assert 10 <= trio.current_time() - began_s <= 11
-        await consumer.acknowledge_many(again)
-        with pytest.raises(geminga.Timeout):
+        await consumer.acknowledge_all(again)
+        with pytest.raises(geminga.OperationTimeoutError):
             await consumer.receive(60)
 
 
@@ -95,7 +95,7 @@ async def test_a_batch_and_what_was_acknowledged_of_it(
 ) -> None:
     async with consuming(5, batching=True, consumer_type=kind) as (_, consumer):
         messages = [await consumer.receive(1) for _ in range(5)]
-        await consumer.acknowledge_many(messages[:3])
+        await consumer.acknowledge_all(messages[:3])
         again = [await consumer.receive(20) for _ in range(2)]
         assert [each.data for each in again] == [b"3", b"4"]
 
@@ -104,5 +104,5 @@ async def test_cumulative_acknowledgement_ends_it(autojump_clock: MockClock) -> 
     async with consuming(4, consumer_type=ConsumerType.EXCLUSIVE) as (_, consumer):
         messages = [await consumer.receive(1) for _ in range(4)]
         await consumer.acknowledge_cumulative(messages[-1])
-        with pytest.raises(geminga.Timeout):
+        with pytest.raises(geminga.OperationTimeoutError):
             await consumer.receive(60)

@@ -49,23 +49,23 @@ def test_an_ended_partition_ends_no_other(
         sending.send(b"a", partition_key="1")
         half_ended()
         for _ in range(2):
-            with pytest.raises(gb.TopicTerminated):
+            with pytest.raises(gb.TopicTerminatedError):
                 sending.send(b"b", partition_key="1")
         assert sending.send(b"c", partition_key="0").partition == 0
-        failed = sending.send_soon(b"d", partition_key="1")
-        assert sending.send_soon(b"e", partition_key="0").wait().partition == 0
-        assert isinstance(failed.error, gb.TopicTerminated)
+        failed = sending.submit(b"d", partition_key="1")
+        assert sending.submit(b"e", partition_key="0").wait().partition == 0
+        assert isinstance(failed.error, gb.TopicTerminatedError)
         assert sending.send_nowait(b"f", partition_key="0").wait().partition == 0
         terminate(url, f"{topic}-partition-0")
-        with pytest.raises(gb.TopicTerminated):
+        with pytest.raises(gb.TopicTerminatedError):
             sending.send(b"g", partition_key="0")
-        with pytest.raises(gb.TopicTerminated):
+        with pytest.raises(gb.TopicTerminatedError):
             sending.send(b"g", partition_key="0")
         # It is known that none is left: a message that is only handed over is refused at the call.
-        with pytest.raises(gb.TopicTerminated):
+        with pytest.raises(gb.TopicTerminatedError):
             sending.send_nowait(b"h", partition_key="0")
-        with pytest.raises(gb.TopicTerminated):
-            sending.send_soon(b"h", partition_key="0")
+        with pytest.raises(gb.TopicTerminatedError):
+            sending.submit(b"h", partition_key="0")
 
 
 def test_an_ended_partition_ends_no_other_for_asyncio(
@@ -77,7 +77,7 @@ def test_an_ended_partition_ends_no_other_for_asyncio(
             await sending.send(b"a", partition_key="1")
             half_ended()
             for _ in range(2):
-                with pytest.raises(geminga.TopicTerminated):
+                with pytest.raises(geminga.TopicTerminatedError):
                     await sending.send(b"b", partition_key="1")
             assert (await sending.send(b"c", partition_key="0")).partition == 0
 
@@ -88,7 +88,7 @@ def test_a_failure_that_passes_leaves_nothing(
     url: BrokerUrl, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send = Producer._send_checked
-    failures = [gb.ConnectionFailed("for now", topic=topic)]
+    failures = [gb.ConnectionFailedError("for now", topic=topic)]
 
     def fail(self: Producer, *arguments: object) -> Receipt:
         if failures:
@@ -97,10 +97,10 @@ def test_a_failure_that_passes_leaves_nothing(
 
     monkeypatch.setattr(Producer, "_send_checked", fail)
     with gb.connect(url) as client, client.create_producer(topic) as sending:
-        with pytest.raises(gb.ConnectionFailed, match="for now"):
+        with pytest.raises(gb.ConnectionFailedError, match="for now"):
             sending.send(b"a", properties={"k": "v"})
         assert sending.send(b"b")
-        assert sending.send_soon(b"c").wait()
+        assert sending.submit(b"c").wait()
 
 
 def test_a_closed_client_takes_nothing(url: BrokerUrl, topic: str) -> None:
@@ -109,27 +109,27 @@ def test_a_closed_client_takes_nothing(url: BrokerUrl, topic: str) -> None:
     sending.send(b"a")
     client.close()
     for _ in range(2):
-        with pytest.raises(gb.AlreadyClosed):
+        with pytest.raises(gb.AlreadyClosedError):
             sending.send(b"b")
-    with pytest.raises(gb.AlreadyClosed):
+    with pytest.raises(gb.AlreadyClosedError):
         sending.send_nowait(b"c")
-    with pytest.raises(gb.AlreadyClosed):
-        sending.send_soon(b"c")
+    with pytest.raises(gb.AlreadyClosedError):
+        sending.submit(b"c")
 
 
 def test_each_that_asks_gets_an_error_of_its_own(
     url: BrokerUrl, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> Receipt:
-        raise gb.ConnectionFailed("for now", topic=topic)
+        raise gb.ConnectionFailedError("for now", topic=topic)
 
     with gb.connect(url) as client, client.create_producer(topic) as sending:
         with monkeypatch.context() as patched:
             patched.setattr(Producer, "_send_checked", fail)
-            receipt = sending.send_soon(b"a", properties={"k": "v"})
+            receipt = sending.submit(b"a", properties={"k": "v"})
             seen = []
             for _ in range(2):
-                with pytest.raises(gb.ConnectionFailed) as caught:
+                with pytest.raises(gb.ConnectionFailedError) as caught:
                     receipt.wait()
                 seen.append(caught.value)
         assert seen[0] is not seen[1]

@@ -16,7 +16,7 @@ from geminga._tests.test_arguments import CONNECT, CREATE, SEND
 def test_connect(name: str, value: Any) -> None:
     arguments: dict[str, Any] = {"service_url": "pulsar://localhost", name: value}
     for connect in (gb.connect, ga.connect):
-        with pytest.raises(gb.InvalidArgument, match=name):
+        with pytest.raises(gb.InvalidArgumentError, match=name):
             connect(**arguments)
 
 
@@ -24,13 +24,13 @@ def test_blocking(url: str, topic: str) -> None:
     with gb.connect(url) as client:
         for name, value in CREATE:
             arguments: dict[str, Any] = {"topic": topic, name: value}
-            with pytest.raises(gb.InvalidArgument, match=name):
+            with pytest.raises(gb.InvalidArgumentError, match=name):
                 client.create_producer(**arguments)
         producer = client.create_producer(topic)
         for name, value in SEND:
             arguments = {"data": b"x", name: value}
-            for call in (producer.send, producer.send_soon, producer.send_nowait):
-                with pytest.raises(gb.InvalidArgument, match=name):
+            for call in (producer.send, producer.submit, producer.send_nowait):
+                with pytest.raises(gb.InvalidArgumentError, match=name):
                     call(**arguments)
         assert producer.pending_messages == 0
         assert producer.statistics().total_msgs_sent == 0
@@ -41,15 +41,15 @@ def test_aio(url: str, topic: str) -> None:
         async with ga.connect(url) as client:
             for name, value in CREATE:
                 arguments: dict[str, Any] = {"topic": topic, name: value}
-                with pytest.raises(ga.InvalidArgument, match=name):
+                with pytest.raises(ga.InvalidArgumentError, match=name):
                     await client.create_producer(**arguments)
             producer = await client.create_producer(topic)
             for name, value in SEND:
                 arguments = {"data": b"x", name: value}
-                for call in (producer.send, producer.send_soon):
-                    with pytest.raises(ga.InvalidArgument, match=name):
+                for call in (producer.send, producer.submit):
+                    with pytest.raises(ga.InvalidArgumentError, match=name):
                         await call(**arguments)
-                with pytest.raises(ga.InvalidArgument, match=name):
+                with pytest.raises(ga.InvalidArgumentError, match=name):
                     producer.send_nowait(**arguments)
             assert producer.pending_messages == 0
 

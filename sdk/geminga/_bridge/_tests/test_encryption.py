@@ -28,7 +28,7 @@ def test_blocking(url: str, topic: str, options: ProducerKeywords) -> None:
         ) as producer,
     ):
         for secret in SECRETS:
-            producer.send_soon(secret)
+            producer.submit(secret)
         producer.send(b"last", partition_key="k")
         assert [consumer.receive(60).data for _ in SECRETS] == SECRETS
         message = consumer.receive(60)
@@ -50,7 +50,7 @@ async def exchange(url: str, topic: str) -> None:
         ) as producer,
     ):
         for secret in SECRETS:
-            await producer.send_soon(secret)
+            await producer.submit(secret)
         assert [(await consumer.receive(60)).data for _ in SECRETS] == SECRETS
         async with await client.create_reader(
             topic, geminga.EARLIEST, crypto_key_reader=READER

@@ -23,10 +23,10 @@ def publish(url: str, topic: str, count: int) -> None:
         client.create_producer(topic, batching_max_messages=100) as producer,
     ):
         for n in range(count):
-            producer.send_soon(b"%d" % n)
+            producer.submit(b"%d" % n)
 
 
-def numbers(entries: list[geminga.ReceivedEntry]) -> list[int]:
+def numbers(entries: list[geminga.EntryBatch]) -> list[int]:
     return [int(payload) for entry in entries for payload in entry.payloads()]
 
 
@@ -36,20 +36,20 @@ def test_blocking(url: BrokerUrl, topic: str) -> None:
         reader = client.create_reader(topic, gb.EARLIEST, receiver_queue_size=500)
         got: list[int] = []
         while len(got) < 3000:
-            got += numbers(reader.read_entries(5, bytes_max=2000))
+            got += numbers(reader.read_batches(5, bytes_max=2000))
         assert got == list(range(3000))
-        with pytest.raises(gb.Timeout):
-            reader.read_entries(0)
-        with pytest.raises(gb.InvalidArgument, match="bytes_max"):
-            reader.read_entries(bytes_max=-1)
+        with pytest.raises(gb.OperationTimeoutError):
+            reader.read_batches(0)
+        with pytest.raises(gb.InvalidArgumentError, match="bytes_max"):
+            reader.read_batches(bytes_max=-1)
         (last,) = reader.last_message_ids()
         assert last.ledger_id >= 0
         assert reader.incomplete_message_ids() == []
         assert reader.received_ids() == [last.__class__(last.ledger_id, last.entry_id)]
         assert reader.statistics().total_msgs_received == 3000
         reader.close()
-        with pytest.raises(gb.AlreadyClosed):
-            reader.read_entries()
+        with pytest.raises(gb.AlreadyClosedError):
+            reader.read_batches()
 
 
 @pytest.mark.parametrize("at", [0, 1, 70, 299])
@@ -60,7 +60,7 @@ def test_messages_and_entries_in_turn(url: BrokerUrl, topic: str, at: int) -> No
         reader = client.create_reader(topic, gb.EARLIEST)
         got = [int(reader.read_next(60).data) for _ in range(at)]
         while len(got) < 300:
-            got += numbers(reader.read_entries(5, bytes_max=20))
+            got += numbers(reader.read_batches(5, bytes_max=20))
             if len(got) < 300:
                 got.append(int(reader.read_next(60).data))
         assert got == list(range(300))
@@ -75,7 +75,7 @@ async def test_a_call_that_is_given_up_loses_nothing(url: str, topic: str) -> No
         got: list[int] = []
         sent = 0
         for turn in range(30):
-            task = asyncio.ensure_future(reader.read_entries(5))
+            task = asyncio.ensure_future(reader.read_batches(5))
             for _ in range(turn % 3):
                 await producer.send(b"%d" % sent)
                 sent += 1
@@ -90,7 +90,7 @@ async def test_a_call_that_is_given_up_loses_nothing(url: str, topic: str) -> No
                 while len(got) < sent:
                     got.append(int((await reader.read_next(60)).data))
         while len(got) < sent:
-            got += numbers(await reader.read_entries(5))
+            got += numbers(await reader.read_batches(5))
         assert got == list(range(sent))
 
 
@@ -113,10 +113,10 @@ def test_a_reader_keeps_what_it_took_when_the_connection_breaks(
         session = client._session
         session.portal.post(cut, session.client)
         while len(got) < 400:
-            got += numbers(reader.read_entries(5))
+            got += numbers(reader.read_batches(5))
         assert got == list(range(400))
-        with pytest.raises(gb.Timeout):
-            reader.read_entries(0.05)
+        with pytest.raises(gb.OperationTimeoutError):
+            reader.read_batches(0.05)
 
 
 def cut(client: geminga.Client) -> None:
@@ -131,40 +131,40 @@ def test_what_brokers_tell_of_topics(
     publish(url, topic, 1)
     with gb.connect(url) as client:
         pattern = re.compile(f"{topic}.*")
-        assert client.topics_matching(pattern) == [topic, parts]
+        assert client.list_topics(pattern) == [topic, parts]
         mode = gb.RegexSubscriptionMode.NON_PERSISTENT_ONLY
-        assert client.topics_matching(pattern, mode) == []
-        assert client.get_topic_partitions(topic, auto_create=False) == [topic]
+        assert client.list_topics(pattern, mode) == []
+        assert client.list_partitions(topic, auto_create=False) == [topic]
         expected = [f"{parts}-partition-{n}" for n in range(2)]
-        assert client.get_topic_partitions(parts, auto_create=False) == expected
+        assert client.list_partitions(parts, auto_create=False) == expected
         for missing in (f"{topic}-no", f"{parts}-partition-2", f"{topic}-partition-0"):
-            with pytest.raises(gb.TopicNotFound) as raised:
-                client.get_topic_partitions(missing, auto_create=False)
+            with pytest.raises(gb.TopicNotFoundError) as raised:
+                client.list_partitions(missing, auto_create=False)
             assert raised.value.topic == missing
-            with pytest.raises(gb.TopicNotFound):
-                client.topic_schema(missing)
-        assert client.topic_schema(topic) is None
+            with pytest.raises(gb.TopicNotFoundError):
+                client.get_schema(missing)
+        assert client.get_schema(topic) is None
         schema = geminga.schema.String()
         client.create_producer(parts, schema=schema).close()
-        found = client.topic_schema(parts)
+        found = client.get_schema(parts)
         assert found is not None
         assert found.type == schema.info.type
-        assert client.topic_schema(f"{parts}-partition-1") == found
-        assert client.topic_schema(parts, (0).to_bytes(8, "big")) == found
-        assert client.topic_schema(parts, (7).to_bytes(8, "big")) is None
-        with pytest.raises(gb.InvalidArgument, match="version"):
-            client.topic_schema(parts, 0)
-        with pytest.raises(gb.InvalidArgument, match="pattern"):
-            client.topics_matching(topic)
-        with pytest.raises(gb.InvalidArgument, match="mode"):
-            client.topics_matching(pattern, "all")
+        assert client.get_schema(f"{parts}-partition-1") == found
+        assert client.get_schema(parts, (0).to_bytes(8, "big")) == found
+        assert client.get_schema(parts, (7).to_bytes(8, "big")) is None
+        with pytest.raises(gb.InvalidArgumentError, match="version"):
+            client.get_schema(parts, 0)
+        with pytest.raises(gb.InvalidArgumentError, match="pattern"):
+            client.list_topics(topic)
+        with pytest.raises(gb.InvalidArgumentError, match="mode"):
+            client.list_topics(pattern, "all")
 
 
 def test_a_seek_recalls_what_is_on_its_way(url: BrokerUrl, topic: str) -> None:
     publish(url, topic, 300)
     with gb.connect(url) as client:
         reader = client.create_reader(topic, gb.EARLIEST)
-        (first, *_) = reader.read_entries(5, bytes_max=1)
+        (first, *_) = reader.read_batches(5, bytes_max=1)
         receiver = reader._receiver
         receiver.session.call(lambda: receiver.fill_entries(1000, 5))
         assert receiver._entries
@@ -172,7 +172,7 @@ def test_a_seek_recalls_what_is_on_its_way(url: BrokerUrl, topic: str) -> None:
         reader.seek(first.message_ids()[0])
         got: list[int] = []
         while len(got) < 299:
-            got += numbers(reader.read_entries(5))
+            got += numbers(reader.read_batches(5))
         assert got == list(range(1, 300))
 
 
@@ -186,8 +186,8 @@ def test_in_a_forked_child(url: BrokerUrl, topic: str) -> None:
         receiver.session.call(lambda: receiver.fill_entries(1000, 5))
 
         def child() -> None:
-            with pytest.raises(gb.ForkedClient):
-                reader.read_entries(5)
+            with pytest.raises(gb.ForkError):
+                reader.read_batches(5)
 
         in_child(child)
-        assert numbers(reader.read_entries(5)) == list(range(10))
+        assert numbers(reader.read_batches(5)) == list(range(10))

@@ -43,7 +43,7 @@ def test_child_gets_an_error_and_may_make_its_own(url: str, topic: str) -> None:
         producer = client.create_producer(topic)
         consumer = client.subscribe(topic, "s")
         for n in range(10):
-            producer.send_soon(b"%d" % n)
+            producer.submit(b"%d" % n)
         producer.flush()
         first = consumer.receive(60)
         pending = producer.send_nowait(b"pending")
@@ -51,19 +51,19 @@ def test_child_gets_an_error_and_may_make_its_own(url: str, topic: str) -> None:
         def child() -> None:
             for call in (
                 lambda: producer.send(b"x"),
-                lambda: producer.send_soon(b"x"),
+                lambda: producer.submit(b"x"),
                 lambda: producer.send_nowait(b"x"),
                 producer.flush,
                 consumer.receive,
-                consumer.receive_many,
+                consumer.receive_batch,
                 lambda: next(consumer),
                 lambda: consumer.acknowledge(first),
                 lambda: consumer.negative_acknowledge(first),
                 consumer.redeliver_unacknowledged_messages,
                 lambda: client.create_producer(topic),
-                lambda: client.get_topic_partitions(topic),
+                lambda: client.list_partitions(topic),
             ):
-                with pytest.raises(gb.ForkedClient, match="before the fork"):
+                with pytest.raises(gb.ForkError, match="before the fork"):
                     call()
             # Leaving what the parent opened is quiet: there is nothing to close.
             consumer.close()
@@ -87,7 +87,7 @@ def test_forks_while_everything_runs(url: str, topic: str) -> None:
 
         def produce() -> None:
             while not over:
-                producer.send_soon(b"x" * 100)
+                producer.submit(b"x" * 100)
 
         working = threading.Thread(target=produce)
         working.start()
@@ -165,7 +165,7 @@ def test_interrupted_receives_lose_nothing(url: str, topic: str) -> None:
         producer = client.create_producer(topic)
         consumer = client.subscribe(topic, "s", receiver_queue_size=20)
         for n in range(count):
-            producer.send_soon(b"%d" % n)
+            producer.submit(b"%d" % n)
         producer.flush()
         got: list[gb.Message] = []
 
@@ -185,7 +185,7 @@ def test_interrupted_sends_lock_nothing_up(url: str, topic: str) -> None:
         producer = client.create_producer(topic, max_pending_messages=50)
 
         def send() -> bool:
-            producer.send_soon(b"x")
+            producer.submit(b"x")
             producer.send(b"y")
             return True
 
@@ -218,7 +218,7 @@ print("closed", flush=True)
     [
         "consumer.receive()",
         "next(consumer)",
-        "consumer.receive_many(5)",
+        "consumer.receive_batch(5)",
         "client.create_producer(sys.argv[2], access_mode=gb.ProducerAccessMode.WAIT_FOR_EXCLUSIVE)",
     ],
 )

@@ -32,7 +32,7 @@ def test_blocking(url: str, topic: str) -> None:
     marks = Marks()
     with gb.connect(url) as client, client.subscribe(topic, "s") as consumer:
         producer = client.create_producer(topic, interceptors=[marks])
-        receipts = [producer.send_soon(b"%d" % n) for n in range(200)]
+        receipts = [producer.submit(b"%d" % n) for n in range(200)]
         receipts.append(producer.send_nowait(b"200", partition_key="k"))
         ids = [receipt.wait() for receipt in receipts]
         producer.flush()
@@ -48,7 +48,7 @@ def test_aio(url: str, topic: str) -> None:
     async def main() -> None:
         async with ga.connect(url) as client:
             producer = await client.create_producer(topic, interceptors=[marks])
-            receipts = [await producer.send_soon(b"%d" % n) for n in range(200)]
+            receipts = [await producer.submit(b"%d" % n) for n in range(200)]
             ids = [await receipt.wait() for receipt in receipts]
             await producer.flush()
             assert marks.stored == [(b"%d!" % n, ids[n]) for n in range(200)]

@@ -52,7 +52,7 @@ def test_all_that_wait_get_an_error(
     consumer = client.subscribe(f"{topic}-2", "s")
     producer.send(b"a")
     monkeypatch.setattr(PartitionProducer, "on_receipt", lambda *_: None)
-    receipts = [producer.send_soon(b"pending") for _ in range(3)]
+    receipts = [producer.submit(b"pending") for _ in range(3)]
     told = threading.Event()
     receipts[0].add_done_callback(lambda _: told.set())
     errors: list[BaseException] = []
@@ -63,7 +63,7 @@ def test_all_that_wait_get_an_error(
         except BaseException as error:
             errors.append(error)
 
-    waits: list[Callable[[], object]] = [consumer.receive, receipts[1].wait, consumer.receive_many]
+    waits: list[Callable[[], object]] = [consumer.receive, receipts[1].wait, consumer.receive_batch]
     threads = [threading.Thread(target=wait_for, args=(call,), daemon=True) for call in waits]
     for each in threads:
         each.start()
@@ -72,12 +72,12 @@ def test_all_that_wait_get_an_error(
     for each in threads:
         each.join(TIMEOUT_S)
         assert not each.is_alive()
-    assert [type(each) for each in errors] == [gb.AlreadyClosed] * len(waits)
+    assert [type(each) for each in errors] == [gb.AlreadyClosedError] * len(waits)
     assert told.wait(TIMEOUT_S)
-    assert all(isinstance(each.error, gb.AlreadyClosed) for each in receipts)
+    assert all(isinstance(each.error, gb.AlreadyClosedError) for each in receipts)
     calls: list[Callable[[], object]] = [
         lambda: producer.send(b"x"),
-        lambda: producer.send_soon(b"x").wait(),
+        lambda: producer.submit(b"x").wait(),
         lambda: producer.send_nowait(b"x").wait(),
         producer.flush,
         lambda: consumer.receive(1),
@@ -85,7 +85,7 @@ def test_all_that_wait_get_an_error(
         receipts[2].wait,
     ]
     for call in calls:
-        with pytest.raises(gb.AlreadyClosed):
+        with pytest.raises(gb.AlreadyClosedError):
             call()
     # There is nothing to close any more.
     consumer.close()
@@ -108,9 +108,9 @@ def test_asyncio_tasks_get_an_error(
         waiting = asyncio.ensure_future(consumer.receive())
         await asyncio.sleep(0.1)
         way(portal())
-        with pytest.raises(geminga.AlreadyClosed):
+        with pytest.raises(geminga.AlreadyClosedError):
             await asyncio.wait_for(waiting, TIMEOUT_S)
-        with pytest.raises(geminga.AlreadyClosed):
+        with pytest.raises(geminga.AlreadyClosedError):
             await consumer.receive()
         await client.aclose()
         await opening.__aexit__(None, None, None)

@@ -44,7 +44,7 @@ def test_redelivery_comes_behind_acknowledgements(url: BrokerUrl, topic: str, st
         client.subscribe(topic, "s") as consumer,
     ):
         for n in range(20):
-            sending.send_soon(b"%d" % n)
+            sending.submit(b"%d" % n)
         sending.flush()
         for _ in range(10):
             message = consumer.receive(60)
@@ -63,7 +63,7 @@ def test_refusing_comes_behind_acknowledgements(url: BrokerUrl, topic: str, step
         for n in range(2):
             sending.send(b"%d" % n)
         first, second = consumer.receive(60), consumer.receive(60)
-        consumer.acknowledge_many([first])
+        consumer.acknowledge_all([first])
         consumer.negative_acknowledge(second)
         consumer.has_message_available()
         consumer.acknowledge(second)

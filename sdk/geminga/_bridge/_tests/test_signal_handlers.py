@@ -66,7 +66,7 @@ def arm(handler):
 SEND = """
 with gb.connect(url) as client, client.create_producer(topic, max_pending_messages={pending}) as p:
     {setup}
-    arm(lambda: (p.send(b"of the handler"), p.send_soon(b"more").wait(), p.flush()))
+    arm(lambda: (p.send(b"of the handler"), p.submit(b"more").wait(), p.flush()))
     for _ in range({count}):
         p.{send}(b"of the program")
     p.flush()
@@ -101,7 +101,7 @@ def run(url: BrokerUrl, topic: str, program: str) -> None:
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("send", ["send", "send_soon", "send_nowait"])
+@pytest.mark.parametrize("send", ["send", "submit", "send_nowait"])
 @pytest.mark.parametrize("place", PLACES)
 def test_sending(url: BrokerUrl, topic: str, place: str, send: str) -> None:
     run(url, topic, SEND.format(pending=1000, setup=PLACES[place], count=2, send=send))
@@ -109,7 +109,7 @@ def test_sending(url: BrokerUrl, topic: str, place: str, send: str) -> None:
 
 def test_sending_while_a_send_waits_for_room(url: BrokerUrl, topic: str) -> None:
     setup = 'before(ThreadSession, "call", lambda _, asked: asked == p._sender.wait_for_room)'
-    run(url, topic, SEND.format(pending=1, setup=setup, count=100, send="send_soon"))
+    run(url, topic, SEND.format(pending=1, setup=setup, count=100, send="submit"))
 
 
 def test_acknowledging(url: BrokerUrl, topic: str) -> None:

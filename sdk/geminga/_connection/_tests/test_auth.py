@@ -59,15 +59,15 @@ async def test_basic() -> None:
     assert await who.data() == f"me:{SECRET}".encode()
     assert (await who.http_headers())["Authorization"].startswith("Basic bWU6")
     assert SECRET not in repr(who) + repr(vars(geminga.ClientOptions(authentication=who)))
-    with pytest.raises(geminga.InvalidArgument, match="username"):
+    with pytest.raises(geminga.InvalidArgumentError, match="username"):
         AuthenticationBasic("a:b", "")
-    with pytest.raises(geminga.InvalidArgument, match="password must be a text"):
+    with pytest.raises(geminga.InvalidArgumentError, match="password must be a text"):
         AuthenticationBasic("a", b"p")
 
 
 @pytest.mark.parametrize("wrong", ["", "two words", 5, "\u00e4"])
 def test_wrong_tokens_are_refused_at_the_call(wrong: str) -> None:
-    with pytest.raises(geminga.InvalidArgument, match="token") as caught:
+    with pytest.raises(geminga.InvalidArgumentError, match="token") as caught:
         AuthenticationToken(wrong)
     assert not wrong or str(wrong) not in str(caught.value)
 
@@ -80,7 +80,7 @@ def _raise() -> str:
     "given", [_raise, lambda: 5, lambda: "", Path("/no/such/file"), "env:NO_SUCH_VARIABLE"]
 )
 async def test_no_token_to_be_had(given: object) -> None:
-    with pytest.raises(geminga.AuthenticationFailed) as caught:
+    with pytest.raises(geminga.AuthenticationError) as caught:
         await AuthenticationToken(given).data()
     assert SECRET not in str(caught.value)
     assert given is not _raise or caught.value.__suppress_context__
@@ -91,10 +91,10 @@ async def test_refused(autojump_clock: MockClock, caplog: pytest.LogCaptureFixtu
     async with fake_broker() as broker:
         broker.accepts = lambda data: False
         async with broker.client(authentication=AuthenticationToken(SECRET)) as client:
-            with pytest.raises(geminga.AuthenticationFailed, match="who are you"):
+            with pytest.raises(geminga.AuthenticationError, match="who are you"):
                 await client.create_producer("t")
             assert SECRET not in caplog.text + repr(client) + repr(client._core.options)
-    with pytest.raises(geminga.InvalidArgument, match="authentication"):
+    with pytest.raises(geminga.InvalidArgumentError, match="authentication"):
         geminga.connect("pulsar://h", authentication=SECRET)
 
 
@@ -108,7 +108,7 @@ class Renewed(Authentication):
     async def data(self) -> bytes:
         await trio.lowlevel.checkpoint()
         if not self.left:
-            raise geminga.AuthenticationFailed("no token is left")
+            raise geminga.AuthenticationError("no token is left")
         return self.left.pop()
 
 
@@ -124,7 +124,7 @@ async def test_refreshed_when_the_broker_asks(autojump_clock: MockClock) -> None
         # With none left the connection is given up, and then the producer.
         broker.sessions[0].challenge()
         await trio.sleep(5)
-        with pytest.raises(geminga.AuthenticationFailed, match="no token is left"):
+        with pytest.raises(geminga.AuthenticationError, match="no token is left"):
             await producer.send(b"")
 
 

@@ -15,12 +15,12 @@ from geminga.auth import (
     AuthenticationOAuth2,
     AuthenticationTls,
     AuthenticationToken,
-    from_plugin,
+    from_config,
 )
 from geminga.cli._access import URL_DEFAULT, Access, access_options
 from geminga.cli.client import client
 from geminga.cli.perf import perf
-from geminga.errors import InvalidArgument
+from geminga.errors import InvalidArgumentError
 
 JAVA = "org.apache.pulsar.client.impl.auth."
 OAUTH2 = {"type": "client_credentials", "issuerUrl": "https://x", "privateKey": "file:///k.json"}
@@ -35,7 +35,7 @@ async def test_tokens(
 ) -> None:
     monkeypatch.setenv("GEMINGA_T", "abc")
     (tmp_path / "token").write_text("abc\n")
-    made = from_plugin(name, f"file://{tmp_path}/token" if params == "FILE" else params)
+    made = from_config(name, f"file://{tmp_path}/token" if params == "FILE" else params)
     assert isinstance(made, AuthenticationToken)
     assert await made.data() == b"abc"
 
@@ -43,7 +43,7 @@ async def test_tokens(
 @pytest.mark.parametrize("user", ["userId", "username"])
 async def test_passwords(user: str) -> None:
     params = json.dumps({user: "ann", "password": "s3:cret"})
-    made = from_plugin(JAVA + "AuthenticationBasic", params)
+    made = from_config(JAVA + "AuthenticationBasic", params)
     assert isinstance(made, AuthenticationBasic)
     assert await made.data() == b"ann:s3:cret"
 
@@ -53,13 +53,13 @@ async def test_passwords(user: str) -> None:
                '{"tlsCertFile": "/c.pem", "tlsKeyFile": "/k.pem"}'],
 )  # fmt: skip
 def test_certificates(params: str) -> None:
-    made = from_plugin(JAVA + "AuthenticationTls", params)
+    made = from_config(JAVA + "AuthenticationTls", params)
     assert isinstance(made, AuthenticationTls)
     assert made.tls_certificate == ("/c.pem", "/k.pem")
 
 
 def test_oauth2() -> None:
-    made = from_plugin(JAVA + "oauth2.AuthenticationOAuth2", json.dumps(OAUTH2 | {"scope": "s"}))
+    made = from_config(JAVA + "oauth2.AuthenticationOAuth2", json.dumps(OAUTH2 | {"scope": "s"}))
     assert isinstance(made, AuthenticationOAuth2)
 
 
@@ -81,8 +81,8 @@ def test_oauth2() -> None:
     ],
 )
 def test_what_is_wrong_is_told_without_the_secret(name: str, params: str, text: str) -> None:
-    with pytest.raises(InvalidArgument) as caught:
-        from_plugin(name, params)
+    with pytest.raises(InvalidArgumentError) as caught:
+        from_config(name, params)
     assert text in str(caught.value)
     assert "s3cret" not in str(caught.value)
 
@@ -115,7 +115,7 @@ def test_options_win_over_the_file(tmp_path: Path) -> None:
     assert (access.url, access.conf.auth_params) == ("pulsar://b:2", "token:two")
     assert access.conf.validate_hostname
     assert access.conf.trust_certs == "ca.pem"
-    assert isinstance(from_plugin(access.conf.auth_plugin, access.conf.auth_params), Authentication)
+    assert isinstance(from_config(access.conf.auth_plugin, access.conf.auth_params), Authentication)
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ async def test_redirects_and_hosts_that_are_down(autojump_clock: MockClock) -> N
         web.answers[f"other:81{LOOKUP}"] = (200, {"brokerUrl": URL})
         assert (await client._core.lookup.broker_of("persistent://public/default/t")).address.url
         web.answers[f"other:81{LOOKUP}"] = (307, LOOKUP)
-        with pytest.raises(geminga.ServiceNotReady, match="too often"):
+        with pytest.raises(geminga.ServiceNotReadyError, match="too often"):
             await client._core.lookup.broker_of("persistent://public/default/t")
 
 
@@ -114,14 +114,14 @@ async def test_credentials_go_to_trusted_brokers_only(autojump_clock: MockClock)
     async with web_client(authentication=who) as (web, client):
         web.answers[f"web:8080{LOOKUP}"] = (307, "http://evil:81/x")
         web.answers["evil:81/x"] = (401, {})
-        with pytest.raises(geminga.AuthenticationFailed, match="trusted_broker_hosts"):
+        with pytest.raises(geminga.AuthenticationError, match="trusted_broker_hosts"):
             await client._core.lookup.broker_of(topic)
         assert b"secret" not in web.heads[-1]
 
 
 async def test_brokers_that_are_not_trusted_are_not_connected_to(autojump_clock: MockClock) -> None:
     async with web_client(trusted_broker_hosts=["*.brokers.example"]) as (web, client):
-        with pytest.raises(geminga.ServiceNotReady, match="trusted_broker_hosts"):
+        with pytest.raises(geminga.ServiceNotReadyError, match="trusted_broker_hosts"):
             await client._core.lookup.broker_of("persistent://public/default/t")
         named = (200, {"brokerUrl": "pulsar://one.brokers.example:6650"})
         web.answers[f"web:8080{LOOKUP}"] = named
@@ -131,16 +131,16 @@ async def test_brokers_that_are_not_trusted_are_not_connected_to(autojump_clock:
 @pytest.mark.parametrize(
     ("status", "what", "kind"),
     [
-        (401, {}, geminga.AuthenticationFailed),
-        (403, {}, geminga.AuthorizationFailed),
-        (404, {}, geminga.TopicNotFound),
-        (412, {}, geminga.InvalidTopicName),
+        (401, {}, geminga.AuthenticationError),
+        (403, {}, geminga.AuthorizationError),
+        (404, {}, geminga.TopicNotFoundError),
+        (412, {}, geminga.InvalidTopicNameError),
         (500, {}, geminga.UnknownBrokerError),
-        (503, {}, geminga.ServiceNotReady),
-        (200, [], geminga.ServiceNotReady),
-        (307, "ftp://web/x", geminga.ServiceNotReady),
-        (307, "http://web:nan/", geminga.ServiceNotReady),
-        (0, {}, geminga.Timeout),
+        (503, {}, geminga.ServiceNotReadyError),
+        (200, [], geminga.ServiceNotReadyError),
+        (307, "ftp://web/x", geminga.ServiceNotReadyError),
+        (307, "http://web:nan/", geminga.ServiceNotReadyError),
+        (0, {}, geminga.OperationTimeoutError),
     ],
 )
 async def test_failures(
@@ -156,14 +156,14 @@ async def test_failures(
 async def test_partitions_listener_and_topics(autojump_clock: MockClock) -> None:
     async with web_client(listener_name="in side") as (web, client):
         web.answers[f"web:8080{PARTITIONS}"] = (200, {"partitions": 3})
-        assert len(await client.get_topic_partitions("t")) == 3
+        assert len(await client.list_partitions("t")) == 3
         web.answers[f"web:8080{PARTITIONS}"] = (200, {"partitions": "3"})
         with pytest.raises(geminga.UnknownBrokerError):
             await client._core.lookup.partitions_of("persistent://public/default/t")
-        with pytest.raises(geminga.TopicNotFound):
+        with pytest.raises(geminga.TopicNotFoundError):
             await client._core.lookup.broker_of("persistent://public/default/t")
         assert web.asked[-1].endswith("?listenerName=in+side")
-        with pytest.raises(geminga.UnsupportedVersion):
+        with pytest.raises(geminga.UnsupportedVersionError):
             await client._core.lookup.service_connection()
 
 
@@ -171,5 +171,5 @@ async def test_no_broker_without_tls_where_the_service_url_has_it() -> None:
     async with web_client("pulsar+ssl://web") as (_, client):
         endpoint = client._core.lookup.endpoint
         assert endpoint("pulsar+ssl://one:6651").address.tls
-        with pytest.raises(geminga.ServiceNotReady, match="without TLS"):
+        with pytest.raises(geminga.ServiceNotReadyError, match="without TLS"):
             endpoint("pulsar://one:6650")

@@ -140,22 +140,22 @@ async def test_what_the_server_refuses(server: Server, authority: Authority) -> 
         assert SECRET not in str(caught.value) + repr(caught.value.__cause__)
 
     server.status, server.answer = 401, {"error": "invalid_client", "error_description": SECRET}
-    await fails(geminga.AuthenticationFailed, r"401 \(invalid_client\)")
+    await fails(geminga.AuthenticationError, r"401 \(invalid_client\)")
     server.answer = {"error": f"no {SECRET}"}
-    await fails(geminga.AuthenticationFailed, "401$")
+    await fails(geminga.AuthenticationError, "401$")
     server.status = 503
-    await fails(geminga.ConnectionFailed, "503")
+    await fails(geminga.ConnectionFailedError, "503")
     server.status = 200
     for wrong in ("", 5, "two words"):
         server.answer = {"access_token": wrong}
-        await fails(geminga.AuthenticationFailed, "access_token")
+        await fails(geminga.AuthenticationError, "access_token")
     server.metadata = {"token_endpoint": "http://127.0.0.1:1/"}
-    await fails(geminga.AuthenticationFailed, "not https")
+    await fails(geminga.AuthenticationError, "not https")
     server.metadata = {"token_endpoint": "gopher:"}
-    await fails(geminga.AuthenticationFailed, "token_endpoint must be")
-    with pytest.raises(geminga.TlsFailed):
+    await fails(geminga.AuthenticationError, "token_endpoint must be")
+    with pytest.raises(geminga.TlsError):
         await AuthenticationOAuth2(server.url, **GIVEN).data()
-    with pytest.raises(geminga.ConnectionFailed):
+    with pytest.raises(geminga.ConnectionFailedError):
         await AuthenticationOAuth2("https://127.0.0.1:1", **GIVEN).data()
 
 
@@ -169,10 +169,10 @@ async def test_files_that_can_not_be_used(
         (json.dumps({"type": "password", **GIVEN}), "type is not"),
     ):
         file.write_text(text)
-        with pytest.raises(geminga.AuthenticationFailed, match=reason):
+        with pytest.raises(geminga.AuthenticationError, match=reason):
             await who_is(server, authority, private_key=file).data()
     for wrong in ("/none", "data:application/json;base64,!", "data:x"):
-        with pytest.raises(geminga.AuthenticationFailed, match="private_key"):
+        with pytest.raises(geminga.AuthenticationError, match="private_key"):
             await who_is(server, authority, private_key=wrong).data()
 
 
@@ -184,7 +184,7 @@ def test_wrong_arguments() -> None:
         ({"issuer_url": "https://x", "client_id": "me"}, "client_secret"),
         ({"issuer_url": "https://x", "private_key": "/k", **GIVEN}, "private_key"),
     ):
-        with pytest.raises(geminga.InvalidArgument, match=name) as caught:
+        with pytest.raises(geminga.InvalidArgumentError, match=name) as caught:
             AuthenticationOAuth2(**wrong)
         assert SECRET not in str(caught.value)
 

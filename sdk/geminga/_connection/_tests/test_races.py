@@ -34,7 +34,7 @@ async def test_closed_when_the_answer_is_there(
         answer = await request(self, make, timeout_s=timeout_s, topic=topic)
         if closing and answer.type == answered:
             closing = False
-            part.failed(geminga.AlreadyClosed("closed"))
+            part.failed(geminga.AlreadyClosedError("closed"))
             part._handler.abandon()
         return answer
 
@@ -73,20 +73,20 @@ async def test_a_place_that_is_not_taken_is_the_next_ones(autojump_clock: MockCl
         broker.hold_receipts = True
         other = await client.create_producer("other")
         mine = await client.create_producer("t", max_pending_messages=1)
-        first = await mine.send_soon(b"1")
+        first = await mine.submit(b"1")
         with trio.fail_after(5):
             async with trio.open_nursery() as nursery:
                 giving_up = trio.CancelScope()
 
                 async def give_up() -> None:
                     with giving_up:
-                        await mine.send_soon(b"2")
+                        await mine.submit(b"2")
 
                 nursery.start_soon(give_up)
                 await trio.sleep(0.1)
-                nursery.start_soon(mine.send_soon, b"3")
+                nursery.start_soon(mine.submit, b"3")
                 await trio.sleep(0.1)
-                large = await other.send_soon(bytes(20))
+                large = await other.submit(bytes(20))
                 broker.held.pop(0)()
                 await first.wait()
                 await trio.sleep(0.1)
@@ -98,7 +98,7 @@ async def test_a_place_that_is_not_taken_is_the_next_ones(autojump_clock: MockCl
 
 
 async def _closed_under(producer: geminga.Producer) -> None:
-    with pytest.raises(geminga.AlreadyClosed):
+    with pytest.raises(geminga.AlreadyClosedError):
         await producer.send(b"x")
 
 
@@ -140,7 +140,7 @@ async def test_new_partitions_of_a_paused_consumer_wait_too(autojump_clock: Mock
         assert len(consumer.topics) == 2
         producer = await client.create_producer("p-partition-1")
         await producer.send(b"x")
-        with pytest.raises(geminga.Timeout):
+        with pytest.raises(geminga.OperationTimeoutError):
             await consumer.receive(5)
         consumer.resume()
         assert (await consumer.receive(5)).data == b"x"
@@ -157,8 +157,8 @@ async def test_a_connection_that_opens_while_the_client_closes(autojump_clock: M
 
 
 async def _refused(client: geminga.Client) -> None:
-    with pytest.raises(geminga.AlreadyClosed):
-        await client.get_topic_partitions("t")
+    with pytest.raises(geminga.AlreadyClosedError):
+        await client.list_partitions("t")
 
 
 async def test_seeks_at_once_follow_one_another(autojump_clock: MockClock) -> None:
@@ -171,7 +171,7 @@ async def test_seeks_at_once_follow_one_another(autojump_clock: MockClock) -> No
                 for place in (ids[3], ids[0], ids[4], ids[1]):
                     nursery.start_soon(consumer.seek, place)
             seen = []
-            with pytest.raises(geminga.Timeout):
+            with pytest.raises(geminga.OperationTimeoutError):
                 while True:
                     seen.append((await consumer.receive(1)).data)
             assert seen in ([b"%d" % n for n in range(first, 6)] for first in (1, 2, 4, 5))
@@ -200,6 +200,6 @@ async def test_ids_that_tell_a_wrong_size(size: int, autojump_clock: MockClock) 
         consumer.negative_acknowledge(messages[4])
         again = [await consumer.receive(5) for _ in range(5)]
         assert [each.data for each in again] == [b"%d" % n for n in range(5)]
-        await consumer.acknowledge_many(again)
+        await consumer.acknowledge_all(again)
         await consumer.aclose()
         assert broker.topic("t").subscriptions["s"].acked == {0}

@@ -36,7 +36,7 @@ def test_attach_table(code: str) -> None:
 
 
 def test_lost_connections_are_retried_until_the_deadline() -> None:
-    lost = errors.ConnectionFailed("x")
+    lost = errors.ConnectionFailedError("x")
     assert attach_action(lost, attached_before=False, deadline_passed=False) is AttachAction.RETRY
     assert attach_action(lost, attached_before=False, deadline_passed=True) is AttachAction.GIVE_UP
     assert attach_action(lost, attached_before=True, deadline_passed=True) is AttachAction.RETRY

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from geminga._connection.service_url import Address, parse, parse_one
-from geminga.errors import InvalidServiceUrl
+from geminga.errors import InvalidServiceUrlError
 
 
 def test_addresses() -> None:
@@ -24,7 +24,7 @@ def test_addresses() -> None:
      "pulsar://[::1", "pulsar://[::1]x", "pulsar://h:0"],
 )  # fmt: skip
 def test_bad_urls(url: str) -> None:
-    with pytest.raises(InvalidServiceUrl, match="service_url"):
+    with pytest.raises(InvalidServiceUrlError, match="service_url"):
         parse(url)
 
 

@@ -25,7 +25,7 @@ async def test_totals_of_a_producer(autojump_clock: MockClock) -> None:
         producer = await client.create_producer("t", batching_max_messages=2)
         assert producer.statistics() == ProducerStatistics(partitions_connected=1)
         for _ in range(4):
-            await producer.send_soon(b"12345")
+            await producer.submit(b"12345")
         await producer.flush()
         totals = ProducerStatistics(
             total_msgs_sent=4,
@@ -36,10 +36,10 @@ async def test_totals_of_a_producer(autojump_clock: MockClock) -> None:
         )
         assert producer.statistics() == totals
         broker.fail["send"] = [(ServerError.NotAllowedError, "no")]
-        with pytest.raises(geminga.NotAllowed):
+        with pytest.raises(geminga.NotAllowedError):
             await producer.send(b"123")
         broker.hold_receipts = True
-        await producer.send_soon(b"1")
+        await producer.submit(b"1")
         found = producer.statistics()
         assert found == dataclasses.replace(
             totals,
@@ -61,7 +61,7 @@ async def test_partitions_are_summed(autojump_clock: MockClock) -> None:
         producer = await client.create_producer("t", batching_max_messages=2)
         broker.hold_receipts = True
         for _ in range(4):
-            await producer.send_soon(b"12345")
+            await producer.submit(b"12345")
         await trio.sleep(2)
         broker.hold_receipts = False
         broker.release_receipts()

@@ -24,7 +24,7 @@ async def test_while_a_send_waits(away_s: float, autojump_clock: MockClock) -> N
         producer = await client.create_producer("t", send_timeout_s=0)
         stop(broker)
         await trio.sleep(0.01)
-        receipt = await producer.send_soon(b"x")
+        receipt = await producer.submit(b"x")
         await trio.sleep(away_s)
         broker.refuse_connections = 0
         with trio.fail_after(2.01):
@@ -76,7 +76,7 @@ async def test_killed_again_when_it_was_back(
         stop(broker)
         # Waits of 0.1, 0.2, 0.4, 0.8, 1.6 s, then of 2 s.
         await trio.sleep(4)
-        receipt = await producer.send_soon(b"x")
+        receipt = await producer.submit(b"x")
         broker.refuse_connections = 0
         is_back = True
         await killed.wait()

@@ -44,12 +44,12 @@ async def test_as_soon_as_there_are_enough(autojump_clock: MockClock) -> None:
 
             nursery.start_soon(send_later)
             began_s = trio.current_time()
-            assert numbers(await consumer.batch_receive()) == [0, 1, 2, 3, 4]
+            assert numbers(await consumer.receive_batch()) == [0, 1, 2, 3, 4]
             assert trio.current_time() - began_s == pytest.approx(3, abs=0.1)
         began_s = trio.current_time()
-        assert numbers(await consumer.batch_receive()) == [5, 6, 7]
+        assert numbers(await consumer.receive_batch()) == [5, 6, 7]
         assert trio.current_time() - began_s == pytest.approx(10)
-        assert await consumer.batch_receive() == []
+        assert await consumer.receive_batch() == []
 
 
 async def test_by_bytes_of_payload(autojump_clock: MockClock) -> None:
@@ -58,15 +58,15 @@ async def test_by_bytes_of_payload(autojump_clock: MockClock) -> None:
         batched = await client.create_producer("t")
         for by in (producer, batched):
             for _ in range(25):
-                await by.send_soon(bytes(100))
+                await by.submit(bytes(100))
             await by.flush()
         for sizes in ([10, 10, 10, 10], [10]):
             began_s = trio.current_time()
             for size in sizes:
-                assert len(await consumer.batch_receive()) == size
+                assert len(await consumer.receive_batch()) == size
             assert trio.current_time() == began_s
         # 50 in all: nothing is left, so it waits.
-        assert await consumer.batch_receive() == []
+        assert await consumer.receive_batch() == []
         assert trio.current_time() - began_s == pytest.approx(10)
 
 
@@ -74,8 +74,8 @@ async def test_a_large_message_comes_alone(autojump_clock: MockClock) -> None:
     async with consuming(BatchReceivePolicy(max_bytes=10)) as (_, _, producer, consumer):
         await producer.send(bytes(100))
         await producer.send(bytes(100))
-        assert len(await consumer.batch_receive()) == 1
-        assert len(await consumer.batch_receive()) == 1
+        assert len(await consumer.receive_batch()) == 1
+        assert len(await consumer.receive_batch()) == 1
 
 
 @pytest.mark.parametrize("taken", [0, 1, 49, 50, 51])
@@ -88,12 +88,12 @@ async def test_a_whole_queue_without_a_time(
     options = {"auto_scaled_receiver_queue_size_enabled": scaled}
     async with consuming(policy, **options) as (_, _, producer, consumer):
         for n in range(300):
-            await producer.send_soon(b"%d" % n)
+            await producer.submit(b"%d" % n)
         await producer.flush()
         for n in range(taken):
             assert int((await consumer.receive(5)).data) == n
         with trio.fail_after(60):
-            assert numbers(await consumer.batch_receive()) == list(range(taken, taken + 100))
+            assert numbers(await consumer.receive_batch()) == list(range(taken, taken + 100))
 
 
 async def test_beside_receive_no_message_waits_for_a_batch(autojump_clock: MockClock) -> None:
@@ -104,7 +104,7 @@ async def test_beside_receive_no_message_waits_for_a_batch(autojump_clock: MockC
             got.append((await consumer.receive()).data)
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(consumer.batch_receive)
+            nursery.start_soon(consumer.receive_batch)
             await trio.sleep(1)
             nursery.start_soon(receive)
             await trio.sleep(1)
@@ -119,20 +119,20 @@ async def test_closing_ends_it(autojump_clock: MockClock) -> None:
         async with trio.open_nursery() as nursery:
 
             async def receive() -> None:
-                with pytest.raises(geminga.AlreadyClosed):
-                    await consumer.batch_receive()
+                with pytest.raises(geminga.AlreadyClosedError):
+                    await consumer.receive_batch()
 
             nursery.start_soon(receive)
             await trio.sleep(1)
             await consumer.aclose()
-        with pytest.raises(geminga.AlreadyClosed):
-            await consumer.batch_receive()
+        with pytest.raises(geminga.AlreadyClosedError):
+            await consumer.receive_batch()
 
 
 async def test_without_a_queue_there_is_no_batch(autojump_clock: MockClock) -> None:
     async with consuming(BatchReceivePolicy(), receiver_queue_size=0) as (_, _, _, consumer):
-        with pytest.raises(geminga.InvalidArgument, match="receiver_queue_size"):
-            await consumer.batch_receive()
+        with pytest.raises(geminga.InvalidArgumentError, match="receiver_queue_size"):
+            await consumer.receive_batch()
 
 
 def test_policies() -> None:
@@ -140,9 +140,9 @@ def test_policies() -> None:
     assert BatchReceivePolicy(5, None, None).limits(1000) == (5, math.inf, math.inf)
     for name in ("max_messages", "max_bytes", "timeout_s"):
         for value in (0, -1, "5", float("nan")):
-            with pytest.raises(geminga.InvalidArgument, match=name):
+            with pytest.raises(geminga.InvalidArgumentError, match=name):
                 BatchReceivePolicy(**{name: value})
-    with pytest.raises(geminga.InvalidArgument, match="is needed"):
+    with pytest.raises(geminga.InvalidArgumentError, match="is needed"):
         BatchReceivePolicy(None, None, None)
 
 

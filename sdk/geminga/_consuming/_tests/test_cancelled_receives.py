@@ -29,38 +29,38 @@ async def receive(consumer: geminga.Consumer) -> list[geminga.Message]:
 async def receive_with_timeout(consumer: geminga.Consumer) -> list[geminga.Message]:
     try:
         return [await consumer.receive(0.01)]
-    except geminga.Timeout:
+    except geminga.OperationTimeoutError:
         return []
 
 
-async def receive_many(consumer: geminga.Consumer) -> list[geminga.Message]:
-    return await consumer.receive_many(3)
+async def receive_three(consumer: geminga.Consumer) -> list[geminga.Message]:
+    return await consumer.receive_batch(3)
 
 
-async def batch_receive(consumer: geminga.Consumer) -> list[geminga.Message]:
-    return await consumer.batch_receive()
+async def receive_batch(consumer: geminga.Consumer) -> list[geminga.Message]:
+    return await consumer.receive_batch()
 
 
 async def iterate(consumer: geminga.Consumer) -> list[geminga.Message]:
     return [await anext(consumer)]
 
 
-TAKES = [receive, receive_with_timeout, receive_many, batch_receive, iterate]
+TAKES = [receive, receive_with_timeout, receive_three, receive_batch, iterate]
 
 
 @asynccontextmanager
 async def sending(
-    count: int, *, batching: bool, interval_s: float, **options: Any
+    count: int, *, batching: bool, interval_s: float, fills: bool = True, **options: Any
 ) -> AsyncIterator[tuple[FakeBroker, geminga.Consumer]]:
-    """A consumer of messages that come while it is used."""
-    policy = BatchReceivePolicy(4, timeout_s=0.02)
+    """A consumer of messages that come while it is used, with a policy for its batches or none."""
+    policy = BatchReceivePolicy(4, timeout_s=0.02) if fills else None
     async with fake_broker() as broker, broker.client() as client:
         consumer = await client.subscribe("t", "s", batch_receive_policy=policy, **options)
         producer = await client.create_producer("t", batching_enabled=batching)
 
         async def send() -> None:
             for n in range(count):
-                await producer.send_soon(b"%d" % n)
+                await producer.submit(b"%d" % n)
                 if interval_s:
                     await trio.sleep(interval_s)
 
@@ -83,17 +83,22 @@ async def cancel(scope: trio.CancelScope, steps: int, after_s: float) -> None:
         max_size=15,
     ),
     batching=st.booleans(),
+    fills=st.booleans(),
     interval_s=st.sampled_from([0, 0.003]),
     queue_size=st.sampled_from([1, 5, 1000]),
 )
 @settings(max_examples=60, deadline=None)
 @pytest.mark.slow
 def test_cancelled_anywhere(
-    turns: list[tuple[Take, int, float]], batching: bool, interval_s: float, queue_size: int
+    turns: list[tuple[Take, int, float]],
+    batching: bool,
+    fills: bool,
+    interval_s: float,
+    queue_size: int,
 ) -> None:
     async def main() -> None:
         got: list[int] = []
-        options = {"batching": batching, "receiver_queue_size": queue_size}
+        options = {"batching": batching, "fills": fills, "receiver_queue_size": queue_size}
         async with sending(20, interval_s=interval_s, **options) as (_, consumer):
             for take, steps, after_s in turns:
                 async with trio.open_nursery() as nursery:
@@ -138,7 +143,9 @@ def interrupt(take: Take, at: int, batching: bool) -> bool:
     async def main() -> None:
         nonlocal interrupted
         got: list[int] = []
-        async with sending(10, batching=batching, interval_s=0.001) as (_, consumer):
+        fills = take is receive_batch
+        sent = sending(10, batching=batching, interval_s=0.001, fills=fills)
+        async with sent as (_, consumer):
             await trio.sleep(0.004)
             while len(got) < 10:
                 try:
@@ -187,7 +194,7 @@ async def test_a_listener_that_is_cancelled(after_s: float, autojump_clock: Mock
     async with fake_broker() as broker, broker.client() as client:
         async with await client.create_producer("t", batching_enabled=False) as producer:
             for n in range(20):
-                await producer.send_soon(b"%d" % n)
+                await producer.submit(b"%d" % n)
         with trio.move_on_after(after_s):
             async with broker.client() as other:
                 await other.subscribe("t", "s", message_listener=listener, **options)

@@ -48,7 +48,7 @@ SUBSCRIBE: list[tuple[str, object]] = [
     ("interceptors", [print]),
     ("message_listener_concurrency", 0),
     ("message_listener_concurrency", 1.5),
-    ("batch_receive_policy", None),
+    ("batch_receive_policy", 5),
     ("batch_receive_policy", (1, 2, 3)),
     ("read_compacted", 1),
     ("replicate_subscription_state", "no"),
@@ -98,9 +98,9 @@ READ: list[tuple[str, object]] = [
 ]
 CALLS: list[tuple[str, str, tuple[object, ...]]] = [
     *(("receive", "timeout_s", (value,)) for value in (-1, "5", True, NAN)),
-    *(("receive_many", "messages_max", (value,)) for value in (0, 1.5, True, "5", None)),
+    *(("receive_batch", "max_messages", (value,)) for value in (0, 1.5, True, "5")),
     *(("acknowledge", "message", (value,)) for value in (None, b"m", "1:2", 5)),
-    *(("acknowledge_many", "message", (value,)) for value in (None, 5, "m", [None])),
+    *(("acknowledge_all", "message", (value,)) for value in (None, 5, "m", [None])),
     *(("acknowledge_cumulative", "message", (value,)) for value in (None, 5)),
     *(("negative_acknowledge", "message", (value,)) for value in (None, 5)),
     *(("reconsume_later", "message", (value, 1)) for value in (None, geminga.EARLIEST)),
@@ -108,14 +108,14 @@ CALLS: list[tuple[str, str, tuple[object, ...]]] = [
     ("seek", "to", (lambda topic: "latest",)),
 ]
 KEYWORD_CALLS: list[tuple[str, str, object]] = [
-    *(("receive_many", "bytes_max", value) for value in (0, 0.5, None)),
-    *(("receive_many", "timeout_s", value) for value in (-1, "5")),
+    *(("receive_batch", "max_bytes", value) for value in (0, 0.5, "5")),
+    *(("receive_batch", "wait_s", value) for value in (-1, "5")),
     *(("unsubscribe", "force", value) for value in (1, None)),
 ]
 
 
 async def refuse(call: Callable[[], Any], name: str) -> None:
-    with pytest.raises(geminga.InvalidArgument, match=name):
+    with pytest.raises(geminga.InvalidArgumentError, match=name):
         answer = call()
         if inspect.isawaitable(answer):
             await answer
@@ -168,7 +168,7 @@ async def test_calls(autojump_clock: MockClock) -> None:
         calls = [*CALLS, ("acknowledge", "message", (foreign,))]
         calls += [("reconsume_later", "delay_s", (foreign, n)) for n in (-1, "1", NAN, None)]
         calls += [("reconsume_later", "delay_s", (foreign, float("inf")))]
-        calls += [("acknowledge_many", "message", ([await consumer.receive(5), foreign],))]
+        calls += [("acknowledge_all", "message", ([await consumer.receive(5), foreign],))]
         for method, name, arguments in calls:
             await refuse(lambda: getattr(consumer, method)(*arguments), name)  # noqa: B023
         for method, name, value in KEYWORD_CALLS:
@@ -197,15 +197,15 @@ async def test_calls(autojump_clock: MockClock) -> None:
     ],
 )
 def test_backoffs(name: str, values: Any) -> None:
-    with pytest.raises(geminga.InvalidArgument, match=name):
+    with pytest.raises(geminga.InvalidArgumentError, match=name):
         MultiplierBackoff(*values)
 
 
 def test_policies() -> None:
     for count in (0, 1.5, True, None):
-        with pytest.raises(geminga.InvalidArgument, match="max_redeliver_count"):
+        with pytest.raises(geminga.InvalidArgumentError, match="max_redeliver_count"):
             DeadLetterPolicy(count)  # type: ignore[arg-type]
     bad: list[Any] = [((0, 1.5),), ([0, 5],), (5,), ((0, 5, 9),)]
     for ranges in bad:
-        with pytest.raises(geminga.InvalidArgument, match="sticky_ranges"):
+        with pytest.raises(geminga.InvalidArgumentError, match="sticky_ranges"):
             KeySharedPolicy(ranges)

@@ -63,8 +63,8 @@ def two() -> tuple[Heard, list[ConsumerInterceptor]]:
 async def test_messages_pass_all_in_order(batching: bool, autojump_clock: MockClock) -> None:
     heard, interceptors = two()
     async with consuming(6, batching=batching, interceptors=interceptors) as (broker, _, consumer):
-        messages = [await consumer.receive(), *await consumer.receive_many(2)]
-        messages += [await anext(consumer), *await consumer.batch_receive()]
+        messages = [await consumer.receive(), *await consumer.receive_batch(2)]
+        messages += [await anext(consumer), *await consumer.receive_batch()]
         assert [each.data for each in messages] == [b"%dab" % n for n in range(6)]
         for message in messages:
             await consumer.acknowledge(message)
@@ -82,9 +82,9 @@ async def test_messages_pass_all_in_order(batching: bool, autojump_clock: MockCl
 async def test_acknowledgements_by_id_and_up_to_one(autojump_clock: MockClock) -> None:
     heard, interceptors = two()
     async with consuming(4, batching=False, interceptors=interceptors[:1]) as (_, _, consumer):
-        messages = await consumer.receive_many()
+        messages = await consumer.receive_batch()
         await consumer.acknowledge(messages[0].message_id)
-        await consumer.acknowledge_many(messages[1:3])
+        await consumer.acknowledge_all(messages[1:3])
         await consumer.acknowledge_cumulative(messages[3])
     none = type(None)
     acks = [("a", "ack", T, n, none) for n in range(3)]
@@ -95,17 +95,17 @@ async def test_failed_receipts(autojump_clock: MockClock) -> None:
     heard, interceptors = two()
     options = {"ack_receipt_enabled": True, "interceptors": interceptors[:1]}
     async with consuming(2, batching=False, **options) as (broker, _, consumer):
-        messages = await consumer.receive_many()
+        messages = await consumer.receive_batch()
         broker.fail["ack"] = [(ServerError.ConsumerNotFound, "gone")] * 2
-        with pytest.raises(geminga.ConsumerNotFound):
+        with pytest.raises(geminga.ConsumerNotFoundError):
             await consumer.acknowledge(messages[0])
-        with pytest.raises(geminga.ConsumerNotFound):
+        with pytest.raises(geminga.ConsumerNotFoundError):
             await consumer.acknowledge_cumulative(messages[1])
         assert heard == [
             ("a", "ack", T, 0, type(None)),
-            ("a", "ack", T, 0, geminga.ConsumerNotFound),
+            ("a", "ack", T, 0, geminga.ConsumerNotFoundError),
             ("a", "up to", T, 1, type(None)),
-            ("a", "up to", T, 1, geminga.ConsumerNotFound),
+            ("a", "up to", T, 1, geminga.ConsumerNotFoundError),
         ]
         assert consumer.statistics().total_acks_failed == 2
 
@@ -120,7 +120,7 @@ async def test_redeliveries(autojump_clock: MockClock) -> None:
         negative_ack_redelivery_delay_s=1,
         ack_timeout_s=10,
     ) as (_, _, consumer):
-        messages = await consumer.receive_many()
+        messages = await consumer.receive_batch()
         consumer.negative_acknowledge(messages[1])
         consumer.negative_acknowledge(messages[2])
         await trio.sleep(2)
@@ -159,7 +159,7 @@ async def test_one_may_answer_nothing_but_the_message(autojump_clock: MockClock)
 
     for interceptor in (Wrong(), Other()):
         async with consuming(3, interceptors=[interceptor]) as (_, _, consumer):
-            assert [each.data for each in await consumer.receive_many()] == [b"0", b"1", b"2"]
+            assert [each.data for each in await consumer.receive_batch()] == [b"0", b"1", b"2"]
 
 
 async def test_what_replace_changes(autojump_clock: MockClock) -> None:

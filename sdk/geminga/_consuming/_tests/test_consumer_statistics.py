@@ -27,11 +27,11 @@ async def test_totals(batching: bool, autojump_clock: MockClock) -> None:
         assert found.msg_num_in_receiver_queue == 67
         assert found.partitions_connected == 1
         assert found.partition_stats == {}
-        await consumer.acknowledge_many(messages[:20])
-        await consumer.acknowledge_many(each.message_id for each in messages[20:30])
+        await consumer.acknowledge_all(messages[:20])
+        await consumer.acknowledge_all(each.message_id for each in messages[20:30])
         await consumer.acknowledge_cumulative(messages[32])
         assert consumer.statistics().total_acks_sent == 31
-        assert len(await consumer.receive_many()) == 67
+        assert len(await consumer.receive_batch()) == 67
         assert consumer.statistics().total_bytes_received == 10 + 90 * 2
 
 

@@ -65,5 +65,5 @@ async def test_end_of_topic(autojump_clock: MockClock) -> None:
 
 async def test_a_listener_has_to_be_one(autojump_clock: MockClock) -> None:
     async with fake_broker() as broker, broker.client() as client:
-        with pytest.raises(geminga.InvalidArgument, match="consumer_event_listener"):
+        with pytest.raises(geminga.InvalidArgumentError, match="consumer_event_listener"):
             await client.subscribe("t", "s", consumer_event_listener=print)

@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 import geminga
 from geminga import RegexSubscriptionMode
-from geminga._connection.topic_pattern import parse_pattern, topics_matching
+from geminga._connection.topic_pattern import names_matching, parse_pattern
 from geminga._consuming import pattern_topics as _pattern_topics
 from geminga._tests.fake_broker import FakeBroker, FakeSession, fake_broker
 from geminga_protocol.commands import answers, connection, consuming, lookup
@@ -124,16 +124,16 @@ def test_patterns_are_read(text: str, namespace: str, full: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "persistent://a", "persistent://a//x"])
 def test_wrong_patterns(text: str) -> None:
-    with pytest.raises(geminga.InvalidArgument):
+    with pytest.raises(geminga.InvalidArgumentError):
         parse_pattern(re.compile(text))
 
 
 def test_lists_are_filtered_here_if_the_broker_did_not() -> None:
     names = [f"{BASE}many-1-partition-0", f"{BASE}many-1-partition-1", f"{BASE}other"]
     pattern = parse_pattern(re.compile("many-[0-9]"))
-    found = topics_matching(pattern, names, filtered=False)
+    found = names_matching(pattern, names, filtered=False)
     assert [str(each) for each in found] == [f"{BASE}many-1"]
-    assert len(topics_matching(pattern, names, filtered=True)) == 2
+    assert len(names_matching(pattern, names, filtered=True)) == 2
 
 
 @pytest.mark.parametrize("kind", [TopicSession, QuietSession])
@@ -192,7 +192,7 @@ async def test_nothing_matches_yet_and_watching_again(autojump_clock: MockClock)
         await consumer.aclose()
         await trio.sleep(1)
         assert not watchers
-        with pytest.raises(geminga.AlreadyClosed):
+        with pytest.raises(geminga.AlreadyClosedError):
             await consumer.receive()
 
 
@@ -212,11 +212,11 @@ async def test_partitions_grow(autojump_clock: MockClock) -> None:
 
 async def test_wrong_arguments(autojump_clock: MockClock) -> None:
     async with topics() as (_, client):
-        with pytest.raises(geminga.InvalidArgument, match="receiver_queue_size"):
+        with pytest.raises(geminga.InvalidArgumentError, match="receiver_queue_size"):
             await client.subscribe(MANY, "s", receiver_queue_size=0)
-        with pytest.raises(geminga.InvalidArgument, match="retry_enabled"):
+        with pytest.raises(geminga.InvalidArgumentError, match="retry_enabled"):
             await client.subscribe(MANY, "s", retry_enabled=True)
-        with pytest.raises(geminga.InvalidArgument, match="regex_subscription_mode"):
+        with pytest.raises(geminga.InvalidArgumentError, match="regex_subscription_mode"):
             await client.subscribe(MANY, "s", regex_subscription_mode=1)
     assert RegexSubscriptionMode.ALL_TOPICS == 2
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 import geminga
-from geminga import ReceivedEntry
+from geminga import EntryBatch
 from geminga._tests.entry_making import (
     Made,
     Told,
@@ -49,7 +49,7 @@ async def all_messages(made: list[bytes], start: MessageId, **options: Any) -> l
         while await reader.has_message_available():
             try:
                 told.append(told_by_message(await reader.read_next(1)))
-            except geminga.Timeout:
+            except geminga.OperationTimeoutError:
                 # What is left of the last batch was taken out.
                 break
         return told
@@ -105,11 +105,11 @@ def test_as_one_by_one(
                     if step == "message":
                         got.append(told_by_message(await reader.read_next(5)))
                     else:
-                        got += told_by(await reader.read_entries(5, bytes_max=bytes_max))
+                        got += told_by(await reader.read_batches(5, bytes_max=bytes_max))
             while len(got) < len(expected):
-                got += told_by(await reader.read_entries(5))
-            with pytest.raises(geminga.Timeout):
-                await reader.read_entries(1)
+                got += told_by(await reader.read_batches(5))
+            with pytest.raises(geminga.OperationTimeoutError):
+                await reader.read_batches(1)
             incomplete = reader.incomplete_message_ids()
             assert not {told[1] for told in got} & set(incomplete)
             assert incomplete == [] or start != geminga.EARLIEST
@@ -135,7 +135,7 @@ def test_after_seeks(made: list[bytes], data: st.DataObject) -> None:
                 got: list[Told] = []
                 for _ in range(data.draw(st.integers(1, 3))):
                     if at + 1 + len(got) < len(expected):
-                        got += told_by(await reader.read_entries(5, bytes_max=data.draw(BYTES)))
+                        got += told_by(await reader.read_batches(5, bytes_max=data.draw(BYTES)))
                 assert got == expected[at + 1 :][: len(got)]
 
     trio.run(main, clock=MockClock(autojump_threshold=0))
@@ -144,21 +144,21 @@ def test_after_seeks(made: list[bytes], data: st.DataObject) -> None:
 async def test_limits(autojump_clock: MockClock) -> None:
     made = [batch([Made(b"x" * 10)] * 4), batch([Made(b"y" * 10)] * 4), single(Made(b"z" * 10))]
     async with topic_of(made) as (_, reader):
-        (first,) = await reader.read_entries(bytes_max=1)
+        (first,) = await reader.read_batches(bytes_max=1)
         assert (len(first), first.size_bytes, first.message_count) == (4, 40, 4)
         assert first.indexes == range(4)
-        second, third = await reader.read_entries(bytes_max=50)
+        second, third = await reader.read_batches(bytes_max=50)
         assert second.payloads() == [b"y" * 10] * 4
         assert (third.payloads(), list(third.indexes), third.message_count) == (
             [b"z" * 10],
             [-1],
             1,
         )
-        assert repr(second) == f"<ReceivedEntry 7:1 of {second.topic_name}, 4 messages>"
-        with pytest.raises(geminga.Timeout):
-            await reader.read_entries(0)
-    with pytest.raises(geminga.AlreadyClosed):
-        await reader.read_entries()
+        assert repr(second) == f"<EntryBatch 7:1 of {second.topic_name}, 4 messages>"
+        with pytest.raises(geminga.OperationTimeoutError):
+            await reader.read_batches(0)
+    with pytest.raises(geminga.AlreadyClosedError):
+        await reader.read_batches()
 
 
 @pytest.mark.parametrize(
@@ -173,14 +173,14 @@ async def test_limits(autojump_clock: MockClock) -> None:
 )
 async def test_wrong_arguments(name: str, arguments: dict[str, Any]) -> None:
     async with topic_of([]) as (_, reader):
-        with pytest.raises(geminga.InvalidArgument, match=name):
-            await reader.read_entries(**arguments)
+        with pytest.raises(geminga.InvalidArgumentError, match=name):
+            await reader.read_batches(**arguments)
 
 
 async def test_keys_as_bytes() -> None:
     keys = [Made(key="a2V5", key_is_base64=True), Made(key="key"), Made()]
     async with topic_of([batch(keys), single(keys[0])]) as (_, reader):
-        of_batch, of_single = await reader.read_entries()
+        of_batch, of_single = await reader.read_batches()
         assert of_batch.keys_as_bytes() == [b"key", b"key", None]
         assert of_single.keys_as_bytes() == [b"key"]
         assert of_batch.keys() == ["a2V5", "key", None]
@@ -192,7 +192,7 @@ async def test_permits_are_given_back(autojump_clock: MockClock) -> None:
     async with topic_of(made, receiver_queue_size=10) as (broker, reader):
         got = 0
         while got < 280:
-            got += sum(map(len, await reader.read_entries(5)))
+            got += sum(map(len, await reader.read_batches(5)))
             (subscription,) = broker.topic("t").subscriptions.values()
             (consumer,) = subscription.consumers
             await trio.sleep(1)
@@ -210,14 +210,14 @@ async def test_permits_are_given_back(autojump_clock: MockClock) -> None:
 async def test_cancelled_it_takes_nothing(autojump_clock: MockClock) -> None:
     async with topic_of([]) as (broker, reader):
         with trio.move_on_after(1) as scope:
-            await reader.read_entries()
+            await reader.read_batches()
         assert scope.cancelled_caught
         async with broker.client() as client, await client.create_producer("t") as producer:
             await producer.send(b"x")
         with trio.CancelScope() as scope:
             scope.cancel()
-            await reader.read_entries()
-        (entry,) = await reader.read_entries(5)
+            await reader.read_batches()
+        (entry,) = await reader.read_batches(5)
         assert entry.payloads() == [b"x"]
 
 
@@ -225,15 +225,15 @@ async def test_what_came_last_is_told(autojump_clock: MockClock) -> None:
     """Also where no message came of it; what a lost connection takes along comes again."""
     damaged = single(Made(b"x"))[:-1] + b"!"
     async with topic_of([single(Made(b"a")), damaged]) as (broker, reader):
-        (entry,) = await reader.read_entries(5)
+        (entry,) = await reader.read_batches(5)
         assert entry.payloads() == [b"a"]
         await trio.sleep(1)
         assert reader.received_ids()[0] == MessageId(LEDGER, 1)
         broker.cut()
         await trio.sleep(0.01)
         assert reader.received_ids()[0] == MessageId(-1, -1)
-        with pytest.raises(geminga.Timeout):
-            await reader.read_entries(5)
+        with pytest.raises(geminga.OperationTimeoutError):
+            await reader.read_batches(5)
         assert reader.received_ids()[0] == MessageId(LEDGER, 1)
 
 
@@ -242,7 +242,7 @@ async def test_chunks(autojump_clock: MockClock) -> None:
     one, two = chunks_of("a", b"1", b"2", b"3"), chunks_of("b", b"4", b"5")
     made = [one[0], two[0], one[1], batch([Made(b"x")] * 3), one[2], two[1]]
     async with topic_of(made) as (_, reader):
-        _, whole, last = await reader.read_entries(5)
+        _, whole, last = await reader.read_batches(5)
         assert (whole.payloads(), whole.entry_id, whole.keys()) == ([b"123"], 4, ["key"])
         (place,) = whole.message_ids()
         assert place.first_chunk == MessageId(LEDGER, 0)
@@ -250,7 +250,7 @@ async def test_chunks(autojump_clock: MockClock) -> None:
         assert reader.incomplete_message_ids() == []
     for start, found, missed in ((0, [3, 4, 5], []), (1, [3, 5], [4]), (2, [3], [4, 5])):
         async with topic_of(made, MessageId(LEDGER, start)) as (_, reader):
-            entries = await reader.read_entries(5)
+            entries = await reader.read_batches(5)
             assert [each.entry_id for each in entries] == found
             assert reader.incomplete_message_ids() == [MessageId(LEDGER, n) for n in missed]
             assert reader.incomplete_message_ids() == []
@@ -268,16 +268,16 @@ async def test_chunks_around_what_was_read_when_the_connection_breaks(
     async with topic_of(made[:there]) as (broker, reader):
         got: list[bytes] = []
         for _ in range(taken):
-            got += (await reader.read_entries(5, bytes_max=1))[0].payloads()
+            got += (await reader.read_batches(5, bytes_max=1))[0].payloads()
         for _ in range(cuts):
             broker.cut()
             await trio.sleep(0.001)
         broker.topic("t").entries = made
         while len(got) < 3:
-            got += [each for entry in await reader.read_entries(5) for each in entry.payloads()]
+            got += [each for entry in await reader.read_batches(5) for each in entry.payloads()]
         assert got == [b"x", b"123", b"45"]
-        with pytest.raises(geminga.Timeout):
-            await reader.read_entries(1)
+        with pytest.raises(geminga.OperationTimeoutError):
+            await reader.read_batches(1)
         assert reader.incomplete_message_ids() == []
 
 
@@ -291,13 +291,13 @@ async def test_what_can_not_be_read() -> None:
     made = [build(metadata, good + bad) for bad in (bad_text, bad_key, bad_fields)]
     made.append(single(Made(key="no Base64", key_is_base64=True)))
     async with topic_of(made) as (_, reader):
-        text, key, fields, base64 = await reader.read_entries()
+        text, key, fields, base64 = await reader.read_batches()
     assert text.properties() == [{}, {"\ufffd": ""}]
     assert key.keys() == ["key", "\ufffd"]
     assert key.keys_as_bytes() == [b"key", "\ufffd".encode()]
     assert fields.payloads() == [b"good", b""]
     for column in (fields.keys, fields.nulls, fields.sequence_ids, base64.keys_as_bytes):
-        with pytest.raises(geminga.CorruptMessage, match=r"message 7:[23]: ") as raised:
+        with pytest.raises(geminga.CorruptMessageError, match=r"message 7:[23]: ") as raised:
             column()
         assert raised.value.topic == fields.topic_name
     assert base64.keys() == ["no Base64"]
@@ -338,9 +338,9 @@ async def test_partitions(autojump_clock: MockClock) -> None:
             name = f"t-partition-{n}"
             broker.topic(name).entries = [batch([Made(b"%d" % n)] * (n + 1))] * 2
         async with await client.create_reader("t", geminga.EARLIEST) as reader:
-            got: list[ReceivedEntry] = []
+            got: list[EntryBatch] = []
             while len(got) < 6:
-                got += await reader.read_entries(5, bytes_max=2)
+                got += await reader.read_batches(5, bytes_max=2)
             assert not await reader.has_message_available()
             for entry in got:
                 assert entry.topic_name.endswith(f"/t-partition-{entry.partition}")

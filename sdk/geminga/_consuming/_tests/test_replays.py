@@ -63,7 +63,7 @@ async def test_a_batch_that_was_acknowledged_in_part_comes_again_whole(
         reset_cursor(broker)
         again = await take(consumer, 6)
         assert numbers(again) == list(range(6))
-        await consumer.acknowledge_many(again)
+        await consumer.acknowledge_all(again)
         await trio.sleep(1)
         assert acked(broker) == {0}
 
@@ -73,15 +73,15 @@ async def test_what_was_delivered_before_counts_by_itself(autojump_clock: MockCl
         await fill(client, 6)
         consumer = await client.subscribe("t", "s", **EARLIEST)
         first = await take(consumer, 6)
-        await consumer.acknowledge_many(first[:3])
+        await consumer.acknowledge_all(first[:3])
         broker.cut()
         second = await take(consumer, 6)
         assert numbers(second) == list(range(6))
         # Neither delivery is whole, though both together would be.
-        await consumer.acknowledge_many(second[3:])
+        await consumer.acknowledge_all(second[3:])
         await trio.sleep(1)
         assert acked(broker) == set()
-        await consumer.acknowledge_many(first[3:])
+        await consumer.acknowledge_all(first[3:])
         await trio.sleep(1)
         assert acked(broker) == {0}
 
@@ -94,7 +94,7 @@ async def test_what_is_redelivered_on_the_same_connection_is_what_is_left(
         await fill(client, 6)
         consumer = await client.subscribe("t", "s", **options, **EARLIEST)
         first = await take(consumer, 6)
-        await consumer.acknowledge_many(first[:3])
+        await consumer.acknowledge_all(first[:3])
         consumer.negative_acknowledge(first[3])
         second = await take(consumer, 3)
         assert numbers(second) == [3, 4, 5]
@@ -151,5 +151,5 @@ async def test_chunks_of_a_message_that_was_received_before_the_connection_was_l
         await consumer.acknowledge(message.message_id if by_id else message)
         await trio.sleep(5)
         assert acked(broker) == set(range(chunks))
-        with pytest.raises(geminga.Timeout):
+        with pytest.raises(geminga.OperationTimeoutError):
             await consumer.receive(5)

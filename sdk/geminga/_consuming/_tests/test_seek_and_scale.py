@@ -35,11 +35,11 @@ async def test_seek_by_function(autojump_clock: MockClock) -> None:
             ("1", b"0"),
             ("1", b"1"),
         ]
-        with pytest.raises(geminga.Timeout):
+        with pytest.raises(geminga.OperationTimeoutError):
             await consumer.receive(1)
-        with pytest.raises(geminga.InvalidArgument):
+        with pytest.raises(geminga.InvalidArgumentError):
             await consumer.seek(lambda topic: -1)
-        with pytest.raises(geminga.InvalidArgument):
+        with pytest.raises(geminga.InvalidArgumentError):
             await consumer.seek(lambda topic: topic)
 
 
@@ -47,7 +47,7 @@ async def test_what_a_seek_passes_is_acknowledged(autojump_clock: MockClock) -> 
     """The broker begins at the entry that was named; it must not stay in the backlog."""
     async with fake_broker() as broker, broker.client() as client:
         producer = await client.create_producer("t", batching_max_messages=2)
-        receipts = [await producer.send_soon(b"%d" % n) for n in range(4)]
+        receipts = [await producer.submit(b"%d" % n) for n in range(4)]
         ids = [await receipt.wait() for receipt in receipts]
         last = await producer.send(b"single")
         assert len({(each.ledger_id, each.entry_id) for each in (*ids, last)}) == 3
@@ -56,7 +56,7 @@ async def test_what_a_seek_passes_is_acknowledged(autojump_clock: MockClock) -> 
         for _ in range(2):
             await consumer.acknowledge(await consumer.receive(1))
         await consumer.seek(last)
-        with pytest.raises(geminga.Timeout):
+        with pytest.raises(geminga.OperationTimeoutError):
             await consumer.receive(1)
         assert broker.topic("t").subscriptions["s"].acked == {0, 1, 2}
 
@@ -97,7 +97,7 @@ async def test_a_scaled_queue_delivers_everything(autojump_clock: MockClock) -> 
     async with fake_broker() as broker, broker.client() as client:
         producer = await client.create_producer("t", batching_enabled=False)
         for n in range(300):
-            await producer.send_soon(b"%d" % n)
+            await producer.submit(b"%d" % n)
         await producer.flush()
         consumer = await client.subscribe(
             "t",
@@ -113,7 +113,7 @@ async def test_a_scaled_queue_delivers_everything(autojump_clock: MockClock) -> 
         while len(seen) < 300:
             await trio.sleep(1)  # the queue fills
             for _ in range(2):
-                seen += [int(each.data) for each in await consumer.receive_many(timeout_s=0.1)]
+                seen += [int(each.data) for each in await consumer.receive_batch(wait_s=0.1)]
         assert seen == list(range(300))
         await trio.sleep(1)
         permits = consumer._parts.each[0].flow.permits

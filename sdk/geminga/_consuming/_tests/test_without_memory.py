@@ -31,7 +31,7 @@ async def test_from_earliest(taken: int, batching: bool, autojump_clock: MockClo
         await lose(broker)
         await lose(broker)
         assert got + numbers(await take(consumer, 10 - taken)) == list(range(10))
-        with pytest.raises(geminga.Timeout):
+        with pytest.raises(geminga.OperationTimeoutError):
             await consumer.receive(5)
 
 

@@ -28,7 +28,7 @@ async def consuming(
     async with fake_broker() as broker, broker.client() as client:
         producer = await client.create_producer("t", batching_enabled=batching)
         for n in range(count):
-            await producer.send_soon(b"%d" % n, partition_key=f"k{n}", properties={"own": str(n)})
+            await producer.submit(b"%d" % n, partition_key=f"k{n}", properties={"own": str(n)})
         await producer.aclose()
         options = {
             "initial_position": InitialPosition.EARLIEST,
@@ -69,7 +69,7 @@ async def test_refused_too_often(batching: bool, autojump_clock: MockClock) -> N
         consumer,
     ):
         seen = []
-        with pytest.raises(geminga.Timeout):
+        with pytest.raises(geminga.OperationTimeoutError):
             while True:
                 message = await consumer.receive(10)
                 seen.append((int(message.data), message.redelivery_count))
@@ -110,7 +110,7 @@ async def test_more_than_the_last_try_isnt_delivered(autojump_clock: MockClock) 
             for _ in range(2):
                 await consumer.receive(5)
             consumer.redeliver_unacknowledged_messages()
-        with pytest.raises(geminga.Timeout):
+        with pytest.raises(geminga.OperationTimeoutError):
             await consumer.receive(5)
         assert acked(broker) == {0, 1}
         assert {each.data for each in await letters(client, "dead", 2)} == {b"0", b"1"}
@@ -122,7 +122,7 @@ async def test_letter_that_cant_be_sent_comes_again(autojump_clock: MockClock) -
         broker.fail["producer"] = [(ServerError.NotAllowedError, "no")]
         for _ in range(2):
             consumer.negative_acknowledge(await consumer.receive(5))
-        with pytest.raises(geminga.Timeout):
+        with pytest.raises(geminga.OperationTimeoutError):
             await consumer.receive(10)
         assert acked(broker) == {0}
         assert len(await letters(client, "t-s-DLQ", 1)) == 1
@@ -144,7 +144,7 @@ async def test_a_producer_that_failed_for_good_is_replaced(
                 broker.fail[fails] = [(code, "gone")]
                 broker.cut()
                 await trio.sleep(5)
-            with pytest.raises(geminga.Timeout):
+            with pytest.raises(geminga.OperationTimeoutError):
                 while True:
                     consumer.negative_acknowledge(await consumer.receive(10))
             assert acked(broker) == set(range(number + 1))
@@ -164,7 +164,7 @@ async def test_reconsume_later(autojump_clock: MockClock) -> None:
             message = await consumer.receive(5)
             assert message.properties.get("RECONSUMETIMES", "0") == str(n)
             await consumer.reconsume_later(message, 1.5, properties={"try": str(n)})
-        with pytest.raises(geminga.Timeout):
+        with pytest.raises(geminga.OperationTimeoutError):
             await consumer.receive(5)
         assert acked(broker) == {0}
         assert acked(broker, "t-s-RETRY") == {0, 1}
@@ -187,7 +187,7 @@ async def test_reconsume_later_that_fails_acknowledges_nothing(autojump_clock: M
     async with consuming(1, retry_enabled=True) as (broker, _, consumer):
         message = await consumer.receive(5)
         broker.fail["producer"] = [(ServerError.AuthorizationError, "no")]
-        with pytest.raises(geminga.AuthorizationFailed):
+        with pytest.raises(geminga.AuthorizationError):
             await consumer.reconsume_later(message, 0)
         await trio.sleep(1)
         assert acked(broker) == set()
@@ -198,15 +198,15 @@ async def test_reconsume_later_that_fails_acknowledges_nothing(autojump_clock: M
 async def test_wrong_arguments(autojump_clock: MockClock) -> None:
     async with consuming(1) as (_, _, consumer):
         message = await consumer.receive(5)
-        with pytest.raises(geminga.InvalidArgument, match="retry_enabled"):
+        with pytest.raises(geminga.InvalidArgumentError, match="retry_enabled"):
             await consumer.reconsume_later(message, 1)
-        with pytest.raises(geminga.InvalidArgument, match="delay_s"):
+        with pytest.raises(geminga.InvalidArgumentError, match="delay_s"):
             await consumer.reconsume_later(message, -1)
-        with pytest.raises(geminga.InvalidArgument, match="message"):
+        with pytest.raises(geminga.InvalidArgumentError, match="message"):
             await consumer.reconsume_later(b"0", 1)
-    with pytest.raises(geminga.InvalidArgument, match="max_redeliver_count"):
+    with pytest.raises(geminga.InvalidArgumentError, match="max_redeliver_count"):
         DeadLetterPolicy(max_redeliver_count=0)
-    with pytest.raises(geminga.InvalidArgument, match="dead_letter_topic"):
+    with pytest.raises(geminga.InvalidArgumentError, match="dead_letter_topic"):
         DeadLetterPolicy(dead_letter_topic="")
 
 
@@ -250,7 +250,7 @@ async def test_keys_of_bytes_and_schemas_go_on(retry: bool, autojump_clock: Mock
             assert letter.has_base64_key
             assert letter.partition_key_bytes == bytes((0, 255))
             assert letter.ordering_key == b"order"
-            assert letter.event_timestamp == 123
+            assert letter.event_time_ms == 123
             assert letter.schema_version == (1).to_bytes(8, "big")
         assert broker.topic(f"t-s-{kind}").schemas == [json, text]
         assert broker.seen.count("getSchema") == 1

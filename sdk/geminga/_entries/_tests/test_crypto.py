@@ -56,7 +56,7 @@ async def test_there_and_back(
             "t", encryption_keys=keys, crypto_key_reader=READER, **options
         ) as producer:
             for secret in SECRETS:
-                await producer.send_soon(secret, partition_key="k", properties={"a": "b"})
+                await producer.submit(secret, partition_key="k", properties={"a": "b"})
         ivs = set()
         for metadata, entry in on_the_wire(broker):
             assert [each.key for each in metadata.encryption_keys] == keys
@@ -184,7 +184,7 @@ async def test_a_consumer_without_key_fails(
             "t", encryption_keys=["ec"], crypto_key_reader=READER, batching_enabled=batched
         ) as producer:
             for secret in SECRETS * 2:
-                await producer.send_soon(secret)
+                await producer.submit(secret)
             await producer.flush()
         async with await client.create_producer("t") as producer:
             await producer.send(b"plain")
@@ -192,7 +192,7 @@ async def test_a_consumer_without_key_fails(
         assert message.data == b"plain"
         await consumer.acknowledge(message)
         assert consumer.statistics().total_receive_failed == (1 if batched else 6)
-        with pytest.raises(geminga.Timeout):
+        with pytest.raises(geminga.OperationTimeoutError):
             await consumer.receive(10)
         again = consumer.statistics().total_receive_failed > (1 if batched else 6)
         assert again == (kind is ConsumerType.SHARED)
@@ -214,8 +214,8 @@ async def test_discard(autojump_clock: MockClock, batched: bool) -> None:
             "t", encryption_keys=["ec"], crypto_key_reader=READER, batching_enabled=batched
         ) as producer:
             for secret in SECRETS:
-                await producer.send_soon(secret)
-        with pytest.raises(geminga.Timeout):
+                await producer.submit(secret)
+        with pytest.raises(geminga.OperationTimeoutError):
             await consumer.receive(5)
         entries = len(broker.topic("t").entries)
         subscription = broker.topic("t").subscriptions["s"]
@@ -237,7 +237,7 @@ async def test_consume_hands_out_what_the_broker_has(autojump_clock: MockClock) 
             compression_type=CompressionType.ZLIB,
         ) as producer:
             for secret in SECRETS * 3:
-                await producer.send_soon(secret)
+                await producer.submit(secret)
         message = await consumer.receive(5)
         context = message.encryption_context
         assert context is not None
@@ -302,16 +302,16 @@ async def test_whole_entries(autojump_clock: MockClock) -> None:
             "t", encryption_keys=["ec"], crypto_key_reader=READER
         ) as producer:
             for secret in SECRETS:
-                await producer.send_soon(secret, partition_key="k")
+                await producer.submit(secret, partition_key="k")
         async with await client.create_reader("t", EARLIEST, crypto_key_reader=READER) as reader:
-            (entry,) = await reader.read_entries(5)
+            (entry,) = await reader.read_batches(5)
             assert (entry.payloads(), entry.keys()) == (SECRETS, ["k"] * 3)
             assert not entry.is_encrypted
             assert entry.encryption_context is not None
         async with await client.create_reader(
             "t", EARLIEST, crypto_failure_action=OnRead.CONSUME
         ) as reader:
-            (entry,) = await reader.read_entries(5)
+            (entry,) = await reader.read_batches(5)
             assert entry.is_encrypted
             assert (entry.message_count, list(entry.indexes), entry.keys()) == (3, [-1], [None])
             (payload,) = entry.payloads()
@@ -320,6 +320,6 @@ async def test_whole_entries(autojump_clock: MockClock) -> None:
             assert entry.encryption_context is not None
             assert entry.encryption_context.batch_size == 3
         async with await client.create_reader("t", EARLIEST) as reader:
-            with pytest.raises(geminga.Timeout):
-                await reader.read_entries(1)
+            with pytest.raises(geminga.OperationTimeoutError):
+                await reader.read_batches(1)
             assert reader.statistics().total_receive_failed == 1

@@ -253,13 +253,13 @@ def test_keys_that_cant_be_used(caplog: pytest.LogCaptureFixture) -> None:
         def get_public_key(self, name: str, metadata: Mapping[str, str]) -> EncryptionKeyInfo:
             return hush.encode()  # type: ignore[return-value]
 
-    with pytest.raises(CryptoError, match="answered a bytes for the public key 'ec'"):
+    with pytest.raises(CryptoError, match="returned a bytes for the public key 'ec'"):
         Sealed(Odd()).value()
     for key, metadata in (("hush", {}), (b"", {"a": 1}), (b"", None)):
-        with pytest.raises(geminga.InvalidArgument) as refused:
+        with pytest.raises(geminga.InvalidArgumentError) as refused:
             EncryptionKeyInfo(key, metadata)  # type: ignore[arg-type]
         assert "hush" not in str(refused.value)
-    with pytest.raises(geminga.InvalidArgument, match="keys must be"):
+    with pytest.raises(geminga.InvalidArgumentError, match="keys must be"):
         DefaultCryptoKeyReader(5)  # type: ignore[arg-type]
 
 

@@ -90,7 +90,7 @@ async def test_keys_stay_with_their_partition(autojump_clock: MockClock) -> None
         await trio.sleep(1)
         for key, partition in places.items():
             if partition == dead:
-                with pytest.raises(geminga.TopicTerminated):
+                with pytest.raises(geminga.TopicTerminatedError):
                     await producer.send(b"", partition_key=key)
             else:
                 assert (await producer.send(b"", partition_key=key)).partition == partition

@@ -71,7 +71,7 @@ async def test_several_in_order(autojump_clock: MockClock) -> None:
     async with fake_broker() as broker, broker.client() as client:
         producer = await client.create_producer("t", interceptors=[first, some, last])
         sent = await producer.send(b"any")
-        receipt = await producer.send_soon(b"some")
+        receipt = await producer.submit(b"some")
         await receipt.wait()
         assert stored(broker) == [b"any13", b"some123"]
         assert first.told == [(b"any13", sent, None), (b"some123", receipt.message_id, None)]
@@ -102,13 +102,13 @@ async def test_all_of_a_message_is_seen_and_may_be_changed(autojump_clock: MockC
             properties={"a": "1"},
             partition_key="k",
             ordering_key="o",
-            event_timestamp=5,
-            deliver_at=7,
+            event_time_ms=5,
+            deliver_at_ms=7,
             disable_replication=True,
         )
         message = await consumer.receive()
         assert message.properties == {"a": "1", "b": "2"}
-        assert (message.partition_key, message.event_timestamp) == ("k", 5)
+        assert (message.partition_key, message.event_time_ms) == ("k", 5)
         assert producer.last_sequence_id == 41
     assert seen == [
         ProducerMessage(b"x", T, "p", {"a": "1"}, "k", b"o", 5, 7, ("__local__",), sequence_id=None)
@@ -150,20 +150,24 @@ async def test_failures_are_told(autojump_clock: MockClock) -> None:
     async with fake_broker() as broker, broker.client() as client:
         producer = await client.create_producer("t", interceptors=[notes], send_timeout_s=0)
         broker.fail["send"] = [(ServerError.NotAllowedError, "no")]
-        with pytest.raises(geminga.NotAllowed):
+        with pytest.raises(geminga.NotAllowedError):
             await producer.send(b"refused")
         notes.mark = bytes(broker.max_message_size)
-        with pytest.raises(geminga.MessageTooBig):
+        with pytest.raises(geminga.MessageTooBigError):
             await producer.send(b"grows")
         notes.mark = b""
         broker.hold_receipts = True
         for session in broker.sessions:
             session.producers.clear()  # it answers nothing more
-        receipt = await producer.send_soon(b"pending")
-        producer._parts[0].failed(geminga.AlreadyClosed("closed"))
-        assert isinstance(receipt.error, geminga.AlreadyClosed)
+        receipt = await producer.submit(b"pending")
+        producer._parts[0].failed(geminga.AlreadyClosedError("closed"))
+        assert isinstance(receipt.error, geminga.AlreadyClosedError)
         kinds = [type(error) for _, _, error in notes.told]
-        assert kinds == [geminga.NotAllowed, geminga.MessageTooBig, geminga.AlreadyClosed]
+        assert kinds == [
+            geminga.NotAllowedError,
+            geminga.MessageTooBigError,
+            geminga.AlreadyClosedError,
+        ]
         assert all(message_id is None for _, message_id, _ in notes.told)
 
 
@@ -171,7 +175,7 @@ async def test_only_interceptors_are_taken(autojump_clock: MockClock) -> None:
     async with fake_broker() as broker, broker.client() as client:
         bad: list[Any] = [Notes, [Notes], [Notes(b""), None], "ab", 5]
         for each in bad:
-            with pytest.raises(geminga.InvalidArgument, match="interceptors"):
+            with pytest.raises(geminga.InvalidArgumentError, match="interceptors"):
                 await client.create_producer("t", interceptors=each)
 
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from geminga import errors
 from geminga._entries.encode import Encoder, Extras
 from geminga._producing.outbox import Outbox, ReceiptVerdict
 from geminga._producing.receipt import Outgoing, Receipt
-from geminga.errors import AlreadyClosed, ChecksumFailed, MessageTooBig, NotAllowed, Timeout
 from geminga.options import ProducerOptions
 from geminga_protocol.frames import FrameReader
 from geminga_protocol.payload import parse_metadata, verify_checksum
@@ -110,7 +110,7 @@ def test_receipts_tell_ids() -> None:
     first, second = desk.add(1, 1)
     (third,) = desk.add(1)
     desk.box.seal()
-    with pytest.raises(RuntimeError, match="pending"):
+    with pytest.raises(errors.InvalidStateError, match="pending"):
         _ = first.message_id
     assert desk.box.on_receipt(0, 9, 4) is ReceiptVerdict.DONE
     assert desk.box.on_receipt(0, 9, 4) is ReceiptVerdict.STALE
@@ -146,7 +146,7 @@ def test_too_big_fails_that_entry_only() -> None:
     desk = Desk(batching_enabled=False)
     desk.encoder.max_message_size_bytes = 10
     small, big, after = desk.add(1, 11, 1)
-    assert isinstance(big.error, MessageTooBig)
+    assert isinstance(big.error, errors.MessageTooBigError)
     assert big.error.topic == "t"
     assert not small.is_done
     assert not after.is_done
@@ -156,15 +156,15 @@ def test_too_big_fails_that_entry_only() -> None:
 def test_errors_of_single_frames() -> None:
     desk = Desk(batching_enabled=False)
     first, second, third = desk.add(1, 1, 1)
-    assert not desk.box.fail(1, NotAllowed("no"))
-    assert desk.box.fail(0, NotAllowed("no"))
-    assert isinstance(first.error, NotAllowed)
+    assert not desk.box.fail(1, errors.NotAllowedError("no"))
+    assert desk.box.fail(0, errors.NotAllowedError("no"))
+    assert isinstance(first.error, errors.NotAllowedError)
     assert desk.box.verify(1)
     assert not second.is_done
     head, body = desk.box.resend()[0].frame
     desk.box.resend()[0].frame = (head, body[:-1] + b"?")
     assert not desk.box.verify(1)
-    assert isinstance(second.error, ChecksumFailed)
+    assert isinstance(second.error, errors.ChecksumError)
     assert not third.is_done
 
 
@@ -176,7 +176,7 @@ def test_timeout_fails_all_that_is_pending() -> None:
     assert desk.box.expire(4, desk.now_s, "t") == 0
     desk.now_s += 1
     assert desk.box.expire(4, desk.now_s, "t") == 3
-    assert all(isinstance(each.error, Timeout) for each in desk.settled)
+    assert all(isinstance(each.error, errors.OperationTimeoutError) for each in desk.settled)
     assert (desk.box.pending_messages, desk.box.pending_bytes) == (0, 0)
     assert desk.sent() == []
 
@@ -221,7 +221,7 @@ def test_what_is_added_before_the_producer_is_known() -> None:
     assert numbered.sent() == [(3, 0, 1)]
     failing = Desk(held=True, batching_max_messages=2)
     failing.add(1, 1, 1)
-    failing.box.fail_all(AlreadyClosed("x"))
+    failing.box.fail_all(errors.AlreadyClosedError("x"))
     assert [each.count for each in failing.settled] == [2, 1]
 
 
@@ -278,7 +278,7 @@ def test_whatever_happens_order_holds_and_nothing_is_lost(steps: list[str]) -> N
 def test_fail_all_is_in_order() -> None:
     desk = Desk(batching_max_messages=2)
     desk.add(1, 1, 1)
-    desk.box.fail_all(AlreadyClosed("x"))
+    desk.box.fail_all(errors.AlreadyClosedError("x"))
     assert [each.sequence_id for each in desk.settled] == [0, 2]
     assert desk.box.newest() is None
 
@@ -352,7 +352,7 @@ def test_duplicates_that_are_answered_early() -> None:
     assert desk.box.on_receipt(8, NOWHERE, NOWHERE) is ReceiptVerdict.GAP
     assert desk.box.on_receipt(5, 1, 1) is ReceiptVerdict.DONE
     assert [each.is_done for each in receipts] == [True, True, False, False, False, False]
-    assert desk.box.fail(6, NotAllowed("no"))
+    assert desk.box.fail(6, errors.NotAllowedError("no"))
     assert [each.is_done for each in receipts] == [True] * 5 + [False]
     assert [each.message_id.entry_id for each in receipts[:2]] == [1, -1]
     # A new attachment is told all of it again.

@@ -37,12 +37,12 @@ async def test_refusals_are_heard_whatever_makes_the_group_go(
         await consumer.acknowledge(messages[0])
         assert acked(broker) == {0}
         refuse(broker)
-        with pytest.raises(geminga.ConsumerNotFound):
+        with pytest.raises(geminga.ConsumerNotFoundError):
             await consumer.acknowledge(messages[1])
         refuse(broker)
-        with pytest.raises(geminga.ConsumerNotFound):
-            await consumer.acknowledge_many(messages[1:3])
-        await consumer.acknowledge_many(messages[1:5])
+        with pytest.raises(geminga.ConsumerNotFoundError):
+            await consumer.acknowledge_all(messages[1:3])
+        await consumer.acknowledge_all(messages[1:5])
         assert acked(broker) == {0, 1, 2, 3, 4}
 
 
@@ -50,8 +50,8 @@ async def test_more_than_one_command_takes(autojump_clock: MockClock) -> None:
     async with with_receipts(2500) as (broker, _, consumer):
         messages = await take(consumer, 2500)
         refuse(broker)
-        with pytest.raises(geminga.ConsumerNotFound):
-            await consumer.acknowledge_many(messages)
+        with pytest.raises(geminga.ConsumerNotFoundError):
+            await consumer.acknowledge_all(messages)
         # Only what was in the command that was refused isn't acknowledged.
         await trio.sleep(1)
         assert len(acked(broker)) in (1500, 2000)
@@ -84,8 +84,8 @@ async def test_each_partition_is_heard(
             await fill(client, 1, f"p-partition-{n}")
         messages = await take(consumer, 2)
         messages.sort(key=lambda message: message.message_id.partition)
-        with pytest.raises(geminga.ConsumerNotFound):
-            await consumer.acknowledge_many(messages)
+        with pytest.raises(geminga.ConsumerNotFoundError):
+            await consumer.acknowledge_all(messages)
 
 
 @pytest.mark.parametrize("how", ["close", "unsubscribe", "seek"])
@@ -93,7 +93,7 @@ async def test_what_is_asked_next_comes_behind(how: str, autojump_clock: MockClo
     async with with_receipts(3, ack_grouping_time_s=60) as (broker, _, consumer):
         messages = await take(consumer, 3)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(consumer.acknowledge_many, messages)
+            nursery.start_soon(consumer.acknowledge_all, messages)
             await trio.sleep(1)
             assert not broker.acks
             held = broker.topic("t").subscriptions["s"]
@@ -124,7 +124,7 @@ async def test_each_that_waits_raises_its_own_error(autojump_clock: MockClock) -
     async with fake_broker() as broker, broker.client() as client:
         broker.hold_receipts = True
         producer = await client.create_producer("t", send_timeout_s=1)
-        raised: list[geminga.Timeout] = []
+        raised: list[geminga.OperationTimeoutError] = []
 
         async def wait(n: int) -> None:
             try:
@@ -132,11 +132,11 @@ async def test_each_that_waits_raises_its_own_error(autojump_clock: MockClock) -
                     raise KeyError(n)
                 except KeyError:
                     await producer.send(b"x")
-            except geminga.Timeout as error:
+            except geminga.OperationTimeoutError as error:
                 raised.append(error)
 
         async def flush() -> None:
-            with pytest.raises(geminga.Timeout) as caught:
+            with pytest.raises(geminga.OperationTimeoutError) as caught:
                 await producer.flush()
             raised.append(caught.value)
 

@@ -64,7 +64,7 @@ def test_what_goes_wrong_is_one_sentence_and_one() -> None:
     def failing() -> None:
         async def main() -> None:
             async with trio.open_nursery():
-                raise geminga.ConsumerBusy("t: the subscription has a consumer")
+                raise geminga.ConsumerBusyError("t: the subscription has a consumer")
 
         run(main)
 
@@ -84,8 +84,8 @@ def test_a_message_in_one_line() -> None:
         data = value = b"h\xc3\xa4"
         partition_key = None
         properties = {"a": "1", "b": "2"}
-        publish_timestamp = 5
-        event_timestamp = None
+        publish_time_ms = 5
+        event_time_ms = None
 
     assert describe(Fake(), in_hex=False) == (
         "publishTime:[5], eventTime:[0], key:[null], properties:[a=1, b=2], content:hä"

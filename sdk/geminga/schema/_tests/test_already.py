@@ -33,7 +33,7 @@ async def test_messages_have_the_schema_and_the_bytes(
         already = schema.AlreadyEncoded(AVRO.info)
         producer = await client.create_producer("t", schema=already, batching_enabled=batched)
         await producer.send(AVRO.encode(Order(1, "a")))
-        await producer.send_soon(AVRO.encode(Order(2, "b")), partition_key="k", sequence_id=7)
+        await producer.submit(AVRO.encode(Order(2, "b")), partition_key="k", sequence_id=7)
         await producer.send(None)
         await producer.send(bytearray(AVRO.encode(Order(3))))
         found = [await consumer.receive() for _ in range(4)]
@@ -42,7 +42,7 @@ async def test_messages_have_the_schema_and_the_bytes(
         assert found[1].partition_key == "k"
         assert [each.sequence_id for each in found[:2]] == [0, 7]
         assert [each.is_null for each in found] == [False, False, True, False]
-        with pytest.raises(geminga.InvalidValue):
+        with pytest.raises(geminga.InvalidValueError):
             await producer.send("text")
 
 
@@ -51,7 +51,7 @@ def test_many_at_once_through_the_blocking_face() -> None:
         already = schema.AlreadyEncoded(AVRO.info)
         with client.create_producer("t", schema=already) as producer:
             reader = client.create_reader("t", geminga.EARLIEST, schema=AVRO)
-            receipts = [producer.send_soon(AVRO.encode(Order(n))) for n in range(3000)]
+            receipts = [producer.submit(AVRO.encode(Order(n))) for n in range(3000)]
             producer.flush()
             assert all(each.error is None for each in receipts)
             assert [reader.read_next(10).value for _ in receipts] == [
@@ -60,7 +60,7 @@ def test_many_at_once_through_the_blocking_face() -> None:
 
 
 def test_what_is_no_schema_of_a_topic_is_refused() -> None:
-    with pytest.raises(geminga.InvalidArgument, match="AUTO_CONSUME"):
+    with pytest.raises(geminga.InvalidArgumentError, match="AUTO_CONSUME"):
         schema.AlreadyEncoded(SchemaInfo("x", SchemaType.AUTO_CONSUME))
-    with pytest.raises(geminga.InvalidArgument, match="must be a SchemaInfo"):
+    with pytest.raises(geminga.InvalidArgumentError, match="must be a SchemaInfo"):
         schema.AlreadyEncoded(b"")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geminga.errors import UndecodableValue
+from geminga.errors import UndecodableValueError
 from geminga.schema import Avro
 from geminga.schema._nesting import NESTING_MAX, guard_of
 
@@ -73,7 +73,7 @@ def test_any_bytes_are_a_value_or_refused(data: bytes) -> None:
     for schema in SCHEMAS:
         try:
             schema.decode(data)
-        except UndecodableValue:
+        except UndecodableValueError:
             continue
 
 
@@ -85,14 +85,14 @@ def test_a_payload_nested_too_deep_is_refused_and_ends_no_process() -> None:
         assert isinstance(found, dict)
         found = found["next"]
     assert found == {"next": None}
-    with pytest.raises(UndecodableValue, match="nested deeper than 1000 levels"):
+    with pytest.raises(UndecodableValueError, match="nested deeper than 1000 levels"):
         schema.decode(b"\x02" * 1_000_000 + b"\x00")
 
 
 def test_items_without_bytes_are_bounded() -> None:
     assert Avro(NOTHINGS).decode(b"\x06\x00") == {"all": [None] * 3}
     huge = b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f\x00"
-    with pytest.raises(UndecodableValue, match="says that it has"):
+    with pytest.raises(UndecodableValueError, match="says that it has"):
         Avro(NOTHINGS).decode(huge)
 
 

@@ -129,7 +129,7 @@ def test_structs_there_and_back(value: Point) -> None:
     assert typed.decode(typed.encode(value)) == value
     typed = schema.Json(Point)
     if math.isinf(value.y):
-        with pytest.raises(errors.InvalidValue, match=r"Point\.y: JSON has no"):
+        with pytest.raises(errors.InvalidValueError, match=r"Point\.y: JSON has no"):
             typed.encode(value)
     else:
         assert typed.decode(typed.encode(value)) == value
@@ -150,7 +150,7 @@ def test_what_is_no_avro_is_told(data: bytes) -> None:
     for typed in (AVRO, schema.Json(Leaf), schema.String(), schema.Int32(), schema.Instant()):
         try:
             typed.decode(data)
-        except errors.UndecodableValue:
+        except errors.UndecodableValueError:
             continue
 
 
@@ -164,7 +164,7 @@ def test_pairs_there_and_back(key: bytes | None, value: bytes | None) -> None:
 def test_lying_pairs(data: bytes) -> None:
     try:
         key, value = split_pair(data)
-    except errors.UndecodableValue:
+    except errors.UndecodableValueError:
         return
     assert len(key or b"") + len(value or b"") + 8 <= len(data)
 
@@ -203,9 +203,9 @@ def test_resolution(number: int, text: str, gone: str) -> None:
 
 def test_what_cannot_be_resolved() -> None:
     read = schema.Avro(Old)._reader(schema.Avro(New).info)
-    with pytest.raises(errors.UndecodableValue):
+    with pytest.raises(errors.UndecodableValueError):
         read(schema.Avro(New).encode(New(1.0, None)), None)
-    with pytest.raises(errors.UndecodableValue, match="STRING"):
+    with pytest.raises(errors.UndecodableValueError, match="STRING"):
         schema.Avro(Old)._reader(schema.String().info)
 
 
@@ -239,7 +239,7 @@ def test_wrong_values_are_named(change: dict[str, Any], field_name: str) -> None
     AVRO.encode(value)
     for name, wrong in change.items():
         setattr(value, name, wrong)
-    with pytest.raises(errors.InvalidValue, match=field_name):
+    with pytest.raises(errors.InvalidValueError, match=field_name):
         AVRO.encode(value)
 
 
@@ -262,7 +262,7 @@ def test_wrong_values_are_named(change: dict[str, Any], field_name: str) -> None
     ],
 )
 def test_wrong_single_values(typed: schema.Schema, value: object) -> None:
-    with pytest.raises(errors.InvalidValue):
+    with pytest.raises(errors.InvalidValueError):
         typed.encode(value)
 
 
@@ -273,7 +273,7 @@ class Bad:
 
 @pytest.mark.parametrize("kind", [Bad, int, Color, "no json", 5])
 def test_no_schema_can_be_made(kind: Any) -> None:
-    with pytest.raises(errors.InvalidSchema):
+    with pytest.raises(errors.InvalidSchemaError):
         schema.Avro(kind)
 
 
@@ -288,7 +288,7 @@ def test_an_explicit_schema() -> None:
             assert typed.definition == definition
             value: dict[str, object] = {"a": 1, "b": "x"}
             assert typed.decode(typed.encode(value)) == value
-    with pytest.raises(errors.InvalidValue, match="a is"):
+    with pytest.raises(errors.InvalidValueError, match="a is"):
         schema.Avro(definition).encode({"a": "1"})
 
 
@@ -306,9 +306,9 @@ def test_what_java_leaves_out_of_json() -> None:
     assert strict.decode(b'{"leaf": {"number": 1}, "color": "GREEN"}') == Strict(
         Leaf(1), Color.GREEN
     )
-    with pytest.raises(errors.UndecodableValue):
+    with pytest.raises(errors.UndecodableValueError):
         typed.decode(b"{}")
-    with pytest.raises(errors.UndecodableValue):
+    with pytest.raises(errors.UndecodableValueError):
         typed.decode(b"[]")
 
 

@@ -60,7 +60,7 @@ def test_settings_are_the_brokers() -> None:
     with (
         broker({"allowAutoTopicCreation": "false"}) as url,
         geminga.blocking.connect(url, operation_timeout_s=10) as client,
-        pytest.raises(geminga.TopicNotFound),
+        pytest.raises(geminga.TopicNotFoundError),
     ):
         client.create_producer("not-there")
 

@@ -112,7 +112,7 @@ def test_ids_are_those_that_messages_have(
 
 
 def test_numbers_beyond_their_columns_are_bounded() -> None:
-    wild = Entry(1, 0, event_times=[(1 << 64) - 1], publish_timestamp=1 << 62)
+    wild = Entry(1, 0, event_times=[(1 << 64) - 1], publish_time_ms=1 << 62)
     last = datetime.datetime(9999, 12, 31, 23, 59, 59, 999000, tzinfo=datetime.UTC)
     assert column("__eventTime", (wild, 0, 1)) == [last]
     assert column("__publishTime", (wild, 0, 1)) == [last]

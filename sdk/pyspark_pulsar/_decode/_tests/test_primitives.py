@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geminga import schema
-from geminga.errors import UndecodableValue
+from geminga.errors import UndecodableValueError
 from pyspark_pulsar._decode._readers import fields_of, reader_of
 from pyspark_pulsar._decode._tests.samples import UTC, plain
 
@@ -63,7 +63,7 @@ def test_columns_are_what_the_sdk_decodes(name: str) -> None:
         for number, payload in enumerate(payloads):
             try:
                 wanted = plain(kind.decode(payload))
-            except UndecodableValue:
+            except UndecodableValueError:
                 assert number in found.notes
             else:
                 assert number not in found.notes

@@ -85,7 +85,7 @@ def test_short_names_and_the_parents_of_partitions(broker: Broker) -> None:
 def test_times(broker: Broker, kept: tuple[str, list[Position]]) -> None:
     topic, at = kept
     with broker.client.create_reader(topic, geminga.EARLIEST) as reader:
-        times = [reader.read_next(5.0).publish_timestamp for _ in at]
+        times = [reader.read_next(5.0).publish_time_ms for _ in at]
     middle = times[14]
     first = at[times.index(middle)]
     later = broker.options(topic, startingTimestamp=str(middle))

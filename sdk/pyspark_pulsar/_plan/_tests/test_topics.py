@@ -128,9 +128,9 @@ def test_places_of_times(broker: Broker) -> None:
     broker.publish(topic, [b"%d" % n for n in range(12)])
     with broker.client.create_reader(topic, geminga.EARLIEST) as reader:
         messages = [reader.read_next(5.0) for _ in range(12)]
-    times = [message.publish_timestamp for message in messages]
+    times = [message.publish_time_ms for message in messages]
     for time_ms in sorted({*times, times[-1] + 1}):
-        later = [m for m in messages if m.publish_timestamp >= time_ms]
+        later = [m for m in messages if m.publish_time_ms >= time_ms]
         wanted = (
             Position(later[0].message_id.ledger_id, later[0].message_id.entry_id) if later else None
         )

@@ -207,7 +207,7 @@ def test_faults_when_planned(broker: Broker, readings: str) -> None:
     with pytest.raises(TopicMissing):
         read(source(broker, "not-there"), fixed)
     nobody = {"service.url": "pulsar://127.0.0.1:1", "pulsar.client.operationTimeoutMs": "300"}
-    with pytest.raises(geminga.ConnectionFailed):
+    with pytest.raises(geminga.ConnectionFailedError):
         PulsarDataSource({**nobody, "topic": "t"}).schema()
 
 

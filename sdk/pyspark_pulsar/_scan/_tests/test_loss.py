@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from geminga import MessageId, Timeout
+from geminga import MessageId, OperationTimeoutError
 from pyspark_pulsar._positions import BEGIN, Position
 from pyspark_pulsar._scan._loss import LOOK_EVERY_S, Continuity, check_start
 from pyspark_pulsar._tests.entries import TOPIC, Entry, Reader
@@ -54,7 +54,9 @@ def test_silence_is_no_loss_while_the_broker_has_something() -> None:
 
 
 def test_silence_that_lasts_is_an_error_of_its_own() -> None:
-    with pytest.raises(Timeout, match="it is unknown whether messages were lost; pollTimeoutMs"):
+    with pytest.raises(
+        OperationTimeoutError, match="it is unknown whether messages were lost; pollTimeoutMs"
+    ):
         check_start(Topic(ends=False), TOPIC, Position(5, 3), None, fails=False, waits_max_s=20.0)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from geminga import Timeout
+from geminga import OperationTimeoutError
 from pyspark_pulsar._positions import BEGIN, Position, TopicRange
 from pyspark_pulsar._scan._range_reader import RangeReader
 from pyspark_pulsar._scan._throttle import Throttle
@@ -83,7 +83,7 @@ def test_a_message_that_comes_while_it_is_asked_is_taken() -> None:
 
 
 def test_waiting_for_what_never_comes_ends_with_an_error() -> None:
-    with pytest.raises(Timeout, match=r"up to 1:9; pollTimeoutMs"):
+    with pytest.raises(OperationTimeoutError, match=r"up to 1:9; pollTimeoutMs"):
         range_reader(Reader(SINGLES[:2], ends=False), BEGIN, Position(1, 9), waits_max_s=3.0)
 
 
@@ -94,7 +94,7 @@ def test_a_broker_that_is_away_is_waited_for() -> None:
         def has_message_available(self) -> bool:
             self.asked += 1
             if self.asked < 3:
-                raise Timeout("no answer")
+                raise OperationTimeoutError("no answer")
             self._left = SINGLES[2:4]
             return True
 

@@ -83,7 +83,7 @@ def send(client: geminga.blocking.Client, topic: str, count: int, *, batch: int 
         batching_max_messages=batch,
     ) as producer:  # fmt: skip
         for n in range(count):
-            producer.send_soon(b"%d" % n)
+            producer.submit(b"%d" % n)
             if n % (batch * 4) == 0:
                 # A broker looks for full ledgers between writes.
                 producer.flush()
@@ -248,7 +248,7 @@ def test_queues_fit_the_messages(
     monkeypatch.setattr("pyspark_pulsar._scan._task.open_reader", opened)
     with client.create_producer("sizes", batching_enabled=False) as producer:
         for n in range(60):
-            producer.send_soon(b"%d" % n + b"." * (100 if n < 30 else 50_000))
+            producer.submit(b"%d" % n + b"." * (100 if n < 30 else 50_000))
             if n % 5 == 0:
                 producer.flush()
         producer.flush()

@@ -206,13 +206,13 @@ def test_a_broker_that_is_away_is_waited_for_a_while(
     query.batch()
 
     def nobody(*_: object) -> object:
-        raise geminga.ConnectionFailed("nobody is there")
+        raise geminga.ConnectionFailedError("nobody is there")
 
     with monkeypatch.context() as patch:
         patch.setattr(TopicEnds, "last", nobody)
         assert query.latest() == query.at
         now_s += 9
-        with pytest.raises(geminga.ConnectionFailed):
+        with pytest.raises(geminga.ConnectionFailedError):
             query.latest()
     broker.send(topic, b"1")
     assert query.batch() == [b"1"]
@@ -238,7 +238,7 @@ def test_available_now_does_not_end_while_the_broker_is_away(
             patch.undo()
 
     def nobody(*_: object) -> object:
-        raise geminga.ConnectionFailed("nobody is there")
+        raise geminga.ConnectionFailedError("nobody is there")
 
     monkeypatch.setattr(query.planner, "_clock", lambda: now_s)
     monkeypatch.setattr(query.planner, "_pause", pause)
@@ -247,6 +247,6 @@ def test_available_now_does_not_end_while_the_broker_is_away(
         assert query.batch() == [b"3"]
         assert pauses == [AWAY_PAUSE_S] * 3
         patch.setattr(TopicEnds, "last", nobody)
-        with pytest.raises(geminga.ConnectionFailed):
+        with pytest.raises(geminga.ConnectionFailedError):
             query.latest()
     assert 8 < AWAY_PAUSE_S * (len(pauses) - 3) < 9

@@ -10,7 +10,7 @@ import pytest
 import geminga
 import geminga.blocking
 import geminga.testing
-from geminga import ConsumerBusy
+from geminga import ConsumerBusyError
 from pyspark_pulsar._positions import BEGIN, Position
 from pyspark_pulsar._stream import _retention
 from pyspark_pulsar._stream._retention import RetentionSubscription
@@ -100,7 +100,10 @@ def test_somebody_elses_subscription_is_refused(
     client: geminga.blocking.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_retention, "BUSY_S", 0.3)
-    with client.subscribe("busy", "mark"), pytest.raises(ConsumerBusy, match="subscriptionName"):
+    with (
+        client.subscribe("busy", "mark"),
+        pytest.raises(ConsumerBusyError, match="subscriptionName"),
+    ):
         RetentionSubscription(client, "mark").hold([full("busy")])
 
 

@@ -73,7 +73,7 @@ def batches(*sizes: int, first: int = 0) -> list[pa.RecordBatch]:
 
 def read(client: Client, topic: str) -> list[geminga.Message[bytes]]:
     found: list[geminga.Message[bytes]] = []
-    for part in client.get_topic_partitions(topic):
+    for part in client.list_partitions(topic):
         with client.create_reader(part, geminga.EARLIEST) as reader:
             while reader.has_message_available():
                 found.append(reader.read_next(10))
@@ -105,11 +105,11 @@ def test_all_rows_with_all_that_describes_them(client: Client, url: str) -> None
     assert written == Written(0, 0, 3, 2)
     first, last = read(client, topic)
     (null,) = read(client, other)
-    assert (first.data, first.partition_key, first.event_timestamp) == (b"a", "k", 5)
+    assert (first.data, first.partition_key, first.event_time_ms) == (b"a", "k", 5)
     assert (first.properties, first.ordering_key) == ({"p": "q"}, b"o")
-    assert (last.data, last.partition_key, last.event_timestamp) == (b"c", None, None)
+    assert (last.data, last.partition_key, last.event_time_ms) == (b"c", None, None)
     assert null.is_null
-    info = client.topic_schema(topic)
+    info = client.get_schema(topic)
     assert info is not None
     assert info.type is geminga.schema.SchemaType.STRING
 
@@ -122,7 +122,7 @@ def test_keys_go_where_the_sdk_sends_them(client: Client, url: geminga.testing.B
     task(client, url, "value string, __key string", who(), topic=topic).run([batch])
     with client.create_producer(theirs) as producer:
         for key in keys:
-            producer.send_soon(key.encode(), partition_key=key)
+            producer.submit(key.encode(), partition_key=key)
     placed = {each.data: each.message_id.partition for each in read(client, topic)}
     assert placed == {each.data: each.message_id.partition for each in read(client, theirs)}
     assert len(placed) == len(keys)
@@ -260,7 +260,7 @@ def test_what_the_broker_refuses_is_known_at_once(
     topic = fresh()
     options = parse_write({"service.url": url, "topic": topic}, streaming=False)
     check_topic(frame_of(struct("a int, b string"), options), options)
-    info = client.topic_schema(topic)
+    info = client.get_schema(topic)
     assert info is not None
     assert info.type is geminga.schema.SchemaType.AVRO
     with pytest.raises(SchemaMismatch, match=f"topic {topic}: its schema isn't compatible"):

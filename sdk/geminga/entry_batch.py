@@ -11,7 +11,7 @@ from geminga._entries.batch_index import all_metadata
 from geminga._entries.crypto import context_of
 from geminga._entries.entry import Entry
 from geminga.encryption import EncryptionContext
-from geminga.errors import CorruptMessage
+from geminga.errors import CorruptMessageError
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.keys import decode_key
 from geminga_protocol.message_id import MessageId
@@ -30,13 +30,13 @@ _NOTHING, _NUMBERED, _ANYTHING = range(3)
 """What the messages of a batch tell of themselves, at most."""
 
 
-class ReceivedEntry:
-    """The messages of one entry (a batch, or a single message), as `Reader.read_entries` returns
+class EntryBatch:
+    """The messages of one entry (a batch, or a single message), as `Reader.read_batches` returns
     them: columns instead of messages. Each column is a new list in the order of `indexes`.
 
     What describes the messages is read when it is asked for, once; a batch whose messages have
     neither keys nor properties nor event times is not even read then. All of these columns raise
-    CorruptMessage for a batch in which what describes a message can't be read.
+    CorruptMessageError for a batch in which what describes a message can't be read.
     """
 
     __slots__ = ("_described", "_entry", "_told", "indexes")
@@ -55,7 +55,7 @@ class ReceivedEntry:
 
     def __repr__(self) -> str:
         place = f"{self.ledger_id}:{self.entry_id}"
-        return f"<ReceivedEntry {place} of {self.topic_name}, {len(self.indexes)} messages>"
+        return f"<EntryBatch {place} of {self.topic_name}, {len(self.indexes)} messages>"
 
     def __len__(self) -> int:
         """How many messages it has to be read."""
@@ -89,7 +89,7 @@ class ReceivedEntry:
         return self._entry.message_count
 
     @property
-    def publish_timestamp(self) -> int:
+    def publish_time_ms(self) -> int:
         """When the producer sent it, in ms since 1970."""
         return self._entry.metadata.publish_time
 
@@ -178,8 +178,8 @@ class ReceivedEntry:
         return found
 
     def keys_as_bytes(self) -> list[bytes | None]:
-        """The same as bytes, for keys that were given as bytes. Raises CorruptMessage if one isn't
-        the Base64 that it says it is.
+        """The same as bytes, for keys that were given as bytes. Raises CorruptMessageError if one
+        isn't the Base64 that it says it is.
         """
         if self._glance() != _ANYTHING:
             return [None] * len(self.indexes)
@@ -203,7 +203,7 @@ class ReceivedEntry:
             each.ordering_key if each.HasField("ordering_key") else None for each in self._all()
         ]
 
-    def event_timestamps(self) -> list[int | None]:
+    def event_times_ms(self) -> list[int | None]:
         """Event times that the program gave, in ms since 1970, None without one."""
         if self._glance() != _ANYTHING:
             return [None] * len(self.indexes)
@@ -257,7 +257,7 @@ class ReceivedEntry:
         return [payload[bounds[2 * n] : bounds[2 * n + 1]] for n in self.indexes]
 
     def _all(self) -> _Described:
-        """What describes each message. Raises CorruptMessage."""
+        """What describes each message. Raises CorruptMessageError."""
         found = self._described
         if found is None:
             entry = self._entry
@@ -268,6 +268,6 @@ class ReceivedEntry:
             self._described = found
         return found
 
-    def _corrupt(self, error: RemoteProtocolError) -> CorruptMessage:
+    def _corrupt(self, error: RemoteProtocolError) -> CorruptMessageError:
         place = f"{self.ledger_id}:{self.entry_id}"
-        return CorruptMessage(f"message {place}: {error}", topic=self.topic_name)
+        return CorruptMessageError(f"message {place}: {error}", topic=self.topic_name)
