@@ -13,7 +13,7 @@ from typing import Generic, NamedTuple, TypeVar
 from sortedcontainers import SortedSet
 
 from geminga_broker.log.api import Entry
-from geminga_broker.subscription.special_metadata import special
+from geminga_broker.subscription.special_metadata import special_metadata
 from geminga_broker.subscription.strategies.choose import Candidate, RoundRobin
 from geminga_protocol.ids import Position
 
@@ -51,7 +51,7 @@ def chunks_in(entries: Sequence[Entry]) -> dict[int, Chunk]:
     """The chunks among entries by index; few are parsed that are none."""
     found: dict[int, Chunk] = {}
     for index, entry in enumerate(entries):
-        metadata = special(entry.data)
+        metadata = special_metadata(entry.data)
         if metadata is None or not metadata.uuid or not metadata.HasField("chunk_id"):
             continue
         number, count = metadata.chunk_id, metadata.num_chunks_from_msg

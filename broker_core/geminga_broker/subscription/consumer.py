@@ -1,9 +1,4 @@
-"""A consumer: permits, pending acknowledgements, MESSAGE frames (spec BR-32, BR-33, BR-35).
-
-At all times permits given = messages sent + permits available + permits held back while blocked.
-A message of a batch that is acknowledged already is not counted as sent. As in Apache an entry goes
-out whole as long as one permit is left, so what is available can be negative by a batch.
-"""
+"""A consumer: MESSAGE frames, and what its session asks (spec BR-32, BR-33, BR-35)."""
 
 from __future__ import annotations
 
@@ -16,9 +11,9 @@ import trio
 from geminga_broker.log.api import Ack, Entry
 from geminga_broker.metrics.rates import Rates, utc_now
 from geminga_broker.policies.model import TopicOptions
+from geminga_broker.subscription.state import NO_ACK_SETS, NO_COUNTS, Member
 from geminga_broker.topic.api import LastMessage, SubscribeRequest, SubType
 from geminga_broker.topic.stats import ConsumerStats, iso_time
-from geminga_protocol import ack_set as ack_sets
 from geminga_protocol.encode import MessageHeader, frame
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.ids import Position
@@ -37,12 +32,6 @@ ACTIVE_CONSUMER_CHANGE_SINCE = 12
 INDIVIDUAL_ACK = frozenset((SubType.Shared, SubType.Key_Shared))
 """Subscription types without cumulative acknowledgement."""
 
-_AVERAGE_WEIGHT = 0.9
-"""Weight of the past in the average batch size (Consumer.avgPercent)."""
-
-NO_ACK_SETS: Mapping[Position, tuple[int, ...]] = {}
-NO_COUNTS: Mapping[Position, int] = {}
-
 
 class ConsumerOwner(Protocol):
     """The subscription, as its consumers use it."""
@@ -51,8 +40,11 @@ class ConsumerOwner(Protocol):
     topic_name: str
     partition: int
 
-    def wake(self) -> None:
-        """This or another consumer may take more."""
+    def flow(self, consumer: Consumer, permits: int) -> None:
+        """A consumer may be sent more messages."""
+
+    def writable(self) -> None:
+        """The connection of a consumer takes more again."""
 
     def acknowledge(self, consumer: Consumer, acks: Sequence[Ack], cumulative: bool) -> None:
         """Acknowledge."""
@@ -79,71 +71,50 @@ class ConsumerOwner(Protocol):
         """Entries to go."""
 
 
-class Consumer:
-    """One consumer of one connection."""
+class Consumer(Member):
+    """One consumer of one connection. The machine keeps its permits and what it holds; here is what
+    the machine does not see.
+    """
 
     __slots__ = (
         "_closed",
         "_expose",
         "_header",
-        "_limit",
         "_owner",
         "_untold",
         "_waits_writable",
         "acked",
-        "average",
-        "blocked",
         "connected_since",
         "connection",
         "consumer_id",
         "epoch",
-        "given",
-        "held",
         "last_acked_ms",
         "last_consumed_ms",
         "last_flow_ms",
-        "name",
-        "pending",
-        "permits",
-        "priority",
         "rates",
         "redelivered",
         "request",
-        "sent",
         "sub_type",
         "subscription_name",
-        "unacked",
     )
 
     def __init__(
         self, request: SubscribeRequest, owner: ConsumerOwner, options: TopicOptions
     ) -> None:
         now_s = trio.current_time()
+        super().__init__(request.consumer_name, request.priority_level)
         self.request = request
         self.connection = request.connection
         self.consumer_id = request.consumer_id
-        self.name = request.consumer_name
         self.subscription_name = owner.name
         self.sub_type = request.sub_type
-        self.priority = request.priority_level
         self.epoch = request.consumer_epoch
-        self.permits = 0
-        self.held = 0
-        self.given = 0
-        self.sent = 0
-        self.unacked = 0
-        self.blocked = False
-        self.pending: dict[Position, int] = {}
-        """Entries to be acknowledged, with how many messages of each; Shared and Key_Shared only.
-        Bounded by the unacked limit."""
-        self.average = 1.0
         self.rates = Rates(now_s)
         self.redelivered = Rates(now_s)
         self.acked = Rates(now_s)
         self.connected_since = utc_now()
         self.last_flow_ms = self.last_acked_ms = self.last_consumed_ms = 0
-        self._limit = 0
-        self.obey(options)
+        self.apply_options(options)
         self._owner = owner
         self._header = MessageHeader(request.consumer_id, owner.partition)
         self._expose = (
@@ -154,11 +125,13 @@ class Consumer:
         self._waits_writable = False
         self._untold: bool | None = None
 
-    # ---- what dispatch asks ----
+    # ---- what the pump asks ----
 
     @property
     def ready(self) -> bool:
-        """Whether an entry may go out now; if only the connection is full, we are woken later."""
+        """Whether an entry may go out now; if only the connection is full, the owner's `writable`
+        is called later.
+        """
         if self.blocked or self.room <= 0:
             return False
         if self.connection.writable:
@@ -168,46 +141,32 @@ class Consumer:
             self.connection.on_writable(self._on_writable)
         return False
 
-    @property
-    def room(self) -> int:
-        """Messages that may go out now: permits, as far as the unacked limit lets them count."""
-        if self._limit:
-            return min(self.permits, self._limit - self.unacked)
-        return self.permits
-
-    def obey(self, options: TopicOptions) -> None:
-        """The limit of unacknowledged messages may be another now."""
-        request = self.request
-        individual = request.sub_type in INDIVIDUAL_ACK and request.durable
-        limit = self._limit = options.unacked_per_consumer_max if individual else 0
-        if not limit or self.unacked < limit:
-            if self.blocked:
-                self.unblock()
-        else:
-            self.blocked = True
-
     def _on_writable(self) -> None:
         self._waits_writable = False
-        self._owner.wake()
+        self._owner.writable()
+
+    def apply_options(self, options: TopicOptions) -> None:
+        """The limit of unacknowledged messages may be another now."""
+        individual = self.request.sub_type in INDIVIDUAL_ACK and self.request.durable
+        self.set_limit(options.unacked_per_consumer_max if individual else 0)
 
     def send(
         self,
         entries: Sequence[Entry],
-        *,
-        track: bool = False,
-        redelivery_counts: Mapping[Position, int] = NO_COUNTS,
-        acknowledged: Mapping[Position, tuple[int, ...]] = NO_ACK_SETS,
-    ) -> None:
-        """Write MESSAGE frames, one write for all. `track` keeps the entries as pending;
-        `acknowledged` has the ack sets of batches that are acknowledged in part.
+        messages: int,
+        redeliveries: Mapping[Position, int] = NO_COUNTS,
+        ack_sets: Mapping[Position, tuple[int, ...]] = NO_ACK_SETS,
+    ) -> int:
+        """Write MESSAGE frames, one write for all; returns their bytes. `redeliveries` has how
+        often entries were sent before, `ack_sets` those of batches that are acknowledged in part.
         """
         build = self._header.build
         epoch = self.epoch
         expose = self._expose
-        pending = self.pending
         buffers: list[bytes | memoryview] = []
         add = buffers.append
-        messages = size = 0
+        size = again = 0
+        words: tuple[int, ...] = ()
         for entry in entries:
             data = entry.data
             length = len(data)
@@ -215,50 +174,23 @@ class Consumer:
                 data = _stripped(data)
                 length = len(data)
             position = entry.position
-            count = entry.messages
-            words = acknowledged.get(position, ()) if acknowledged else ()
-            if words:
-                count = ack_sets.cardinality(words)
-            again = redelivery_counts.get(position, 0) if redelivery_counts else 0
+            if ack_sets:
+                words = ack_sets.get(position, ())
+            if redeliveries:
+                again = redeliveries.get(position, 0)
             add(build(position[0], position[1], length, again, words, epoch))
             add(data)
-            if track:
-                pending[position] = count
-            messages += count
             size += length
-        self._account(messages, len(entries), size, track)
-        self.connection.write(*buffers)
-
-    def _account(self, messages: int, entries: int, size_bytes: int, track: bool) -> None:
-        self.permits -= messages
-        self.sent += messages
         self.last_consumed_ms = wall_clock_ms()
-        self.average = self.average * _AVERAGE_WEIGHT + (1 - _AVERAGE_WEIGHT) * messages / entries
-        self.rates.add(messages, size_bytes)
-        if track:
-            self.unacked += messages
-            if self._limit and self.unacked >= self._limit:
-                self.blocked = True
-
-    def release(self, messages: int) -> None:
-        """That many fewer are unacknowledged; at half of the limit a blocked consumer goes on."""
-        self.unacked -= messages
-        assert self.unacked >= 0, "more acknowledged than sent"
-        if self.blocked and self.unacked <= self._limit // 2:
-            self.unblock()
-
-    def unblock(self) -> None:
-        """Let permits that came meanwhile count."""
-        self.blocked = False
-        self.permits += self.held
-        self.held = 0
-        self._owner.wake()
+        self.rates.add(messages, size)
+        self.connection.write(*buffers)
+        return size
 
     def notify_active(self, active: bool) -> None:
         """ACTIVE_CONSUMER_CHANGE, to clients that know it.
 
-        A client that doesn't read is told the last change when it does: others may come and go as
-        often as they like, and what waits for it must not grow by that.
+        A client that does not read gets only the last change when it does: others may come and go
+        as often as they like, and the queue of its connection must not grow by that.
         """
         connection = self.connection
         if connection.protocol_version < ACTIVE_CONSUMER_CHANGE_SINCE:
@@ -294,13 +226,8 @@ class Consumer:
         """FLOW: more messages may be sent."""
         if permits <= 0 or self._closed:
             return
-        self.given += permits
         self.last_flow_ms = wall_clock_ms()
-        if self.blocked:
-            self.held += permits
-        else:
-            self.permits += permits
-            self._owner.wake()
+        self._owner.flow(self, permits)
 
     def ack(self, acks: Sequence[Ack], *, cumulative: bool = False) -> None:
         """Acknowledge. Cumulative on Shared and Key_Shared is ignored with a warning, unknown
@@ -322,8 +249,6 @@ class Consumer:
         if epoch is not None:
             self.epoch = epoch
         self._owner.redeliver(self, positions)
-        if self.blocked and self.unacked < self._limit:
-            self.unblock()
 
     async def seek(self, position: Position, ack_set: tuple[int, ...] = ()) -> None:
         """SEEK by message id (EARLIEST and LATEST of `ids` too): the position is read next. All

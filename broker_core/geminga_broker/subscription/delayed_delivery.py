@@ -65,9 +65,14 @@ class DelayedDelivery:
     """
 
     def __init__(
-        self, cursor: Cursor, nursery: trio.Nursery, entries_max: int, wake: Callable[[], None]
+        self,
+        cursor: Cursor,
+        nursery: trio.Nursery,
+        entries_max: int,
+        wake: Callable[[], None],
+        kind: int = SHARED,
     ) -> None:
-        self.kind = SHARED
+        self._kind = kind
         self._cursor = cursor
         self._nursery = nursery
         self._entries_max = entries_max
@@ -97,6 +102,11 @@ class DelayedDelivery:
     def last(self) -> tuple[int, int]:
         """No position beyond it is tracked."""
         return self._tracker.last
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to restore, save or collect."""
+        return self._restored and not self._tracker.unsaved and not len(self._tracker)
 
     @property
     def full(self) -> bool:
@@ -148,6 +158,16 @@ class DelayedDelivery:
         if entries and entries[0].position <= self._held_upto:
             return [entry for entry in entries if not holds(entry.position)]
         return entries
+
+    async def collect_due(
+        self, now_ms: int, entries_max: int
+    ) -> Sequence[tuple[Position, int]] | None:
+        """As `collect`, after what was saved is taken over. Raises LogReadFailed."""
+        await self.restore()
+        self.save_pending()
+        if not len(self) or entries_max <= 0:
+            return ()
+        return await self.collect(now_ms, entries_max)
 
     async def collect(self, now_ms: int, entries_max: int) -> list[tuple[Position, int]] | None:
         """Those whose time has come, but for those that the cursor has yet to read: it will. None
@@ -201,7 +221,7 @@ class DelayedDelivery:
             except BadSnapshot as error:
                 _log.warning("%s: delayed entries are read again: %s", self._cursor.name, error)
                 continue
-            if kind == self.kind and columns.due_ms:
+            if kind == self._kind and columns.due_ms:
                 tracker.restore(place, columns, self._cursor.is_deleted)
             await trio.lowlevel.checkpoint()
 
@@ -241,7 +261,7 @@ class DelayedDelivery:
                 await store.keep(tracker.places())
                 continue
             run = tracker.unsaved[0]
-            place = await store.append(run.columns.encode(self.kind))
+            place = await store.append(run.columns.encode(self._kind))
             self._save_failures = 0
             if run in tracker.unsaved:
                 tracker.unsaved.remove(run)

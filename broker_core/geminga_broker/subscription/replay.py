@@ -56,8 +56,8 @@ class Replays(ABC):
         """Send this entry again. Adding it twice is adding it once."""
 
     @abstractmethod
-    def discard(self, position: Position) -> None:
-        """It was acknowledged, or is being sent."""
+    def discard(self, position: Position) -> bool:
+        """It was acknowledged, or is being sent. Returns whether it was among them."""
 
     @abstractmethod
     def clear(self) -> None:
@@ -82,9 +82,12 @@ class ReplayQueue(Replays):
         """Send this entry again. Adding it twice is adding it once."""
         self._positions.add(position)
 
-    def discard(self, position: Position) -> None:
-        """It was acknowledged, or is being sent."""
-        self._positions.discard(position)
+    def discard(self, position: Position) -> bool:
+        """It was acknowledged, or is being sent. Returns whether it was among them."""
+        if position not in self._positions:
+            return False
+        self._positions.remove(position)
+        return True
 
     def first(self, entries_max: int) -> list[Position]:
         """The lowest positions."""
@@ -143,11 +146,11 @@ class KeyedReplayQueue(Replays, Generic[C]):
             if not at:
                 self.offer(key_hash)
 
-    def discard(self, position: Position) -> None:
-        """It was acknowledged, or is being sent."""
+    def discard(self, position: Position) -> bool:
+        """It was acknowledged, or is being sent. Returns whether it was among them."""
         key_hash = self._hashes.pop(position, None)
         if key_hash is None:
-            return
+            return False
         line = self._lines[key_hash]
         at = bisect_left(line, position)
         del line[at]
@@ -155,6 +158,7 @@ class KeyedReplayQueue(Replays, Generic[C]):
             del self._lines[key_hash]
         elif not at:
             self.offer(key_hash)
+        return True
 
     def discard_where(self, gone: Callable[[Position], bool]) -> None:
         """Those were acknowledged from outside."""

@@ -33,7 +33,7 @@ _NUMBERS = re.compile(rb"\x10[\x80-\xff]*[\x00-\x7f]\x18[\x80-\xff]*[\x00-\x7f]"
 _RARE = re.compile(rb"[\x88\x92\x98\xa0\xe8]\x01").search
 
 
-def special(data: memoryview) -> MessageMetadata | None:
+def special_metadata(data: memoryview) -> MessageMetadata | None:
     """Metadata of an entry that may be a marker, delayed or a chunk, None for all others.
 
     An entry that can't be parsed counts as plain: clients judge it, as with Apache.

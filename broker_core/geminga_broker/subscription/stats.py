@@ -9,8 +9,7 @@ from geminga_broker.log.api import Cursor
 from geminga_broker.metrics.rates import Rates
 from geminga_broker.subscription.consumer import Consumer
 from geminga_broker.subscription.entry_filters import FilterCounts
-from geminga_broker.subscription.pump import Dispatcher
-from geminga_broker.subscription.strategies.key_shared import KeySharedDispatcher
+from geminga_broker.subscription.machine import Figures, Machine
 from geminga_broker.topic.api import SubType
 from geminga_broker.topic.stats import ConsumerStats, SubscriptionStats
 
@@ -34,13 +33,13 @@ class CountedSubscription(Protocol):
 
 
 def subscription_stats(
-    subscription: CountedSubscription, dispatcher: Dispatcher | None
+    subscription: CountedSubscription, machine: Machine[Consumer] | None
 ) -> SubscriptionStats:
     """Of the subscription and its consumers."""
-    consumers = _consumer_stats(dispatcher)
+    consumers = _consumer_stats(machine)
     backlog = subscription.cursor.backlog_entries()
-    delayed = dispatcher.delayed if dispatcher is not None else 0
-    filtered = dispatcher.filtered if dispatcher is not None else FilterCounts()
+    figures = machine.figures() if machine is not None else Figures()
+    filtered = machine.state.filtered if machine is not None else FilterCounts()
     kind = subscription.sub_type
     return SubscriptionStats(
         filter_processed_msg_count=filtered.processed,
@@ -56,14 +55,12 @@ def subscription_stats(
         msg_rate_redeliver=sum(c.msg_rate_redeliver for c in consumers),
         message_ack_rate=sum(c.message_ack_rate for c in consumers),
         msg_backlog=backlog,
-        msg_backlog_no_delayed=max(0, backlog - delayed),
-        msg_delayed=delayed,
-        delayed_message_index_size_in_bytes=(
-            dispatcher.delayed_bytes if dispatcher is not None else 0
-        ),
-        blocked_subscription_on_unacked_msgs=dispatcher is not None and dispatcher.blocked,
+        msg_backlog_no_delayed=max(0, backlog - figures.delayed),
+        msg_delayed=figures.delayed,
+        delayed_message_index_size_in_bytes=figures.delayed_bytes,
+        blocked_subscription_on_unacked_msgs=figures.blocked,
         unacked_messages=sum(c.unacked_messages for c in consumers),
-        msg_in_replay=0 if dispatcher is None else dispatcher.replaying,
+        msg_in_replay=figures.replaying,
         type="None" if kind is None else SubType.Name(SubType.ValueType(kind)),
         active_consumer_name=subscription.active.name if subscription.active is not None else None,
         last_consumed_flow_timestamp=max(
@@ -78,20 +75,19 @@ def subscription_stats(
         is_replicated=subscription.replicated,
         durable=subscription.cursor.durable,
         replicated=subscription.replicated,
-        allow_out_of_order_delivery=dispatcher is not None and dispatcher.out_of_order,
+        allow_out_of_order_delivery=figures.out_of_order,
         draining_hashes_count=sum(c.draining_hashes_count for c in consumers),
         draining_hashes_cleared_total=sum(c.draining_hashes_cleared_total for c in consumers),
         draining_hashes_unacked_messages=sum(c.draining_hashes_unacked_messages for c in consumers),
-        key_shared_mode=dispatcher.key_shared_mode if dispatcher is not None else None,
+        key_shared_mode=figures.key_shared_mode,
         subscription_properties=dict(subscription.properties),
     )
 
 
-def _consumer_stats(dispatcher: Dispatcher | None) -> list[ConsumerStats]:
-    """With what only the dispatcher knows."""
-    if dispatcher is None:
+def _consumer_stats(machine: Machine[Consumer] | None) -> list[ConsumerStats]:
+    """With what only the machine knows."""
+    if machine is None:
         return []
-    found = [(consumer, consumer.stats()) for consumer in dispatcher.consumers]
-    if isinstance(dispatcher, KeySharedDispatcher):
-        dispatcher.describe(found)
+    found = [(consumer, consumer.stats()) for consumer in machine.state.members]
+    machine.describe(found)
     return [stats for _, stats in found]

@@ -1,4 +1,4 @@
-"""A persistent topic's subscription: consumers, cursor, dispatcher (BR-30, BR-33, BR-36)."""
+"""A persistent topic's subscription: consumers, cursor, machine and pump (BR-30, BR-33, BR-36)."""
 
 from __future__ import annotations
 
@@ -15,16 +15,29 @@ from geminga_broker.log.cursor_use import CursorUse
 from geminga_broker.metrics.rates import Rates
 from geminga_broker.policies.model import TopicOptions, TopicPolicies
 from geminga_broker.policies.rate_limit import RateLimit
-from geminga_broker.subscription.consumer import Consumer
+from geminga_broker.subscription.consumer import INDIVIDUAL_ACK, Consumer
+from geminga_broker.subscription.delayed_delivery import KEY_SHARED, SHARED, DelayedDelivery
 from geminga_broker.subscription.entry_filters import FilterContext
-from geminga_broker.subscription.pump import DispatchContext, Dispatcher, Pump
-from geminga_broker.subscription.stats import subscription_stats
-from geminga_broker.subscription.strategies.key_shared import KeySharedDispatcher
-from geminga_broker.subscription.strategies.shared import SharedDispatcher
-from geminga_broker.subscription.strategies.single_active import (
-    ActiveChoice,
-    SingleActiveDispatcher,
+from geminga_broker.subscription.events import (
+    Acked,
+    DeletedOutside,
+    Flow,
+    Joined,
+    Left,
+    OptionsChanged,
+    Redelivered,
+    Welcomed,
+    Writable,
 )
+from geminga_broker.subscription.machine import Machine, OrderedMachine
+from geminga_broker.subscription.pump import Pump
+from geminga_broker.subscription.state import State
+from geminga_broker.subscription.stats import subscription_stats
+from geminga_broker.subscription.strategies.api import Sharing
+from geminga_broker.subscription.strategies.key_shared import KeyShared
+from geminga_broker.subscription.strategies.shared import Shared
+from geminga_broker.subscription.strategies.single_active import SingleActive
+from geminga_broker.subscription.tracked import TrackedMachine
 from geminga_broker.topic.api import (
     KeySharedPolicy,
     LastMessage,
@@ -104,9 +117,15 @@ class Subscription:
         self.idle_since_s = trio.current_time() - idle_s
         """When the last consumer left, by the loop's clock; of no meaning while there are some."""
         self._host = host
-        self.pump = Pump(f"{host.name} {name}", host.environment)
-        self._dispatcher: Dispatcher | None = None
+        self.pump = Pump(
+            f"{host.name} {name}",
+            host.environment,
+            cursor,
+            self._cursor_of,
+            host.log.previous_position,
+        )
         self._fenced = False
+        self._all_leave = False
         self._end_told = False
         self._seeking = 0
         self._compacted: CompactedCursor | None = None
@@ -114,14 +133,19 @@ class Subscription:
         self.obey()
 
     @property
+    def machine(self) -> Machine[Consumer] | None:
+        """What decides for it; None before the first consumer."""
+        return self.pump.machine
+
+    @property
     def consumers(self) -> Sequence[Consumer]:
         """Those connected."""
-        return self._dispatcher.consumers if self._dispatcher is not None else ()
+        return self.machine.state.members if self.machine is not None else ()
 
     @property
     def active(self) -> Consumer | None:
         """The active consumer of Exclusive and Failover."""
-        return self._dispatcher.active if self._dispatcher is not None else None
+        return self.machine.active if self.machine is not None else None
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -140,11 +164,9 @@ class Subscription:
         """Follow the topic's policies and options as they are now."""
         policies, options = self._host.policies, self._host.options
         rate = policies.dispatch_rates.get(self.name, policies.subscription_dispatch_rate)
-        if self._dispatcher is not None:
-            self._dispatcher.options = options
-            for consumer in self.consumers:
-                consumer.obey(options)
-            self._dispatcher.kick()
+        for consumer in self.consumers:
+            consumer.apply_options(options)
+        self.pump.post(OptionsChanged(options))
         self.pump.limit(rate, self._host.dispatch_limits, self._host.rates.per_second)
 
     # ---- consumers come and go ----
@@ -154,51 +176,33 @@ class Subscription:
         if self._fenced:
             raise BrokerError(ServerError.ServiceNotReady, "Subscription is fenced")
         policy = request.key_shared or KeySharedPolicy()
-        dispatcher = self._dispatcher
-        if dispatcher is None or not dispatcher.consumers:
-            if dispatcher is None or not _suits(dispatcher, request.sub_type, policy):
-                dispatcher = self._make_dispatcher(request.sub_type, policy)
+        machine, delays = self.machine, self.pump.delays
+        if machine is None or not machine.state.members:
+            if machine is None or not _suits(machine, request.sub_type, policy):
+                machine, delays = _make_machine(self, self._host, request.sub_type, policy)
         elif request.sub_type != self.sub_type:
             raise BrokerError(ServerError.ConsumerBusy, "Subscription is of different type")
-        elif not _suits(dispatcher, request.sub_type, policy):
+        elif not _suits(machine, request.sub_type, policy):
             text = "Subscription is of different type or has another Key_Shared policy"
             raise BrokerError(ServerError.ConsumerBusy, text)
         limit = self._host.options.consumers_per_subscription_max
         shared = request.sub_type != SubType.Exclusive
-        if limit and shared and len(dispatcher.consumers) >= limit:
+        if limit and shared and len(machine.state.members) >= limit:
             text = "Subscription reached max consumers limit"
             raise BrokerError(ServerError.ConsumerBusy, text)
         consumer = Consumer(request, self, self._host.options)
-        dispatcher.admit(consumer)
+        machine.step(Joined(consumer, policy))
+        if machine is not self.machine:
+            self.pump.use(machine, delays)
         if self.remembers is not None:
             self.remembers.use.begin()
         self.cursor.on_available(self.pump.wake)
-        self._dispatcher = self.pump.dispatcher = dispatcher
         self.sub_type = request.sub_type
         request.on_subscribed(consumer)
-        dispatcher.added(consumer)
+        self.pump.post(Welcomed(consumer, trio.current_time()))
         self.pump.start()
         self._tell_end_if_reached(consumer)
         return consumer
-
-    def _make_dispatcher(self, sub_type: int, policy: KeySharedPolicy) -> Dispatcher:
-        host = self._host
-        context = DispatchContext(
-            self.cursor,
-            host.environment,
-            host.options,
-            self.pump.wake,
-            host.log.previous_position,
-            FilterContext(self.topic_name, self.name),
-            self._cursor_of,
-        )
-        if sub_type == SubType.Shared:
-            return SharedDispatcher(context)
-        if sub_type == SubType.Key_Shared:
-            return KeySharedDispatcher(context, policy)
-        return SingleActiveDispatcher(
-            context, ActiveChoice(sub_type, self.topic_name, self.partition)
-        )
 
     def _cursor_of(self, consumer: Consumer) -> Cursor:
         """What an active consumer's entries are read with."""
@@ -211,13 +215,12 @@ class Subscription:
 
     def remove(self, consumer: Consumer) -> None:
         """The consumer left."""
-        dispatcher = self._dispatcher
-        if dispatcher is None or consumer not in dispatcher.consumers:
+        if consumer not in self.consumers:
             return
         self.rates_gone.add(consumer.rates.messages, consumer.rates.bytes)
-        dispatcher.remove(consumer)
-        self.idle_since_s = trio.current_time()
-        if dispatcher.consumers:
+        now_s = self.idle_since_s = trio.current_time()
+        self.pump.post(Left(consumer, now_s, self._all_leave))
+        if self.consumers:
             return
         self.cursor.on_available(None)  # the cache is kept for those with consumers only
         if self.remembers is not None:
@@ -227,14 +230,12 @@ class Subscription:
 
     def disconnect_all(self) -> None:
         """Close all consumers from the broker's side."""
-        dispatcher = self._dispatcher
-        if dispatcher is not None:
-            dispatcher.emptying = True
-            try:
-                for consumer in list(dispatcher.consumers):
-                    consumer.disconnect()
-            finally:
-                dispatcher.emptying = False
+        self._all_leave = True
+        try:
+            for consumer in list(self.consumers):
+                consumer.disconnect()
+        finally:
+            self._all_leave = False
 
     def fence(self) -> None:
         """Let nobody in any more, close all."""
@@ -248,20 +249,21 @@ class Subscription:
 
     # ---- what consumers ask ----
 
-    def wake(self) -> None:
-        """A consumer may take more."""
-        if self._dispatcher is not None:
-            self._dispatcher.kick()
-        self.pump.wake()
+    def flow(self, consumer: Consumer, permits: int) -> None:
+        """A consumer may be sent more messages."""
+        self.pump.post(Flow(consumer, permits))
+
+    def writable(self) -> None:
+        """The connection of a consumer takes more again."""
+        self.pump.post(Writable())
 
     def acknowledge(self, consumer: Consumer, acks: Sequence[Ack], cumulative: bool) -> None:
         """Acknowledge; positions that are unknown, acknowledged or beyond the end do no harm."""
-        assert self._dispatcher is not None, "a consumer has a dispatcher"
         if cumulative and acks[0].position > self._host.log.last_position:
             _log.debug("%s: cumulative ack beyond the end ignored: %s", self.topic_name, consumer)
             return
         before = self.cursor.mark_delete
-        self._dispatcher.acknowledge(consumer, acks, cumulative)
+        self.pump.post(Acked(consumer, acks, cumulative))
         if self.cursor.mark_delete != before:
             self.mark_delete_advanced_ms = wall_clock_ms()
             if self._host.terminated:
@@ -269,8 +271,7 @@ class Subscription:
 
     def redeliver(self, consumer: Consumer, positions: Sequence[Position] | None) -> None:
         """Send again."""
-        if self._dispatcher is not None:
-            self._dispatcher.redeliver(consumer, positions)
+        self.pump.post(Redelivered(consumer, positions))
 
     def tell_end_if_reached(self) -> None:
         """REACHED_END_OF_TOPIC to all once a terminated topic is consumed."""
@@ -295,8 +296,7 @@ class Subscription:
         try:
             async with self._paused():
                 await self.cursor.seek(position)
-                if self._dispatcher is not None:
-                    self._dispatcher.forget_deleted()
+                self.pump.post(DeletedOutside())
                 if self._compacted is not None:
                     self._compacted.sought(position)
                 if ack_set and self._host.options.batch_index_ack and position != EARLIEST:
@@ -333,15 +333,14 @@ class Subscription:
             self._deleted_from_outside()
 
     def _deleted_from_outside(self) -> None:
-        if self._dispatcher is not None:
-            self._dispatcher.forget_deleted()
+        self.pump.post(DeletedOutside())
         self.tell_end_if_reached()
 
     def _paused(self) -> trio.Lock:
         """Close all consumers; while the answer is held no round runs."""
         self._end_told = False
         self.disconnect_all()
-        return self._dispatcher.lock if self._dispatcher is not None else trio.Lock()
+        return self.pump.lock
 
     async def unsubscribe(self, consumer: Consumer, force: bool) -> None:
         """Delete the subscription; only its sole consumer may, unless forced."""
@@ -359,8 +358,28 @@ class Subscription:
 
     def stats(self) -> SubscriptionStats:
         """As in `/stats`."""
-        return subscription_stats(self, self._dispatcher)
+        return subscription_stats(self, self.machine)
 
 
-def _suits(dispatcher: Dispatcher, sub_type: int, policy: KeySharedPolicy) -> bool:
-    return dispatcher.sub_type == sub_type and dispatcher.matches(policy)
+def _suits(machine: Machine[Consumer], sub_type: int, policy: KeySharedPolicy) -> bool:
+    return machine.sub_type == sub_type and machine.matches(policy)
+
+
+def _make_machine(
+    subscription: Subscription, host: SubscriptionHost, sub_type: int, policy: KeySharedPolicy
+) -> tuple[Machine[Consumer], DelayedDelivery | None]:
+    """The machine of a subscription type; and its delays, if the type has them."""
+    cursor, pump = subscription.cursor, subscription.pump
+    topic = subscription.topic_name
+    state: State[Consumer] = State(host.options, cursor, FilterContext(topic, subscription.name))
+    if sub_type not in INDIVIDUAL_ACK:
+        active = SingleActive(state.members, sub_type, topic, subscription.partition)
+        return OrderedMachine(state, active), None
+    strategy: Sharing[Consumer] = Shared(state)
+    kind = SHARED
+    if sub_type == SubType.Key_Shared:
+        strategy = keyed = KeyShared(state, policy)
+        kind = KEY_SHARED + keyed.selector.first_slot
+    nursery, entries_max = host.environment.nursery, host.options.delayed_entries_max
+    delays = DelayedDelivery(cursor, nursery, entries_max, pump.wake, kind)
+    return TrackedMachine(state, strategy, delays, pump.paused_by_broker), delays

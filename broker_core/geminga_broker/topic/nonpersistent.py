@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 import trio
 
@@ -11,11 +12,10 @@ from geminga_broker.log.api import Ack, AppendDone, Entry, LogError
 from geminga_broker.metrics.rates import Rates
 from geminga_broker.policies.model import TopicOptions
 from geminga_broker.subscription.consumer import Consumer
-from geminga_broker.subscription.special_metadata import slot_of
-from geminga_broker.subscription.strategies.choose import RoundRobin
-from geminga_broker.subscription.strategies.hash_ring import CannotAssign
-from geminga_broker.subscription.strategies.key_shared import selector_for
-from geminga_broker.subscription.strategies.single_active import ActiveChoice
+from geminga_broker.subscription.effects import TellActive
+from geminga_broker.subscription.strategies.key_shared import ByKey
+from geminga_broker.subscription.strategies.shared import InTurn
+from geminga_broker.subscription.strategies.single_active import SingleActive
 from geminga_broker.topic.api import (
     KeySharedPolicy,
     LastMessage,
@@ -73,6 +73,20 @@ class PassingEntry:
         return self.metadata.publish_time
 
 
+Strategy: TypeAlias = InTurn[Consumer] | ByKey[Consumer] | SingleActive[Consumer]
+
+
+def _send(consumer: Consumer, entries: Sequence[Entry], counts: Sequence[int]) -> None:
+    messages = sum(counts)
+    consumer.take(len(counts), messages)
+    consumer.send(entries, messages)
+
+
+def _tell(told: Sequence[TellActive[Consumer]]) -> None:
+    for consumer, active in told:
+        consumer.notify_active(active)
+
+
 class NonPersistentSubscription:
     """Consumers of one name. Nothing is kept: what nobody can take is counted and gone."""
 
@@ -86,14 +100,16 @@ class NonPersistentSubscription:
         self.consumers: list[Consumer] = []
         self.dropped = Rates(trio.current_time())
         self._topic = topic
-        self._round_robin = RoundRobin(topic.options.round_robin_entries_max)
-        self._set_type(sub_type, KeySharedPolicy())
+        self._policy = KeySharedPolicy()
+        self._strategy = self._strategy_for(sub_type)
 
-    def _set_type(self, sub_type: int, policy: KeySharedPolicy) -> None:
-        self.sub_type = sub_type
-        self._policy = policy
-        self._choice = ActiveChoice(sub_type, self.topic_name, self.partition)
-        self._selector = selector_for(policy, self._topic.options)
+    def _strategy_for(self, sub_type: int) -> Strategy:
+        options = self._topic.options
+        if sub_type == SubType.Shared:
+            return InTurn(self.consumers, options.round_robin_entries_max)
+        if sub_type == SubType.Key_Shared:
+            return ByKey(self.consumers, self._policy, options)
+        return SingleActive(self.consumers, sub_type, self.topic_name, self.partition)
 
     async def set_properties(self, properties: Mapping[str, str]) -> None:
         """Replace the properties."""
@@ -108,35 +124,28 @@ class NonPersistentSubscription:
         """Let a consumer in. Raises BrokerError."""
         policy = request.key_shared or KeySharedPolicy()
         if not self.consumers:
-            self._set_type(request.sub_type, policy)
+            self.sub_type, self._policy = request.sub_type, policy
+            self._strategy = self._strategy_for(request.sub_type)
         elif request.sub_type != self.sub_type or policy.mode != self._policy.mode:
             raise BrokerError(ServerError.ConsumerBusy, "Subscription is of different type")
         limit = self._topic.options.consumers_per_subscription_max
         if limit and len(self.consumers) >= limit and self.sub_type != SubType.Exclusive:
             text = "Subscription reached max consumers limit"
             raise BrokerError(ServerError.ConsumerBusy, text)
-        self._choice.check_add(self.consumers)
         consumer = Consumer(request, self, self._topic.options)
-        if self.sub_type == SubType.Key_Shared:
-            try:
-                self._selector.add(consumer, policy.ranges)
-            except CannotAssign as error:
-                raise BrokerError(ServerError.ConsumerAssignError, str(error)) from None
-        self.consumers.append(consumer)
+        self._strategy.admit(consumer, policy)
         request.on_subscribed(consumer)
-        if self.sub_type in (SubType.Exclusive, SubType.Failover):
-            self._choice.update(self.consumers, consumer)
+        if isinstance(self._strategy, SingleActive):
+            _tell(self._strategy.elect(consumer))
         return consumer
 
     def remove(self, consumer: Consumer) -> None:
         """The consumer left."""
         if consumer not in self.consumers:
             return
-        self.consumers.remove(consumer)
-        if self.sub_type == SubType.Key_Shared:
-            self._selector.remove(consumer)
-        elif self.sub_type != SubType.Shared:
-            self._choice.update(self.consumers, None)
+        self._strategy.remove(consumer)
+        if isinstance(self._strategy, SingleActive):
+            _tell(self._strategy.elect())
         self._topic.subscription_emptied(self)
 
     def disconnect_all(self) -> None:
@@ -145,41 +154,19 @@ class NonPersistentSubscription:
             consumer.disconnect()
 
     def dispatch(self, entries: Sequence[Entry]) -> None:
-        """To whoever has permits, now."""
-        if self.sub_type == SubType.Shared:
-            end = 0
-            runs = self._round_robin.assign([e.messages for e in entries], self.consumers)
-            for consumer, start, end in runs:
-                consumer.send(entries[start:end])
-            self._drop(entries[end:])
-        elif self.sub_type == SubType.Key_Shared:
-            by_owner: dict[Consumer | None, list[Entry]] = {}
-            for entry in entries:
-                owner = self._selector.owner(slot_of(entry, self._selector.first_slot))
-                by_owner.setdefault(owner, []).append(entry)
-            for owner, owned in by_owner.items():
-                self._send(owner, owned)
-        else:
-            self._send(self._choice.active, entries)
-
-    def _send(self, consumer: Consumer | None, entries: Sequence[Entry]) -> None:
-        end = 0
-        if consumer is not None and consumer.ready:
-            permits = consumer.permits
-            while end < len(entries) and permits > 0:
-                permits -= entries[end].messages
-                end += 1
-            consumer.send(entries[:end])
-        self._drop(entries[end:])
-
-    def _drop(self, entries: Sequence[Entry]) -> None:
-        if entries:
-            self.dropped.add(sum(e.messages for e in entries), sum(e.size for e in entries))
+        """To consumers that have permits, now; the rest is dropped."""
+        dropped = self._strategy.assign(entries, _send)
+        if dropped:
+            self.dropped.add(sum(e.messages for e in dropped), sum(e.size for e in dropped))
 
     # ---- what consumers ask: nothing is kept, so little is to be done ----
 
-    def wake(self) -> None:
+    def flow(self, consumer: Consumer, permits: int) -> None:
         """What comes next finds the permits; nothing waits for them."""
+        consumer.grant(permits)
+
+    def writable(self) -> None:
+        """Nothing waits for the connection."""
 
     def acknowledge(self, consumer: Consumer, acks: Sequence[Ack], cumulative: bool) -> None:
         """Nothing is kept."""
@@ -210,7 +197,8 @@ class NonPersistentSubscription:
     def stats(self) -> SubscriptionStats:
         """As in `/stats`."""
         consumers = [consumer.stats() for consumer in self.consumers]
-        active = self._choice.active
+        strategy = self._strategy
+        active = strategy.active if isinstance(strategy, SingleActive) else None
         return SubscriptionStats(
             msg_rate_out=sum(c.msg_rate_out for c in consumers),
             msg_throughput_out=sum(c.msg_throughput_out for c in consumers),

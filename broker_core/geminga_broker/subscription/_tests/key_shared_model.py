@@ -1,15 +1,15 @@
-"""Key_Shared's dispatcher under random steps, beside a list of everything that is searched whole.
+"""Key_Shared's machine under random steps, beside a list of everything that is searched whole.
 
-The production dispatcher, consumers and queues run without a loop of tasks: the coroutine of a
-round is resumed by hand, so that anything may happen while it waits for a read. The oracle knows
-each entry's place (published, held, given back, acknowledged) and the owner of each hash, and
-checks every dispatch. `key_shared_steps` are the steps.
+The production machine, strategy and consumers run without a pump: events go in and effects come out
+by hand, so that anything may happen between a read and its result. The oracle knows each entry's
+place (published, held, given back, acknowledged) and the owner of each hash, and checks every Send.
+`key_shared_steps` are the steps.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import trio
@@ -20,10 +20,34 @@ from geminga_broker.log.api import Ack, Entry
 from geminga_broker.log.entry import LogEntry
 from geminga_broker.policies.model import TopicOptions
 from geminga_broker.subscription.consumer import Consumer
+from geminga_broker.subscription.delayed_delivery import DelayedDelivery
+from geminga_broker.subscription.effects import (
+    Again,
+    Effect,
+    Read,
+    ReadAt,
+    Rewind,
+    Send,
+    Wake,
+)
 from geminga_broker.subscription.entry_filters import FilterContext
-from geminga_broker.subscription.pump import DispatchContext
-from geminga_broker.subscription.strategies.key_shared import KeySharedDispatcher, look_ahead
-from geminga_broker.topic.api import KeySharedPolicy, SubType, TopicEnvironment
+from geminga_broker.subscription.events import (
+    Acked,
+    EntriesRead,
+    EntriesReadAgain,
+    Event,
+    Flow,
+    Joined,
+    Left,
+    Redelivered,
+    RoundBegun,
+    Welcomed,
+    Writable,
+)
+from geminga_broker.subscription.state import State
+from geminga_broker.subscription.strategies.key_shared import KeyShared, look_ahead
+from geminga_broker.subscription.tracked import TrackedMachine
+from geminga_broker.topic.api import KeySharedPolicy, SubType
 from geminga_protocol.ids import Position
 from geminga_protocol.keys import KEY_SLOTS, key_slot
 from geminga_protocol.pb.pulsar_api_pb2 import KeySharedMode
@@ -31,13 +55,6 @@ from geminga_protocol.pb.pulsar_api_pb2 import KeySharedMode
 MEMBERS_MAX = 8
 UNACKED_MAX = 150
 STICKY_PARTS = 10
-
-
-class Pause:
-    """What a read awaits that takes its time."""
-
-    def __await__(self) -> Generator[None, None, None]:
-        yield
 
 
 class ModelConnection:
@@ -103,12 +120,11 @@ class ModelCursor:
     def ack(self, acks: Sequence[Ack]) -> None:
         """The oracle has noted them."""
 
-    async def read(self, *, entries_max: int, bytes_max: int) -> list[Entry]:
+    def ack_set(self, place: Position) -> tuple[int, ...]:
+        return ()
+
+    def read(self, entries_max: int) -> list[Entry]:
         model = self.model
-        room = look_ahead(model.options, len(model.members)) - len(model.dispatcher.replay)
-        assert entries_max <= max(room, 0), "reads farther than look-ahead goes"
-        if model.rng.random() < model.slow:
-            await Pause()
         found: list[Entry] = []
         while self.available() and len(found) < entries_max:
             if self.next not in model.acked:
@@ -116,24 +132,12 @@ class ModelCursor:
             self.next += 1
         return found
 
-    async def read_at(self, places: Sequence[Position]) -> list[Entry]:
-        if self.model.rng.random() < self.model.slow:
-            await Pause()
+    def read_at(self, places: Sequence[Position]) -> list[Entry]:
         return [
             self.model.entries[place.entry_id]
             for place in places
             if place.entry_id not in self.model.acked
         ]
-
-
-class Watched(KeySharedDispatcher):
-    """Shows the model what it sends."""
-
-    model: Model
-
-    def send(self, consumer: Consumer, entries: Sequence[Entry]) -> None:
-        self.model.sending(consumer, entries)
-        super().send(consumer, entries)
 
 
 class Owner:
@@ -146,18 +150,20 @@ class Owner:
     def __init__(self, model: Model) -> None:
         self.model = model
 
-    def wake(self) -> None:
-        self.model.dispatcher.kick()
-        self.model.woken = True
+    def flow(self, consumer: Consumer, permits: int) -> None:
+        self.model.post(Flow(consumer, permits))
+
+    def writable(self) -> None:
+        self.model.post(Writable())
 
     def acknowledge(self, consumer: Consumer, acks: Sequence[Ack], cumulative: bool) -> None:
-        self.model.dispatcher.acknowledge(consumer, acks, cumulative)
+        self.model.post(Acked(consumer, acks, cumulative))
 
     def redeliver(self, consumer: Consumer, positions: Sequence[Position] | None) -> None:
-        self.model.dispatcher.redeliver(consumer, positions)
+        self.model.post(Redelivered(consumer, positions))
 
     def remove(self, consumer: Consumer) -> None:
-        self.model.dispatcher.remove(consumer)
+        self.model.post(Left(consumer, 0.0))
 
 
 @dataclass
@@ -170,7 +176,7 @@ class Line:
 
 
 class Model:
-    """The dispatcher, what it works with, and the oracle."""
+    """The machine, what it works with, and the oracle."""
 
     def __init__(self, seed: int, nursery: trio.Nursery) -> None:
         rng = self.rng = random.Random(seed)
@@ -192,56 +198,83 @@ class Model:
         self.woken = True
         self.sends = self.rounds = 0
         self.cursor = ModelCursor(self)
-        environment = TopicEnvironment(nursery)
-        context = DispatchContext(
-            self.cursor,
-            environment,
-            self.options,
-            self._wake,
-            lambda position: position,
-            FilterContext("t", "s"),
-            lambda _consumer: self.cursor,
-        )
-        self.dispatcher = Watched(context, self.policy)
-        self.dispatcher.model = self
-        first = self.dispatcher._selector.first_slot
+        state: State[Consumer] = State(self.options, self.cursor, FilterContext("t", "s"))
+        self.strategy = KeyShared(state, self.policy)
+        delays = DelayedDelivery(self.cursor, nursery, 100, lambda: None)
+        self.machine = TrackedMachine(state, self.strategy, delays)
+        first = self.strategy.selector.first_slot
         keys = [f"key-{n}" for n in range(rng.choice((3, 40, 400)))]
         self.slots = [key_slot(key.encode(), first) for key in keys]
         self.datas = [payload(7, key=key) for key in keys]
         self.lines = {slot: Line() for slot in self.slots}
         self.slot_of: list[int] = []
         self.owners: dict[int, Consumer | None] = dict.fromkeys(self.slots)
-        self._round: Coroutine[None, None, bool] | None = None
+        self.reading: Read | ReadAt | None = None
+        """What the machine waits for."""
+        self._found: list[Entry] | None = None
+        """Its result, if that was looked up when it was asked for."""
         self._numbers = 0
 
-    def _wake(self) -> None:
-        self.woken = True
-
     # ---- what the broker does ----
+
+    def post(self, event: Event[Consumer]) -> None:
+        for effect in self.machine.step(event):
+            self._act(effect)
+
+    def _act(self, effect: Effect[Consumer]) -> None:
+        if isinstance(effect, Send):
+            self.sending(effect.member, effect.entries, effect.messages)
+            effect.member.send(*effect[1:])
+        elif isinstance(effect, Rewind):
+            self.cursor.rewind()
+        elif isinstance(effect, Wake | Again):
+            self.woken = True
+        elif isinstance(effect, Read | ReadAt):
+            assert self.reading is None
+            self.reading = effect
+            room = look_ahead(self.options, len(self.members)) - len(self.strategy.replay)
+            beyond = isinstance(effect, Read) and effect.entries_max > max(room, 0)
+            assert not beyond, "reads farther than look-ahead goes"
+            self._found = self._look_up(effect) if self.rng.random() < 0.5 else None
+
+    def _look_up(self, effect: Read | ReadAt) -> list[Entry]:
+        if isinstance(effect, Read):
+            return self.cursor.read(effect.entries_max)
+        return self.cursor.read_at(effect.positions)
+
+    def _answer(self, effect: Read | ReadAt) -> None:
+        self.reading = None
+        found = self._look_up(effect) if self._found is None else self._found
+        if isinstance(effect, Read):
+            self.post(EntriesRead(found, 0))
+        else:
+            self.post(EntriesReadAgain(effect.positions, found, 0))
 
     def resume(self, times: int) -> bool:
         """Let rounds go on for so many steps; whether there is nothing left to do."""
         for _ in range(times):
-            if self._round is None:
+            if self.reading is None:
                 if not self.woken or not self.members:
                     return True
                 self.woken = False
-                self._round = self.dispatcher.round()
-            try:
-                self._round.send(None)
-            except StopIteration as ended:
-                self._round = None
+                self.post(RoundBegun(0.0))
+            else:
+                self._answer(self.reading)
+            while self.reading is not None and self.rng.random() >= self.slow:
+                self._answer(self.reading)
+            if self.reading is None:
                 self.rounds += 1
-                self.woken |= ended.value
         return False
 
-    def sending(self, consumer: Consumer, entries: Sequence[Entry]) -> None:
-        """Checks a dispatch before it is made."""
+    def sending(self, consumer: Consumer, entries: Sequence[Entry], messages: int) -> None:
+        """Checks a Send; the consumer was charged for it."""
         self.sends += 1
         assert consumer in self.members
         assert consumer.connection.writable
-        assert not consumer.blocked
-        room = consumer.room
+        assert messages == sum(entry.messages for entry in entries)
+        room = consumer.permits + messages
+        if consumer.limit:
+            room = min(room, consumer.limit - (consumer.unacked - messages))
         for entry in entries:
             assert room > 0, "more than was asked for"
             room -= entry.messages
@@ -281,11 +314,11 @@ class Model:
             consumer_name=f"name-{rng.randrange(4)}")  # fmt: skip
         consumer = Consumer(request, Owner(self), self.options)
         try:
-            self.dispatcher.admit(consumer)
+            self.post(Joined(consumer, policy))
         except BrokerError:
             return
         self.members.append(consumer)
-        self.dispatcher.added(consumer)
+        self.post(Welcomed(consumer, 0.0))
         self._look_up_owners()
 
     def leave(self, consumer: Consumer) -> None:
@@ -295,8 +328,6 @@ class Model:
             self._give_back(line, back)
         consumer.close()
         self._look_up_owners()
-        if not self.members:
-            self._round = None
 
     def ack(self, consumer: Consumer, numbers: Sequence[int]) -> None:
         for number in numbers:
@@ -323,7 +354,7 @@ class Model:
 
     def _look_up_owners(self) -> None:
         """From the ranges that an operator sees."""
-        ranges = [(self.dispatcher._selector.ranges(each), each) for each in self.members]
+        ranges = [(self.strategy.selector.ranges(each), each) for each in self.members]
         for slot in self.owners:
             found = [each for owned, each in ranges if any(a <= slot <= b for a, b in owned)]
             assert len(found) == 1 or (not found and self._may_lack_owner)

@@ -51,9 +51,8 @@ def step(model: Model) -> None:
 
 
 def check_nothing_is_stuck(model: Model) -> None:
-    """The dispatcher waits to be woken: then nothing may be ready to go."""
-    dispatcher = model.dispatcher
-    if dispatcher.blocked:
+    """The machine waits to be woken: then nothing may be ready to go."""
+    if model.machine.holdings.blocked:
         return
     limit = look_ahead(model.options, len(model.members))
     for slot, line in model.lines.items():
@@ -62,12 +61,12 @@ def check_nothing_is_stuck(model: Model) -> None:
             continue
         free = all(holder is owner for holder in line.held.values())
         read = line.todo[0] < model.cursor.next
-        assert not free or (not read and len(dispatcher.replay) >= limit), f"{slot} is stuck"
+        assert not free or (not read and len(model.strategy.replay) >= limit), f"{slot} is stuck"
 
 
 def check_books(model: Model) -> None:
-    """The dispatcher's tables against the oracle's."""
-    dispatcher, holders = model.dispatcher, model.dispatcher._holders
+    """The machine's tables against the oracle's."""
+    holders = model.strategy.draining
     held = {n: c for line in model.lines.values() for n, c in line.held.items()}
     pending = {place.entry_id: c for c in model.members for place in c.pending}
     assert pending == held
@@ -83,8 +82,8 @@ def check_books(model: Model) -> None:
     for consumer in model.members:
         assert consumer.unacked == sum(consumer.pending.values())
     waiting = [n for line in model.lines.values() for n in line.todo if n < model.cursor.next]
-    if model._round is None and not dispatcher.stale:
-        assert len(dispatcher.replay) == len(waiting)
+    if model.reading is None and not model.machine.state.epochs.stale:
+        assert len(model.strategy.replay) == len(waiting)
 
 
 def drain(model: Model) -> None:
@@ -123,8 +122,6 @@ async def run(seed: int, steps: int) -> Model:
                 check_books(model)
             if not number % 2000 or number == steps:
                 drain(model)
-        if model._round is not None:
-            model._round.close()
         return model
 
 

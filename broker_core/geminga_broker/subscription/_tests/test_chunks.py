@@ -16,9 +16,10 @@ from geminga_broker.subscription import chunks as module
 from geminga_broker.subscription._tests.audit import check_subscription
 from geminga_broker.subscription._tests.test_dispatch_shared import join
 from geminga_broker.subscription.chunks import Chunk, ChunkKeeper
+from geminga_broker.subscription.consumer import Consumer
 from geminga_broker.subscription.strategies.choose import RoundRobin
-from geminga_broker.subscription.strategies.key_shared import KeySharedDispatcher
-from geminga_broker.subscription.strategies.shared import SharedDispatcher
+from geminga_broker.subscription.strategies.key_shared import KeyShared
+from geminga_broker.subscription.tracked import TrackedMachine
 from geminga_broker.topic.api import PublishItem, SubType
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.payload import build
@@ -55,7 +56,7 @@ class Member:
 
 
 class Group:
-    """Rounds as the dispatcher makes them, over a list of entries."""
+    """Rounds as the machine makes them, over a list of entries."""
 
     def __init__(self, entries: list[Chunk | None], rng: Random) -> None:
         self.entries = entries
@@ -191,16 +192,16 @@ def part(number: int, count: int, uuid: str, key: str = "k") -> PublishItem:
     return PublishItem(1, memoryview(build(metadata, b"part")), 1)
 
 
-def dispatcher_of(topic: PersistentTopic) -> SharedDispatcher:
-    found = topic.subscriptions["sub"]._dispatcher
-    assert isinstance(found, SharedDispatcher)
+def machine_of(topic: PersistentTopic) -> TrackedMachine[Consumer]:
+    found = topic.subscriptions["sub"].machine
+    assert isinstance(found, TrackedMachine)
     return found
 
 
 def draining(topic: PersistentTopic) -> int:
-    found = dispatcher_of(topic)
-    assert isinstance(found, KeySharedDispatcher)
-    return found.draining
+    strategy = machine_of(topic).strategy
+    assert isinstance(strategy, KeyShared)
+    return strategy.draining.draining
 
 
 async def publish(topic: PersistentTopic, *items: PublishItem) -> None:
@@ -222,7 +223,7 @@ async def test_chunks_wait_for_their_consumer_while_others_go_on(world: World) -
     await world.settle()
     assert to_one.entries() == [0]
     assert to_two.entries() == [2, 4]
-    assert dispatcher_of(topic).replaying == 2
+    assert machine_of(topic).strategy.waiting == 2
     one.flow(1)
     await world.settle()
     assert to_one.entries() == [0, 1]
@@ -274,7 +275,7 @@ async def test_parked_chunks_that_are_acknowledged_are_gone(world: World) -> Non
     await publish(topic, part(1, 2, "a"))
     await world.settle()
     two.ack([Ack(position(1))])
-    assert dispatcher_of(topic).replaying == 0
+    assert machine_of(topic).strategy.waiting == 0
     one.flow(5)
     await world.settle()
     assert to_one.entries() == [0]

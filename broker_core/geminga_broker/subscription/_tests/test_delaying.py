@@ -22,8 +22,8 @@ from geminga_broker.subscription import delayed_tracker as delayed
 from geminga_broker.subscription._tests.audit import check_subscription
 from geminga_broker.subscription._tests.test_dispatch_shared import join, publish
 from geminga_broker.subscription.consumer import Consumer
-from geminga_broker.subscription.strategies.key_shared import KeySharedDispatcher
-from geminga_broker.subscription.strategies.shared import SharedDispatcher
+from geminga_broker.subscription.strategies.key_shared import KeyShared
+from geminga_broker.subscription.tracked import TrackedMachine
 from geminga_broker.topic.api import SubType, TopicEnvironment
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.ids import EntryId, LedgerId, Position
@@ -212,12 +212,12 @@ async def test_lost_snapshots_send_nothing_twice(
         consumer.ack([Ack(position) for position in set(received(connection))])
         check_subscription(broker.topic.subscriptions["sub"])
         assert consumer.unacked == 0
-        dispatcher = broker.topic.subscriptions["sub"]._dispatcher
-        assert isinstance(dispatcher, SharedDispatcher)
-        assert not dispatcher.replaying
-        if isinstance(dispatcher, KeySharedDispatcher):
-            assert not len(dispatcher._holders)
-            assert not dispatcher._holders._holders
+        machine = broker.topic.subscriptions["sub"].machine
+        assert isinstance(machine, TrackedMachine)
+        assert not machine.strategy.waiting
+        if isinstance(machine.strategy, KeyShared):
+            assert not len(machine.strategy.draining)
+            assert not machine.strategy.draining._holders
 
 
 async def test_lost_snapshots_are_read_again_from_the_log(autojump_clock: MockClock) -> None:

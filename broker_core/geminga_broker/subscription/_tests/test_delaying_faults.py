@@ -103,9 +103,9 @@ async def test_nothing_is_tracked_that_mark_delete_has_passed(
         stats = broker.topic.stats().subscriptions["sub"]
         assert stats.msg_delayed == DELAYED // 2
         assert stats.msg_backlog_no_delayed == PLAIN
-        dispatcher = broker.topic.subscriptions["sub"]._dispatcher
-        assert dispatcher is not None
-        before = dispatcher.delayed_bytes
+        machine = broker.topic.subscriptions["sub"].machine
+        assert machine is not None
+        before = machine.figures().delayed_bytes
         if how == "clear":
             await broker.topic.skip("sub", None)
         elif how == "expire":
@@ -115,7 +115,7 @@ async def test_nothing_is_tracked_that_mark_delete_has_passed(
         await settle()
         stats = broker.topic.stats().subscriptions["sub"]
         assert stats.msg_delayed == stats.msg_backlog == 0
-        assert before > 0 == dispatcher.delayed_bytes
+        assert before > 0 == machine.figures().delayed_bytes
         # The snapshots went too.
         assert not broker.cursor.writer.side_ledgers
         if how == "seek":

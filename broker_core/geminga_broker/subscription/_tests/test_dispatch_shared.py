@@ -16,6 +16,7 @@ from geminga_broker._tests.topic_world import World
 from geminga_broker.log.api import Ack
 from geminga_broker.subscription._tests.audit import check_subscription
 from geminga_broker.subscription.consumer import Consumer
+from geminga_broker.subscription.tracked import TrackedMachine
 from geminga_broker.topic.api import InitialPosition, SubType
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol import ack_set
@@ -90,7 +91,8 @@ async def test_acknowledged_while_it_was_read_is_not_counted(world: World, kind:
     consumer.redeliver([position(0), position(1)])
     await world.settle()
     assert connection.entries() == [0, 1, 0]
-    assert subscription._dispatcher.counts == {position(0): 1}
+    assert isinstance(subscription.machine, TrackedMachine)
+    assert subscription.machine.holdings.counts == {position(0): 1}
     check_subscription(subscription)
 
 

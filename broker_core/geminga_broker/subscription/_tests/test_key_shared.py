@@ -21,6 +21,7 @@ from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import Ack
 from geminga_broker.subscription.consumer import Consumer
 from geminga_broker.subscription.strategies.key_shared import assign_by_hash
+from geminga_broker.subscription.tracked import TrackedMachine
 from geminga_broker.topic.api import InitialPosition, KeySharedPolicy, SubType
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.keys import key_slot
@@ -124,9 +125,9 @@ async def test_a_moved_key_waits_for_its_old_owner(world: World) -> None:
     moved = set(keys) - set(keys_of(one_connection)[40:])
     assert moved
     assert two_connection.entries() == []
-    dispatcher = topic.subscriptions["sub"]._dispatcher
-    assert dispatcher is not None
-    assert dispatcher.draining == len(moved)
+    machine = topic.subscriptions["sub"].machine
+    assert isinstance(machine, TrackedMachine)
+    assert machine.strategy.draining.draining == len(moved)
     one.ack([Ack(position(n)) for n in range(40)])
     await world.settle()
     assert set(keys_of(two_connection)) == moved

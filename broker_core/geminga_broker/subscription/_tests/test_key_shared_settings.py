@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
 from geminga_broker._tests.fake_client import position
 from geminga_broker._tests.topic_world import World
 from geminga_broker.cluster.loader import broker_options
 from geminga_broker.config import load_config
-from geminga_broker.log.api import Ack, Entry
+from geminga_broker.log.api import Ack
 from geminga_broker.policies.model import TopicOptions
 from geminga_broker.subscription._tests.test_key_shared import join, publish_keys
+from geminga_broker.subscription.consumer import Consumer
+from geminga_broker.subscription.effects import Effect
+from geminga_broker.subscription.events import EntriesRead, Event, RoundBegun
 from geminga_broker.subscription.strategies.key_shared import (
     LOOK_AHEAD_ENTRIES,
-    KeySharedDispatcher,
     look_ahead,
 )
 from geminga_protocol.keys import key_slot
@@ -93,17 +93,20 @@ async def test_many_consumers_are_given_more_in_a_round(
     members = [await join(topic, number) for number in range(60)]
     for consumer, _ in members:
         consumer.flow(10)
-    dispatcher = topic.subscriptions["sub"]._dispatcher
-    assert isinstance(dispatcher, KeySharedDispatcher)
+    machine = topic.subscriptions["sub"].machine
+    assert machine is not None
     reads: list[int] = []
-    read_on = dispatcher.read_on
+    step = machine.step
 
-    async def counted(wanted: int) -> Sequence[Entry]:
-        reads.append(wanted)
-        return await read_on(wanted)
+    def counted(event: Event[Consumer]) -> list[Effect[Consumer]]:
+        if isinstance(event, RoundBegun):
+            reads.append(0)
+        elif isinstance(event, EntriesRead) and event.entries:
+            reads[-1] += 1
+        return step(event)
 
-    monkeypatch.setattr(dispatcher, "read_on", counted)
+    monkeypatch.setattr(machine, "step", counted)
     await publish_keys(topic, [f"k{n}" for n in range(30)])
     await world.settle()
     assert sum(len(connection.entries()) for _, connection in members) == 30
-    assert reads.count(20) == reads.count(10) == 1
+    assert [count for count in reads if count] == [3]

@@ -17,8 +17,8 @@ from geminga_broker._tests.topic_world import World
 from geminga_broker._tests.wire import Type, WireClient, message, open_broker
 from geminga_broker.config import BrokerConfig
 from geminga_broker.log.cursor import CACHE_GRACE_S
-from geminga_broker.subscription.strategies.key_shared import KeySharedDispatcher
-from geminga_broker.subscription.strategies.shared import SharedDispatcher
+from geminga_broker.subscription.strategies.key_shared import KeyShared
+from geminga_broker.subscription.strategies.shared import Shared
 from geminga_broker.topic.api import SubType
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.commands import consuming
@@ -83,7 +83,7 @@ async def test_closing_all_consumers_queues_nothing_for_those_that_close_next(
     await world.settle()
     assert sum(len(client.entries()) for client in clients) == 90
     queued: list[object] = []
-    for one in (SharedDispatcher, KeySharedDispatcher):
+    for one in (Shared, KeyShared):
         monkeypatch.setattr(one, "put_back", lambda *args: queued.append(args))
     subscription = topic.subscriptions["sub"]
     subscription.disconnect_all()

@@ -5,10 +5,11 @@ Follows AbstractDispatcherSingleActiveConsumer and AbstractDispatcherMultipleCon
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
+from geminga_broker.log.api import Entry
 from geminga_protocol.keys import murmur3_32
 
 RING_POINTS = 100
@@ -39,6 +40,9 @@ class Candidate(Protocol):
 
 
 C = TypeVar("C", bound=Candidate)
+
+Give: TypeAlias = Callable[[C, Sequence[Entry], Sequence[int]], None]
+"""Charge a consumer for these entries, with the message count of each, and send them."""
 
 
 def pick_active(consumers: Sequence[C], topic: str, partition: int) -> C | None:

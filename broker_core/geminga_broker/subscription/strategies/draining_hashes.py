@@ -24,7 +24,7 @@ class DrainingHash(NamedTuple):
     """How often an entry had to wait for it."""
 
 
-class HashHolders(Generic[C]):
+class DrainingHashes(Generic[C]):
     """Counts per hash; bounded by what is sent and not acknowledged. One consumer at a time holds
     entries of a hash, unless order is said not to matter.
     """

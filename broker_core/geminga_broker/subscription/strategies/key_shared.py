@@ -8,18 +8,18 @@ chunks of a message that it has begun to get, it keeps the hash.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from geminga_broker.errors import BrokerError
-from geminga_broker.log.api import Ack, Entry, LogError
+from geminga_broker.log.api import Entry
 from geminga_broker.policies.model import TopicOptions
 from geminga_broker.subscription.chunks import UnfinishedMessages, chunks_in
-from geminga_broker.subscription.consumer import Consumer
-from geminga_broker.subscription.delayed_delivery import KEY_SHARED
-from geminga_broker.subscription.pump import DispatchContext
+from geminga_broker.subscription.effects import Read, ReadAt
 from geminga_broker.subscription.replay import KeyedReplayQueue
 from geminga_broker.subscription.special_metadata import plain_key, slot_of
-from geminga_broker.subscription.strategies.draining_hashes import HashHolders
+from geminga_broker.subscription.state import M, State
+from geminga_broker.subscription.strategies.choose import Give
+from geminga_broker.subscription.strategies.draining_hashes import DrainingHashes
 from geminga_broker.subscription.strategies.hash_ring import (
     CannotAssign,
     HashRing,
@@ -27,7 +27,6 @@ from geminga_broker.subscription.strategies.hash_ring import (
     SplitRanges,
     StickyRanges,
 )
-from geminga_broker.subscription.strategies.shared import SharedDispatcher
 from geminga_broker.topic.api import KeySharedPolicy, SubType
 from geminga_broker.topic.stats import ConsumerStats, DrainingHashStats
 from geminga_protocol.errors import RemoteProtocolError
@@ -83,8 +82,8 @@ def look_ahead(options: TopicOptions, consumers: int) -> int:
     return LOOK_AHEAD_ENTRIES
 
 
-def selector_for(policy: KeySharedPolicy, options: TopicOptions) -> Selector[Consumer]:
-    """Who says which consumer owns a hash."""
+def selector_for(policy: KeySharedPolicy, options: TopicOptions) -> Selector[M]:
+    """The selector of a subscription: it knows which member owns a hash."""
     if policy.mode == KeySharedMode.STICKY:
         return StickyRanges()
     if options.consistent_hashing:
@@ -129,129 +128,256 @@ def assign_by_hash(
     return {taker: entries for taker, entries in given.items() if entries}, waiting
 
 
-class KeySharedDispatcher(SharedDispatcher):
-    """Follows PersistentStickyKeyDispatcherMultipleConsumers of 4.0."""
+class ByKey(Generic[M]):
+    """Each hash has an owner; nothing is kept."""
 
-    def __init__(self, context: DispatchContext, policy: KeySharedPolicy) -> None:
-        super().__init__(context)
-        self.policy_mode = policy.mode
+    sub_type: int = SubType.Key_Shared
+
+    def __init__(self, members: list[M], policy: KeySharedPolicy, options: TopicOptions) -> None:
+        self.selector: Selector[M] = selector_for(policy, options)
+        self._members = members
+
+    def admit(self, member: M, policy: KeySharedPolicy) -> None:
+        """Raises BrokerError ConsumerAssignError when ranges overlap."""
+        try:
+            self.selector.add(member, policy.ranges)
+        except CannotAssign as error:
+            raise BrokerError(ServerError.ConsumerAssignError, str(error)) from None
+        self._members.append(member)
+
+    def remove(self, member: M) -> None:
+        """A member left; its hashes go to the others."""
+        self._members.remove(member)
+        self.selector.remove(member)
+
+    def assign(self, entries: Sequence[Entry], give: Give[M]) -> Sequence[Entry]:
+        """Give to the owners of the hashes as far as permits go; returns the rest."""
+        first = self.selector.first_slot
+        items = [(entry, slot_of(entry, first)) for entry in entries]
+        given, waiting = assign_by_hash(items, self.selector.owner, ())
+        for member, taken in given.items():
+            give(member, [each for each, _ in taken], [each.messages for each, _ in taken])
+        return [entry for entry, _ in waiting]
+
+
+class KeyShared(Generic[M]):
+    """Hashes with owners, of which some drain; entries wait for their hash. Follows
+    PersistentStickyKeyDispatcherMultipleConsumers of 4.0.
+    """
+
+    sub_type: int = SubType.Key_Shared
+    reads_on = True
+    full = False
+
+    def __init__(self, state: State[M], policy: KeySharedPolicy) -> None:
         self.out_of_order = policy.allow_out_of_order
-        self._selector = selector_for(policy, context.options)
-        # STICKY ranges don't move while their consumer is there.
+        self._policy_mode = policy.mode
+        self._state = state
+        self._owners: ByKey[M] = ByKey(state.members, policy, state.options)
+        self.selector = self._owners.selector
+        self.mode: str | None = self.selector.mode
+        # STICKY ranges do not move while their member is there.
         self._drains = not self.out_of_order and policy.mode == KeySharedMode.AUTO_SPLIT
-        self._delayed.kind = KEY_SHARED + self._selector.first_slot
-        self._holders: HashHolders[Consumer] = HashHolders()
+        self.draining: DrainingHashes[M] = DrainingHashes()
         self._unfinished = UnfinishedMessages()
-        self._keyed: KeyedReplayQueue[Consumer] = KeyedReplayQueue(self._claimant)
-        self.replay = self._keyed
-        self.kicked = True
+        self.replay: KeyedReplayQueue[M] = KeyedReplayQueue(self._claimant)
+        self._asked: dict[Position, int] = {}
+        """Hashes of the waiting entries that were asked for last."""
 
     @property
-    def key_shared_mode(self) -> str | None:
-        """For stats."""
-        return self._selector.mode
+    def waiting(self) -> int:
+        """Entries that were read and wait to be sent."""
+        return len(self.replay)
 
-    def describe(self, consumers: Sequence[tuple[Consumer, ConsumerStats]]) -> None:
-        """Put in their statistics what only the dispatcher knows."""
-        draining = self._holders.draining_hashes()
-        for consumer, stats in consumers:
-            stats.key_hash_range_arrays = list(self._selector.ranges(consumer))
+    @property
+    def delay_room(self) -> int:
+        """How many entries that are due may be queued: as far as look-ahead goes."""
+        return self._look_ahead - len(self.replay)
+
+    @property
+    def _look_ahead(self) -> int:
+        return look_ahead(self._state.options, len(self._state.members))
+
+    def matches(self, policy: KeySharedPolicy) -> bool:
+        """Whether a consumer with that policy may join."""
+        return (policy.mode, policy.allow_out_of_order) == (self._policy_mode, self.out_of_order)
+
+    def describe(self, consumers: Sequence[tuple[M, ConsumerStats]]) -> None:
+        """Add ranges and draining hashes to the statistics of the members."""
+        draining = self.draining.draining_hashes()
+        for member, stats in consumers:
+            stats.key_hash_range_arrays = list(self.selector.ranges(member))
             if not self._drains:
                 continue
-            hashes = draining.get(consumer, [])
+            hashes = draining.get(member, [])
             stats.draining_hashes = [DrainingHashStats(*each) for each in hashes]
             stats.draining_hashes_count = len(hashes)
             stats.draining_hashes_unacked_messages = sum(each.entries for each in hashes)
-            stats.draining_hashes_cleared_total = self._holders.cleared_by(consumer)
+            stats.draining_hashes_cleared_total = self.draining.cleared_by(member)
 
-    def matches(self, policy: KeySharedPolicy) -> bool:
-        """Whether a consumer of that policy may join."""
-        return (policy.mode, policy.allow_out_of_order) == (self.policy_mode, self.out_of_order)
+    # ---- members ----
 
-    @property
-    def sub_type(self) -> int:
-        """Key_Shared."""
-        return SubType.Key_Shared
-
-    def admit(self, consumer: Consumer) -> None:
+    def admit(self, member: M, policy: KeySharedPolicy) -> None:
         """Raises BrokerError ConsumerAssignError when ranges overlap."""
-        policy = consumer.request.key_shared or KeySharedPolicy()
-        try:
-            self._selector.add(consumer, policy.ranges)
-        except CannotAssign as error:
-            raise BrokerError(ServerError.ConsumerAssignError, str(error)) from None
-        self.consumers.append(consumer)
-        self._moved(self._selector.ranges(consumer))
+        self._owners.admit(member, policy)
+        self._moved(self.selector.ranges(member))
 
-    def remove(self, consumer: Consumer) -> None:
-        """Its hashes go to the others, what it held first."""
-        ranges = self._selector.ranges(consumer)
-        self._selector.remove(consumer)
-        self._keyed.claims_changed()
-        super().remove(consumer)
+    def remove(self, member: M, held: Iterable[Position] | None) -> None:
+        """A member left; its hashes go to the others, what it held first. `held` is None if there
+        are no others.
+        """
+        ranges = self.selector.ranges(member)
+        self._owners.remove(member)
+        self.replay.claims_changed()
+        if held is not None:
+            self.put_back(held)
         self._moved(ranges)
-        self._holders.gone(consumer)
+        self.draining.gone(member)
+
+    def emptied(self) -> None:
+        """No member is left, and nothing is held."""
+        self.draining.clear()
+        self._unfinished.clear()
 
     def _moved(self, ranges: Sequence[tuple[int, int]]) -> None:
         if self._drains:
-            self._holders.moved(ranges, self._selector.owner)
-        self._keyed.claims_changed()
-        self.kicked = True
+            self.draining.moved(ranges, self.selector.owner)
+        self.replay.claims_changed()
+        self._state.epochs.note_changed()
 
-    # ---- who holds what ----
+    # ---- entries that wait ----
 
-    def put_back(self, consumer: Consumer, position: Position) -> None:
-        """Queue under its hash, and count it out."""
-        self.put_back_count += 1
-        key_hash = self._holders.hash_of(position)
-        self.released(consumer, position)
-        self._keyed.add(position, key_hash)
-        self.kicked = True
+    def put_back(self, positions: Iterable[Position]) -> None:
+        """Queue entries that a member gave back under their hashes, no longer held."""
+        for position in positions:
+            key_hash = self.draining.hash_of(position)
+            self.released(position)
+            self.replay.add(position, key_hash)
+        self._state.epochs.note_changed()
 
-    def released(self, consumer: Consumer, position: Position) -> None:
-        """Count out; the last of a hash frees it for its new owner."""
+    def released(self, position: Position) -> bool:
+        """An entry is no longer held. The last one of a hash frees it for its new owner; returns
+        whether entries can go out by that.
+        """
         if self._unfinished:
             self._unfinished.release(position)
-        free = self._holders.release(position)
-        if free is not None and free in self._keyed.hashes:
-            self._keyed.offer(free)
-            self.kicked = True
-            self._wake()
+        free = self.draining.release(position)
+        if free is None or free not in self.replay.hashes:
+            return False
+        self.replay.offer(free)
+        self._state.epochs.note_changed()
+        return True
 
-    def forget_in_flight(self) -> None:
-        """Nobody holds anything any more."""
-        self._holders.clear()
-        self._unfinished.clear()
+    def acknowledged_unheld(self, position: Position) -> None:
+        """An entry was acknowledged that no member held: there is nothing but the queue."""
 
-    def acknowledge(self, consumer: Consumer, acks: Sequence[Ack], cumulative: bool) -> None:
-        """Individual only; one that waited makes room for look-ahead."""
-        waiting = len(self._keyed)
-        super().acknowledge(consumer, acks, cumulative)
-        if len(self._keyed) < waiting:
-            self._wake()
+    def discard_where(self, gone: Callable[[Position], bool]) -> bool:
+        """Entries were acknowledged from outside, some of which may wait for a member that never
+        comes; returns whether to run a round.
+        """
+        self.replay.discard_where(gone)
+        return True
 
-    def forget_deleted(self) -> None:
-        """What waits for somebody who may never come is of no use any more either."""
-        super().forget_deleted()
-        self._keyed.discard_where(self.cursor.is_deleted)
-        self._wake()
+    def reset(self) -> None:
+        """Forget what waits: it is read again."""
+        self.replay.clear()
 
-    @property
-    def draining(self) -> int:
-        """Hashes that wait for their old owner."""
-        return self._holders.draining
-
-    def _claimant(self, key_hash: int) -> Consumer | None:
-        """Who may get entries of this hash, permits left aside."""
-        owner = self._selector.owner(key_hash)
-        holder = self._holders.get(key_hash)
+    def _claimant(self, key_hash: int) -> M | None:
+        """Which member may get entries of this hash, permits left aside."""
+        owner = self.selector.owner(key_hash)
+        holder = self.draining.get(key_hash)
         if holder is None or holder is owner:
             return owner
         if key_hash in self._unfinished:
             return holder
         return owner if self.out_of_order else None
 
-    # ---- dispatch ----
+    # ---- a round ----
+
+    def plan(self, ready: Sequence[M]) -> Read | ReadAt | None:
+        """Waiting entries that a member can take, else new ones, as far as look-ahead goes."""
+        state, epochs = self._state, self._state.epochs
+        if epochs.changed > epochs.searched:
+            if found := self._sendable(state.entries_wanted(state.entries_max, 1.0)):
+                self._asked = dict(found)
+                return ReadAt(list(self._asked), state.bytes_max)
+            epochs.searched = epochs.now
+        room = self._look_ahead - len(self.replay)
+        if room <= 0:
+            return None
+        members = state.members
+        reads = 1 if state.paced else 1 + len(members) // CONSUMERS_PER_READ
+        wanted = min(room, min(reads, ROUND_READS_MAX) * state.entries_max)
+        if state.allowance is not None:
+            average = sum([member.average for member in members]) / len(members)
+            wanted = min(wanted, state.entries_wanted(wanted, average))
+        return Read(wanted, state.bytes_max)
+
+    def _sendable(self, entries_max: int) -> list[tuple[Position, int]]:
+        """Waiting entries that a member may and can take, with their hashes."""
+        found: list[tuple[Position, int]] = []
+        for member in self.replay.claimants():
+            if member.ready:
+                wanted = min(entries_max - len(found), member.room)
+                found += self.replay.first_for(member, wanted)
+                if len(found) >= entries_max:
+                    break
+        found.sort()
+        return found
+
+    def plain_hashes(self, entries: Sequence[Entry]) -> Sequence[int] | None:
+        """The hashes of entries that are all plain (no marker, delay or chunk), without a parse;
+        None if one may not be.
+        """
+        first = self.selector.first_slot
+        hashes = [
+            key_slot(key, first) for entry in entries if (key := plain_key(entry.data)) is not None
+        ]
+        return hashes if len(hashes) == len(entries) else None
+
+    def assign(
+        self,
+        entries: Sequence[Entry],
+        hashes: Sequence[int] | None,
+        may_be_chunks: bool,
+        give: Give[M],
+    ) -> Sequence[Entry]:
+        """Give what may go; the rest is queued."""
+        if hashes is None:
+            hashes = [self.hash_of(entry) for entry in entries]
+        held_back = () if self.out_of_order else self.replay.hashes
+        self._give(zip(entries, hashes, strict=True), held_back, may_be_chunks, give)
+        return ()
+
+    def assign_again(self, entries: Sequence[Entry], give: Give[M]) -> Sequence[Entry]:
+        """Give entries that were queued; those that cannot go are queued again."""
+        asked = self._asked
+        self._give([(entry, asked[entry.position]) for entry in entries], (), True, give)
+        return ()
+
+    def _give(
+        self,
+        items: Iterable[tuple[Entry, int]],
+        held_back: Container[int],
+        may_be_chunks: bool,
+        give: Give[M],
+    ) -> None:
+        given, waiting = assign_by_hash(items, self._claimant, held_back)
+        draining = self.draining
+        for member, taken in given.items():
+            draining.hold(member, [(entry.position, key_hash) for entry, key_hash in taken])
+            entries = [entry for entry, _ in taken]
+            give(member, entries, [entry.messages for entry in entries])
+            if may_be_chunks:
+                for index, chunk in chunks_in(entries).items():
+                    entry, key_hash = taken[index]
+                    self._unfinished.sent(entry.position, key_hash, chunk)
+            if waiting and self._state.options.batch_index_ack and member.ready:
+                # Fewer messages went out than were charged: batches were acknowledged in part.
+                self._state.epochs.note_changed()
+        for entry, key_hash in waiting:
+            draining.blocks(key_hash)
+            self.replay.add(entry.position, key_hash)
 
     def look(self, entry: Entry) -> MessageMetadata | None:
         """The entry's metadata, which the key needs anyway; the entry keeps them parsed."""
@@ -261,107 +387,5 @@ class KeySharedDispatcher(SharedDispatcher):
             return None
 
     def hash_of(self, entry: Entry) -> int:
-        """The entry's hash, as the selector reckons it."""
-        return slot_of(entry, self._selector.first_slot)
-
-    def _with_hashes(self, entries: Sequence[Entry]) -> Sequence[tuple[Entry, int]]:
-        """New entries that may go out now, with their hashes; parsed only if one needs it."""
-        if not (self._delayed or self.options.entry_filters):
-            first = self._selector.first_slot
-            items = [
-                (entry, key_slot(key, first))
-                for entry in entries
-                if (key := plain_key(entry.data)) is not None
-            ]
-            if len(items) == len(entries):
-                self._may_be_chunks = False
-                return items
-        return [(entry, self.hash_of(entry)) for entry in self._plain(entries)]
-
-    @property
-    def delay_room(self) -> int:
-        """How many entries that are due may be queued: as far as look-ahead goes."""
-        return self._look_ahead - len(self._keyed)
-
-    async def round(self) -> bool:
-        """Replays whose hash is free, else new entries, as far as look-ahead goes."""
-        self.begin_round()
-        await self._collect_due()
-        if self.blocked or not any(consumer.ready for consumer in self.consumers):
-            return False
-        if self.kicked:
-            if found := self._replays(self.entries_wanted(self.entries_max, 1.0)):
-                return await self._replay_round(found)
-            self.kicked = False
-        room = self._look_ahead - len(self._keyed)
-        if room <= 0:
-            return False
-        entries = await self._read_new(room)
-        if not entries or self.stale:
-            return self.stale
-        held_back = () if self.out_of_order else self._keyed.hashes
-        items = self._with_hashes(self.unacknowledged(entries))
-        self._give_by_hash(items, held_back, self._may_be_chunks)
-        return True
-
-    async def _read_new(self, room: int) -> Sequence[Entry]:
-        """New entries for all consumers, up to `room`."""
-        reads = 1 if self.gentle else 1 + len(self.consumers) // CONSUMERS_PER_READ
-        wanted = min(room, min(reads, ROUND_READS_MAX) * self.entries_max)
-        if self.allowance is not None:
-            average = sum(consumer.average for consumer in self.consumers) / len(self.consumers)
-            wanted = min(wanted, self.entries_wanted(wanted, average))
-        entries = await self.read_on(wanted)
-        size = sum([entry.size for entry in entries])
-        while entries and len(entries) < wanted and size < self.bytes_max and not self.stale:
-            try:
-                more = await self.read_on(wanted - len(entries))
-            except LogError:
-                break  # the next round will meet it again
-            if not more:
-                break
-            entries = [*entries, *more]
-            size += sum([entry.size for entry in more])
-        return entries
-
-    @property
-    def _look_ahead(self) -> int:
-        return look_ahead(self.options, len(self.consumers))
-
-    def _replays(self, entries_max: int) -> list[tuple[Position, int]]:
-        """Waiting entries that somebody may and can take."""
-        found: list[tuple[Position, int]] = []
-        for consumer in self._keyed.claimants():
-            if consumer.ready:
-                wanted = min(entries_max - len(found), consumer.room)
-                found += self._keyed.first_for(consumer, wanted)
-                if len(found) >= entries_max:
-                    break
-        found.sort()
-        return found
-
-    async def _replay_round(self, found: list[tuple[Position, int]]) -> bool:
-        hashes = dict(found)
-        entries = await self.read_again(list(hashes))
-        self._give_by_hash([(entry, hashes[entry.position]) for entry in entries], (), True)
-        return True
-
-    def _give_by_hash(
-        self, items: Iterable[tuple[Entry, int]], held_back: Container[int], may_be_chunks: bool
-    ) -> None:
-        """Send what may go, queue the rest."""
-        given, waiting = assign_by_hash(items, self._claimant, held_back)
-        holders = self._holders
-        for consumer, entries in given.items():
-            holders.hold(consumer, [(entry.position, key_hash) for entry, key_hash in entries])
-            self.send(consumer, [entry for entry, _ in entries])
-            if may_be_chunks:
-                for index, chunk in chunks_in([entry for entry, _ in entries]).items():
-                    entry, key_hash = entries[index]
-                    self._unfinished.sent(entry.position, key_hash, chunk)
-            if waiting and self.options.batch_index_ack and consumer.ready:
-                # Less went out than was reckoned with: batches were acknowledged in part.
-                self.kicked = True
-        for entry, key_hash in waiting:
-            holders.blocks(key_hash)
-            self._keyed.add(entry.position, key_hash)
+        """The entry's hash, as the selector computes it."""
+        return slot_of(entry, self.selector.first_slot)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geminga_broker._tests.fake_client import position
-from geminga_broker.subscription.strategies.draining_hashes import HashHolders
+from geminga_broker.subscription.strategies.draining_hashes import DrainingHashes
 
 NAMES = ("a", "b", "c")
 
@@ -20,7 +20,7 @@ steps = st.lists(
 )
 
 
-def table_of(holders: HashHolders[str]) -> dict[int, tuple[str, int, int]]:
+def table_of(holders: DrainingHashes[str]) -> dict[int, tuple[str, int, int]]:
     return {
         each: (consumer, count, blocked)
         for consumer, hashes in holders.draining_hashes().items()
@@ -30,7 +30,7 @@ def table_of(holders: HashHolders[str]) -> dict[int, tuple[str, int, int]]:
 
 @given(steps)
 def test_counts_against_a_table(script: list[tuple[str, int, int]]) -> None:
-    holders: HashHolders[str] = HashHolders()
+    holders: DrainingHashes[str] = DrainingHashes()
     owners = [NAMES[0]] * 10
     held: dict[int, tuple[str, int]] = {}
     attempts: dict[int, int] = {}

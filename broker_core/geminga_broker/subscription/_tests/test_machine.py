@@ -1,0 +1,113 @@
+"""The machine of Exclusive and Failover: events in, effects out (BR-30)."""
+
+from __future__ import annotations
+
+import pytest
+
+from geminga_broker._tests.fake_client import position
+from geminga_broker.errors import BrokerError
+from geminga_broker.log.api import Ack
+from geminga_broker.subscription._tests.machine_scripts import (
+    BEGIN,
+    MARKER,
+    POLICY,
+    acks,
+    at,
+    entries,
+    entry,
+    join,
+    ordered,
+    read,
+    sent,
+)
+from geminga_broker.subscription.effects import (
+    AGAIN,
+    REWIND,
+    WAKE,
+    Acknowledge,
+    AcknowledgeUpto,
+    CountRedelivered,
+    PauseUntil,
+    Read,
+    ReadFor,
+    Send,
+    TellActive,
+)
+from geminga_broker.subscription.events import (
+    Acked,
+    EntriesRead,
+    Flow,
+    Joined,
+    Left,
+    Redelivered,
+    RoundBegun,
+    Welcomed,
+)
+from geminga_broker.subscription.state import Member
+from geminga_broker.topic.api import SubType
+
+
+def test_an_exclusive_subscription_takes_one() -> None:
+    machine = ordered()
+    one = join(machine, "one", 10)
+    with pytest.raises(BrokerError, match="already connected"):
+        machine.step(Joined(Member("two"), POLICY))
+    assert machine.state.members == [one]
+
+
+def test_a_round_rewinds_reads_and_sends() -> None:
+    machine = ordered()
+    one = join(machine, "one", 2)
+    first, last = entries(0, 1), entries(2)
+    assert machine.step(BEGIN) == [REWIND, Read(2, machine.state.bytes_max)]
+    assert machine.step(EntriesRead(first + last, 0)) == [Send(one, first, 2), AGAIN]
+    assert machine.step(BEGIN) == []
+    assert machine.step(Flow(one, 5)) == [WAKE]
+    assert machine.step(BEGIN) == [Send(one, last, 1), AGAIN]
+    assert machine.step(BEGIN) == [Read(4, machine.state.bytes_max)]
+    assert machine.step(EntriesRead((), 0)) == []
+
+
+def test_markers_are_acknowledged_before_the_rest_is_sent() -> None:
+    machine = ordered()
+    one = join(machine, "one", 5)
+    plain = entries(0, 2)
+    effects = read(machine, plain[0], entry(1, marker=MARKER), plain[1])
+    assert effects == [Acknowledge(acks(1)), Send(one, plain, 2), AGAIN]
+
+
+def test_what_was_read_before_a_reset_is_not_sent() -> None:
+    machine = ordered()
+    one = join(machine, "one", 5)
+    machine.step(BEGIN)
+    assert machine.step(Redelivered(one, at(0))) == [CountRedelivered(one, 1), WAKE]
+    assert machine.step(EntriesRead(entries(0), 0)) == [AGAIN]
+    assert machine.step(BEGIN) == [REWIND, Read(5, machine.state.bytes_max)]
+    assert one.permits == 5
+
+
+def test_failover_tells_who_is_active_and_pauses() -> None:
+    machine = ordered(SubType.Failover, failover_delay_s=3.0)
+    one, two = Member("a"), Member("b")
+    for member in (one, two):
+        machine.step(Joined(member, POLICY))
+    assert machine.step(Welcomed(one, 0.0))[-2:] == [ReadFor(machine.active), WAKE]
+    active = machine.active
+    assert active is not None
+    other = two if active is one else one
+    assert machine.step(Welcomed(two, 0.0)) == [TellActive(two, two is active)]
+    machine.step(Flow(active, 5))
+    machine.step(Flow(other, 5))
+    assert sent(read(machine, *entries(0))) == [(active.name, [0])]
+    effects = machine.step(Left(active, 10.0))
+    assert effects == [TellActive(other, True), ReadFor(other), WAKE]
+    assert machine.step(RoundBegun(12.0)) == [PauseUntil(13.0)]
+    assert machine.step(RoundBegun(13.0)) == [REWIND, Read(5, machine.state.bytes_max)]
+
+
+def test_a_cumulative_acknowledgement_keeps_parts_only_if_they_are_recorded() -> None:
+    ack = Ack(position(3), (1,), 2)
+    for recorded in (False, True):
+        machine = ordered(batch_index_ack=recorded)
+        one = join(machine, "one")
+        assert machine.step(Acked(one, [ack], True)) == [AcknowledgeUpto(ack, recorded)]

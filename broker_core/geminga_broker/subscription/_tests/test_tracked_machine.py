@@ -1,0 +1,216 @@
+"""The machine of Shared and Key_Shared: events in, effects out (BR-31 to BR-34)."""
+
+from __future__ import annotations
+
+from geminga_broker._tests.fake_client import position
+from geminga_broker.log.api import Ack
+from geminga_broker.subscription._tests.machine_scripts import (
+    BEGIN,
+    acks,
+    at,
+    entries,
+    entry,
+    join,
+    key_shared,
+    read,
+    sent,
+    shared,
+)
+from geminga_broker.subscription.effects import (
+    AGAIN,
+    REWIND,
+    WAKE,
+    Acknowledge,
+    CollectDue,
+    CountRedelivered,
+    Read,
+    ReadAt,
+    Send,
+    WakeAt,
+)
+from geminga_broker.subscription.events import (
+    Acked,
+    DeletedOutside,
+    DueCollected,
+    EntriesRead,
+    EntriesReadAgain,
+    Flow,
+    Left,
+    PartsRecorded,
+    ReadFailed,
+    Redelivered,
+)
+
+
+def test_what_nobody_can_take_waits_for_permits() -> None:
+    machine, _, _ = shared()
+    one = join(machine, "one", 2)
+    assert sent(read(machine, *entries(0, 1, 2, 3))) == [("one", [0, 1])]
+    assert (one.permits, one.unacked, list(one.pending)) == (0, 2, at(0, 1))
+    assert machine.step(BEGIN) == []
+    machine.step(Flow(one, 5))
+    assert sent(machine.step(BEGIN)) == [("one", [2, 3])]
+
+
+def test_acknowledged_between_a_read_and_its_result() -> None:
+    machine, known, _ = shared()
+    one = join(machine, "one", 5)
+    machine.step(BEGIN)
+    assert machine.step(Acked(one, acks(1))) == [Acknowledge(acks(1))]
+    known.deleted.update(at(1))
+    assert sent(machine.step(EntriesRead(entries(0, 1, 2), 0))) == [("one", [0, 2])]
+
+
+def test_unsent_entries_are_looked_at_again_after_a_replay() -> None:
+    """The acknowledgement comes before a replay is read, and the unsent entries go after it."""
+    machine, known, _ = shared()
+    one = join(machine, "one", 2)
+    read(machine, *entries(0, 1, 2, 3))
+    machine.step(Acked(one, acks(2)))
+    known.deleted.update(at(2))
+    machine.step(Redelivered(one, at(0)))
+    machine.step(Flow(one, 10))
+    assert machine.step(BEGIN)[-1] == ReadAt(at(0), machine.state.bytes_max)
+    effects = machine.step(EntriesReadAgain(at(0), entries(0), 0))
+    assert sent(effects) == [("one", [0])]
+    assert sent(machine.step(BEGIN)) == [("one", [3])]
+
+
+def test_given_back_while_a_replay_is_read_is_looked_at_again() -> None:
+    machine, _, _ = shared()
+    one = join(machine, "one", 3)
+    read(machine, *entries(0, 1, 2))
+    machine.step(Redelivered(one, at(2)))
+    machine.step(Flow(one, 3))
+    assert machine.step(BEGIN)[-1] == ReadAt(at(2), machine.state.bytes_max)
+    machine.step(Redelivered(one, at(0)))
+    assert machine.step(EntriesReadAgain(at(2), entries(2), 0)) == [AGAIN]
+    assert machine.step(BEGIN)[-1] == ReadAt(at(0, 2), machine.state.bytes_max)
+    effects = machine.step(EntriesReadAgain(at(0, 2), entries(0, 2), 0))
+    assert sent(effects) == [("one", [0, 2])]
+    [send] = [effect for effect in effects if isinstance(effect, Send)]
+    assert send.redeliveries == {position(0): 1, position(2): 1}
+
+
+def test_a_position_given_back_twice_counts_once() -> None:
+    machine, _, _ = shared()
+    one = join(machine, "one", 3)
+    read(machine, *entries(0, 1))
+    effects = machine.step(Redelivered(one, at(0, 0, 7)))
+    assert effects == [CountRedelivered(one, 1), WAKE]
+    assert machine.holdings.counts == {position(0): 1}
+
+
+def test_who_leaves_hands_over_unless_all_leave() -> None:
+    for all_leave in (False, True):
+        machine, _, _ = shared()
+        one, two = join(machine, "one", 3), join(machine, "two")
+        read(machine, *entries(0, 1))
+        assert machine.step(Left(one, 0.0, all_leave)) == [WAKE]
+        machine.step(Flow(two, 3))
+        expected = Read if all_leave else ReadAt
+        assert isinstance(machine.step(BEGIN)[-1], expected)
+
+
+def test_parts_are_counted_when_the_cursor_has_recorded_them() -> None:
+    machine, known, _ = shared(batch_index_ack=True)
+    one = join(machine, "one", 5)
+    read(machine, entry(0, messages=3))
+    part = Ack(position(0), (0b110,), 3)
+    assert machine.step(Acked(one, [part])) == [Acknowledge([part], one, at(0))]
+    known.ack_sets[position(0)] = (0b110,)
+    assert machine.step(PartsRecorded(one, at(0))) == []
+    assert one.unacked == 2
+    known.deleted.update(at(0))
+    machine.step(PartsRecorded(one, at(0)))
+    assert not one.unacked
+    assert not one.pending
+
+
+def test_delayed_entries_wait_and_are_collected() -> None:
+    machine, _, delays = shared()
+    join(machine, "one", 5)
+    machine.step(BEGIN)
+    effects = machine.step(EntriesRead([entry(0, deliver_at=50), *entries(1)], 10))
+    assert sent(effects) == [("one", [1])]
+    assert delays.kept == {position(0): 50}
+    assert isinstance(machine.step(BEGIN)[-1], CollectDue)
+    assert isinstance(machine.step(DueCollected(()))[-1], Read)
+    assert machine.step(EntriesRead((), 20)) == [WakeAt(50)]
+    machine.step(BEGIN)
+    delays.kept.clear()
+    effects = machine.step(DueCollected([(position(0), -1)]))
+    assert effects == [ReadAt(at(0), machine.state.bytes_max)]
+
+
+def test_lost_delays_are_read_again() -> None:
+    machine, _, delays = shared()
+    join(machine, "one", 5)
+    machine.step(BEGIN)
+    machine.step(EntriesRead([entry(0, deliver_at=50)], 10))
+    assert isinstance(machine.step(BEGIN)[-1], CollectDue)
+    effects = machine.step(DueCollected(None))
+    assert effects[0] == REWIND
+    assert isinstance(effects[1], Read)
+    assert not delays.kept
+
+
+def test_a_blocked_member_goes_on_at_half_of_its_limit() -> None:
+    machine, _, _ = shared()
+    one = join(machine, "one", 10)
+    one.set_limit(4)
+    assert sent(read(machine, *entries(*range(6)))) == [("one", [0, 1, 2, 3])]
+    assert one.blocked
+    assert machine.step(Flow(one, 3)) == []
+    assert (one.permits, one.held) == (6, 3)
+    assert machine.step(Acked(one, acks(0))) == [Acknowledge(acks(0))]
+    assert machine.step(Acked(one, acks(1))) == [Acknowledge(acks(1)), WAKE]
+    assert (one.permits, one.held) == (9, 0)
+    assert sent(machine.step(BEGIN)) == [("one", [4, 5])]
+
+
+def test_deleted_from_outside_while_it_waits() -> None:
+    machine, known, _ = shared()
+    one = join(machine, "one", 1)
+    read(machine, *entries(0, 1, 2))
+    known.deleted.update(at(1))
+    machine.step(DeletedOutside())
+    machine.step(Flow(one, 5))
+    assert sent(machine.step(BEGIN)) == [("one", [2])]
+
+
+# ---- Key_Shared ----
+
+
+def test_what_was_read_before_a_failure_goes_out() -> None:
+    machine, _ = key_shared(dispatch_entries_max=2)
+    members = [join(machine, f"m{number}", 50) for number in range(30)]
+    assert machine.step(BEGIN) == [REWIND, Read(2, machine.state.bytes_max)]
+    again = machine.step(EntriesRead([entry(n, key=f"k{n}") for n in range(2)], 0))
+    assert again == [Read(2, machine.state.bytes_max)]
+    effects = machine.step(ReadFailed())
+    assert sorted(number for _, numbers in sent(effects) for number in numbers) == [0, 1]
+    assert effects[-1] == AGAIN
+    assert machine.step(ReadFailed()) == []
+    assert sum(member.unacked for member in members) == 2
+
+
+def test_a_moved_hash_waits_until_its_old_owner_is_done() -> None:
+    machine, strategy = key_shared(consistent_hashing=False)
+    one = join(machine, "one", 50)
+    first = [entry(n, key=f"k{n % 10}") for n in range(10)]
+    assert sent(read(machine, *first)) == [("one", list(range(10)))]
+    two = join(machine, "two", 50)
+    second = [entry(n, key=f"k{n % 10}") for n in range(10, 20)]
+    (name, stayed), *others = sent(read(machine, *second))
+    assert name == "one"
+    assert others == []
+    moved = sorted(set(range(10, 20)) - set(stayed))
+    assert moved
+    assert strategy.waiting == len(moved)
+    effects = machine.step(Acked(one, acks(*range(10))))
+    assert effects == [Acknowledge(acks(*range(10))), WAKE]
+    assert machine.step(BEGIN) == [ReadAt(at(*moved), machine.state.bytes_max)]
+    found = [second[number - 10] for number in moved]
+    assert sent(machine.step(EntriesReadAgain(at(*moved), found, 0))) == [("two", moved)]
+    assert list(two.pending) == at(*moved)

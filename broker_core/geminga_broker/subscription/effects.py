@@ -1,0 +1,129 @@
+"""What a subscription's machine wants done, in this order: an Acknowledge before a Send is recorded
+before the messages go out.
+
+Read, ReadAt and CollectDue take time. Each is the last effect of its step, and its result is the
+next event of the round. All others are done before anything else can happen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Generic, NamedTuple, TypeAlias
+
+from geminga_broker.log.api import Ack, Entry
+from geminga_broker.subscription.state import NO_ACK_SETS, NO_COUNTS, M
+from geminga_protocol.ids import Position
+
+
+class Read(NamedTuple):
+    """Read the next entries."""
+
+    entries_max: int
+    bytes_max: int
+
+
+class ReadAt(NamedTuple):
+    """Read these entries again, ascending, until they are about as many bytes."""
+
+    positions: Sequence[Position]
+    bytes_max: int
+
+
+class CollectDue(NamedTuple):
+    """Take over saved delays, and collect so many entries whose time has come."""
+
+    entries_max: int
+
+
+class Rewind(NamedTuple):
+    """Read again from the mark-delete position."""
+
+
+class Send(NamedTuple, Generic[M]):
+    """Write entries to a consumer; it has been charged for them."""
+
+    member: M
+    entries: Sequence[Entry]
+    messages: int
+    redeliveries: Mapping[Position, int] = NO_COUNTS
+    """How often each was sent before."""
+    ack_sets: Mapping[Position, tuple[int, ...]] = NO_ACK_SETS
+    """Of batches that are acknowledged in part."""
+
+
+class Acknowledge(NamedTuple, Generic[M]):
+    """Acknowledge individually. With `parts`, PartsRecorded follows."""
+
+    acks: Sequence[Ack]
+    member: M | None = None
+    parts: Sequence[Position] = ()
+
+
+class AcknowledgeUpto(NamedTuple):
+    """Acknowledge cumulatively."""
+
+    ack: Ack
+    with_part: bool
+    """Whether the acknowledged part of the last batch is kept; else that batch is not."""
+
+
+class CountRedelivered(NamedTuple, Generic[M]):
+    """Count messages that a consumer gave back, for its statistics."""
+
+    member: M
+    messages: int
+
+
+class TellActive(NamedTuple, Generic[M]):
+    """ACTIVE_CONSUMER_CHANGE."""
+
+    member: M
+    active: bool
+
+
+class ReadFor(NamedTuple, Generic[M]):
+    """From now on read with the cursor of this consumer: compacted or not."""
+
+    member: M
+
+
+class Wake(NamedTuple):
+    """Run a round soon."""
+
+
+class Again(NamedTuple):
+    """This round is over; run the next one without waiting."""
+
+
+class WakeAt(NamedTuple):
+    """This round is over; run the next one at that time at the latest (wall clock)."""
+
+    due_ms: int
+
+
+class PauseUntil(NamedTuple):
+    """This round is over; run the next one at that time at the latest (the loop's clock)."""
+
+    time_s: float
+
+
+REWIND: Final = Rewind()
+WAKE: Final = Wake()
+AGAIN: Final = Again()
+
+Effect: TypeAlias = (
+    Read
+    | ReadAt
+    | CollectDue
+    | Rewind
+    | Send[M]
+    | Acknowledge[M]
+    | AcknowledgeUpto
+    | CountRedelivered[M]
+    | TellActive[M]
+    | ReadFor[M]
+    | Wake
+    | Again
+    | WakeAt
+    | PauseUntil
+)

@@ -1,0 +1,189 @@
+"""What the members of a Shared or Key_Shared subscription hold: every entry that was sent, until it
+is acknowledged or given back (spec BR-32, BR-33).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic
+
+from geminga_broker.subscription.effects import Acknowledge, CountRedelivered, Effect
+from geminga_broker.subscription.events import Acked, Left, PartsRecorded, Redelivered
+from geminga_broker.subscription.state import M, State
+from geminga_broker.subscription.strategies.api import Delays, Sharing
+from geminga_protocol import ack_set as ack_sets
+from geminga_protocol.ids import Position
+
+
+class Holdings(Generic[M]):
+    """Who holds what; the strategy has what waits to be sent again."""
+
+    def __init__(
+        self,
+        state: State[M],
+        strategy: Sharing[M],
+        delays: Delays,
+        paused: Callable[[], bool],
+    ) -> None:
+        self.state = state
+        self.strategy = strategy
+        self.replay = strategy.replay
+        self.delays = delays
+        self.counts: dict[Position, int] = {}
+        """How often an entry was sent before; bounded by the unacked limits."""
+        self.over_limit = False
+        """Whether the subscription's own unacked limit was reached when it was looked at last."""
+        self.wake = False
+        """Whether the step is to end with a Wake."""
+        self._paused = paused
+        """Whether the broker's limit of unacknowledged messages holds this subscription back."""
+
+    @property
+    def unacked(self) -> int:
+        """Messages sent and not acknowledged."""
+        return sum([member.unacked for member in self.state.members])
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the subscription's unacked limit is reached; ends at half of it."""
+        if self._paused():
+            return True
+        limit = self.state.options.unacked_per_subscription_max
+        if not limit:
+            self.over_limit = False
+        elif (unacked := self.unacked) >= limit:
+            self.over_limit = True
+        elif unacked < limit / 2:
+            self.over_limit = False
+        return self.over_limit
+
+    def change(self) -> None:
+        """Waiting entries may have become sendable: run a round."""
+        self.state.epochs.note_changed()
+        self.wake = True
+
+    def left(self, event: Left[M]) -> None:
+        """What it held goes to the others; with no member left all starts over at the next."""
+        state, member = self.state, event.member
+        if len(state.members) > 1 and not event.all_leave:
+            self.strategy.remove(member, member.pending)
+            state.epochs.note_put_back()
+        else:
+            self.strategy.remove(member, None)
+        member.pending.clear()
+        if not state.members:
+            self.strategy.emptied()
+            self.counts.clear()
+            self.reset()
+        member.unacked = 0
+        self.wake = True
+
+    def reset(self) -> None:
+        """Start over from the mark-delete position; takes effect with the next round."""
+        self.state.epochs.note_reset()
+        self.state.unsent = ()
+        self.wake = True
+
+    def redeliver(self, event: Redelivered[M], effects: list[Effect[M]]) -> None:
+        """Queue what this member holds of these; others' and acknowledged ones are left alone."""
+        member = event.member
+        held = member.pending
+        messages = 0
+        back: list[Position] = []
+        for position in list(held) if event.positions is None else event.positions:
+            count = held.pop(position, None)
+            if count is None:
+                continue
+            messages += count
+            if self.state.acknowledged.is_deleted(position):
+                # Acknowledged while it was read, so that no member was known to hold it.
+                self.wake |= self.strategy.released(position)
+                continue
+            self.counts[position] = self.counts.get(position, 0) + 1
+            back.append(position)
+        if back:
+            self.strategy.put_back(back)
+            self.state.epochs.note_put_back()
+        effects.append(CountRedelivered(member, messages))
+        if member.release(messages):
+            self.change()
+        if member.blocked and member.unacked < member.limit:
+            member.unblock()
+            self.change()
+        self.wake = True
+
+    def acked(self, event: Acked[M], effects: list[Effect[M]]) -> None:
+        """An entry may be held by another member than the one that acknowledges it."""
+        assert not event.cumulative, "consumers refuse cumulative acks of this type"
+        member = event.member
+        was_blocked = self.over_limit
+        parts: list[Position] = []
+        counts, pending, released = self.counts, member.pending, self.strategy.released
+        for ack in event.acks:
+            position = ack.position
+            if ack.ack_set:
+                parts.append(position)
+                continue
+            messages = pending.pop(position, None)
+            if messages is None:
+                self._acknowledged_elsewhere(position)
+            else:
+                if released(position):
+                    self.wake = True
+                if member.release(messages):
+                    self.change()
+            if counts:
+                counts.pop(position, None)
+        if not member.pending:
+            member.pending.clear()  # gives back what the table grew by in a burst
+        acks = self.state.recordable(event.acks)
+        if parts and self.state.options.batch_index_ack:
+            effects.append(Acknowledge(acks, member, parts))
+        else:
+            effects.append(Acknowledge(acks))
+        if was_blocked and not self.blocked:
+            self.wake = True
+
+    def _acknowledged_elsewhere(self, position: Position) -> None:
+        """An entry is acknowledged that another member holds, or none: then it may wait."""
+        owner = self._holder(position)
+        if owner is not None:
+            if self.strategy.released(position):
+                self.wake = True
+            if owner.release(owner.pending.pop(position)):
+                self.change()
+            return
+        self.state.epochs.note_acked()
+        self.delays.discard(position)
+        self.strategy.acknowledged_unheld(position)
+        if self.replay and self.replay.discard(position):
+            self.wake = True  # there is room to look ahead
+
+    def parts_recorded(self, event: PartsRecorded[M]) -> None:
+        """The cursor knows what is left of these batches, whichever acknowledgements made it so."""
+        was_blocked = self.over_limit
+        known = self.state.acknowledged
+        for position in event.positions:
+            if known.is_deleted(position):
+                self._acknowledged_elsewhere(position)
+                self.counts.pop(position, None)
+                continue
+            owner = event.member if position in event.member.pending else self._holder(position)
+            words = known.ack_set(position)
+            if owner is not None and words:
+                held = owner.pending[position]
+                left = owner.pending[position] = min(held, ack_sets.cardinality(words))
+                if owner.release(held - left):
+                    self.change()
+        if was_blocked and not self.blocked:
+            self.wake = True
+
+    def _holder(self, position: Position) -> M | None:
+        for member in self.state.members:
+            if position in member.pending:
+                return member
+        return None
+
+    def is_given(self, position: Position) -> bool:
+        """Whether an entry was read and is neither acknowledged nor delayed."""
+        return position in self.replay or self._holder(position) is not None

@@ -1,0 +1,255 @@
+"""A round of Shared or Key_Shared: what to read, and who gets it (spec BR-30, BR-34)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Generic
+
+from geminga_broker.log.api import Ack, Entry
+from geminga_broker.subscription.effects import (
+    AGAIN,
+    REWIND,
+    Acknowledge,
+    CollectDue,
+    Effect,
+    Read,
+    ReadAt,
+    Send,
+    WakeAt,
+)
+from geminga_broker.subscription.entry_filters import RESCHEDULE_MS
+from geminga_broker.subscription.events import (
+    DueCollected,
+    EntriesRead,
+    EntriesReadAgain,
+    RoundBegun,
+)
+from geminga_broker.subscription.holdings import Holdings
+from geminga_broker.subscription.state import NO_ACK_SETS, M
+from geminga_broker.subscription.strategies.choose import Give
+
+
+class Rounds(Generic[M]):
+    """Waiting entries first, then new ones. Between two events of a round anything may happen to
+    the holdings: epochs tell whether it matters.
+    """
+
+    def __init__(self, holdings: Holdings[M]) -> None:
+        self._holdings = holdings
+        self._state = holdings.state
+        self._strategy = holdings.strategy
+        self._delays = holdings.delays
+        self._asked = 0
+        """Epoch of the last ReadAt."""
+        self._checked = 0
+        """Epoch at which the new entries at hand, or those left of them, were not acknowledged."""
+        self._goal = 0
+        """How many new entries this round wants."""
+        self._got: Sequence[Entry] = ()
+        """New entries that this round has read."""
+        self._may_be_chunks = False
+        """Whether there may be chunks among them."""
+        self._now_ms = 0
+        self._available = True
+        """Whether the log may have new entries."""
+
+    def fail(self, effects: list[Effect[M]]) -> None:
+        """A read failed: send what was read before; the next round will meet the failure again."""
+        if self._state.epochs.stale:
+            effects.append(AGAIN)
+        elif self._got:
+            self._give_new(self._got, effects)
+
+    def begin(self, event: RoundBegun, effects: list[Effect[M]]) -> None:
+        """Decide what this round does."""
+        self._state.allowance, self._state.paced = event.allowance, event.paced
+        self._got = ()
+        self._available = event.available
+        self._apply_reset(effects)
+        if self._delays.idle:
+            self._plan(effects)
+        else:
+            effects.append(CollectDue(self._strategy.delay_room))
+
+    def due(self, event: DueCollected, effects: list[Effect[M]]) -> None:
+        """Queue entries whose time has come."""
+        if event.found is None:
+            members = self._state.members
+            self._delays.read_again_beside(p for member in members for p in member.pending)
+            self._holdings.reset()
+            self._apply_reset(effects)
+        elif event.found:
+            for position, key_hash in event.found:
+                self._strategy.replay.add(position, key_hash)
+            self._state.epochs.note_changed()
+        self._plan(effects)
+
+    def _apply_reset(self, effects: list[Effect[M]]) -> None:
+        """A reset forgets what waits: it is read again. What is delayed goes on waiting."""
+        epochs = self._state.epochs
+        if epochs.stale:
+            epochs.rewound = epochs.now
+            self._strategy.reset()
+            self._state.unsent = ()
+            self._available = True
+            effects.append(REWIND)
+
+    def _plan(self, effects: list[Effect[M]]) -> None:
+        state = self._state
+        ready = [member for member in state.members if member.ready]
+        plan = self._strategy.plan(ready) if ready and not self._holdings.blocked else None
+        if plan is None:
+            self._idle(effects)
+        elif isinstance(plan, ReadAt):
+            self._asked = state.epochs.now
+            effects.append(plan)
+        elif state.unsent:
+            self._give_unsent(effects)
+        elif not self._available or self._delays.full or self._strategy.full:
+            self._idle(effects)
+        else:
+            self._goal = plan.entries_max
+            self._checked = state.epochs.now
+            effects.append(Read(min(self._goal, state.entries_max), state.bytes_max))
+
+    def _idle(self, effects: list[Effect[M]]) -> None:
+        """The round is over. Nothing need be due as long as no member can take it."""
+        due_ms = self._delays.next_due_ms
+        if (
+            due_ms is not None
+            and self._strategy.delay_room > 0
+            and not self._holdings.over_limit
+            and any(member.ready for member in self._state.members)
+        ):
+            effects.append(WakeAt(due_ms))
+
+    def read(self, event: EntriesRead, effects: list[Effect[M]]) -> None:
+        """New entries came, or the end of the log."""
+        state, delays = self._state, self._delays
+        self._now_ms = event.now_ms
+        self._available = event.available
+        if state.epochs.stale:
+            effects.append(AGAIN)
+            return
+        kept = delays.unheld(event.entries, self._holdings.is_given)
+        got = self._got = [*self._got, *kept] if self._got else kept
+        more = bool(event.entries) and not kept
+        if kept and self._strategy.reads_on and len(got) < self._goal:
+            more = event.available and sum([e.size for e in got]) < state.bytes_max
+        if more and not delays.full:
+            wanted = min(self._goal - len(got), state.entries_max)
+            effects.append(Read(wanted, state.bytes_max))
+        elif got:
+            self._give_new(got, effects)
+        else:
+            self._idle(effects)
+
+    def _give_new(self, entries: Sequence[Entry], effects: list[Effect[M]]) -> None:
+        """Send new entries as far as members take them."""
+        state = self._state
+        self._got = ()
+        entries = self._unacknowledged(entries)
+        hashes = None
+        self._may_be_chunks = False
+        if not (len(self._delays) or state.options.entry_filters):
+            hashes = self._strategy.plain_hashes(entries)
+        if hashes is None:
+            entries = self._plain(entries, effects)
+        self._assign(entries, hashes, len(entries), effects)
+
+    def _give_unsent(self, effects: list[Effect[M]]) -> None:
+        """Send what an earlier round left."""
+        unsent = self._state.unsent
+        self._assign(self._unacknowledged(unsent), None, len(unsent), effects)
+
+    def _unacknowledged(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        """Without those that were acknowledged while they were read, or waited for permits."""
+        epochs = self._state.epochs
+        if epochs.acked > self._checked:
+            deleted = self._state.acknowledged.is_deleted
+            entries = [entry for entry in entries if not deleted(entry.position)]
+        self._checked = epochs.now
+        return entries
+
+    def _assign(
+        self,
+        entries: Sequence[Entry],
+        hashes: Sequence[int] | None,
+        count: int,
+        effects: list[Effect[M]],
+    ) -> None:
+        give = self._giver(effects)
+        left = self._strategy.assign(entries, hashes, self._may_be_chunks, give)
+        self._state.unsent = left
+        more = self._available or len(left) or self._strategy.waiting
+        self._end((len(left) < count or not count) and bool(more), effects)
+
+    def _end(self, again: bool, effects: list[Effect[M]]) -> None:
+        if again:
+            effects.append(AGAIN)
+        else:
+            self._idle(effects)
+
+    def read_again(self, event: EntriesReadAgain, effects: list[Effect[M]]) -> None:
+        """Send waiting entries, but those acknowledged meanwhile."""
+        epochs, replay = self._state.epochs, self._strategy.replay
+        self._now_ms = event.now_ms
+        left: Sequence[Entry] = ()
+        # If something earlier may have been queued meanwhile, the next round looks again.
+        if not epochs.stale and epochs.put_back <= self._asked:
+            still = [entry for entry in event.entries if entry.position in replay]
+            for position in event.positions:
+                replay.discard(position)
+            kept = self._filter(still, effects)
+            left = self._strategy.assign_again(kept, self._giver(effects))
+        self._end(len(left) < len(event.positions), effects)
+
+    def _giver(self, effects: list[Effect[M]]) -> Give[M]:
+        """Charges a member for entries, tracks them and sends them."""
+        state, redeliveries = self._state, self._holdings.counts
+        parts = state.options.batch_index_ack
+
+        def give(member: M, entries: Sequence[Entry], counts: Sequence[int]) -> None:
+            acked = NO_ACK_SETS
+            if parts:
+                counts, acked = state.without_acked(entries, counts)
+            messages = sum(counts)
+            member.track(entries, counts, messages)
+            effects.append(Send(member, entries, messages, redeliveries, acked))
+
+        return give
+
+    def _plain(self, entries: Sequence[Entry], effects: list[Effect[M]]) -> Sequence[Entry]:
+        """Take out markers (acknowledged) and what is to be delivered later (kept)."""
+        plain: list[Entry] = []
+        markers: list[Ack] = []
+        look = self._strategy.look
+        delayed_delivery = self._state.options.delayed_delivery
+        delays = self._delays
+        for entry in delays.untracked(entries):
+            metadata = look(entry)
+            if metadata is None:
+                plain.append(entry)
+                continue
+            self._may_be_chunks |= metadata.HasField("chunk_id")
+            if metadata.HasField("marker_type"):
+                markers.append(Ack(entry.position))
+            elif (due_ms := metadata.deliver_at_time) > self._now_ms and delayed_delivery:
+                delays.add(due_ms, entry.position, self._strategy.hash_of(entry))
+            else:
+                plain.append(entry)
+        if markers:
+            effects.append(Acknowledge(markers))
+        return self._filter(plain, effects)
+
+    def _filter(self, entries: Sequence[Entry], effects: list[Effect[M]]) -> Sequence[Entry]:
+        """What entry filters let through; others are acknowledged, or wait as if delayed."""
+        judged = self._state.judge(entries)
+        if judged is None:
+            return entries
+        if judged.rejected:
+            effects.append(Acknowledge(judged.rejected))
+        for entry in judged.rescheduled:
+            due_ms = self._now_ms + RESCHEDULE_MS
+            self._delays.add(due_ms, entry.position, self._strategy.hash_of(entry))
+        return judged.accepted
