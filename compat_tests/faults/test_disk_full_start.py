@@ -30,6 +30,7 @@ def fill_up(filler: Path) -> None:
     assert stat.f_bavail == 0
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_start_on_a_full_disk(small_disk: Path, start: Starter) -> None:
     data = small_disk  # so that the server's output, beside it, is on another file system
