@@ -178,7 +178,7 @@ def test_a_topic_that_is_deleted_under_the_query(
         if fails:
             assert seen.query is not None
             # It may go between two looks at it.
-            why = f"{gone}: it (is not there any more|ends at -1:-1)"
+            why = f"{gone}: it (no longer exists|ends at -1:-1)"
             with pytest.raises(StreamingQueryException, match=why):
                 seen.query.awaitTermination(60)
         else:
