@@ -148,7 +148,12 @@ def test_faults_are_told_when_planned(spark: SparkSession, pulsar: Pulsar) -> No
     told(read.select("key", "value", "__topic"), "drop the column")
     keyvalue = {"schemaType": "keyvalue"}
     told(read.select("key"), "columns key: aren't a pair", to=new, **keyvalue)
-    told(read.select("key", "value"), "schema doesn't allow the frame's", to=texts, **keyvalue)
+    told(
+        read.select("key", "value"),
+        "schema isn't compatible with the frame's",
+        to=texts,
+        **keyvalue,
+    )
     longs = read.selectExpr("key", "bigint(value) as value")
     told(longs, "column value: would be INT64, but is INT32 in the topic's pairs", **keyvalue)
     inline = {**keyvalue, "keyValueEncoding": "inline"}

@@ -104,9 +104,13 @@ def test_what_cannot_be_written_is_told_before_any_task(
             writer.options(**options).save()
 
     told(frame, "option topic: must be given, or a column __topic")
-    told(frame, "option topik: is unknown; is topic meant", topik=topic)
+    told(frame, "option topik: is unknown; did you mean topic", topik=topic)
     told(frame, "option mode: must be append", "overwrite", topic=topic)
-    told(frame.selectExpr("value", "1 as b"), "its schema doesn't allow the frame's", topic=topic)
+    told(
+        frame.selectExpr("value", "1 as b"),
+        "its schema isn't compatible with the frame's",
+        topic=topic,
+    )
     told(frame.selectExpr("interval 1 day as i", "1 as b"), "column i: is interval", topic=topic)
     told(
         frame,
@@ -116,7 +120,7 @@ def test_what_cannot_be_written_is_told_before_any_task(
     )
     pulsar.publish(ended, [b"a"])
     pulsar.admin("POST", path(ended) + "/terminate")
-    told(frame.selectExpr("binary(value) as value"), "the topic was terminated", topic=ended)
+    told(frame.selectExpr("binary(value) as value"), "the topic is terminated", topic=ended)
     assert len(pulsar.messages(topic)) == 3
 
 
