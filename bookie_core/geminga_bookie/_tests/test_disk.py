@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from geminga_bookie.storage import disk
 from geminga_bookie.storage.disk import IOV_MAX, OsDisk
 
 
@@ -47,4 +48,30 @@ def test_write_durably_tells_of_a_full_disk(
     monkeypatch.setattr(os, "pwritev", full)
     with pytest.raises(OSError, match="full"):
         file.write_durably([b"x"], 0)
+    file.close()
+
+
+@pytest.mark.parametrize("code", [errno.EOPNOTSUPP, errno.EINVAL])
+def test_room_is_reserved_by_zeros_where_there_is_no_call_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def refused(*_arguments: object) -> None:
+        raise OSError(code, "not here")
+
+    monkeypatch.setattr(disk, "_RESERVE", refused)
+    file = OsDisk().open(tmp_path / "f", create=True)
+    file.reserve(600_001)
+    assert file.size() == 600_001
+    assert file.read(600_001, 0) == bytes(600_001)
+    file.close()
+
+
+def test_a_full_disk_reserves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(disk, "_RESERVE", full)
+    file = OsDisk().open(tmp_path / "f", create=True)
+    with pytest.raises(OSError, match="full"):
+        file.reserve(1000)
     file.close()

@@ -16,8 +16,8 @@ IOV_MAX = 1024
 _DSYNC = getattr(os, "RWF_DSYNC", 0)
 _RESERVE = getattr(os, "posix_fallocate", None)
 _ZEROS_BYTES = 256 * 1024
-_WITHOUT_DSYNC = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
-"""What kernels and file systems answer that don't know that flag."""
+_WITHOUT_CALL = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
+"""What kernels and file systems answer that don't know a flag or call."""
 
 
 class DiskUsage(NamedTuple):
@@ -121,16 +121,23 @@ class OsFile:
                 if os.pwritev(self._descriptor, buffers, offset, _DSYNC) == sum(map(len, buffers)):
                     return
             except OSError as error:
-                if error.errno not in _WITHOUT_DSYNC:
+                if error.errno not in _WITHOUT_CALL:
                     raise
         self.write(buffers, offset)
         self.sync()
 
     def reserve(self, size_bytes: int) -> None:
-        """See `DiskFile.reserve`; by writing zeros where the system has no such call (macOS)."""
+        """See `DiskFile.reserve`; by writing zeros where the system or the file system has no such
+        call.
+        """
         if _RESERVE is not None:
-            _RESERVE(self._descriptor, 0, size_bytes)
-            return
+            try:
+                _RESERVE(self._descriptor, 0, size_bytes)
+            except OSError as error:
+                if error.errno not in _WITHOUT_CALL:
+                    raise
+            else:
+                return
         zeros = bytes(min(size_bytes, _ZEROS_BYTES))
         for offset in range(0, size_bytes, _ZEROS_BYTES):
             self.write([zeros[: size_bytes - offset]], offset)

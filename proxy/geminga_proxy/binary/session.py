@@ -162,9 +162,10 @@ class ProxySession:
                     if machine.state is State.CONNECTING:
                         broker = await self._reach()
                     while machine.state is State.LOOKUPS:
-                        await self._receive()
+                        # The read that ended the handshake may have filled the machine too.
                         while machine.is_full or not self._stream.writable:
                             await self._wait_room()
+                        await self._receive()
                 if broker is not None and machine.state is State.TUNNEL:
                     await run_tunnel(
                         self._service, machine, self._stream, broker, self._peer, self.nursery

@@ -106,6 +106,20 @@ async def test_a_client_that_does_not_read_its_answers_is_not_read(
         assert 0 < most <= 10
 
 
+async def test_lookups_that_come_with_the_connect_fill_the_machine_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(machine_module, "REQUESTS_MAX", 2)
+    async with brokers() as (broker,), proxied(broker) as running:
+        wire = await client(running)
+        requests = [lookup.lookup(TOPIC, number) for number in range(50)]
+        await wire.send(b"".join([connection.connect("c"), *requests]))
+        await wire.send(connection.PONG)
+        await wire.expect(C.CONNECTED)
+        for _ in requests:
+            await wire.expect(C.LOOKUP_RESPONSE)
+
+
 async def test_drained_clients_are_answered_and_tunnels_go_on() -> None:
     async with brokers() as (broker,), proxied(broker) as running:
         tunnel = await open_tunnel(running, broker)
