@@ -140,7 +140,7 @@ ASKS = {
 }
 DOCS = {
     "Client": """Makes producers, consumers and readers, which share its connections and memory
-    limit. Made by `connect` for a block, or by itself until `aclose`. Any number of
+    limit. Made by `connect` for a block, or by itself until it is closed. Any number of
     {programs} may use it.
     """,
     "Client.subscribe": """A consumer of a subscription on one topic or several, or on all

@@ -92,7 +92,7 @@ async def open_client(
 
 class Client:
     """Makes producers, consumers and readers, which share its connections and memory limit. Made by
-    `connect` for a block, or by itself until `aclose`.
+    `connect` for a block, or by itself until it is closed.
     """
 
     def __init__(self, service_url: str, **options: Unpack[ClientKeywords]) -> None:

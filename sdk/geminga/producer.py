@@ -205,7 +205,8 @@ class Producer(Generic[S]):
     async def flush(self) -> None:
         """Send what is batched and wait until all that was handed over before has its receipt.
 
-        Raises the first error with which one of these messages failed, and tells how many did.
+        Raises the first error with which one of the messages that were pending failed, and tells
+        how many did. What failed before the call stands in the receipts.
         """
         self._core.check_fork(self.topic)
         failed: list[Outgoing] = []

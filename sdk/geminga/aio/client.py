@@ -44,7 +44,7 @@ def connect(service_url: str, **options: Unpack[ClientKeywords]) -> Connecting[C
 
 class Client:
     """Makes producers, consumers and readers, which share its connections and memory
-    limit. Made by `connect` for a block, or by itself until `aclose`. Any number of
+    limit. Made by `connect` for a block, or by itself until it is closed. Any number of
     tasks of the loop may use it.
     """
 

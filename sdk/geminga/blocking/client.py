@@ -36,7 +36,7 @@ def connect(service_url: str, **options: Unpack[ClientKeywords]) -> Client:
 
 class Client:
     """Makes producers, consumers and readers, which share its connections and memory
-    limit. Made by `connect` for a block, or by itself until `aclose`. Any number of
+    limit. Made by `connect` for a block, or by itself until it is closed. Any number of
     threads may use it.
     """
 
