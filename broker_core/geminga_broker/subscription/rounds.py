@@ -56,6 +56,7 @@ class Rounds(Generic[M]):
     def fail(self, effects: list[Effect[M]]) -> None:
         """A read failed: send what was read before; the next round will meet the failure again."""
         if self._state.epochs.stale:
+            self._got = ()
             effects.append(AGAIN)
         elif self._got:
             self._give_new(self._got, effects)
@@ -96,8 +97,8 @@ class Rounds(Generic[M]):
 
     def _plan(self, effects: list[Effect[M]]) -> None:
         state = self._state
-        ready = [member for member in state.members if member.ready]
-        plan = self._strategy.plan(ready) if ready and not self._holdings.blocked else None
+        ready = any(member.ready for member in state.members)
+        plan = self._strategy.plan() if ready and not self._holdings.blocked else None
         if plan is None:
             self._idle(effects)
         elif isinstance(plan, ReadAt):
@@ -129,6 +130,7 @@ class Rounds(Generic[M]):
         self._now_ms = event.now_ms
         self._available = event.available
         if state.epochs.stale:
+            self._got = ()
             effects.append(AGAIN)
             return
         kept = delays.unheld(event.entries, self._holdings.is_given)

@@ -133,6 +133,7 @@ class NonPersistentSubscription:
             text = "Subscription reached max consumers limit"
             raise BrokerError(ServerError.ConsumerBusy, text)
         consumer = Consumer(request, self, self._topic.options)
+        consumer.set_limit(0)  # nothing is acknowledged, so nothing counts against a limit
         self._strategy.admit(consumer, policy)
         request.on_subscribed(consumer)
         if isinstance(self._strategy, SingleActive):

@@ -294,7 +294,7 @@ class KeyShared(Generic[M]):
 
     # ---- a round ----
 
-    def plan(self, ready: Sequence[M]) -> Read | ReadAt | None:
+    def plan(self) -> Read | ReadAt | None:
         """Waiting entries that a member can take, else new ones, as far as look-ahead goes."""
         state, epochs = self._state, self._state.epochs
         if epochs.changed > epochs.searched:

@@ -128,8 +128,9 @@ class Shared(Generic[M]):
 
     # ---- a round ----
 
-    def plan(self, ready: Sequence[M]) -> Read | ReadAt | None:
-        """What to read for these members."""
+    def plan(self) -> Read | ReadAt | None:
+        """What to read for the members that can take something."""
+        ready = [member for member in self._state.members if member.ready]
         for position in self._chunks.take_due():
             self.replay.add(position)
         permits = sum([member.room for member in ready])

@@ -41,7 +41,7 @@ class SingleActive(Generic[M]):
         if chosen is not self.active:
             told = self._members
         else:
-            told = [added] if added is not None else []
+            told = [added] if added is not None and chosen is not None else []
         self.active = chosen
         if self.sub_type != SubType.Failover:
             return []

@@ -62,6 +62,19 @@ async def test_shared_and_failover(world: World) -> None:
     assert change.active_consumer_change.is_active == (len(two.entries()) == 60)
 
 
+@pytest.mark.parametrize("kind", [SubType.Shared, SubType.Key_Shared])
+async def test_no_limit_of_unacknowledged_messages_where_nothing_is_acknowledged(
+    world: World, kind: SubType
+) -> None:
+    topic = world.passing(unacked_per_consumer_max=5)
+    connection = FakeConnection()
+    producer = await topic.add_producer(producer_request(connection))
+    (await topic.subscribe(subscribe_request(connection, 1, sub_type=kind))).flow(100)
+    producer.publish([item(n, key=f"k{n}") for n in range(50)])
+    assert len(connection.entries()) == 50
+    assert topic.subscriptions["sub"].dropped.messages == 0
+
+
 async def test_key_shared_keeps_keys_together(world: World) -> None:
     topic = topic_of(world)
     connections = [FakeConnection(), FakeConnection()]
