@@ -65,7 +65,7 @@ async def test_official_python_client(peer: Peer, ours: geminga.Client, compress
             batching_max_publish_delay_ms=60_000,
             compression_type=getattr(pulsar.CompressionType, compression),
         )
-        options: dict[str, Any] = {"properties": {"a": "b"}, "event_time_ms": 77}
+        options: dict[str, Any] = {"properties": {"a": "b"}, "event_timestamp": 77}
         send_all(producer, payloads, partition_key="k", ordering_key="o", **options)
         send_all(producer, payloads)
     expected = await one_by_one(ours, topic)
