@@ -62,6 +62,9 @@ class Receiver(AckSender):
         process.
         """
         self._discarded: list[Discarded] = []
+        self._filling = trio.Lock()
+        """One fill at a time: what it takes ahead is for all callers, and another one that waits at
+        the inbox meanwhile would not see it."""
         self._ahead_max = max(1, min(AHEAD_MAX, consumer._subscription.queue_size // 2))
         if consumer._subscription.options.ack_timeout_s:
             # The time to acknowledge a message runs from when it is taken.
@@ -170,8 +173,31 @@ class Receiver(AckSender):
         """Wait for messages and take them ahead: those asked for, or half a queue; none if none
         came in time. Raises what Consumer.receive raises.
         """
+        left_s = await self._begin_filling(timeout_s)
+        if left_s is None:
+            return
+        try:
+            await self._fill_alone(messages_max, left_s)
+        finally:
+            self._filling.release()
+
+    async def _begin_filling(self, timeout_s: float | None) -> float | None:
+        """Wait until no other fill runs; returns the time left, None if there is none."""
         self.hand_acks_over()
+        left_s = math.inf if timeout_s is None else timeout_s
+        try:
+            self._filling.acquire_nowait()
+        except trio.WouldBlock:
+            started_s = trio.current_time()
+            with trio.move_on_after(left_s) as waiting:
+                await self._filling.acquire()
+            if waiting.cancelled_caught:
+                return None
+            left_s = max(0.0, left_s - (trio.current_time() - started_s))
         self._forget_discarded()
+        return left_s
+
+    async def _fill_alone(self, messages_max: int, timeout_s: float) -> None:
         if self._local:
             await trio.lowlevel.checkpoint()
             return
@@ -187,7 +213,7 @@ class Receiver(AckSender):
         messages = await self.consumer._receiving.receive_some(
             max(messages_max, self._ahead_max),
             BYTES_AHEAD_MAX,
-            math.inf if timeout_s is None else timeout_s,
+            timeout_s,
         )
         # No checkpoint since they were taken: cancellation loses none. What was thrown away while
         # waiting was received before them.
@@ -199,15 +225,19 @@ class Receiver(AckSender):
         """Wait for entries and hand them over whole; none if none came in time. Raises what
         Reader.read_batches raises otherwise.
         """
-        self.hand_acks_over()
-        self._forget_discarded()
-        if self._local or self._entries:
-            await trio.lowlevel.checkpoint()
+        left_s = await self._begin_filling(timeout_s)
+        if left_s is None:
             return
-        entries = await read_batches(self.consumer, bytes_max, timeout_s)
-        # No checkpoint since they were taken: cancellation loses none.
-        self._forget_discarded()
-        self._entries.extend(entries)
+        try:
+            if self._local or self._entries:
+                await trio.lowlevel.checkpoint()
+                return
+            entries = await read_batches(self.consumer, bytes_max, left_s)
+            # No checkpoint since they were taken: cancellation loses none.
+            self._forget_discarded()
+            self._entries.extend(entries)
+        finally:
+            self._filling.release()
 
     async def fill_batch(self, limits: BatchLimits) -> None:
         """Wait for as many messages as `batch_receive_policy` says, together with those that were

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -191,3 +193,24 @@ def test_in_a_forked_child(url: BrokerUrl, topic: str) -> None:
 
         in_child(child)
         assert numbers(reader.read_batches(5)) == list(range(10))
+
+
+def test_messages_taken_ahead_are_for_all_threads_that_wait(url: BrokerUrl, topic: str) -> None:
+    """One thread's call takes a whole entry ahead, and may never call again."""
+    with gb.connect(url) as client:
+        consumer = client.subscribe(topic, "s")
+        got: list[gb.Message] = []
+        threads = [
+            threading.Thread(target=lambda: got.append(consumer.receive(30))) for _ in range(3)
+        ]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.2)  # until all wait
+        with client.create_producer(topic) as producer:
+            producer.submit_many([b"1", b"2", b"3"])
+            producer.flush()
+        since = time.monotonic()
+        for thread in threads:
+            thread.join(40)
+        assert sorted(message.data for message in got) == [b"1", b"2", b"3"]
+        assert time.monotonic() - since < 20
