@@ -56,7 +56,7 @@ class Bystander:
         self.consumer.acknowledge(self.consumer.receive(10))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
     folder = tmp_path_factory.mktemp("attacked")
     keys = Keys(folder / "keys")
