@@ -16,7 +16,7 @@ import importlib
 import inspect
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -29,13 +29,16 @@ MADE_BY_THE_CLIENT = {
 }
 """Classes that no program constructs: their parameters are private."""
 
-MARKS = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+MARKS: dict[object, str] = {
+    inspect.Parameter.VAR_POSITIONAL: "*",
+    inspect.Parameter.VAR_KEYWORD: "**",
+}
 
 
-def parameters(function: object) -> str:
+def parameters(function: Callable[..., object]) -> str:
     """`(payload, *, key)`, options by name in full; nothing where it has no signature to see."""
     try:
-        given = [*inspect.signature(function).parameters.values()]  # type: ignore[arg-type]
+        given = [*inspect.signature(function).parameters.values()]
     except (TypeError, ValueError):
         return ""
     names = []
@@ -43,7 +46,7 @@ def parameters(function: object) -> str:
     for each in given:
         keywords = re.fullmatch(r"Unpack\[(\w+)\]", str(each.annotation))
         if keywords is not None:
-            own = inspect.unwrap(function).__globals__  # type: ignore[arg-type]
+            own = vars(sys.modules[inspect.unwrap(function).__module__])
             by_name += own[keywords[1]].__annotations__
         elif each.kind is each.KEYWORD_ONLY:
             by_name.append(each.name)

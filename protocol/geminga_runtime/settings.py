@@ -177,8 +177,8 @@ def parse_properties(text: str) -> dict[str, str]:
     """Keys and values of a Java properties file; the last value of a repeated key, as in Java.
 
     Follows `java.util.Properties.load`: `#` and `!` start comments, a key ends at `=`, `:` or blank
-    space, a backslash at the end of a line joins the next one, `\\uXXXX` and the usual escapes are
-    decoded.
+    space, a backslash at the end of a line joins the next one, the usual escapes (also `\\u` and
+    four digits) are decoded.
     """
     values: dict[str, str] = {}
     for line in _logical_lines(text):

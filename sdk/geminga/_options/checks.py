@@ -6,16 +6,19 @@ import dataclasses
 import enum
 import math
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from geminga.errors import InvalidArgumentError
 
-O = TypeVar("O")  # noqa: E741
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Made = TypeVar("Made", bound="DataclassInstance")
 
 
-def make(kind: type[O], keywords: Mapping[str, object]) -> O:
+def make(kind: type[Made], keywords: Mapping[str, object]) -> Made:
     """The options of a call. Raises InvalidArgumentError naming the keyword or value."""
-    known = {item.name for item in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    known = {item.name for item in dataclasses.fields(kind)}
     for name in keywords:
         if name not in known:
             raise InvalidArgumentError(

@@ -205,7 +205,9 @@ def test_messages_taken_ahead_are_for_all_threads_that_wait(url: BrokerUrl, topi
         ]
         for thread in threads:
             thread.start()
-        time.sleep(0.2)  # until all wait
+        filling = consumer._receiver._filling
+        while filling.statistics().tasks_waiting < 2:  # one waits at the inbox, the others for it
+            time.sleep(0.01)
         with client.create_producer(topic) as producer:
             producer.submit_many([b"1", b"2", b"3"])
             producer.flush()
