@@ -24,6 +24,8 @@ _CLOCK_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _GIVEN_BY_THE_KERNEL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _PORT_MIN = 10_000
 _PORT_MAX = 65_535
+_SETTINGS = {"diskUsageThreshold": "1", "diskUsageLwmThreshold": "1"}
+"""A machine whose disk is nearly full is no reason to refuse what the tests write."""
 _answered: set[int] = set()
 _READY_LINE = re.compile(
     r"^ready in (?P<seconds>[0-9.]+) s:( (?P<broker>pulsar://\S+))?"
@@ -209,7 +211,7 @@ def start_geminga(
         options=options,
         broker_port=broker_port,
         web_port=web_port,
-        settings=settings,
+        settings={**_SETTINGS, **(settings or {})},
     )
     process = spawn(command, log_path=log_path)
     found: list[re.Match[str]] = []

@@ -30,8 +30,8 @@ _SETTINGS = {
     "allowLoopback": "true",
     # A bookie of its own accord takes frames of 5 MiB, less than the largest message needs.
     "nettyMaxFrameSizeBytes": "5253120",
-    "diskUsageThreshold": "0.99",
-    "diskUsageWarnThreshold": "0.98",
+    "diskUsageThreshold": "0.999",
+    "diskUsageWarnThreshold": "0.99",
 }
 _DRIVERS = "org.apache.pulsar.metadata.bookkeeper.PulsarMetadata"
 

@@ -17,6 +17,8 @@ SETTINGS = {"managedLedgerDefaultMarkDeleteRateLimit": "2"}
 TOPIC = "persistent://public/default/faults"
 
 SMALL_DISK_BYTES = 256 << 20
+SMALL_DISK = {**SETTINGS, "diskUsageThreshold": "0.95", "diskUsageLwmThreshold": "0.95"}
+"""Settings of a server on a disk that the test alone fills: the thresholds that users have."""
 
 Starter = Callable[..., ServerProcess]
 
@@ -44,8 +46,7 @@ def start(data_dir: Path) -> Iterator[Starter]:
     running: list[ServerProcess] = []
 
     def begin(folder: Path = data_dir, **options: Any) -> ServerProcess:
-        settings = None if "--config" in options.get("options", ()) else SETTINGS
-        server = start_geminga(folder, settings=settings, **options)
+        server = start_geminga(folder, **{"settings": SETTINGS, **options})
         running.append(server)
         return server
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.faults.conftest import SMALL_DISK_BYTES, TOPIC, Starter
+from compat_tests.faults.conftest import SMALL_DISK, SMALL_DISK_BYTES, TOPIC, Starter
 from compat_tests.wire.raw import ConnectionEnded, RawClient, read_all, send_frame
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand
 
@@ -18,7 +18,7 @@ _BODY = b"x" * 60_000
 @pytest.mark.slow
 def test_full_disk(small_disk: Path, start: Starter) -> None:
     data = small_disk / "data"
-    server = start(data)
+    server = start(data, settings=SMALL_DISK)
     receipts: dict[tuple[int, int], bytes] = {}
     with RawClient(server.address) as client:
         client.producer(TOPIC)
@@ -41,7 +41,7 @@ def test_full_disk(small_disk: Path, start: Starter) -> None:
     number = _publish_again(server.address, receipts)
     assert number > 0
     server.kill()
-    found = dict(read_all(start(data).address, TOPIC))
+    found = dict(read_all(start(data, settings=SMALL_DISK).address, TOPIC))
     lost = [place for place, body in receipts.items() if found.get(place) != body]
     assert not lost, f"{len(lost)} of {len(receipts)} acknowledged messages are lost"
 

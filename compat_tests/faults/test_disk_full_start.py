@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.faults.conftest import TOPIC, Starter
+from compat_tests.faults.conftest import SMALL_DISK, TOPIC, Starter
 from compat_tests.wire.raw import ConnectionEnded, RawClient, read_all, send_frame
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand
 
@@ -35,7 +35,7 @@ def fill_up(filler: Path) -> None:
 def test_start_on_a_full_disk(small_disk: Path, start: Starter) -> None:
     data = small_disk  # so that the server's output, beside it, is on another file system
     filler = data / "filler"
-    server = start(data)
+    server = start(data, settings=SMALL_DISK)
     receipts: dict[tuple[int, int], bytes] = {}
     with RawClient(server.address) as client:
         client.producer(TOPIC)
@@ -51,7 +51,7 @@ def test_start_on_a_full_disk(small_disk: Path, start: Starter) -> None:
     for _ in range(STARTS):
         fill_up(filler)
         before = server.log_path.stat().st_size
-        server = start(data)
+        server = start(data, settings=SMALL_DISK)
         found = dict(read_all(server.address, TOPIC))
         assert all(found.get(place) == body for place, body in receipts.items())
         with RawClient(server.address) as client:
@@ -65,7 +65,7 @@ def test_start_on_a_full_disk(small_disk: Path, start: Starter) -> None:
         assert said.count(" ERROR ") == 0, said
         server.kill()
     fill_up(filler)
-    server = start(data)
+    server = start(data, settings=SMALL_DISK)
     filler.unlink()
     _publish_again(server.address, receipts)
     ballasts = [
@@ -79,7 +79,7 @@ def test_start_on_a_full_disk(small_disk: Path, start: Starter) -> None:
         _publish_again(server.address, receipts)
         time.sleep(0.5)
     server.kill()
-    found = dict(read_all(start(data).address, TOPIC))
+    found = dict(read_all(start(data, settings=SMALL_DISK).address, TOPIC))
     lost = [place for place, body in receipts.items() if found.get(place) != body]
     assert not lost, f"{len(lost)} of {len(receipts)} acknowledged messages are lost"
 

@@ -136,9 +136,8 @@ def test_wrong_option(data_dir: Path) -> None:
 
 
 def test_unknown_keys_are_warned_about_once_together(data_dir: Path, start: Starter) -> None:
-    settings = data_dir.with_suffix(".settings")
-    settings.write_text("someKeyOfApaches=1\nanotherKeyOfApaches=2\nclusterName=standalone\n")
-    server = start(options=["--config", str(settings)])
+    known = {"clusterName": "standalone"}
+    server = start(settings={"someKeyOfApaches": "1", "anotherKeyOfApaches": "2", **known})
     log = server.log_path.read_text().splitlines()
     lines = [line for line in log if "someKeyOfApaches" in line or "anotherKeyOfApaches" in line]
     assert len(lines) == 1
