@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -21,6 +22,7 @@ WITH_PLACES = (
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),
     *sorted(path for path in (ROOT / "docs").glob("*.md") if path.name != "BENCHMARKS.md"),
 )
+PRODUCTS = ("broker_core/", "bookie_core/", "protocol/", "proxy/", "sdk/")
 PLACE = re.compile(r"`((?:[\w.-]+/)*\w+\.(?:py|proto))`")
 
 
@@ -78,6 +80,39 @@ def tracked() -> frozenset[str]:
 def test_files_that_documents_name_exist(document: Path) -> None:
     named = PLACE.findall(document.read_text())
     assert [name for name in named if name not in tracked()] == []
+
+
+def features() -> str:
+    return (ROOT / "docs" / "FEATURES.md").read_text()
+
+
+def test_features_are_counted() -> None:
+    rows = re.findall(r"^\| ([A-Z]+-\d+) \| [^|]+ \| (done|part|open) \|", features(), re.MULTILINE)
+    assert len({row for row, _ in rows}) == len(rows) > 150
+    states = Counter(state for _, state in rows)
+    told = "{done} done, {part} in part, {open} open, of {all}."
+    assert told.format(**states, all=len(rows)) in features()
+
+
+def test_features_in_part_say_what_is_there() -> None:
+    assert re.findall(r"^\| ([A-Z]+-\d+) \| [^|]+ \| part \| *\|$", features(), re.MULTILINE) == []
+
+
+def test_tests_that_features_name_exist() -> None:
+    named = re.findall(r"`([\w/]+\.py)::(\w+)`", features())
+    assert len(named) > 30
+    assert [(path, name) for path, name in named if path not in sources()] == []
+    assert [(path, name) for path, name in named if name not in defined(tree_of(path))] == []
+
+
+def test_names_in_features_exist() -> None:
+    """What stands in backquotes and is no file is a setting or a name of the code, or a target."""
+    words = re.findall(r"`([^`]+)`", features())
+    code = "\n".join(text_of(path) for path in sources() if path.startswith(PRODUCTS))
+    makefile = (ROOT / "Makefile").read_text()
+    targets = {f"make {target}" for target in re.findall(r"^([\w-]+):", makefile, re.MULTILINE)}
+    plain = [word for word in words if ".py" not in word and word not in targets]
+    assert [word for word in plain if not re.search(rf"\b{re.escape(word)}\b", code)] == []
 
 
 def test_rooms_exist() -> None:
