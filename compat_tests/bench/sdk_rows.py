@@ -237,7 +237,7 @@ CLIENT_ROWS: tuple[ClientRow, ...] = (
     ClientRow(
         "sdk-consume-many",
         "consume-many",
-        _rates("receive_many, from batches", _faces(Target(ratio_min=1.0))),
+        _rates("receive_batch, from batches", _faces(Target(ratio_min=1.0))),
         300_000,
         20_000,
         filled=True,

@@ -127,7 +127,7 @@ SPARK_ROWS = (
             _per_core("group", "group-by"),
             Measure("default_times", "count over values and all default columns: the same", "×"),
             Measure("count_all_times", "count over values: the same with the engine's CPU", "×"),
-            Measure("sdk_us", "SDK: CPU of a message (receive_many, value)", "µs"),
+            Measure("sdk_us", "SDK: CPU of a message (receive_batch, value)", "µs"),
             Measure("count_python_us", "count over values: Python CPU of a message", "µs"),
             Measure("group_python_us", "group-by: Python CPU of a message", "µs"),
             Measure("count_engine_us", "count over values: engine's CPU of a message", "µs"),
