@@ -31,7 +31,7 @@ BODIES = {
             if receipt is not None:
                 return receipt
         return await self._sender.submit(data, sequence_id, described)""",
-    "Producer.submit_many": "return [await self.submit(each) for each in payloads]",
+    "Producer.submit_many": "return await self._sender.submit_many(payloads)",
     "Producer.send_nowait": "return self._sender.send_nowait(data, sequence_id, described)",
     "Producer.aclose": "await self._sender.close()",
     "Consumer.receive": """receiver = self._receiver
@@ -98,13 +98,10 @@ BODIES = {
 PLAIN = {
     "__repr__": "return repr(self._inner)",
     "__aiter__": "return self",
-    "__aenter__": "return self",
-    "__aexit__": "await self.aclose()",
 }
 INITS = {
     "Client": """
         self._session = {prefix}Session(geminga.client.connect(service_url, **options))
-        self._session.start()
 """,
     "Producer": """
         self._session = session
@@ -256,7 +253,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {package!r} has no attribute {{name!r}}")
     module = importlib.import_module(_OWN[name]) if name in _OWN else geminga
     value: object = getattr(module, name)
-    if name == "connect":
+    if name in ("connect", "Client"):
         importlib.import_module("geminga._options.signatures").show_options(module)
     globals()[name] = value
     return value

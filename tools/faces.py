@@ -69,8 +69,6 @@ BLOCKING = Face(
     False,
     (
         ("aclose", "close"),
-        ("__aenter__", "__enter__"),
-        ("__aexit__", "__exit__"),
         ("__aiter__", "__iter__"),
         ("__anext__", "__next__"),
     ),
@@ -164,7 +162,8 @@ def class_text(face: Face, name: str) -> str:
     node = class_of(name)
     doc = DOCS.get(name) or ast.get_docstring(node, clean=False) or ""
     bases = ", ".join(ast.unparse(each) for each in node.bases)
-    typed = bases.removeprefix("Generic") if bases.startswith("Generic[") else ""
+    bases = bases.replace("Block", f"{face.prefix}Block")
+    typed = bases[bases.index("[") :] if "Generic[" in bases else ""
     given = f"session: {face.prefix}Session, inner: geminga.{CLASSES[name]}.{name}{typed}"
     if name == "Client":
         given = "service_url: str, **options: Unpack[ClientKeywords]"
@@ -185,7 +184,9 @@ def module_text(face: Face, name: str) -> str:
     code = ast.parse(text)
     used = {each.id for each in ast.walk(code) if isinstance(each, ast.Name)}
     lines: list[str] = []
-    own = {f"{face.prefix}{each}" for each in ("Session", "Sender", "Receiver")} | {"Receipt"}
+    own = {f"{face.prefix}{each}" for each in ("Block", "Session", "Sender", "Receiver")} | {
+        "Receipt"
+    }
     if taken := sorted(used & own):
         lines.append(f"from geminga._bridge.{face.module} import {', '.join(taken)}")
     for each in sorted(used & CLASSES.keys() - {name}):
@@ -248,7 +249,8 @@ def threads_text() -> str:
     text = text.replace("A client of an asyncio program", "A client of an ordinary program")
     text = text.replace("in the program's event loop once", "in the client's own thread once")
     text = text.replace("Interrupted or cancelled, the", "Interrupted, the")
-    text = re.sub(r"\bAsync(Host|Session|Sender|Receiver|Waiter)", r"Thread\1", text)
+    text = re.sub(r"\bAsync(Block|Host|Session|Sender|Receiver|Waiter)", r"Thread\1", text)
+    text = re.sub(r"__a(enter|exit)__", r"__\1__", text)
     text = text.replace("geminga._consuming.listening", "geminga._bridge.thread_listening")
     return text.replace("def aclose(", "def close(")
 

@@ -293,7 +293,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'geminga' has no attribute {name!r}{hint}")
     module = importlib.import_module(_MODULES.get(name, "geminga.errors"))
     value: object = getattr(module, _RENAMED.get(name, name))
-    if name == "connect":
+    if name in ("connect", "Client"):
         importlib.import_module("geminga._options.signatures").show_options(module)
     globals()[name] = value
     return value

@@ -153,7 +153,7 @@ def from_config(name: str, params: str = "") -> Authentication:
     if make is None:
         known = ", ".join(_PLUGINS)
         raise InvalidArgumentError(
-            f"auth plug-in: {name!r} is none of {known}, nor their Java classes"
+            f"authentication: {name!r} is none of {known}, nor their Java classes"
         )
     return make(params.strip())
 

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from re import Pattern
-from types import TracebackType
 from typing import Unpack
 
 import trio
 
 from geminga._connection.background import (
+    CLOSE_TIMEOUT_S,
     Background,
     background_of_block,
     check_loop,
-    close_timeout_s,
+    close_in_time,
 )
 from geminga._connection.core import Core
-from geminga._connection.opening import Connecting, opening
+from geminga._connection.opening import Block, Connecting, opening
 from geminga._connection.pool import Connector, connect_tcp
 from geminga._connection.schema_lookup import with_topic_schema
 from geminga._connection.service_url import Address, parse
+from geminga._connection.together import undone_on_error
 from geminga._connection.topic_pattern import parse_pattern
 from geminga._connection.topics import Topics, parse_topic
 from geminga._consuming.discovery import Discovery, NamedTopics
@@ -84,13 +86,11 @@ async def open_client(
         try:
             yield client
         finally:
-            deadline_s = trio.current_time() + close_timeout_s()
-            with trio.CancelScope(deadline=deadline_s, shield=True):
-                await client.aclose()
+            await close_in_time(client.aclose)  # noqa: ASYNC102 - shielded there
             background.cancel()
 
 
-class Client:
+class Client(Block):
     """Makes producers, consumers and readers, which share its connections and memory limit. Made by
     `connect` for a block, or by itself until it is closed.
     """
@@ -113,7 +113,13 @@ class Client:
         self._own = own
         """Its tasks, if no block has them."""
         self._closed = False
+        self._over = trio.Event()
         self._topics = Topics(core, self._check_open)
+
+    def __del__(self) -> None:
+        is_open = getattr(self, "_own", None) is not None and not self._closed
+        if is_open and not self._core.is_forked:
+            warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=2, source=self)
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"{len(self._core.pool.connections)} connections"
@@ -247,9 +253,10 @@ class Client:
         consumer = await self._consume(partitions, name, consumer_options, start_message_id, growth)
         if start_message_id == LATEST_ID and made.start_message_id_inclusive:
             # The last message itself: its id is only known now.
-            for last in await consumer.last_message_ids():
-                if last.entry_id >= 0:
-                    await consumer.seek(last)
+            async with undone_on_error(consumer.aclose):
+                for last in await consumer.last_message_ids():
+                    if last.entry_id >= 0:
+                        await consumer.seek(last)
         return Reader(consumer)
 
     @opening
@@ -333,32 +340,14 @@ class Client:
             name, options, consumer_name, queue_size, start_message_id, creates_topics
         )
         dead_letter_sender = None
-        if options.dead_letter_policy is not None:
-            policy = options.dead_letter_policy
-            open_producer = partial(self._letter_producer, options)
-            dead_letter_sender = DeadLetterSender(self._core, subscription, policy, open_producer)
+        policy = options.dead_letter_policy
+        if policy is not None:
+            create = self.create_producer
+            dead_letter_sender = DeadLetterSender(self._core, subscription, policy, create)
         consumer = Consumer(self._core, subscription, partitions, dead_letter_sender, discovery)
         await consumer._start(listener)
         self._core.open[consumer] = None
         return consumer
-
-    async def _letter_producer(
-        self,
-        options: ConsumerOptions,
-        topic: str,
-        name: str | None,
-        initial_subscription_name: str | None,
-    ) -> Producer:
-        policy = options.dead_letter_policy
-        return await self.create_producer(
-            topic,
-            producer_name=name,
-            batching_enabled=False,
-            chunking_enabled=True,
-            initial_subscription_name=initial_subscription_name,
-            encryption_keys=() if policy is None else policy.encryption_keys,
-            crypto_key_reader=options.crypto_key_reader,
-        )
 
     def _check_open(self) -> None:
         self._core.check_fork()
@@ -366,13 +355,22 @@ class Client:
             raise AlreadyClosedError("the client is closed")
 
     async def aclose(self) -> None:
-        """Close all producers, consumers and readers, then the connections. Idempotent."""
-        self._closed = True
+        """Close all producers, consumers and readers, then the connections. Idempotent: another
+        call waits for the first.
+        """
         if self._core.is_forked:
+            self._closed = True
             return
+        if self._closed:
+            with trio.move_on_after(CLOSE_TIMEOUT_S):
+                # Not for ever: a listener that the first call waits for may call it too.
+                await self._over.wait()
+            return
+        self._closed = True
         try:
             await self._close_all()
         finally:
+            self._over.set()
             if self._own is not None:
                 self._core.pool.close()
                 self._own.cancel()
@@ -386,15 +384,5 @@ class Client:
                 await connection.flush()
         self._core.pool.close()
 
-    async def __aenter__(self) -> Client:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        deadline_s = trio.current_time() + close_timeout_s()
-        with trio.CancelScope(deadline=deadline_s, shield=True):
-            await self.aclose()
+    async def __aexit__(self, *error: object) -> None:
+        await close_in_time(self.aclose)  # noqa: ASYNC102 - shielded there

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import partial
-from types import TracebackType
 from typing import Generic
 
 import trio
@@ -14,6 +13,8 @@ from geminga._acknowledging.ack_runs import MessageOrId as MessageOrId
 from geminga._acknowledging.ack_runs import Run, id_of, note_runs
 from geminga._acknowledging.acknowledger import wait_for_receipts
 from geminga._connection.core import Core
+from geminga._connection.opening import Block
+from geminga._connection.together import undone_on_error
 from geminga._consuming.context import ConsumerContext
 from geminga._consuming.discovery import Discovery
 from geminga._consuming.inbox import Inbox
@@ -40,7 +41,7 @@ from geminga.message import Message, V_co
 from geminga_protocol.message_id import MessageId
 
 
-class Consumer(Generic[V_co]):
+class Consumer(Block, Generic[V_co]):
     """Receives the messages of a subscription, over all partitions of its topics. Made by
     `Client.subscribe`.
 
@@ -113,11 +114,8 @@ class Consumer(Generic[V_co]):
         self, listener: Callable[[Consumer[V_co], Message[V_co]], object] | None = None
     ) -> None:
         """Until all partitions know it. Raises the first GemingaError; then none is left over."""
-        try:
+        async with undone_on_error(self._parts.aclose):
             await self._parts.start()
-        except BaseException:
-            await self._parts.abandon()  # noqa: ASYNC102 - shielded, with a deadline, there
-            raise
         if listener is not None:
             self._begin_listening()
             calls = partial(listener, self), self.negative_acknowledge
@@ -380,14 +378,3 @@ class Consumer(Generic[V_co]):
         if self._interceptors is not None and not self._is_closed:
             self._interceptors.close()
         self._is_closed = True
-
-    async def __aenter__(self) -> Consumer[V_co]:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.aclose()

@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Unpack
 
 import trio
 
 from geminga._connection.core import Core
+from geminga._connection.opening import Block
 from geminga._connection.statistics import ProducerStatistics, log_interval, summed
-from geminga._connection.together import ABANDON_TIMEOUT_S, together
+from geminga._connection.together import together, undone_on_error
 from geminga._entries.encode import Extras
+from geminga._options.arguments import several
 from geminga._producing.message_options import MessageKeywords as MessageKeywords
 from geminga._producing.message_options import extras_of, payload_of
 from geminga._producing.outbox import Placed
@@ -39,8 +40,11 @@ logger = logging.getLogger("geminga")
 BYTES_BETWEEN_CHECKPOINTS = 128 * 1024
 """`submit` lets the event loop turn after that much, a message counting as 1 KiB at least."""
 
+SUBMITS_BETWEEN_CHECKPOINTS = 100
+"""Messages of one `submit_many`, unless there is no room."""
 
-class Producer(Generic[S]):
+
+class Producer(Block, Generic[S]):
     """Sends messages to one topic, over all its partitions. Made by `Client.create_producer`. `S`
     is the type of what it sends: bytes, or that of its schema.
 
@@ -95,12 +99,8 @@ class Producer(Generic[S]):
 
     async def _start(self) -> None:
         """Until all partitions know it. Raises the first GemingaError; then none is left over."""
-        try:
+        async with undone_on_error(self.aclose):
             await self._partitions.start()
-        except BaseException:
-            with trio.move_on_after(ABANDON_TIMEOUT_S, shield=True):
-                await self.aclose()
-            raise
         self._core.intervals.add(self._roll)
 
     async def send(
@@ -150,10 +150,26 @@ class Producer(Generic[S]):
         return part.add(payload, extras, sequence_id)
 
     async def submit_many(self, payloads: Iterable[S]) -> list[Receipt]:
-        """`submit` for each, in order; returns their receipts. What was handed over before one
-        that raises, or before it is cancelled, is sent.
+        """`submit` for each, in order; returns their receipts.
+
+        All are looked at first: with one that is too large or no value of the schema, nothing is
+        sent. What was handed over before it is cancelled is sent. Raises what `send` does.
         """
-        return [await self.submit(each) for each in payloads]
+        receipts: list[Receipt] = []
+        for payload, extras in self._all_prepared(payloads):
+            if len(receipts) % SUBMITS_BETWEEN_CHECKPOINTS == 0:
+                await trio.lowlevel.checkpoint()
+            receipts.append(await self._send_checked_soon(payload, extras, None))
+        return receipts
+
+    def _all_prepared(self, values: Iterable[S]) -> list[tuple[bytes, Extras | None]]:
+        """For `submit_many`. Raises InvalidArgumentError and MessageTooBigError."""
+        several(values, "payloads")
+        ready = [prepared(self._schema, each, None, {}) for each in values]
+        largest = max((len(payload) for payload, _ in ready), default=0)
+        for part in self._parts:
+            part.check_size(largest)
+        return ready
 
     def send_nowait(
         self, data: S, *, sequence_id: int | None = None, **described: Unpack[MessageKeywords]
@@ -203,10 +219,11 @@ class Producer(Generic[S]):
             log_interval(str(self._topic), self.producer_name, self.statistics())
 
     async def flush(self) -> None:
-        """Send what is batched and wait until all that was handed over before has its receipt.
+        """Send what is batched and wait until all that was handed over before has its receipt or
+        has failed.
 
-        Raises the first error with which one of the messages that were pending failed, and tells
-        how many did. What failed before the call stands in the receipts.
+        If messages that were pending at the call fail, it raises the error of the first one, which
+        tells how many failed. What failed before the call stands in the receipts.
         """
         self._core.check_fork(self.topic)
         failed: list[Outgoing] = []
@@ -220,10 +237,12 @@ class Producer(Generic[S]):
 
     async def aclose(self) -> None:
         """Flush, and leave the topic. Idempotent; pending messages that can't be sent fail with
-        AlreadyClosedError.
+        AlreadyClosedError. A warning in the log tells how many messages of the producer failed:
+        their receipts tell why.
         """
         if self._core.is_forked:
             return
+        was_open = self in self._core.open
         self._core.open.pop(self, None)
         self._core.intervals.remove(self._roll)
         self._partitions.stop()
@@ -231,14 +250,6 @@ class Producer(Generic[S]):
             await together(part.aclose for part in self._parts)
         finally:
             self._partitions.closed()
-
-    async def __aenter__(self) -> Producer[S]:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.aclose()
+            failed = sum(part.counts.failed for part in self._parts)
+            if failed and was_open:
+                logger.warning("%s: closed; %d messages were not sent", self._topic, failed)

@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
-from types import TracebackType
 from typing import Generic
 
 import trio
 
+from geminga._connection.opening import Block
 from geminga._consuming.entry_reading import read_batches, received_ids, take_incomplete
 from geminga._consuming.statistics import ConsumerStatistics
 from geminga._options.arguments import duration, positive_size
@@ -21,7 +21,7 @@ from geminga.message import Message, V_co
 from geminga_protocol.message_id import MessageId
 
 
-class Reader(Generic[V_co]):
+class Reader(Block, Generic[V_co]):
     """Reads a topic's messages from a start id on. Made by `Client.create_reader`.
 
     The broker remembers nothing of it: after a lost connection it goes on behind the last message
@@ -111,8 +111,8 @@ class Reader(Generic[V_co]):
     async def seek(
         self, to: MessageId | datetime | int | Callable[[str], MessageId | datetime | int | None]
     ) -> None:
-        """Go on at a message id, at a time in ms since 1970, or at what a function tells for each
-        partition (see `Consumer.seek`).
+        """Go on at a message id, at a time (a datetime with its time zone, or ms since 1970), or at
+        what a function tells for each partition (see `Consumer.seek`).
         """
         await self._consumer.seek(to)
 
@@ -128,14 +128,3 @@ class Reader(Generic[V_co]):
         message = await self._consumer.__anext__()
         await self._note(message)
         return message
-
-    async def __aenter__(self) -> Reader[V_co]:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.aclose()

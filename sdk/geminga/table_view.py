@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, ItemsView, KeysView
-from types import TracebackType
 from typing import Generic, TypeAlias
 
 import trio
 
 from geminga._connection.core import Core
-from geminga._connection.together import ABANDON_TIMEOUT_S
+from geminga._connection.opening import Block
+from geminga._connection.together import undone_on_error
 from geminga._options.arguments import function
 from geminga.errors import AlreadyClosedError, CorruptMessageError, GemingaError, SchemaError
 from geminga.message import Message
@@ -33,7 +33,7 @@ TableListener: TypeAlias = Callable[[str, R | None], object]
 """(key, value); None for a key that was removed."""
 
 
-class TableView(Generic[R]):
+class TableView(Block, Generic[R]):
     """A read-only mapping of keys to the payload of their latest message, or with a schema its
     value, kept up to date. Made by `Client.create_table_view`.
 
@@ -114,16 +114,12 @@ class TableView(Generic[R]):
 
     async def _start(self) -> None:
         """Until everything that is in the topic is read."""
-        try:
+        async with undone_on_error(self._reader.aclose):
             wanted = await self._last_places()
             while any(self._places.get(n, NOWHERE) < place for n, place in wanted.items()):
                 if not await self._reader.has_message_available():
                     break
                 self._apply(await self._reader.read_next())
-        except BaseException:
-            with trio.move_on_after(ABANDON_TIMEOUT_S, shield=True):
-                await self._reader.aclose()
-            raise
         self._core.nursery.start_soon(self._run)
 
     async def _last_places(self) -> dict[int, Place]:
@@ -174,17 +170,6 @@ class TableView(Generic[R]):
         for each in list(self._changes):
             each._end()
         await self._reader.aclose()
-
-    async def __aenter__(self) -> TableView[R]:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.aclose()
 
 
 def _place(message_id: MessageId) -> Place:

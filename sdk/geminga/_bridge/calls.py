@@ -12,6 +12,7 @@ import trio
 from geminga._bridge.portal import Portal
 from geminga.client import Client
 from geminga.errors import AlreadyClosedError, GemingaError
+from geminga_runtime.waiters import own_copy
 
 T = TypeVar("T")
 logger = logging.getLogger("geminga")
@@ -177,7 +178,7 @@ class Session:
             self._early.append(call)
         elif self.nursery is None or not self.is_running:
             error = self.error if isinstance(self.error, GemingaError) else None
-            call.fail(error or AlreadyClosedError("the client is closed"))
+            call.fail(own_copy(error) if error else AlreadyClosedError("the client is closed"))
         else:
             self.nursery.start_soon(call.run)
 

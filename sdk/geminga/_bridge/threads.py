@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import geminga.client
 from geminga._acknowledging.ack_runs import MessageOrId, Run
@@ -29,7 +30,7 @@ from geminga.errors import AlreadyClosedError, OperationTimeoutError
 from geminga.message import Message
 from geminga.producer import MessageKeywords, Producer
 from geminga_protocol.message_id import MessageId
-from geminga_runtime.waiters import Promise
+from geminga_runtime.waiters import Promise, own_copy
 
 T = TypeVar("T")
 C = TypeVar("C")
@@ -38,6 +39,20 @@ QUEUED_MAX = 384
 """Messages that wait for the loop before `submit` lets it take them."""
 BYTES_BETWEEN_TURNS = 128 * 1024
 """`submit` lets the program's other tasks run after that much; a message is 1 KiB at least."""
+
+
+class ThreadBlock(ABC):
+    """What is closed at the end of its block."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Idempotent."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
 
 class ThreadSession(Session):
@@ -49,9 +64,6 @@ class ThreadSession(Session):
         self.listenings: dict[Listening, None] = {}
         """What calls the message listeners of the client's consumers."""
         super().__init__(portal(), opening, self._open_waiter.notify)
-
-    def start(self) -> None:
-        """Begin to open the client; calls wait for it."""
         self.portal.start(self.run, self)
 
     def opened(self) -> None:
@@ -64,7 +76,7 @@ class ThreadSession(Session):
                 self.portal.post(self.begin_closing)
             raise
         if self.error is not None:
-            raise self.error
+            raise own_copy(self.error)
 
     def call(self, function: Callable[[], Awaitable[T]]) -> T:
         """Run a coroutine function in the loop; returns what it does. Interrupted, the
@@ -173,7 +185,9 @@ class ThreadSender(Sender):
 
     def submit(self, data: object, sequence_id: int | None, described: MessageKeywords) -> Receipt:
         """As Producer.submit."""
-        handed = self._make(data, sequence_id, described)
+        return self._submit(self._make(data, sequence_id, described))
+
+    def _submit(self, handed: Receipt) -> Receipt:
         size_bytes = len(handed.data)
         self._since_turn += size_bytes if size_bytes > 1024 else 1024
         if self._since_turn >= BYTES_BETWEEN_TURNS:
@@ -189,6 +203,13 @@ class ThreadSender(Sender):
         if self.put(handed) is not None:
             self._put_when_there_is_room(handed)
         return handed
+
+    def submit_many(self, values: Iterable[Any]) -> list[Receipt]:
+        """As Producer.submit_many."""
+        return [
+            self._submit(Receipt(self.session, payload, None if extras is None else (extras, None)))
+            for payload, extras in self.producer._all_prepared(values)
+        ]
 
     def send_nowait(
         self, data: object, sequence_id: int | None, described: MessageKeywords
@@ -333,11 +354,8 @@ class ThreadReceiver(Receiver):
         return message
 
     def acknowledge_now(self, message: MessageOrId) -> None:
-        """As Consumer.acknowledge."""
-        if self.waits_for_receipts:
-            self._acknowledge_for_receipts(self.consumer._runs([message]))
-        else:
-            self.acknowledge(message)
+        """As Consumer.acknowledge with `ack_receipt_enabled`."""
+        self._acknowledge_for_receipts(self.consumer._runs([message]))
 
     def acknowledge_all(self, messages: Iterable[MessageOrId]) -> None:
         """As Consumer.acknowledge_all."""

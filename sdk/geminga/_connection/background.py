@@ -29,6 +29,18 @@ def close_timeout_s() -> float:
     return CLOSE_TIMEOUT_S
 
 
+async def close_in_time(close: Callable[[], Awaitable[None]]) -> None:
+    """Close a client at the end of its block, whatever the block is told meanwhile."""
+    with trio.move_on_after(close_timeout_s(), shield=True):
+        await close()
+
+
+async def close_at_end(close: Callable[[], Awaitable[None]]) -> None:
+    """Close something at the end of its block; a cancelled one has CANCELLED_CLOSE_TIMEOUT_S."""
+    is_cancelled = trio.current_effective_deadline() == -math.inf
+    await (close_in_time(close) if is_cancelled else close())
+
+
 @trio.lowlevel.enable_ki_protection
 async def protected(function: Callable[[*Ts], Awaitable[object]], *args: *Ts) -> None:
     """Run it with Trio's protection from KeyboardInterrupt, and what it calls with it."""
@@ -68,8 +80,10 @@ class Background:
     async def _run_alone(self, function: Callable[[*Ts], Awaitable[object]], *args: *Ts) -> None:
         try:
             await self._run(function, *args)
-        except Exception:
-            # What a system task raises would end the whole program.
+        except trio.Cancelled:
+            raise
+        except BaseException:  # noqa: ASYNC103
+            # What a system task raises would end the whole program as an internal error of Trio's.
             logger.exception("a task of the client failed")
 
     @trio.lowlevel.enable_ki_protection

@@ -16,7 +16,7 @@ from geminga._connection.access import Access
 from geminga._connection.background import Background
 from geminga._connection.http_lookup import HttpLookup
 from geminga._connection.lookup import Lookup
-from geminga._connection.opening import Closeable
+from geminga._connection.opening import Block
 from geminga._connection.pool import ConnectionPool, Connector
 from geminga._connection.service_url import Address, parse
 from geminga._connection.statistics import Intervals
@@ -86,7 +86,7 @@ class Core:
         self.is_forked = False
         """Whether this is a copy in a child process, whose loop nobody runs."""
         _all.add(self)
-        self.open: dict[Closeable, None] = {}
+        self.open: dict[Block, None] = {}
         """Producers, consumers and readers that the client closes at its end."""
         self._producer_ids = itertools.count(0)
         self._consumer_ids = itertools.count(0)

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import functools
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import AbstractAsyncContextManager
-from types import TracebackType
-from typing import Any, Generic, NoReturn, ParamSpec, Protocol, TypeVar
+from typing import Any, Generic, NoReturn, ParamSpec, Self, TypeVar
 
+from geminga._connection.background import close_at_end
 from geminga.errors import InvalidArgumentError
 
 
-class Closeable(Protocol):
-    """What can be closed."""
+class Block(ABC):
+    """What is closed at the end of its block."""
 
+    @abstractmethod
     async def aclose(self) -> None:
         """Idempotent."""
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        await close_at_end(self.aclose)  # noqa: ASYNC102 - shielded there
+
 
 P = ParamSpec("P")
-C = TypeVar("C", bound=Closeable)
+C = TypeVar("C", bound=AbstractAsyncContextManager[Any])
 
 
 class Opening(Coroutine[Any, Any, C], Generic[C]):
@@ -49,13 +57,8 @@ class Opening(Coroutine[Any, Any, C], Generic[C]):
         self._opened = await self._call
         return self._opened
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self._opened.aclose()
+    async def __aexit__(self, *error: Any) -> None:
+        await self._opened.__aexit__(*error)  # noqa: ASYNC102 - theirs
 
 
 def opening(function: Callable[P, Coroutine[Any, Any, C]]) -> Callable[P, Opening[C]]:
@@ -88,13 +91,8 @@ class Connecting(AbstractAsyncContextManager[C]):
         self._entered = self._enter()
         return await self._entered.__aenter__()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
-        return await self._entered.__aexit__(kind, error, traceback)  # noqa: ASYNC102 - not ours
+    async def __aexit__(self, *error: Any) -> bool | None:
+        return await self._entered.__aexit__(*error)  # noqa: ASYNC102 - not ours
 
     def __enter__(self) -> NoReturn:
         raise InvalidArgumentError(

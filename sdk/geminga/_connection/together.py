@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 import trio
@@ -13,6 +14,17 @@ A = TypeVar("A")
 R = TypeVar("R")
 ABANDON_TIMEOUT_S = 10.0
 """How long what was half begun may take to be undone, even when the program was cancelled."""
+
+
+@asynccontextmanager
+async def undone_on_error(undo: Callable[[], Awaitable[None]]) -> AsyncGenerator[None, None]:
+    """Undo what was half begun if the block fails or is cancelled."""
+    try:
+        yield
+    except BaseException:
+        with trio.move_on_after(ABANDON_TIMEOUT_S, shield=True):
+            await undo()
+        raise
 
 
 async def together(calls: Iterable[Callable[[], Awaitable[None]]]) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 import trio
 
 from geminga._connection.core import Core
-from geminga._connection.together import ABANDON_TIMEOUT_S, gathered, together
+from geminga._connection.together import gathered, together
 from geminga._consuming.context import ConsumerContext
 from geminga._consuming.discovery import Discovery
 from geminga._consuming.interceptors import ConsumerInterceptors
@@ -193,11 +193,6 @@ class ConsumerParts:
     def statistics(self) -> ConsumerStatistics:
         """What all did."""
         return summed({part.topic: part.statistics() for part in self.each})
-
-    async def abandon(self) -> None:
-        """After a failed start: leave nothing over."""
-        with trio.move_on_after(ABANDON_TIMEOUT_S, shield=True):
-            await self.aclose()
 
     async def aclose(self) -> None:
         """Leave all topics."""

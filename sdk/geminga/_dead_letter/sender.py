@@ -26,8 +26,6 @@ from geminga_runtime.clock import wall_clock_ms
 
 logger = logging.getLogger("geminga")
 
-OpenProducer = Callable[[str, str | None, str | None], Awaitable[Producer]]
-"""(topic, producer name, initial subscription) -> a producer without batching."""
 _ALPHANUMERIC = string.ascii_letters + string.digits
 
 
@@ -39,13 +37,13 @@ class DeadLetterSender:
         core: Core,
         subscription: Subscription,
         policy: DeadLetterPolicy,
-        open_producer: OpenProducer,
+        create_producer: Callable[..., Awaitable[Producer]],
     ) -> None:
         self.policy = policy
         self._core = core
         self._schemas = LetterSchemas(core)
         self._subscription = subscription
-        self._open_producer = open_producer
+        self._create_producer = create_producer
         self._producers: dict[str, Producer] = {}
         self._opening = trio.Lock()
 
@@ -112,8 +110,15 @@ class DeadLetterSender:
                     )
                     # Only dead letters may have a subscription made for them (PIP-124).
                     initial = self.policy.initial_subscription_name
-                producer = await self._open_producer(topic, name, initial)
-                self._producers[topic] = producer
+                producer = self._producers[topic] = await self._create_producer(
+                    topic,
+                    producer_name=name,
+                    batching_enabled=False,
+                    chunking_enabled=True,
+                    initial_subscription_name=initial,
+                    encryption_keys=self.policy.encryption_keys,
+                    crypto_key_reader=self._subscription.options.crypto_key_reader,
+                )
             return producer
 
     async def aclose(self) -> None:

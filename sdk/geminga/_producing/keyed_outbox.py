@@ -58,12 +58,6 @@ class KeyedOutbox(Outbox):
         """None: each goes to the batch of its key."""
         return []
 
-    def newest(self) -> Outgoing | None:
-        """The entry of the newest pending message, which goes last."""
-        if self._open:
-            return max(self._open.values(), key=_highest)
-        return super().newest()
-
     def _open_batches(self) -> list[Outgoing]:
         return list(self._open.values())
 

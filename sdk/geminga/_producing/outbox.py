@@ -115,12 +115,6 @@ class Outbox:
         """
         return self._lone >= LONE_MIN and not self._window
 
-    def newest(self) -> Outgoing | None:
-        """The entry of the newest pending message."""
-        if self.open_batch is not None:
-            return self.open_batch
-        return self._window[-1] if self._window else None
-
     def pending(self) -> list[Outgoing]:
         """All entries without receipt, those that still take messages too."""
         return [*self._window, *self._open_batches()]

@@ -215,12 +215,13 @@ class PartitionProducer(SendingRoom):
     async def flush(self) -> list[Outgoing]:
         """Until all that was added before has its receipt. Returns what failed of it."""
         pending = self.outbox.pending()
-        newest = self.outbox.newest()
         self.seal()
-        if newest is None:
+        if not pending:
             await trio.lowlevel.checkpoint()
-        else:
-            await newest.wait()
+        # The last one first: but for one that fails at once, all others are settled then.
+        for each in reversed(pending):
+            if each is pending[-1] or not each.is_settled:
+                await each.wait()
         return [each for each in pending if each.error is not None]
 
     async def aclose(self) -> None:

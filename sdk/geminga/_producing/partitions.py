@@ -10,7 +10,7 @@ import trio
 
 from geminga._connection.core import Core
 from geminga._connection.retry import FATAL
-from geminga._connection.together import ABANDON_TIMEOUT_S, together
+from geminga._connection.together import together, undone_on_error
 from geminga._entries.encode import Extras
 from geminga._producing.intercepted import InterceptedProducer, Interceptors
 from geminga._producing.partition_producer import PartitionProducer
@@ -199,13 +199,7 @@ class Partitions:
 
     @staticmethod
     async def _start_all(added: list[PartitionProducer]) -> None:
-        done = False
-        try:
+        async with undone_on_error(lambda: together(part.aclose for part in added)):
             await together(part.start for part in added)
             # Whoever closes the producer has looked at those that there were.
             await trio.lowlevel.checkpoint_if_cancelled()
-            done = True
-        finally:
-            if not done:
-                with trio.move_on_after(ABANDON_TIMEOUT_S, shield=True):
-                    await together(part.aclose for part in added)

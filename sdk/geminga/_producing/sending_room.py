@@ -78,6 +78,10 @@ class SendingRoom:
         if self.error is not None:
             error = self.error
             raise type(error)(str(error), code=error.code, topic=self.topic)
+        self.check_size(size_bytes)
+
+    def check_size(self, size_bytes: int) -> None:
+        """Raises MessageTooBigError."""
         limit = self._encoder.max_message_size_bytes
         shrinks = self._options.compression_type or self._encoder.chunking
         if size_bytes > limit and not shrinks:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import subprocess
+import sys
 from collections.abc import Callable
 from types import ModuleType
 
@@ -57,3 +59,13 @@ async def test_an_asyncio_client_in_trio_names_the_right_face() -> None:
     with pytest.raises(geminga.InvalidArgumentError, match=r"use geminga\.connect in Trio"):
         async with geminga.aio.connect("pulsar://localhost:1"):
             raise AssertionError("it was made")
+
+
+@pytest.mark.parametrize("face", ["geminga", "geminga.aio", "geminga.blocking"])
+def test_the_client_alone_shows_its_options(face: str) -> None:
+    code = (
+        f"import inspect, {face} as g; print(list(inspect.signature(g.Client).parameters)[:2]);"
+        " print('operation_timeout_s' in inspect.signature(g.Client).parameters)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines()[1] == "True", run.stdout

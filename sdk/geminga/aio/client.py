@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from re import Pattern
-from types import TracebackType
 from typing import Unpack
 
 import geminga.client
-from geminga._bridge.asyncs import AsyncSession
+from geminga._bridge.asyncs import AsyncBlock, AsyncSession
 from geminga._connection.opening import Connecting, Opening, opening
 from geminga.aio.consumer import Consumer
 from geminga.aio.producer import Producer
@@ -42,7 +41,7 @@ def connect(service_url: str, **options: Unpack[ClientKeywords]) -> Connecting[C
     return Connecting(lambda: Opening(opened()), opened)
 
 
-class Client:
+class Client(AsyncBlock):
     """Makes producers, consumers and readers, which share its connections and memory
     limit. Made by `connect` for a block, or by itself until it is closed. Any number of
     tasks of the loop may use it.
@@ -50,7 +49,6 @@ class Client:
 
     def __init__(self, service_url: str, **options: Unpack[ClientKeywords]) -> None:
         self._session = AsyncSession(geminga.client.connect(service_url, **options))
-        self._session.start()
 
     def __repr__(self) -> str:
         return repr(self._session)
@@ -187,16 +185,7 @@ class Client:
         return await self._session.call(lambda: self._session.client.get_schema(topic, version))
 
     async def aclose(self) -> None:
-        """Close all producers, consumers and readers, then the connections. Idempotent."""
+        """Close all producers, consumers and readers, then the connections. Idempotent: another
+        call waits for the first.
+        """
         await self._session.aclose()
-
-    async def __aenter__(self) -> Client:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.aclose()

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from types import TracebackType
 from typing import Generic
 
 import geminga.consumer
-from geminga._bridge.asyncs import AsyncReceiver, AsyncSession
+from geminga._bridge.asyncs import AsyncBlock, AsyncReceiver, AsyncSession
 from geminga._consuming.statistics import ConsumerStatistics as ConsumerStatistics
 from geminga._options.arguments import duration
 from geminga.consumer import MessageOrId
@@ -16,7 +15,7 @@ from geminga.message import Message, V_co
 from geminga_protocol.message_id import MessageId
 
 
-class Consumer(Generic[V_co]):
+class Consumer(AsyncBlock, Generic[V_co]):
     """Receives the messages of a subscription, over all partitions of its topics. Made by
     `Client.subscribe`.
 
@@ -198,14 +197,3 @@ class Consumer(Generic[V_co]):
         are waited for, unless it is the listener that closes.
         """
         await self._receiver.close()
-
-    async def __aenter__(self) -> Consumer[V_co]:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.aclose()

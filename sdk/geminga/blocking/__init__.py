@@ -235,7 +235,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'geminga.blocking' has no attribute {name!r}")
     module = importlib.import_module(_OWN[name]) if name in _OWN else geminga
     value: object = getattr(module, name)
-    if name == "connect":
+    if name in ("connect", "Client"):
         importlib.import_module("geminga._options.signatures").show_options(module)
     globals()[name] = value
     return value

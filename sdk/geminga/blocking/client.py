@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from re import Pattern
-from types import TracebackType
 from typing import Unpack
 
 import geminga.client
-from geminga._bridge.threads import ThreadSession
+from geminga._bridge.threads import ThreadBlock, ThreadSession
 from geminga.blocking.consumer import Consumer
 from geminga.blocking.producer import Producer
 from geminga.blocking.reader import Reader
@@ -34,7 +33,7 @@ def connect(service_url: str, **options: Unpack[ClientKeywords]) -> Client:
     return Client(service_url, **options)
 
 
-class Client:
+class Client(ThreadBlock):
     """Makes producers, consumers and readers, which share its connections and memory
     limit. Made by `connect` for a block, or by itself until it is closed. Any number of
     threads may use it.
@@ -42,7 +41,6 @@ class Client:
 
     def __init__(self, service_url: str, **options: Unpack[ClientKeywords]) -> None:
         self._session = ThreadSession(geminga.client.connect(service_url, **options))
-        self._session.start()
         self._session.opened()
 
     def __repr__(self) -> str:
@@ -176,16 +174,7 @@ class Client:
         return self._session.call(lambda: self._session.client.get_schema(topic, version))
 
     def close(self) -> None:
-        """Close all producers, consumers and readers, then the connections. Idempotent."""
+        """Close all producers, consumers and readers, then the connections. Idempotent: another
+        call waits for the first.
+        """
         self._session.close()
-
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()

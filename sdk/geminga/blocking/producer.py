@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Generic, Unpack
 
 import geminga.producer
-from geminga._bridge.threads import Receipt, ThreadSender, ThreadSession
+from geminga._bridge.threads import Receipt, ThreadBlock, ThreadSender, ThreadSession
 from geminga._connection.statistics import ProducerStatistics as ProducerStatistics
 from geminga.producer import MessageKeywords, S
 from geminga_protocol.message_id import MessageId
 
 
-class Producer(Generic[S]):
+class Producer(ThreadBlock, Generic[S]):
     """Sends messages to one topic, over all its partitions. Made by `Client.create_producer`. `S`
     is the type of what it sends: bytes, or that of its schema.
 
@@ -86,10 +85,12 @@ class Producer(Generic[S]):
         return self._sender.submit(data, sequence_id, described)
 
     def submit_many(self, payloads: Iterable[S]) -> list[Receipt]:
-        """`submit` for each, in order; returns their receipts. What was handed over before one
-        that raises, or before it is cancelled, is sent.
+        """`submit` for each, in order; returns their receipts.
+
+        All are looked at first: with one that is too large or no value of the schema, nothing is
+        sent. What was handed over before it is cancelled is sent. Raises what `send` does.
         """
-        return [self.submit(each) for each in payloads]
+        return self._sender.submit_many(payloads)
 
     def send_nowait(
         self, data: S, *, sequence_id: int | None = None, **described: Unpack[MessageKeywords]
@@ -104,26 +105,17 @@ class Producer(Generic[S]):
         return self._inner.statistics()
 
     def flush(self) -> None:
-        """Send what is batched and wait until all that was handed over before has its receipt.
+        """Send what is batched and wait until all that was handed over before has its receipt or
+        has failed.
 
-        Raises the first error with which one of the messages that were pending failed, and tells
-        how many did. What failed before the call stands in the receipts.
+        If messages that were pending at the call fail, it raises the error of the first one, which
+        tells how many failed. What failed before the call stands in the receipts.
         """
         self._sender.call(lambda: self._inner.flush())
 
     def close(self) -> None:
         """Flush, and leave the topic. Idempotent; pending messages that can't be sent fail with
-        AlreadyClosedError.
+        AlreadyClosedError. A warning in the log tells how many messages of the producer failed:
+        their receipts tell why.
         """
         self._sender.close()
-
-    def __enter__(self) -> Producer[S]:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()

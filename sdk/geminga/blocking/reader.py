@@ -5,18 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from datetime import datetime
-from types import TracebackType
 from typing import Generic
 
 import geminga.reader
-from geminga._bridge.threads import ThreadReceiver, ThreadSession
+from geminga._bridge.threads import ThreadBlock, ThreadReceiver, ThreadSession
 from geminga._consuming.statistics import ConsumerStatistics as ConsumerStatistics
 from geminga.entry_batch import EntryBatch as EntryBatch
 from geminga.message import Message, V_co
 from geminga_protocol.message_id import MessageId
 
 
-class Reader(Generic[V_co]):
+class Reader(ThreadBlock, Generic[V_co]):
     """Reads a topic's messages from a start id on. Made by `Client.create_reader`.
 
     The broker remembers nothing of it: after a lost connection it goes on behind the last message
@@ -93,8 +92,8 @@ class Reader(Generic[V_co]):
     def seek(
         self, to: MessageId | datetime | int | Callable[[str], MessageId | datetime | int | None]
     ) -> None:
-        """Go on at a message id, at a time in ms since 1970, or at what a function tells for each
-        partition (see `Consumer.seek`).
+        """Go on at a message id, at a time (a datetime with its time zone, or ms since 1970), or at
+        what a function tells for each partition (see `Consumer.seek`).
         """
         self._receiver.call(lambda: self._inner.seek(to))
 
@@ -107,14 +106,3 @@ class Reader(Generic[V_co]):
 
     def __next__(self) -> Message[V_co]:
         return self._receiver.read_on()
-
-    def __enter__(self) -> Reader[V_co]:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import ItemsView, KeysView
-from types import TracebackType
 from typing import Generic
 
 import geminga.table_view
-from geminga._bridge.threads import ThreadSession
+from geminga._bridge.threads import ThreadBlock, ThreadSession
 from geminga._options.arguments import function
 from geminga.blocking.table_changes import TableChanges
 from geminga.table_changes import R
 from geminga.table_view import TableListener
 
 
-class TableView(Generic[R]):
+class TableView(ThreadBlock, Generic[R]):
     """A read-only mapping of keys to the payload of their latest message, or with a schema its
     value, kept up to date. Made by `Client.create_table_view`.
 
@@ -74,14 +73,3 @@ class TableView(Generic[R]):
         """Leave the topic; what was read stays. Idempotent."""
         if not self._session.portal.is_forked and self._session.is_running:
             self._session.call(self._inner.aclose)
-
-    def __enter__(self) -> TableView[R]:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()

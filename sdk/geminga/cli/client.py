@@ -145,7 +145,7 @@ def produce(
         sent = 0
         async with (
             broker.access.connect(listener_name=broker.listener_name) as connected,
-            await connected.create_producer(
+            connected.create_producer(
                 topic, batching_enabled=not disable_batch, compression_type=chosen, **crypto
             ) as producer,
         ):
@@ -235,7 +235,7 @@ def consume(
         taken = 0
         async with (
             broker.access.connect(listener_name=broker.listener_name) as connected,
-            await connected.subscribe(
+            connected.subscribe(
                 topic,
                 subscription_name,
                 consumer_type=geminga.ConsumerType(TYPES[subscription_type.lower()]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from datetime import UTC, datetime
 
 import pytest
@@ -49,8 +50,10 @@ def test_a_client_that_is_left_open_stops_no_program(url: str, topic: str) -> No
     async def guarded() -> None:
         with trio.fail_after(60):
             await program()
+        gc.collect()
 
-    trio.run(guarded)
+    with pytest.warns(ResourceWarning, match="was not closed"):
+        trio.run(guarded)
 
 
 def test_asyncio(url: str, topic: str) -> None:

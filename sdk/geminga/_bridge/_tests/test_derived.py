@@ -36,7 +36,8 @@ FACES = [geminga.blocking, geminga.aio]
 def public(kind: type) -> dict[str, object]:
     return {
         name: value
-        for name, value in vars(kind).items()
+        for base in reversed(kind.__mro__[:-1])
+        for name, value in vars(base).items()
         if not name.startswith("_") or name.strip("_") in {*RENAMED, *RENAMED.values()}
     }
 
@@ -78,7 +79,7 @@ def test_members_signatures_and_docs_are_the_same(name: str) -> None:
     for face in FACES:
         kind = getattr(face, name)
         rename = blocking_name if face is geminga.blocking else str
-        own = {each for base in kind.__mro__[:-1] for each in public(base)}
+        own = set(public(kind))
         if name == "Receipt":
             own -= {"place", "refuse", "on_done", "data", "details", "session"}
         assert own == {rename(each) for each in trio_members}

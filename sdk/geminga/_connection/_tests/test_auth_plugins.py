@@ -121,7 +121,7 @@ def test_options_win_over_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (["--auth-plugin", "odd"], "Error: auth plug-in: 'odd' is none of"),
+        (["--auth-plugin", "odd"], "Error: authentication: 'odd' is none of"),
         (["--tls-cert-file", "c"], "Error: tls_certificate_file_path, tls_private_key_file_path"),
         (["-cf", "/nowhere/client.conf"], "can't be read"),
     ],

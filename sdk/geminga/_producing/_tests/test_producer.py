@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import datetime
+import random
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -14,6 +15,8 @@ from geminga._tests.fake_broker import FakeBroker, fake_broker
 from geminga_protocol.batch import split_batch
 from geminga_protocol.payload import parse_metadata, split
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
+
+LZ4 = geminga.CompressionType.LZ4
 
 
 @asynccontextmanager
@@ -307,3 +310,53 @@ async def test_flushing_tells_how_many_failed(partitions: int, autojump_clock: M
             await producer.flush()
         # What failed is told once, by the flush that waited for it.
         await producer.flush()
+
+
+async def test_flushing_waits_for_earlier_messages_though_the_newest_fails_at_once(
+    autojump_clock: MockClock,
+) -> None:
+    options = {"batching_max_messages": 3, "batching_max_bytes": 9 << 20, "compression_type": LZ4}
+    async with producing(**options) as (broker, producer):
+        broker.hold_receipts = True
+        earlier = [await producer.submit(b"x") for _ in range(3)]
+        await producer.submit(random.randbytes(6 * 1024 * 1024))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(release_after, 1, broker)
+            with pytest.raises(geminga.MessageTooBigError):
+                await producer.flush()
+        assert all(each.is_done for each in earlier)
+
+
+async def release_after(seconds: float, broker: FakeBroker) -> None:
+    await trio.sleep(seconds)
+    broker.release_receipts()
+
+
+async def test_a_block_with_failed_messages_warns(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with fake_broker() as broker, broker.client() as client:
+        async with client.create_producer("t", send_timeout_s=1) as producer:
+            broker.hold_receipts = True
+            for _ in range(3):
+                await producer.submit(b"x")
+            await trio.sleep(2)
+        assert "t: closed; 3 messages were not sent" in caplog.text
+        caplog.clear()
+        await producer.aclose()
+        assert not caplog.records
+
+
+async def test_submitting_many_sends_none_if_one_is_too_large(autojump_clock: MockClock) -> None:
+    async with producing() as (broker, producer):
+        with pytest.raises(geminga.MessageTooBigError):
+            await producer.submit_many([b"x", b"x" * 6 * 1024 * 1024])
+        with pytest.raises(geminga.InvalidArgumentError):
+            await producer.submit_many([b"x", "text"])
+        with pytest.raises(geminga.InvalidArgumentError, match="payloads must be a sequence"):
+            await producer.submit_many(b"xyz")
+        await producer.flush()
+        assert stored(broker) == []
+        receipts = await producer.submit_many(b"%d" % n for n in range(1500))
+        assert [await each.wait() for each in receipts]
+        assert stored(broker) == [b"%d" % n for n in range(1500)]

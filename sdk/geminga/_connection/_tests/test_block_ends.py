@@ -1,0 +1,101 @@
+"""How blocks end: cancelled, failing while they open, or not at all."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import geminga
+from geminga._connection.background import Background
+from geminga._tests.fake_broker import fake_broker
+from geminga_protocol.pb.pulsar_api_pb2 import ServerError
+
+OPENINGS: list[Callable[[geminga.Client], Any]] = [
+    lambda client: client.create_producer("t", producer_name="p"),
+    lambda client: client.subscribe("t", "s"),
+    lambda client: client.create_reader("t", geminga.EARLIEST),
+    lambda client: client.create_table_view("t"),
+]
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+@pytest.mark.parametrize("opening", OPENINGS)
+async def test_a_cancelled_block_says_goodbye(
+    opening: Callable[[geminga.Client], Any], awaited: bool, autojump_clock: MockClock
+) -> None:
+    async with fake_broker() as broker, broker.client() as client:
+        with trio.move_on_after(1) as scope:
+            async with await opening(client) if awaited else opening(client):
+                await trio.sleep_forever()
+        assert scope.cancelled_caught
+        topic = broker.topic("t")
+        assert not topic.producers
+        assert not any(each.consumers for each in topic.subscriptions.values())
+
+
+async def test_a_cancelled_block_waits_only_so_long(autojump_clock: MockClock) -> None:
+    async with fake_broker() as broker, broker.client() as client:
+        began_s = trio.current_time()
+        with trio.move_on_after(1):
+            async with client.create_producer("t") as producer:
+                broker.hold_receipts = True
+                await producer.submit(b"x")
+                await trio.sleep_forever()
+        assert 1 < trio.current_time() - began_s < 4
+
+
+async def test_a_reader_whose_seek_fails_is_closed(autojump_clock: MockClock) -> None:
+    async with fake_broker() as broker, broker.client() as client:
+        async with client.create_producer("t") as producer:
+            await producer.send(b"x")
+        broker.fail["seek"] = [(ServerError.NotAllowedError, "no")]
+        with pytest.raises(geminga.NotAllowedError):
+            await client.create_reader("t", geminga.LATEST, start_message_id_inclusive=True)
+        assert not any(each.consumers for each in broker.topic("t").subscriptions.values())
+
+
+async def test_a_client_left_open_warns() -> None:
+    def leave_open() -> None:
+        geminga.Client("pulsar://localhost:1")
+        gc.collect()
+
+    with pytest.warns(ResourceWarning, match=r"<Client of .* was not closed"):
+        leave_open()
+    async with geminga.Client("pulsar://localhost:1"):
+        pass
+    gc.collect()
+
+
+async def test_a_second_close_waits_for_the_first(autojump_clock: MockClock) -> None:
+    async with fake_broker() as broker, broker.client() as client:
+        producer = await client.create_producer("t")
+        broker.hold_receipts = True
+        await producer.submit(b"x")
+        done: list[str] = []
+
+        async def close(name: str) -> None:
+            await client.aclose()
+            done.append(name)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(close, "first")
+            await trio.sleep(0.1)
+            nursery.start_soon(close, "second")
+            await trio.sleep(0.1)
+            assert done == []
+            broker.release_receipts()
+        assert sorted(done) == ["first", "second"]
+
+
+async def test_no_error_of_a_task_ends_the_program(caplog: pytest.LogCaptureFixture) -> None:
+    async def fail() -> None:
+        raise SystemExit(3)
+
+    Background(None).start_soon(fail)
+    await trio.testing.wait_all_tasks_blocked()
+    assert "a task of the client failed" in caplog.text
