@@ -81,18 +81,21 @@ class FakeCursor:
     def read_position(self) -> Position:
         return at(self.next)
 
-    def available(self) -> bool:
-        return self.next < len(self.log.entries)
+    def available(self, upto: Position | None = None) -> bool:
+        beyond = upto is not None and self.next > upto.entry_id
+        return self.next < len(self.log.entries) and not beyond
 
     def on_available(self, wake: Callable[[], None] | None) -> None:
         self.wakes = wake
 
-    async def read(self, *, entries_max: int, bytes_max: int) -> list[FakeEntry]:
+    async def read(
+        self, *, entries_max: int, bytes_max: int, upto: Position | None = None
+    ) -> list[FakeEntry]:
         await self.log.pause()
         if self.fail_reads:
             raise self.fail_reads.pop()
         found = []
-        while len(found) < entries_max and self.available():
+        while len(found) < entries_max and self.available(upto):
             if not self.is_deleted(at(self.next)):
                 found.append(self.log.entries[self.next])
             self.next += 1

@@ -68,20 +68,24 @@ class CompactedCursor:
     def fetched(self, counts: tuple[int, int]) -> None:
         self._fetched = counts
 
-    def available(self) -> bool:
+    def available(self, upto: Position | None = None) -> bool:
         """Whether reading is worth while; in the compacted part it may find nothing."""
         horizon = self._topic.horizon
         if horizon is not None and self.read_position <= horizon:
             return True
-        return self._log.available() if self._place is None else self._jumped().available()
+        return (self._log if self._place is None else self._jumped()).available(upto)
 
-    async def read(self, *, entries_max: int, bytes_max: int) -> Sequence[Entry]:
-        """See `Cursor.read`. Raises LogReadFailed."""
+    async def read(
+        self, *, entries_max: int, bytes_max: int, upto: Position | None = None
+    ) -> Sequence[Entry]:
+        """See `Cursor.read`. What is compacted may all be read. Raises LogReadFailed."""
         while True:
             horizon = self._topic.horizon
             place = self.read_position
             if horizon is None or place > horizon:
-                return await self._jumped().read(entries_max=entries_max, bytes_max=bytes_max)
+                return await self._jumped().read(
+                    entries_max=entries_max, bytes_max=bytes_max, upto=upto
+                )
             moves = self._moves
             entries = await self._topic.read(place, entries_max=entries_max, bytes_max=bytes_max)
             if moves != self._moves:

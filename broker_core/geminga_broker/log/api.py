@@ -156,7 +156,7 @@ class Cursor(Protocol):
     def cursor_properties(self) -> Mapping[str, str]:
         """Properties of the subscription."""
 
-    def available(self) -> bool:
+    def available(self, upto: Position | None = None) -> bool:
         """Whether `read` would find an entry now."""
 
     def on_available(self, wake: Callable[[], None] | None) -> None:
@@ -165,9 +165,11 @@ class Cursor(Protocol):
         A cursor is active, and the cache filled for it, until `wake` is None, and a little longer.
         """
 
-    async def read(self, *, entries_max: int, bytes_max: int) -> Sequence[Entry]:
-        """Next entries, skipping individually deleted ones; moves `read_position`. Empty at the
-        end. One caller at a time.
+    async def read(
+        self, *, entries_max: int, bytes_max: int, upto: Position | None = None
+    ) -> Sequence[Entry]:
+        """Next entries up to a last position, skipping individually deleted ones; moves
+        `read_position`. Empty at the end. One caller at a time.
 
         Returns without suspending when the entries are in the cache.
         """

@@ -93,9 +93,11 @@ class LogCursor:
         """Properties of the subscription."""
         return self.writer.cursor_properties
 
-    def available(self) -> bool:
+    def available(self, upto: Position | None = None) -> bool:
         """See `Cursor.available`."""
         last = self._access.context.last_position
+        if upto is not None and upto < last:
+            last = upto
         if self.read_position > last:
             return False
         return self.state.first_unacked(self.read_position) <= last
@@ -122,7 +124,9 @@ class LogCursor:
         if self._wake is not None:
             self._wake()
 
-    async def read(self, *, entries_max: int, bytes_max: int) -> list[LogEntry]:
+    async def read(
+        self, *, entries_max: int, bytes_max: int, upto: Position | None = None
+    ) -> list[LogEntry]:
         """See `Cursor.read`. Raises LogReadFailed."""
         state = self.state
         chain = self._chain
@@ -137,16 +141,22 @@ class LogCursor:
             if ledger is None or first >= ledger.entries:
                 return []
             last = min(ledger.entries, first + entries_max) - 1
+            if upto is not None and (ledger_id, last) > upto:
+                if position > upto:
+                    return []
+                last = upto.entry_id
             entries = self._access.reads.cached(ledger_id, first, last)
             if entries:
                 entries = limited(entries, bytes_max)
             else:
                 moves = self._moves
                 entries = await self._access.reads.entries(
-                    position, entries_max=entries_max, bytes_max=bytes_max
+                    position, entries_max=last - first + 1, bytes_max=bytes_max
                 )
                 if moves != self._moves:
                     continue  # seek or rewind came in between
+                if entries and upto is not None and entries[-1].position > upto:
+                    continue  # the ledger was trimmed: these are of the next
                 if not entries:
                     return []
                 self._count_fetched(entries)

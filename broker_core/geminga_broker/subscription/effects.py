@@ -20,6 +20,8 @@ class Read(NamedTuple):
 
     entries_max: int
     bytes_max: int
+    upto: Position | None = None
+    """The last that may be read; None: any."""
 
 
 class ReadAt(NamedTuple):

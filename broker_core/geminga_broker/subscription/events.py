@@ -56,6 +56,23 @@ class Acked(NamedTuple, Generic[M]):
     member: M
     acks: Sequence[Ack]
     cumulative: bool = False
+    pending: bool = False
+    """Of whole entries, one by one: none is recorded, and none of them sent, before Resolved."""
+
+
+class Resolved(NamedTuple):
+    """Pending acknowledgements are recorded now, or revoked: then the entries are sent again."""
+
+    positions: Sequence[Position]
+    committed: bool
+
+
+class ReadableUpto(NamedTuple):
+    """The last entry that may be read, None: any. It never moves back: a first one is set before
+    anything is appended behind it.
+    """
+
+    position: Position | None
 
 
 class PartsRecorded(NamedTuple, Generic[M]):
@@ -134,6 +151,8 @@ Event: TypeAlias = (
     | Acked[M]
     | PartsRecorded[M]
     | Redelivered[M]
+    | Resolved
+    | ReadableUpto
     | DeletedOutside
     | OptionsChanged
     | RoundBegun

@@ -4,11 +4,12 @@ is acknowledged or given back (spec BR-32, BR-33).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Generic
 
+from geminga_broker.log.api import Ack, Entry
 from geminga_broker.subscription.effects import Acknowledge, CountRedelivered, Effect
-from geminga_broker.subscription.events import Acked, Left, PartsRecorded, Redelivered
+from geminga_broker.subscription.events import Acked, Left, PartsRecorded, Redelivered, Resolved
 from geminga_broker.subscription.state import M, State
 from geminga_broker.subscription.strategies.api import Delays, Sharing
 from geminga_protocol import ack_set as ack_sets
@@ -116,6 +117,9 @@ class Holdings(Generic[M]):
         """An entry may be held by another member than the one that acknowledges it."""
         assert not event.cumulative, "consumers refuse cumulative acks of this type"
         member = event.member
+        if event.pending:
+            self._suspend(event)
+            return
         was_blocked = self.over_limit
         parts: list[Position] = []
         counts, pending, released = self.counts, member.pending, self.strategy.released
@@ -143,6 +147,48 @@ class Holdings(Generic[M]):
             effects.append(Acknowledge(acks))
         if was_blocked and not self.blocked:
             self.wake = True
+
+    def _suspend(self, event: Acked[M]) -> None:
+        """Acknowledgements are pending: nobody holds the entries any more."""
+        strategy, provisional = self.strategy, self.state.provisional
+        was_blocked = self.over_limit
+        for position, _, _ in event.acks:
+            held = position in event.member.pending
+            owner = event.member if held else self._holder(position)
+            if owner is None:
+                provisional.setdefault(position, None)
+                continue
+            provisional[position] = strategy.hash_of_held(position)
+            self.wake |= strategy.released(position)
+            if owner.release(owner.pending.pop(position)):
+                self.change()
+        self.wake |= was_blocked and not self.blocked
+
+    def resolve(self, event: Resolved, effects: list[Effect[M]]) -> None:
+        """Acknowledge what was pending, or queue it as if it were given back."""
+        for position in event.positions:
+            key_hash = self.state.provisional.pop(position, None)
+            if event.committed:
+                self._acknowledged_elsewhere(position)
+                self.counts.pop(position, None)
+            elif key_hash is not None and not self.state.acknowledged.is_deleted(position):
+                self.counts[position] = self.counts.get(position, 0) + 1
+                self.replay.add(position, key_hash)
+        if event.committed:
+            effects.append(Acknowledge([Ack(position) for position in event.positions]))
+        else:
+            self.state.epochs.note_put_back()
+        self.change()
+
+    def without_pending(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        """What may be sent: no entries whose acknowledgement is pending."""
+        provisional = self.state.provisional
+        if not provisional:
+            return entries
+        for entry in entries:
+            if entry.position in provisional and entry.position not in self.delays:
+                provisional[entry.position] = self.strategy.hash_of(entry)
+        return [entry for entry in entries if entry.position not in provisional]
 
     def _acknowledged_elsewhere(self, position: Position) -> None:
         """An entry is acknowledged that another member holds, or none: then it may wait."""

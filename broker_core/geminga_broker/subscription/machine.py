@@ -34,7 +34,9 @@ from geminga_broker.subscription.events import (
     Joined,
     Left,
     OptionsChanged,
+    ReadableUpto,
     Redelivered,
+    Resolved,
     RoundBegun,
     Welcomed,
     Writable,
@@ -144,6 +146,11 @@ class OrderedMachine(Generic[M]):
                 return self._redeliver(event)
             case DeletedOutside():
                 self.state.forget_deleted()
+            case Resolved():
+                return self._resolve(event)
+            case ReadableUpto():
+                self.state.readable_upto = event.position
+                return [WAKE]
             case OptionsChanged():
                 self.state.options = event.options
             case _:
@@ -172,9 +179,19 @@ class OrderedMachine(Generic[M]):
         return [WAKE]
 
     def _acked(self, event: Acked[M]) -> list[Effect[M]]:
+        if event.pending:
+            self.state.provisional.update((ack.position, None) for ack in event.acks)
+            return []
         if not event.cumulative:
             return [Acknowledge(self.state.recordable(event.acks))]
         return [AcknowledgeUpto(event.acks[0], self.state.options.batch_index_ack)]
+
+    def _resolve(self, event: Resolved) -> list[Effect[M]]:
+        for position in event.positions:
+            self.state.provisional.pop(position, None)
+        if event.committed:
+            return [Acknowledge([Ack(position) for position in event.positions])]
+        return self._reset()
 
     def _redeliver(self, event: Redelivered[M]) -> list[Effect[M]]:
         """All from the mark-delete position, whatever was asked for; only for the active member."""
@@ -201,7 +218,7 @@ class OrderedMachine(Generic[M]):
             self._send(state.unsent, effects)
         elif available:
             wanted = state.entries_wanted(member.permits, member.average)
-            effects.append(Read(wanted, state.bytes_max))
+            effects.append(Read(wanted, state.bytes_max, state.readable_upto))
         return effects
 
     def _read(self, event: EntriesRead) -> list[Effect[M]]:
@@ -240,6 +257,8 @@ class OrderedMachine(Generic[M]):
             member.take(len(counts), messages)
             effects.append(Send(member, taken, messages, ack_sets=acked))
 
+        if pending := self.state.provisional:
+            entries = [entry for entry in entries if entry.position not in pending]
         unsent = self.state.unsent = self._strategy.assign(entries, give)
         if available or unsent:
             effects.append(AGAIN)

@@ -157,7 +157,7 @@ class Pump:
         """One round: from RoundBegun to a step that asks for nothing to be read."""
         self._pause = None
         allowance = self._allowance() if self._limits else None
-        available = self._cursor.available()
+        available = self._cursor.available(machine.state.readable_upto)
         event: Event[Consumer] | None
         event = RoundBegun(trio.current_time(), available, allowance, self._paced)
         while event is not None:
@@ -183,10 +183,11 @@ class Pump:
             if isinstance(effect, fx.Read):
                 if delays is not None and len(delays):
                     delays.skip_tracked()
-                if not cursor.available():
+                entries_max, bytes_max, upto = effect
+                if not cursor.available(upto):
                     return EntriesRead((), now_ms(), False)
-                read = await cursor.read(entries_max=effect.entries_max, bytes_max=effect.bytes_max)
-                return EntriesRead(read, now_ms(), cursor.available())
+                read = await cursor.read(entries_max=entries_max, bytes_max=bytes_max, upto=upto)
+                return EntriesRead(read, now_ms(), cursor.available(upto))
             if isinstance(effect, fx.ReadAt):
                 asked, found = await read_some(cursor, effect.positions, effect.bytes_max)
                 return EntriesReadAgain(asked, found, now_ms())

@@ -92,6 +92,7 @@ class Rounds(Generic[M]):
             epochs.rewound = epochs.now
             self._strategy.reset()
             self._state.unsent = ()
+            self._state.provisional = dict.fromkeys(self._state.provisional)
             self._available = True
             effects.append(REWIND)
 
@@ -111,7 +112,8 @@ class Rounds(Generic[M]):
         else:
             self._goal = plan.entries_max
             self._checked = state.epochs.now
-            effects.append(Read(min(self._goal, state.entries_max), state.bytes_max))
+            wanted = min(self._goal, state.entries_max)
+            effects.append(Read(wanted, state.bytes_max, state.readable_upto))
 
     def _idle(self, effects: list[Effect[M]]) -> None:
         """The round is over. Nothing need be due as long as no member can take it."""
@@ -140,7 +142,7 @@ class Rounds(Generic[M]):
             more = event.available and sum([e.size for e in got]) < state.bytes_max
         if more and not delays.full:
             wanted = min(self._goal - len(got), state.entries_max)
-            effects.append(Read(wanted, state.bytes_max))
+            effects.append(Read(wanted, state.bytes_max, state.readable_upto))
         elif got:
             self._give_new(got, effects)
         else:
@@ -165,13 +167,15 @@ class Rounds(Generic[M]):
         self._assign(self._unacknowledged(unsent), None, len(unsent), effects)
 
     def _unacknowledged(self, entries: Sequence[Entry]) -> Sequence[Entry]:
-        """Without those that were acknowledged while they were read, or waited for permits."""
+        """Without those that were acknowledged, at least by a pending acknowledgement, while they
+        were read or waited for permits.
+        """
         epochs = self._state.epochs
         if epochs.acked > self._checked:
             deleted = self._state.acknowledged.is_deleted
             entries = [entry for entry in entries if not deleted(entry.position)]
         self._checked = epochs.now
-        return entries
+        return self._holdings.without_pending(entries)
 
     def _assign(
         self,
@@ -202,7 +206,7 @@ class Rounds(Generic[M]):
             still = [entry for entry in event.entries if entry.position in replay]
             for position in event.positions:
                 replay.discard(position)
-            kept = self._filter(still, effects)
+            kept = self._filter(self._holdings.without_pending(still), effects)
             left = self._strategy.assign_again(kept, self._giver(effects))
         self._end(len(left) < len(event.positions), effects)
 

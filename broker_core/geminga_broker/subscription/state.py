@@ -191,6 +191,8 @@ class State(Generic[M]):
         "members",
         "options",
         "paced",
+        "provisional",
+        "readable_upto",
         "recipient",
         "unsent",
     )
@@ -210,6 +212,11 @@ class State(Generic[M]):
         self.paced = False
         """Whether this round is to be short: it reads old entries beside tail work."""
         self.filtered = FilterCounts()
+        self.readable_upto: Position | None = None
+        """The last entry that may be read; None: any."""
+        self.provisional: dict[Position, int | None] = {}
+        """Entries whose acknowledgement is pending. Those that would have been read and queued have
+        their hash: they are queued if it is revoked. The others come up by themselves."""
 
     @property
     def entries_max(self) -> int:

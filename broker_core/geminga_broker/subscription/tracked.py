@@ -20,8 +20,10 @@ from geminga_broker.subscription.events import (
     Left,
     OptionsChanged,
     PartsRecorded,
+    ReadableUpto,
     ReadFailed,
     Redelivered,
+    Resolved,
     RoundBegun,
     Welcomed,
     Writable,
@@ -106,17 +108,22 @@ class TrackedMachine(Generic[M]):
             case Redelivered():
                 holdings.redeliver(event, effects)
             case _:
-                self._step_rarely(event)
+                self._step_rarely(event, effects)
         if holdings.wake:
             holdings.wake = False
             effects.append(WAKE)
         return effects
 
-    def _step_rarely(self, event: Event[M]) -> None:
+    def _step_rarely(self, event: Event[M], effects: list[Effect[M]]) -> None:
         holdings, state = self.holdings, self.state
         match event:
             case PartsRecorded():
                 holdings.parts_recorded(event)
+            case Resolved():
+                holdings.resolve(event, effects)
+            case ReadableUpto():
+                state.readable_upto = event.position
+                holdings.wake = True
             case Joined():
                 self.strategy.admit(event.member, event.policy)
             case Welcomed():

@@ -120,6 +120,27 @@ async def test_replay_leaves_out_what_was_acknowledged(
         assert await drain(cursor) == ["m0", "m1", "m2", "m3", "m5", "m6", "m7"]
 
 
+async def test_reads_end_at_the_last_position_that_they_may_read(
+    world: World, autojump_clock: MockClock
+) -> None:
+    async with world.broker(replace(SMALL, retention=KEEP)) as broker:
+        log = await broker.open(NAME)
+        cursor = await log.open_cursor("s", initial=EARLIEST)
+        positions: list[Position] = []
+        for n in range(25):
+            positions += await publish(log, [f"m{n}"])
+        assert len({place.ledger_id for place in positions}) > 1
+        texts: list[str] = []
+        for last in (3, 12, 13, 13, 21):
+            upto = positions[last]
+            while cursor.available(upto):
+                found = await cursor.read(entries_max=10, bytes_max=1 << 20, upto=upto)
+                texts += [text_of(entry) for entry in found]
+            assert await cursor.read(entries_max=10, bytes_max=1 << 20, upto=upto) == []
+            assert texts == [f"m{n}" for n in range(last + 1)]
+        assert await drain(cursor) == [f"m{n}" for n in range(22, 25)]
+
+
 async def test_batch_acks_survive_a_restart(world: World, autojump_clock: MockClock) -> None:
     async with world.broker() as broker:
         log = await broker.open(NAME)

@@ -2,7 +2,7 @@
 
 The production machine, strategy and consumers run without a pump: events go in and effects come out
 by hand, so that anything may happen between a read and its result. The oracle knows each entry's
-place (published, held, given back, acknowledged) and the owner of each hash, and checks every Send.
+place (published, held, given back, acknowledged, or acknowledged until that is resolved) and the owner of each hash, and checks every Send.
 `key_shared_steps` are the steps.
 """
 
@@ -39,7 +39,9 @@ from geminga_broker.subscription.events import (
     Flow,
     Joined,
     Left,
+    ReadableUpto,
     Redelivered,
+    Resolved,
     RoundBegun,
     Welcomed,
     Writable,
@@ -108,8 +110,9 @@ class ModelCursor:
     def read_position(self) -> Position:
         return position(self.next)
 
-    def available(self) -> bool:
-        return self.next < len(self.model.entries)
+    def available(self, upto: Position | None = None) -> bool:
+        beyond = upto is not None and self.next > upto.entry_id
+        return self.next < len(self.model.entries) and not beyond
 
     def rewind(self) -> None:
         self.next = self.done
@@ -123,10 +126,10 @@ class ModelCursor:
     def ack_set(self, place: Position) -> tuple[int, ...]:
         return ()
 
-    def read(self, entries_max: int) -> list[Entry]:
+    def read(self, entries_max: int, upto: Position | None) -> list[Entry]:
         model = self.model
         found: list[Entry] = []
-        while self.available() and len(found) < entries_max:
+        while self.available(upto) and len(found) < entries_max:
             if self.next not in model.acked:
                 found.append(model.entries[self.next])
             self.next += 1
@@ -181,6 +184,8 @@ class Model:
     def __init__(self, seed: int, nursery: trio.Nursery) -> None:
         rng = self.rng = random.Random(seed)
         self.slow = rng.choice((0.0, 0.1, 0.6))
+        self.transactions = seed % 2 == 1
+        """Whether acknowledgements may be pending, and reads bounded."""
         sticky = seed % 5 == 4
         self.policy = KeySharedPolicy(KeySharedMode.STICKY if sticky else KeySharedMode.AUTO_SPLIT)
         self.options = TopicOptions(
@@ -194,6 +199,10 @@ class Model:
         )
         self.entries: list[LogEntry] = []
         self.acked: set[int] = set()
+        self.pending: set[int] = set()
+        """Acknowledgements that are to be resolved."""
+        self.readable: int | None = None
+        """The last entry that may be read."""
         self.members: list[Consumer] = []
         self.woken = True
         self.sends = self.rounds = 0
@@ -213,6 +222,8 @@ class Model:
         """What the machine waits for."""
         self._found: list[Entry] | None = None
         """Its result, if that was looked up when it was asked for."""
+        self._room: int | None = None
+        """How many entries this round may read ahead."""
         self._numbers = 0
 
     # ---- what the broker does ----
@@ -232,20 +243,23 @@ class Model:
         elif isinstance(effect, Read | ReadAt):
             assert self.reading is None
             self.reading = effect
-            room = look_ahead(self.options, len(self.members)) - len(self.strategy.replay)
-            beyond = isinstance(effect, Read) and effect.entries_max > max(room, 0)
+            if self._room is None:
+                self._room = look_ahead(self.options, len(self.members)) - len(self.strategy.replay)
+            beyond = isinstance(effect, Read) and effect.entries_max > max(self._room, 0)
             assert not beyond, "reads farther than look-ahead goes"
             self._found = self._look_up(effect) if self.rng.random() < 0.5 else None
 
     def _look_up(self, effect: Read | ReadAt) -> list[Entry]:
         if isinstance(effect, Read):
-            return self.cursor.read(effect.entries_max)
+            return self.cursor.read(effect.entries_max, effect.upto)
         return self.cursor.read_at(effect.positions)
 
     def _answer(self, effect: Read | ReadAt) -> None:
         self.reading = None
         found = self._look_up(effect) if self._found is None else self._found
         if isinstance(effect, Read):
+            assert self._room is not None
+            self._room -= len(found)
             self.post(EntriesRead(found, 0))
         else:
             self.post(EntriesReadAgain(effect.positions, found, 0))
@@ -257,6 +271,7 @@ class Model:
                 if not self.woken or not self.members:
                     return True
                 self.woken = False
+                self._room = None
                 self.post(RoundBegun(0.0))
             else:
                 self._answer(self.reading)
@@ -279,6 +294,8 @@ class Model:
             assert room > 0, "more than was asked for"
             room -= entry.messages
             number = entry.position.entry_id
+            assert number not in self.pending, "its acknowledgement is pending"
+            assert self.readable is None or number <= self.readable, "not to be read yet"
             slot = self.slot_of[number]
             line = self.lines[slot]
             assert self.owners[slot] is consumer, "not its hash"
@@ -330,15 +347,45 @@ class Model:
         self._look_up_owners()
 
     def ack(self, consumer: Consumer, numbers: Sequence[int]) -> None:
+        self._take_away(numbers)
+        self.pending.difference_update(numbers)
+        self._record(numbers)
+        consumer.ack([Ack(position(number)) for number in numbers])
+
+    def suspend(self, consumer: Consumer, numbers: Sequence[int]) -> None:
+        """Acknowledgements that are pending, of entries that have no other."""
+        numbers = [n for n in numbers if n not in self.pending and n not in self.acked]
+        self._take_away(numbers)
+        self.pending.update(numbers)
+        self.post(Acked(consumer, [Ack(position(n)) for n in numbers], pending=True))
+
+    def resolve(self, numbers: Sequence[int], committed: bool) -> None:
+        self.pending.difference_update(numbers)
+        if committed:
+            self._record(numbers)
+        for number in numbers:
+            if number not in self.acked:
+                self._queue(self.lines[self.slot_of[number]], [number])
+        self.post(Resolved([position(number) for number in numbers], committed))
+
+    def hold_reads(self, upto: int | None) -> None:
+        """The log grows, but only what is up to there may be read."""
+        if isinstance(self.reading, Read) and self._found is None:
+            self._found = self._look_up(self.reading)
+        self.readable = upto
+        self.post(ReadableUpto(None if upto is None else position(upto)))
+
+    def _take_away(self, numbers: Sequence[int]) -> None:
         for number in numbers:
             line = self.lines[self.slot_of[number]]
             line.held.pop(number, None)
             if number in line.todo:
                 line.todo.remove(number)
-            self.acked.add(number)
+
+    def _record(self, numbers: Sequence[int]) -> None:
+        self.acked.update(numbers)
         while self.cursor.done in self.acked:
             self.cursor.done += 1
-        consumer.ack([Ack(position(number)) for number in numbers])
 
     def redeliver(self, consumer: Consumer, numbers: Sequence[int] | None) -> None:
         mine = [place.entry_id for place in consumer.pending]
@@ -350,6 +397,9 @@ class Model:
     def _give_back(self, line: Line, numbers: Sequence[int]) -> None:
         for number in numbers:
             del line.held[number]
+        self._queue(line, numbers)
+
+    def _queue(self, line: Line, numbers: Sequence[int]) -> None:
         line.todo = sorted([*line.todo, *numbers])
 
     def _look_up_owners(self) -> None:

@@ -33,7 +33,11 @@ def step(model: Model) -> None:
         if rng.random() < 0.05 and model.entries:
             chosen.append(rng.randrange(len(model.entries)))
         # Now and then the acknowledgement comes by another consumer than the one that holds it.
-        model.ack(consumer if rng.random() < 0.95 else rng.choice(members), chosen)
+        by = consumer if rng.random() < 0.95 else rng.choice(members)
+        if model.transactions and rng.random() < 0.4:
+            model.suspend(by, chosen)
+        else:
+            model.ack(by, chosen)
     elif what < 0.65:
         consumer = rng.choice(members)
         held = [place.entry_id for place in consumer.pending]
@@ -43,6 +47,14 @@ def step(model: Model) -> None:
         consumer = rng.choice(members)
         assert isinstance(consumer.connection, ModelConnection)
         consumer.connection.set_writable(not consumer.connection.writable)
+    elif model.transactions and what < 0.71:
+        pending = [place.entry_id for place in model.machine.state.provisional]
+        chosen = rng.sample(pending, rng.randrange(len(pending) + 1))
+        model.resolve(chosen, committed=rng.random() < 0.5)
+        upto = len(model.entries) - 1
+        if model.readable is not None:
+            upto = rng.randrange(model.readable, len(model.entries) + 1)
+        model.hold_reads(None if upto == len(model.entries) else upto)
     else:
         if model.resume(rng.randrange(1, 6)):
             check_nothing_is_stuck(model)
@@ -58,6 +70,8 @@ def check_nothing_is_stuck(model: Model) -> None:
     for slot, line in model.lines.items():
         owner = model.owners[slot]
         if owner is None or not line.todo or not owner.ready:
+            continue
+        if model.readable is not None and line.todo[0] > model.readable:
             continue
         free = all(holder is owner for holder in line.held.values())
         read = line.todo[0] < model.cursor.next
@@ -83,7 +97,10 @@ def check_books(model: Model) -> None:
         assert consumer.unacked == sum(consumer.pending.values())
     waiting = [n for line in model.lines.values() for n in line.todo if n < model.cursor.next]
     if model.reading is None and not model.machine.state.epochs.stale:
-        assert len(model.strategy.replay) == len(waiting)
+        queued = {place.entry_id for place in model.strategy.replay._hashes}
+        assert queued - model.pending == set(waiting)
+    # Some of these were acknowledged for good meanwhile.
+    assert {place.entry_id for place in model.machine.state.provisional} >= model.pending
 
 
 def drain(model: Model) -> None:
@@ -92,6 +109,8 @@ def drain(model: Model) -> None:
     """
     while None in model.owners.values():
         model.join()
+    model.hold_reads(None)
+    model.resolve(sorted(model.pending), committed=False)
     left = sum(len(line.todo) + len(line.held) for line in model.lines.values())
     for _ in range(left + 3):
         for consumer in model.members:

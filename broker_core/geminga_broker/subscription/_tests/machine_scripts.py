@@ -62,6 +62,9 @@ class FakeDelays:
     def __len__(self) -> int:
         return len(self.kept)
 
+    def __contains__(self, place: Position) -> bool:
+        return place in self.kept
+
     @property
     def idle(self) -> bool:
         return not self.kept

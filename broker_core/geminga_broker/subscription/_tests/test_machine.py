@@ -39,7 +39,9 @@ from geminga_broker.subscription.events import (
     Flow,
     Joined,
     Left,
+    ReadableUpto,
     Redelivered,
+    Resolved,
     RoundBegun,
     Welcomed,
 )
@@ -111,3 +113,34 @@ def test_a_cumulative_acknowledgement_keeps_parts_only_if_they_are_recorded() ->
         machine = ordered(batch_index_ack=recorded)
         one = join(machine, "one")
         assert machine.step(Acked(one, [ack], True)) == [AcknowledgeUpto(ack, recorded)]
+
+
+def test_reads_go_no_further_than_they_may() -> None:
+    machine = ordered()
+    join(machine, "one", 5)
+    assert machine.step(ReadableUpto(position(3))) == [WAKE]
+    assert machine.step(BEGIN) == [REWIND, Read(5, machine.state.bytes_max, position(3))]
+    machine.step(EntriesRead((), 0))
+    machine.step(ReadableUpto(None))
+    assert machine.step(BEGIN) == [Read(5, machine.state.bytes_max)]
+
+
+def test_pending_acknowledgements_are_not_sent_again_until_they_are_revoked() -> None:
+    machine = ordered()
+    one = join(machine, "one", 9)
+    read(machine, *entries(0, 1, 2))
+    assert machine.step(Acked(one, acks(0, 1), pending=True)) == []
+    machine.step(Redelivered(one, None))
+    assert sent(read(machine, *entries(0, 1, 2))) == [("one", [2])]
+    assert machine.step(Resolved(at(0), True)) == [Acknowledge(acks(0))]
+    assert machine.step(Resolved(at(1), False)) == [WAKE]
+    assert sent(read(machine, *entries(1, 2))) == [("one", [1, 2])]
+
+
+def test_entries_that_wait_for_permits_may_be_acknowledged_pending() -> None:
+    machine = ordered()
+    one = join(machine, "one", 1)
+    assert sent(read(machine, *entries(0, 1, 2))) == [("one", [0])]
+    machine.step(Acked(one, acks(1), pending=True))
+    machine.step(Flow(one, 5))
+    assert sent(machine.step(BEGIN)) == [("one", [2])]

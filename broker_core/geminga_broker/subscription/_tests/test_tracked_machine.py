@@ -37,8 +37,10 @@ from geminga_broker.subscription.events import (
     Flow,
     Left,
     PartsRecorded,
+    ReadableUpto,
     ReadFailed,
     Redelivered,
+    Resolved,
 )
 
 
@@ -177,6 +179,74 @@ def test_deleted_from_outside_while_it_waits() -> None:
     machine.step(DeletedOutside())
     machine.step(Flow(one, 5))
     assert sent(machine.step(BEGIN)) == [("one", [2])]
+
+
+def test_every_read_goes_no_further_than_it_may() -> None:
+    machine, _ = key_shared(dispatch_entries_max=2)
+    for number in range(30):
+        join(machine, f"m{number}", 50)
+    assert machine.step(ReadableUpto(position(7))) == [WAKE]
+    bound = Read(2, machine.state.bytes_max, position(7))
+    assert machine.step(BEGIN) == [REWIND, bound]
+    assert machine.step(EntriesRead([entry(n, key=f"k{n}") for n in range(2)], 0)) == [bound]
+
+
+def test_a_pending_acknowledgement_frees_the_member_and_is_recorded_when_it_is_committed() -> None:
+    machine, _, _ = shared()
+    one = join(machine, "one", 5)
+    read(machine, *entries(0, 1, 2))
+    assert machine.step(Acked(one, acks(0, 1), pending=True)) == []
+    assert (one.unacked, list(one.pending)) == (1, at(2))
+    assert machine.step(Redelivered(one, at(0, 1))) == [CountRedelivered(one, 0), WAKE]
+    assert isinstance(machine.step(BEGIN)[-1], Read)
+    assert machine.step(EntriesRead((), 0)) == []
+    assert machine.step(Resolved(at(0), True)) == [Acknowledge(acks(0)), WAKE]
+    assert not machine.holdings.counts
+
+
+def test_a_pending_acknowledgement_that_is_revoked_brings_the_entry_again() -> None:
+    for leaves in (False, True):
+        machine, _, _ = shared()
+        one, two = join(machine, "one", 2), join(machine, "two")
+        read(machine, *entries(0, 1))
+        machine.step(Acked(one, acks(0), pending=True))
+        if leaves:
+            machine.step(Left(one, 0.0))
+        machine.step(Flow(two, 5))
+        waiting = [1] if leaves else []
+        assert machine.step(Resolved(at(0), False)) == [WAKE]
+        assert machine.step(BEGIN)[-1] == ReadAt(at(0, *waiting), machine.state.bytes_max)
+        effects = machine.step(EntriesReadAgain(at(0, *waiting), entries(0, *waiting), 0))
+        assert sent(effects) == [("two", [0, *waiting])]
+        assert machine.holdings.counts == {position(0): 1}
+
+
+def test_what_is_pending_is_sent_neither_after_a_reset_nor_from_the_queue() -> None:
+    machine, _, _ = shared()
+    one = join(machine, "one", 3)
+    read(machine, *entries(0, 1, 2))
+    machine.step(Acked(one, acks(0), pending=True))
+    machine.step(Redelivered(one, at(1)))
+    machine.step(Acked(one, acks(1), pending=True))
+    machine.step(Flow(one, 5))
+    assert machine.step(BEGIN) == [ReadAt(at(1), machine.state.bytes_max)]
+    assert sent(machine.step(EntriesReadAgain(at(1), entries(1), 0))) == []
+    machine.step(Left(one, 0.0))
+    two = join(machine, "two", 9)
+    assert sent(read(machine, *entries(0, 1, 2))) == [("two", [2])]
+    machine.step(Resolved(at(0, 1), False))
+    assert machine.step(BEGIN) == [ReadAt(at(0, 1), machine.state.bytes_max)]
+    assert sent(machine.step(EntriesReadAgain(at(0, 1), entries(0, 1), 0))) == [("two", [0, 1])]
+    assert two.unacked == 3
+
+
+def test_pending_acknowledgements_end_the_limit_of_the_subscription() -> None:
+    machine, _, _ = shared(unacked_per_subscription_max=2)
+    one = join(machine, "one", 9)
+    read(machine, *entries(0, 1))
+    assert machine.step(BEGIN) == []
+    assert machine.step(Acked(one, acks(0, 1), pending=True)) == [WAKE]
+    assert isinstance(machine.step(BEGIN)[-1], Read)
 
 
 # ---- Key_Shared ----

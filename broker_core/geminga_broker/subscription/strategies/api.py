@@ -31,6 +31,9 @@ class Delays(Sized, Protocol):
     def size_bytes(self) -> int:
         """About how much memory they take."""
 
+    def __contains__(self, position: Position) -> bool:
+        """Whether it waits."""
+
     def add(self, due_ms: int, position: Position, key_hash: int) -> None:
         """Keep an entry until then."""
 

@@ -179,6 +179,7 @@ class KeyShared(Generic[M]):
         # STICKY ranges do not move while their member is there.
         self._drains = not self.out_of_order and policy.mode == KeySharedMode.AUTO_SPLIT
         self.draining: DrainingHashes[M] = DrainingHashes()
+        self.hash_of_held = self.draining.hash_of
         self._unfinished = UnfinishedMessages()
         self.replay: KeyedReplayQueue[M] = KeyedReplayQueue(self._claimant)
         self._asked: dict[Position, int] = {}

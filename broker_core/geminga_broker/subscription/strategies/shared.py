@@ -180,6 +180,10 @@ class Shared(Generic[M]):
         """Metadata of an entry that may be a marker, delayed or a chunk; None if it is neither."""
         return special_metadata(entry.data)
 
+    def hash_of_held(self, position: Position) -> int:
+        """There are no hashes."""
+        return NO_HASH
+
     def hash_of(self, entry: Entry) -> int:
         """What delayed entries are kept with."""
         return NO_HASH
