@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from geminga_broker.errors import BrokerError
@@ -17,6 +17,7 @@ from geminga_broker.subscription.consumer import INDIVIDUAL_ACK
 from geminga_broker.topic.api import KeySharedPolicy, SubscribeRequest, SubType, TopicConsumer
 from geminga_protocol import ack_set as ack_sets
 from geminga_protocol.commands import answers, consuming
+from geminga_protocol.frames import Frame
 from geminga_protocol.ids import EARLIEST, LATEST, EntryId, LedgerId, Position
 from geminga_protocol.message_id import MessageId, signed
 from geminga_protocol.pb.pulsar_api_pb2 import (
@@ -40,7 +41,9 @@ from geminga_protocol.topic_name import TopicName
 
 _log = logging.getLogger(__name__)
 
+_ACK = int(BaseCommand.Type.ACK)
 _CUMULATIVE = CommandAck.AckType.Cumulative
+_new_tuple = tuple.__new__
 
 
 def subscribe(session: Session, command: CommandSubscribe) -> None:
@@ -146,6 +149,49 @@ def flow(session: Session, command: CommandFlow) -> None:
         consumer.flow(command.messagePermits)
 
 
+def acknowledge_run(session: Session, frames: Sequence[Frame], start: int) -> int:
+    """Hand the ACKs from `start` on to their consumers, in one list each, up to the first that
+    `ack` must look at: it is cumulative, long or has an error. Receipts follow in order.
+
+    Returns the index behind the run.
+    """
+    opened = session.consumers.opened
+    runs: dict[TopicConsumer, list[Ack]] = {}
+    asked: list[CommandAck] = []
+    index, end = start, len(frames)
+    while index < end:
+        frame = frames[index]
+        if frame.type != _ACK:
+            break
+        command: CommandAck = frame.body  # type: ignore[assignment]
+        ids = command.message_id
+        consumer = opened.get(command.consumer_id)
+        if (
+            len(ids) > STEP_IDS
+            or command.ack_type == _CUMULATIVE
+            or command.HasField("txnid_most_bits")
+            or consumer is None
+        ):
+            break
+        try:
+            acks = [_ack_of(data, LONG_WORDS) for data in ids]
+        except _LongSet:
+            break
+        run = runs.get(consumer)
+        if run is None:
+            runs[consumer] = acks
+        else:
+            run += acks
+        if command.HasField("request_id"):
+            asked.append(command)
+        index += 1
+    for consumer, acks in runs.items():
+        consumer.ack(acks)
+    for command in asked:
+        _answer_ack(session, command, None)
+    return index
+
+
 def ack(session: Session, command: CommandAck) -> None:
     """Acknowledge; the receipt, if asked for, goes out at once. Raises LongWork."""
     consumer = session.consumers.get(command.consumer_id)
@@ -212,11 +258,11 @@ class _LongSet(Exception):
 def _ack_of(data: MessageIdData, words_max: int) -> Ack:
     # Signed: what is before the first entry of a ledger has entry id -1. Clients acknowledge it
     # cumulatively when they are done with a part of that entry's batch.
-    position = Position(LedgerId(signed(data.ledgerId)), EntryId(signed(data.entryId)))
+    position = _new_tuple(Position, (signed(data.ledgerId), signed(data.entryId)))
     words = tuple(data.ack_set)
     if words and len(words) > words_max:
         raise _LongSet
-    return Ack(position, words, data.batch_size or 1)
+    return _new_tuple(Ack, (position, words, data.batch_size or 1))
 
 
 def redeliver(session: Session, command: CommandRedeliverUnacknowledgedMessages) -> None:

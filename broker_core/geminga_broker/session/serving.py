@@ -9,6 +9,7 @@ import trio
 
 from geminga_broker.authz.authorizer import Caller
 from geminga_broker.service import BrokerService
+from geminga_broker.session.consumers import acknowledge_run
 from geminga_broker.session.limits import COMMAND_LIMITS, FIRST_FRAMES_BYTES_MAX
 from geminga_broker.session.publishing import publish_run
 from geminga_broker.session.session import Session, SessionClosed
@@ -30,6 +31,7 @@ from geminga_runtime.stream import FramedStream
 _log = logging.getLogger(__name__)
 
 SEND = int(BaseCommand.Type.SEND)
+ACK = int(BaseCommand.Type.ACK)
 _TLS_HELLO = b"\x16\x03"
 """How a TLS handshake begins (RFC 8446, 5.1)."""
 LAST_ANSWERS_S = 1.0
@@ -119,8 +121,8 @@ async def _finish(session: Session, unfinished: Unfinished | None) -> None:
 
 
 def serve_frames(session: Session, frames: Sequence[Frame]) -> Unfinished | None:
-    """Handle frames in order; neighbouring SENDs go to their topics together. Returns what must be
-    finished before anything else is handled, usually None.
+    """Handle frames in order; neighbouring SENDs go to their topics together, neighbouring ACKs to
+    their consumers. Returns what must be finished before anything else is handled, usually None.
 
     Raises SessionClosed.
     """
@@ -131,6 +133,9 @@ def serve_frames(session: Session, frames: Sequence[Frame]) -> Unfinished | None
             kind = frame.type
             if kind == SEND:
                 index = publish_run(session, frames, index)
+                continue
+            if kind == ACK and (upto := acknowledge_run(session, frames, index)) > index:
+                index = upto
                 continue
             index += 1
             route = ROUTES.get(kind)

@@ -2,7 +2,8 @@
 
 The production machine, strategy and consumers run without a pump: events go in and effects come out
 by hand, so that anything may happen between a read and its result. The oracle knows each entry's
-place (published, held, given back, acknowledged, or acknowledged until that is resolved) and the owner of each hash, and checks every Send.
+place (published, held, given back, acknowledged, or that provisionally) and the owner of each hash,
+and checks every Send.
 `key_shared_steps` are the steps.
 """
 

@@ -96,8 +96,8 @@ async def test_a_pump_that_reads_ledgers_goes_slower_beside_publishes(
     sizes: list[int] = []
     read = FakeCursor.read
 
-    async def read_from_ledgers(self, *, entries_max: int, bytes_max: int):
-        found = await read(self, entries_max=entries_max, bytes_max=bytes_max)
+    async def read_from_ledgers(self, **bounds: object):
+        found = await read(self, **bounds)
         self.fetched = (self.fetched[0] + len(found), self.fetched[1])
         sizes.append(len(found))
         return found

@@ -172,9 +172,9 @@ async def test_a_restart_passes_tracked_and_acknowledged_entries_in_turn(
     entries = 0
     read = LogCursor.read
 
-    async def counted(self: LogCursor, *, entries_max: int, bytes_max: int) -> object:
+    async def counted(self: LogCursor, **bounds: object) -> object:
         nonlocal entries
-        found = await read(self, entries_max=entries_max, bytes_max=bytes_max)
+        found = await read(self, **bounds)
         entries += len(found)
         return found
 
