@@ -10,7 +10,7 @@ and checks every Send.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import trio
@@ -20,6 +20,7 @@ from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import Ack, Entry
 from geminga_broker.log.entry import LogEntry
 from geminga_broker.policies.model import TopicOptions
+from geminga_broker.subscription._tests.key_shared_client import ModelConnection
 from geminga_broker.subscription.consumer import Consumer
 from geminga_broker.subscription.delayed_delivery import DelayedDelivery
 from geminga_broker.subscription.effects import (
@@ -58,39 +59,6 @@ from geminga_protocol.pb.pulsar_api_pb2 import KeySharedMode
 MEMBERS_MAX = 8
 UNACKED_MAX = 150
 STICKY_PARTS = 10
-
-
-class ModelConnection:
-    """Takes everything; the model says when it is full."""
-
-    def __init__(self, name: str) -> None:
-        self.address = self.client_version = name
-        self.protocol_version = 21
-        self.supports_broker_entry_metadata = False
-        self.principal = None
-        self.writable = True
-        self._waiting: list[Callable[[], object]] = []
-
-    def write(self, *buffers: object) -> None:
-        """Frames are of no interest here."""
-
-    def write_now(self, *buffers: object) -> None:
-        """Nor are these."""
-
-    def on_writable(self, callback: Callable[[], object]) -> None:
-        self._waiting.append(callback)
-
-    def set_writable(self, writable: bool) -> None:
-        self.writable = writable
-        if writable:
-            waiting, self._waiting = self._waiting, []
-            for callback in waiting:
-                callback()
-
-    def drop_consumer(self, consumer_id: int) -> None:
-        raise AssertionError("the broker closes nobody here")
-
-    drop_producer = drop_consumer
 
 
 class ModelCursor:

@@ -10,7 +10,8 @@ import time
 
 import trio
 
-from geminga_broker.subscription._tests.key_shared_model import MEMBERS_MAX, Model, ModelConnection
+from geminga_broker.subscription._tests.key_shared_client import ModelConnection
+from geminga_broker.subscription._tests.key_shared_model import MEMBERS_MAX, Model
 from geminga_broker.subscription.strategies.key_shared import look_ahead
 
 
