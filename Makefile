@@ -11,11 +11,11 @@ CHECKS := check-generated check-style check-imports check-types check-house
 run: $(VENV)/run.stamp
 	exec $(BIN)/geminga standalone --data-dir $(or $(DATA_DIR),data) $(ARGS)
 
-# Workers side by side: see docs/TESTING.md. With 0 it is one process, in which a debugger can be used.
+# Workers side by side: see docs/TESTING.md. WORKERS=0 is one process, in which a debugger can be used.
 PYTEST := $(BIN)/python -m pytest -p compat_tests.side_by_side
 
 test: $(VENV)/dev.stamp
-	$(PYTEST) -n $(or $(WORKERS),0) $(ARGS)
+	$(PYTEST) -n $(or $(WORKERS),2) $(ARGS)
 
 test-fast: $(VENV)/dev.stamp
 	$(PYTEST) -n $(or $(WORKERS),2) -m 'not slow and not java and not spark' $(ARGS)

@@ -48,6 +48,16 @@ class Groups(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         return ALONE if nodeid in self.alone else group_of(nodeid.partition("::")[0])
 
+    def remove_node(self, node: WorkerController) -> str | None:
+        """A test that ended its worker is not run again; xdist would hand it out without end."""
+        units = self.assigned_work[node].values()
+        pending = [(unit, name) for unit in units for name, is_done in unit.items() if not is_done]
+        if pending:
+            unit, crashed = pending[0]
+            unit[crashed] = True
+        super().remove_node(node)
+        return crashed if pending else None
+
 
 class Controller:
     """In the process that hands out tests."""

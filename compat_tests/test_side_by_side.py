@@ -1,0 +1,23 @@
+"""The plugin that spreads the tests over workers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def test_a_test_that_ends_its_worker_fails_once(tmp_path: Path) -> None:
+    folder = tmp_path / "tests"
+    folder.mkdir()
+    path = folder / "test_ends.py"
+    path.write_text("import os\n\ndef test_ends(): os._exit(1)\n\ndef test_stays(): pass\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    command = [sys.executable, "-m", "pytest", "-p", "compat_tests.side_by_side", "-n", "2"]
+    command += ["-q", "-c", str(tmp_path / "pytest.ini"), str(path)]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.stdout.splitlines()[-1].startswith("1 failed, 1 passed")
