@@ -1,24 +1,25 @@
-"""Which entries wait for their time, millions of them (pure; spec BR-34; Apache's
+"""Delayed entries of a subscription, millions of them (pure; spec BR-34; Apache's
 BucketDelayedDeliveryTracker).
 
-New ones go to a small heap. When that is full it becomes a *run*: columns sorted by time, 24 bytes
-an entry. Once a run is saved as a snapshot only its next entries stay in memory, and the rest is
-loaded when those are gone. The next entry due is the least of the heap's and the runs' first ones,
-so how times are spread doesn't matter. Positions that are tracked are known by one bitmap for each
-ledger: what is read again (after a restart, or when consumers come back) is not tracked twice, and
-whole stretches of it need not be read.
+New entries go to a small heap. A full heap becomes a *run*: columns sorted by time, 24 bytes an
+entry. Once a run is saved as a snapshot only its next entries stay in memory; the rest is loaded
+when those are taken. The next entry due is the least of the heap's and the runs' first ones,
+however times are spread. One bitmap for each ledger has the positions that are tracked: an entry
+that is read again (after a restart, or when consumers come back) is not tracked twice, and whole
+stretches of such entries need not be read.
 """
 
 from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import NamedTuple
 
 from pyroaring import BitMap
 
+from geminga_broker.log.api import Entry
 from geminga_protocol.ids import EntryId, LedgerId, Position
 
 RUN_ENTRIES = 8192
@@ -41,7 +42,7 @@ class BadSnapshot(Exception):
 
 
 class Columns(NamedTuple):
-    """Entries of a run by column, ascending by (time, position)."""
+    """Entries of a run as columns, ascending by (time, position)."""
 
     due_ms: array[int]
     ledgers: array[int]
@@ -77,7 +78,7 @@ def decode(data: bytes | memoryview) -> tuple[int, Columns]:
 
 
 class Run:
-    """Entries ascending by time; `place` is where its snapshot stands, None while it has none."""
+    """Entries ascending by time; `place` is that of its snapshot, None while it has none."""
 
     __slots__ = ("_columns", "_start", "count", "first", "last", "place")
 
@@ -86,7 +87,7 @@ class Run:
         self.last: tuple[int, int] = max(zip(columns.ledgers, columns.entries, strict=True))
         """Its highest position."""
         self.first = 0
-        """How many were taken: the number of the next one."""
+        """Number of the next entry: so many were taken."""
         self.place = place
         self._start = 0
         self._columns = columns
@@ -95,7 +96,7 @@ class Run:
 
     @property
     def columns(self) -> Columns:
-        """What is in memory: all, as long as it isn't saved."""
+        """The entries in memory: all, as long as it isn't saved."""
         return self._columns
 
     @property
@@ -135,27 +136,18 @@ class Run:
 
 
 class DelayedTracker:
-    """Entries that wait, as one set of (time, position, hash); a position only once."""
+    """Entries that wait, as one set of (time, position, hash); a position only once. In memory are
+    about as many as `entries_max` says, and a window of each run that is saved.
+    """
 
-    __slots__ = (
-        "_bitmaps",
-        "_count",
-        "_heap",
-        "_last",
-        "_made",
-        "_missing",
-        "_runs",
-        "finished",
-        "unsaved",
-    )
-
-    def __init__(self) -> None:
+    def __init__(self, entries_max: int = 1 << 62, *, restored: bool = True) -> None:
+        self.restored = restored
+        """Whether all that was saved before is known."""
+        self._entries_max = entries_max
         self.unsaved: list[Run] = []
-        """Runs that have no snapshot yet. Who saves them takes them out of here."""
+        """Runs that have no snapshot yet."""
         self.finished = False
-        """Whether a run came to its end, so that a snapshot may be needed no longer. For who
-        deletes them.
-        """
+        """Whether a run came to its end, so that a snapshot may be needed no longer."""
         self._heap: list[tuple[int, Position, int]] = []
         self._runs: list[tuple[int, int, Run]] = []
         self._missing: list[Run] = []
@@ -173,6 +165,24 @@ class DelayedTracker:
         bitmap = self._bitmaps.get(position[0])
         return bitmap is not None and position[1] in bitmap
 
+    def clear(self) -> None:
+        """Forget all; no snapshot is needed any more."""
+        self._bitmaps.clear()
+        self._count = 0
+        self._drop_runs(lambda run: True)
+        self._last = (-1, -1)
+        self.finished = True
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to restore, save or collect."""
+        return self.restored and not self.unsaved and not self._count
+
+    @property
+    def full(self) -> bool:
+        """Whether reading further has to wait for runs to be saved."""
+        return len(self.unsaved) * RUN_ENTRIES >= self._entries_max
+
     @property
     def resident(self) -> int:
         """Entries in memory."""
@@ -188,14 +198,11 @@ class DelayedTracker:
 
     @property
     def next_due_ms(self) -> int | None:
-        """Wall clock time of the next, None if there is none in memory."""
+        """Wall clock time of the next, 0 if it has to be loaded first, None if there is none."""
+        if self._missing:
+            return 0
         found = [queue[0][0] for queue in (self._heap, self._runs) if queue]
         return min(found) if found else None
-
-    @property
-    def last(self) -> tuple[int, int]:
-        """No position beyond it is tracked."""
-        return self._last
 
     @property
     def missing(self) -> Run | None:
@@ -205,6 +212,12 @@ class DelayedTracker:
     def tracked_in(self, ledger_id: int) -> BitMap | None:
         """Entries of the ledger that are tracked, None if there are none. Not to be changed."""
         return self._bitmaps.get(ledger_id)
+
+    def untracked(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        """Without those that wait here: they are read a second time."""
+        if self._count and entries and entries[0].position <= self._last:
+            return [entry for entry in entries if entry.position not in self]
+        return entries
 
     def add(self, due_ms: int, position: Position, key_hash: int) -> None:
         """Keep an entry until then, unless it is kept already."""
@@ -218,9 +231,7 @@ class DelayedTracker:
     def restore(
         self, place: tuple[int, int], columns: Columns, deleted: Callable[[Position], bool]
     ) -> bool:
-        """Take over a snapshot, leaving out what is deleted; answers whether anything of it is
-        left.
-        """
+        """Take over a snapshot without deleted entries; returns whether any entry is left."""
         run = Run(columns, place)
         new = 0
         for ledger_id, entry_id in zip(columns.ledgers, columns.entries, strict=True):
@@ -341,7 +352,7 @@ class DelayedTracker:
             self._last = position
 
     def _forget(self, position: Position) -> bool:
-        """Answers whether it was tracked at all: a snapshot may hold more than what counts."""
+        """Returns whether it was tracked: a snapshot may also hold entries that are not."""
         bitmap = self._bitmaps.get(position[0])
         if bitmap is None or position[1] not in bitmap:
             return False
@@ -353,7 +364,7 @@ class DelayedTracker:
 
 
 def bitmap_bytes(bitmap: BitMap) -> int:
-    """What its containers take."""
+    """Memory that its containers take."""
     counts = bitmap.get_statistics()
     return (
         counts["n_bytes_array_containers"]

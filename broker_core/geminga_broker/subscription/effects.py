@@ -37,6 +37,14 @@ class CollectDue(NamedTuple):
     entries_max: int
 
 
+class SaveDelays(NamedTuple):
+    """Save delayed entries, and delete snapshots that are needed no longer, beside all else."""
+
+
+class PassOver(NamedTuple):
+    """Move the cursor over delayed entries."""
+
+
 class Rewind(NamedTuple):
     """Read again from the mark-delete position."""
 
@@ -110,6 +118,8 @@ class PauseUntil(NamedTuple):
 
 
 REWIND: Final = Rewind()
+SAVE_DELAYS: Final = SaveDelays()
+PASS_OVER: Final = PassOver()
 WAKE: Final = Wake()
 AGAIN: Final = Again()
 
@@ -117,6 +127,8 @@ Effect: TypeAlias = (
     Read
     | ReadAt
     | CollectDue
+    | SaveDelays
+    | PassOver
     | Rewind
     | Send[M]
     | Acknowledge[M]

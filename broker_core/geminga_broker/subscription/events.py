@@ -92,6 +92,8 @@ class Redelivered(NamedTuple, Generic[M]):
 class DeletedOutside(NamedTuple):
     """Entries were acknowledged by skip, expire or seek."""
 
+    mark_delete: Position
+
 
 class OptionsChanged(NamedTuple):
     """The topic's options are others now. The limits of the members were set already."""

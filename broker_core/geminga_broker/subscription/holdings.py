@@ -5,15 +5,20 @@ is acknowledged or given back (spec BR-32, BR-33).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Generic
+from typing import Generic, TypeAlias
 
 from geminga_broker.log.api import Ack, Entry
-from geminga_broker.subscription.effects import Acknowledge, CountRedelivered, Effect
-from geminga_broker.subscription.events import Acked, Left, PartsRecorded, Redelivered, Resolved
+from geminga_broker.subscription import effects as fx
+from geminga_broker.subscription import events as ev
+from geminga_broker.subscription.delayed_tracker import DelayedTracker
 from geminga_broker.subscription.state import M, State
-from geminga_broker.subscription.strategies.api import Delays, Sharing
+from geminga_broker.subscription.strategies.key_shared import KeyShared
+from geminga_broker.subscription.strategies.shared import Shared
 from geminga_protocol import ack_set as ack_sets
-from geminga_protocol.ids import Position
+from geminga_protocol.ids import EARLIEST, Position
+
+Sharing: TypeAlias = Shared[M] | KeyShared[M]
+"""How members share the entries."""
 
 
 class Holdings(Generic[M]):
@@ -23,7 +28,7 @@ class Holdings(Generic[M]):
         self,
         state: State[M],
         strategy: Sharing[M],
-        delays: Delays,
+        delays: DelayedTracker,
         paused: Callable[[], bool],
     ) -> None:
         self.state = state
@@ -36,6 +41,8 @@ class Holdings(Generic[M]):
         """Whether the subscription's own unacked limit was reached when it was looked at last."""
         self.wake = False
         """Whether the step is to end with a Wake."""
+        self.held_upto = EARLIEST
+        """The last entry that a member held when all was read again from the log."""
         self._paused = paused
         """Whether the broker's limit of unacknowledged messages holds this subscription back."""
 
@@ -63,7 +70,7 @@ class Holdings(Generic[M]):
         self.state.epochs.note_changed()
         self.wake = True
 
-    def left(self, event: Left[M]) -> None:
+    def left(self, event: ev.Left[M]) -> None:
         """What it held goes to the others; with no member left all starts over at the next."""
         state, member = self.state, event.member
         if len(state.members) > 1 and not event.all_leave:
@@ -85,7 +92,7 @@ class Holdings(Generic[M]):
         self.state.unsent = ()
         self.wake = True
 
-    def redeliver(self, event: Redelivered[M], effects: list[Effect[M]]) -> None:
+    def redeliver(self, event: ev.Redelivered[M], effects: list[fx.Effect[M]]) -> None:
         """Queue what this member holds of these; others' and acknowledged ones are left alone."""
         member = event.member
         held = member.pending
@@ -105,7 +112,7 @@ class Holdings(Generic[M]):
         if back:
             self.strategy.put_back(back)
             self.state.epochs.note_put_back()
-        effects.append(CountRedelivered(member, messages))
+        effects.append(fx.CountRedelivered(member, messages))
         if member.release(messages):
             self.change()
         if member.blocked and member.unacked < member.limit:
@@ -113,7 +120,7 @@ class Holdings(Generic[M]):
             self.change()
         self.wake = True
 
-    def acked(self, event: Acked[M], effects: list[Effect[M]]) -> None:
+    def acked(self, event: ev.Acked[M], effects: list[fx.Effect[M]]) -> None:
         """An entry may be held by another member than the one that acknowledges it."""
         assert not event.cumulative, "consumers refuse cumulative acks of this type"
         member = event.member
@@ -142,13 +149,13 @@ class Holdings(Generic[M]):
             member.pending.clear()  # gives back what the table grew by in a burst
         acks = self.state.recordable(event.acks)
         if parts and self.state.options.batch_index_ack:
-            effects.append(Acknowledge(acks, member, parts))
+            effects.append(fx.Acknowledge(acks, member, parts))
         else:
-            effects.append(Acknowledge(acks))
+            effects.append(fx.Acknowledge(acks))
         if was_blocked and not self.blocked:
             self.wake = True
 
-    def _suspend(self, event: Acked[M]) -> None:
+    def _suspend(self, event: ev.Acked[M]) -> None:
         """Acknowledgements are pending: nobody holds the entries any more."""
         strategy, provisional = self.strategy, self.state.provisional
         was_blocked = self.over_limit
@@ -164,7 +171,7 @@ class Holdings(Generic[M]):
                 self.change()
         self.wake |= was_blocked and not self.blocked
 
-    def resolve(self, event: Resolved, effects: list[Effect[M]]) -> None:
+    def resolve(self, event: ev.Resolved, effects: list[fx.Effect[M]]) -> None:
         """Acknowledge what was pending, or queue it as if it were given back."""
         for position in event.positions:
             key_hash = self.state.provisional.pop(position, None)
@@ -175,7 +182,7 @@ class Holdings(Generic[M]):
                 self.counts[position] = self.counts.get(position, 0) + 1
                 self.replay.add(position, key_hash)
         if event.committed:
-            effects.append(Acknowledge([Ack(position) for position in event.positions]))
+            effects.append(fx.Acknowledge([Ack(position) for position in event.positions]))
         else:
             self.state.epochs.note_put_back()
         self.change()
@@ -205,7 +212,7 @@ class Holdings(Generic[M]):
         if self.replay and self.replay.discard(position):
             self.wake = True  # there is room to look ahead
 
-    def parts_recorded(self, event: PartsRecorded[M]) -> None:
+    def parts_recorded(self, event: ev.PartsRecorded[M]) -> None:
         """The cursor knows what is left of these batches, whichever acknowledgements made it so."""
         was_blocked = self.over_limit
         known = self.state.acknowledged
@@ -230,6 +237,12 @@ class Holdings(Generic[M]):
                 return member
         return None
 
-    def is_given(self, position: Position) -> bool:
-        """Whether an entry was read and is neither acknowledged nor delayed."""
-        return position in self.replay or self._holder(position) is not None
+    def unheld(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        """Without those that are held or queued, if all is read again beside them."""
+        if not entries or entries[0].position > self.held_upto:
+            return entries
+        return [
+            entry
+            for entry in entries
+            if entry.position not in self.replay and self._holder(entry.position) is None
+        ]

@@ -9,85 +9,16 @@ result is the next event of the round; meanwhile other events may come.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Generic, NamedTuple, Protocol
+from typing import Generic
 
 from geminga_broker.log.api import Ack, Entry
-from geminga_broker.subscription.effects import (
-    AGAIN,
-    REWIND,
-    WAKE,
-    Acknowledge,
-    AcknowledgeUpto,
-    CountRedelivered,
-    Effect,
-    PauseUntil,
-    Read,
-    ReadFor,
-    Send,
-)
-from geminga_broker.subscription.events import (
-    Acked,
-    DeletedOutside,
-    EntriesRead,
-    Event,
-    Flow,
-    Joined,
-    Left,
-    OptionsChanged,
-    ReadableUpto,
-    Redelivered,
-    Resolved,
-    RoundBegun,
-    Welcomed,
-    Writable,
-)
+from geminga_broker.subscription import effects as fx
+from geminga_broker.subscription import events as ev
 from geminga_broker.subscription.special_metadata import special_metadata
 from geminga_broker.subscription.state import NO_ACK_SETS, M, State
 from geminga_broker.subscription.strategies.single_active import SingleActive
 from geminga_broker.topic.api import KeySharedPolicy
-from geminga_broker.topic.stats import ConsumerStats
-
-
-class Figures(NamedTuple):
-    """What statistics show of a machine."""
-
-    blocked: bool = False
-    """Whether the subscription as a whole has too many unacknowledged messages."""
-    delayed: int = 0
-    """Entries that wait for their time."""
-    delayed_bytes: int = 0
-    """About how much memory it takes to know them."""
-    replaying: int = 0
-    """Entries that wait to be sent again."""
-    key_shared_mode: str | None = None
-    out_of_order: bool = False
-    """Whether consumers said that the order of a key does not matter."""
-
-
-class Machine(Protocol[M]):
-    """One of the two."""
-
-    state: State[M]
-
-    @property
-    def sub_type(self) -> int:
-        """The type of the subscription."""
-
-    @property
-    def active(self) -> M | None:
-        """The active member of Exclusive and Failover."""
-
-    def matches(self, policy: KeySharedPolicy) -> bool:
-        """Whether a consumer with that Key_Shared policy may join."""
-
-    def step(self, event: Event[M]) -> list[Effect[M]]:
-        """Take note of an event. Raises BrokerError for a Joined that is refused."""
-
-    def figures(self) -> Figures:
-        """For statistics."""
-
-    def describe(self, consumers: Sequence[tuple[M, ConsumerStats]]) -> None:
-        """Add to the statistics of the members what only the machine knows."""
+from geminga_broker.topic.stats import SubscriptionStats
 
 
 class OrderedMachine(Generic[M]):
@@ -114,55 +45,52 @@ class OrderedMachine(Generic[M]):
         """Policies do not matter here."""
         return True
 
-    def figures(self) -> Figures:
-        """Nothing is blocked, delayed or replayed."""
-        return Figures()
+    def describe(self, stats: SubscriptionStats) -> None:
+        """Add who is active; nothing is blocked, delayed or replayed."""
+        stats.active_consumer_name = self.active.name if self.active is not None else None
 
-    def describe(self, consumers: Sequence[tuple[M, ConsumerStats]]) -> None:
-        """There is nothing to add."""
-
-    def step(self, event: Event[M]) -> list[Effect[M]]:
+    def step(self, event: ev.Event[M]) -> list[fx.Effect[M]]:
         """Take note of an event. Raises BrokerError for a Joined that is refused."""
         match event:
-            case RoundBegun():
+            case ev.RoundBegun():
                 return self._begin(event)
-            case EntriesRead():
+            case ev.EntriesRead():
                 return self._read(event)
-            case Acked():
+            case ev.Acked():
                 return self._acked(event)
-            case Flow():
+            case ev.Flow():
                 event.member.grant(event.permits)
-                return [WAKE]
-            case Writable():
-                return [WAKE]
-            case Joined():
+                return [fx.WAKE]
+            case ev.Writable():
+                return [fx.WAKE]
+            case ev.Joined():
                 self._strategy.admit(event.member, event.policy)
-            case Welcomed():
+            case ev.Welcomed():
                 return self._elect(event.now_s, event.member)
-            case Left():
+            case ev.Left():
                 self._strategy.remove(event.member)
                 return self._elect(event.now_s)
-            case Redelivered():
+            case ev.Redelivered():
                 return self._redeliver(event)
-            case DeletedOutside():
+            case ev.DeletedOutside():
                 self.state.forget_deleted()
-            case Resolved():
+            case ev.Resolved():
                 return self._resolve(event)
-            case ReadableUpto():
+            case ev.ReadableUpto():
                 self.state.readable_upto = event.position
-                return [WAKE]
-            case OptionsChanged():
+                return [fx.WAKE]
+            case ev.OptionsChanged():
                 self.state.options = event.options
             case _:
                 pass
         return []
 
-    def _elect(self, now_s: float, added: M | None = None) -> list[Effect[M]]:
+    def _elect(self, now_s: float, added: M | None = None) -> list[fx.Effect[M]]:
         """Choose the active member after a change; the next goes on from the mark-delete
         position.
         """
         before = self._strategy.active
-        effects: list[Effect[M]] = [*self._strategy.elect(added)]
+        effects: list[fx.Effect[M]] = [*self._strategy.elect(added)]
         active = self._strategy.active
         if active is before:
             return effects
@@ -170,64 +98,64 @@ class OrderedMachine(Generic[M]):
             # The old one may still acknowledge what it has: a short pause spares duplicates.
             self._not_before_s = now_s + self.state.options.failover_delay_s
         if active is not None:
-            effects.append(ReadFor(active))
+            effects.append(fx.ReadFor(active))
         return [*effects, *self._reset()]
 
-    def _reset(self) -> list[Effect[M]]:
+    def _reset(self) -> list[fx.Effect[M]]:
         self.state.epochs.note_reset()
         self.state.unsent = ()
-        return [WAKE]
+        return [fx.WAKE]
 
-    def _acked(self, event: Acked[M]) -> list[Effect[M]]:
+    def _acked(self, event: ev.Acked[M]) -> list[fx.Effect[M]]:
         if event.pending:
             self.state.provisional.update((ack.position, None) for ack in event.acks)
             return []
         if not event.cumulative:
-            return [Acknowledge(self.state.recordable(event.acks))]
-        return [AcknowledgeUpto(event.acks[0], self.state.options.batch_index_ack)]
+            return [fx.Acknowledge(self.state.recordable(event.acks))]
+        return [fx.AcknowledgeUpto(event.acks[0], self.state.options.batch_index_ack)]
 
-    def _resolve(self, event: Resolved) -> list[Effect[M]]:
+    def _resolve(self, event: ev.Resolved) -> list[fx.Effect[M]]:
         for position in event.positions:
             self.state.provisional.pop(position, None)
         if event.committed:
-            return [Acknowledge([Ack(position) for position in event.positions])]
+            return [fx.Acknowledge([Ack(position) for position in event.positions])]
         return self._reset()
 
-    def _redeliver(self, event: Redelivered[M]) -> list[Effect[M]]:
+    def _redeliver(self, event: ev.Redelivered[M]) -> list[fx.Effect[M]]:
         """All from the mark-delete position, whatever was asked for; only for the active member."""
         if event.member is not self._strategy.active:
             return []
-        return [CountRedelivered(event.member, 1), *self._reset()]
+        return [fx.CountRedelivered(event.member, 1), *self._reset()]
 
-    def _begin(self, event: RoundBegun) -> list[Effect[M]]:
+    def _begin(self, event: ev.RoundBegun) -> list[fx.Effect[M]]:
         """Send what is left, or read for the active member."""
         state = self.state
         member = self._strategy.active
         if event.now_s < self._not_before_s:
-            return [PauseUntil(self._not_before_s)]
+            return [fx.PauseUntil(self._not_before_s)]
         if member is None or not member.ready:
             return []
         state.allowance, state.paced = event.allowance, event.paced
-        effects: list[Effect[M]] = []
+        effects: list[fx.Effect[M]] = []
         available = event.available
         if state.epochs.stale:
             state.epochs.rewound = state.epochs.now
-            effects.append(REWIND)
+            effects.append(fx.REWIND)
             available = True
         if state.unsent:
             self._send(state.unsent, effects)
         elif available:
             wanted = state.entries_wanted(member.permits, member.average)
-            effects.append(Read(wanted, state.bytes_max, state.readable_upto))
+            effects.append(fx.Read(wanted, state.bytes_max, state.readable_upto))
         return effects
 
-    def _read(self, event: EntriesRead) -> list[Effect[M]]:
+    def _read(self, event: ev.EntriesRead) -> list[fx.Effect[M]]:
         entries = event.entries
         if self.state.epochs.stale:
-            return [AGAIN]
+            return [fx.AGAIN]
         if not entries:
             return []
-        effects: list[Effect[M]] = []
+        effects: list[fx.Effect[M]] = []
         # What the broker itself wrote is for no client.
         markers = {
             entry.position
@@ -235,19 +163,19 @@ class OrderedMachine(Generic[M]):
             if (found := special_metadata(entry.data)) and found.HasField("marker_type")
         }
         if markers:
-            effects.append(Acknowledge([Ack(position) for position in sorted(markers)]))
+            effects.append(fx.Acknowledge([Ack(position) for position in sorted(markers)]))
             entries = [entry for entry in entries if entry.position not in markers]
         judged = self.state.judge(entries)
         if judged is not None and judged.rejected:
             # Order does not allow to try the others later: they are sent.
-            effects.append(Acknowledge(judged.rejected))
+            effects.append(fx.Acknowledge(judged.rejected))
             gone = {ack.position for ack in judged.rejected}
             entries = [entry for entry in entries if entry.position not in gone]
         self._send(entries, effects, event.available)
         return effects
 
     def _send(
-        self, entries: Sequence[Entry], effects: list[Effect[M]], available: bool = True
+        self, entries: Sequence[Entry], effects: list[fx.Effect[M]], available: bool = True
     ) -> None:
         def give(member: M, taken: Sequence[Entry], counts: Sequence[int]) -> None:
             acked = NO_ACK_SETS
@@ -255,10 +183,10 @@ class OrderedMachine(Generic[M]):
                 counts, acked = self.state.without_acked(taken, counts)
             messages = sum(counts)
             member.take(len(counts), messages)
-            effects.append(Send(member, taken, messages, ack_sets=acked))
+            effects.append(fx.Send(member, taken, messages, ack_sets=acked))
 
         if pending := self.state.provisional:
             entries = [entry for entry in entries if entry.position not in pending]
         unsent = self.state.unsent = self._strategy.assign(entries, give)
         if available or unsent:
-            effects.append(AGAIN)
+            effects.append(fx.AGAIN)

@@ -6,25 +6,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import TypeAlias
 
 import trio
 
 from geminga_broker.log.api import Cursor, LogClosed, LogError, LogFenced
 from geminga_broker.policies.rate_limit import Published, Rate, RateLimit, limit_of, take_all
 from geminga_broker.subscription import effects as fx
+from geminga_broker.subscription import events as ev
 from geminga_broker.subscription.consumer import Consumer
 from geminga_broker.subscription.delayed_delivery import DelayedDelivery
-from geminga_broker.subscription.events import (
-    DueCollected,
-    EntriesRead,
-    EntriesReadAgain,
-    Event,
-    PartsRecorded,
-    ReadFailed,
-    RoundBegun,
-)
-from geminga_broker.subscription.machine import Machine
+from geminga_broker.subscription.machine import OrderedMachine
 from geminga_broker.subscription.replay import read_some
+from geminga_broker.subscription.tracked import TrackedMachine
 from geminga_broker.topic.api import TopicEnvironment
 from geminga_protocol.ids import Position
 
@@ -40,6 +34,8 @@ RETRY_S = 1.0
 """Pause after storage failed to read."""
 
 
+Machine: TypeAlias = OrderedMachine[Consumer] | TrackedMachine[Consumer]
+
 _TIMELY = (fx.Read, fx.ReadAt, fx.CollectDue)
 
 
@@ -54,7 +50,7 @@ class Pump:
         cursor_of: Callable[[Consumer], Cursor],
         before: Callable[[Position], Position],
     ) -> None:
-        self.machine: Machine[Consumer] | None = None
+        self.machine: Machine | None = None
         self.lock = trio.Lock()
         self.delays: DelayedDelivery | None = None
         self._base_cursor = self._cursor = cursor
@@ -74,7 +70,7 @@ class Pump:
         self._pause: fx.Again | fx.WakeAt | fx.PauseUntil | None = None
         """How the round ended; None: wait to be woken."""
 
-    def use(self, machine: Machine[Consumer], delays: DelayedDelivery | None) -> None:
+    def use(self, machine: Machine, delays: DelayedDelivery | None) -> None:
         """Run this machine from now on."""
         self.machine = machine
         self.delays = delays
@@ -98,7 +94,7 @@ class Pump:
 
     # ---- events and effects ----
 
-    def post(self, event: Event[Consumer]) -> None:
+    def post(self, event: ev.Event[Consumer]) -> None:
         """Tell the machine of an event, if there is one, and run the effects."""
         machine = self.machine
         if machine is None:
@@ -116,18 +112,21 @@ class Pump:
         if self._limits:
             self._sent = self._sent[0] + send.messages, self._sent[1] + size
 
-    def _act(self, machine: Machine[Consumer], effect: fx.Effect[Consumer]) -> None:
+    def _act(self, machine: Machine, effect: fx.Effect[Consumer]) -> None:
         """Run an effect that takes no time."""
         match effect:
             case fx.Acknowledge(acks, member, parts):
                 self._cursor.ack(acks)
                 if member is not None:
-                    for follows in machine.step(PartsRecorded(member, parts)):
+                    for follows in machine.step(ev.PartsRecorded(member, parts)):
                         self._act(machine, follows)
             case fx.Wake():
                 self._event.set()
             case fx.Again() | fx.WakeAt() | fx.PauseUntil():
                 self._pause = effect
+            case fx.SaveDelays() | fx.PassOver():
+                assert self.delays is not None, "only a machine with delays asks for this"
+                (self.delays.save if effect is fx.SAVE_DELAYS else self.delays.pass_over)()
             case fx.Rewind():
                 self._cursor.rewind()
             case fx.AcknowledgeUpto(ack, with_part):
@@ -147,19 +146,19 @@ class Pump:
             case _:
                 raise AssertionError(f"{effect} takes time")
 
-    def _count_unacked(self, machine: Machine[Consumer]) -> None:
+    def _count_unacked(self, machine: Machine) -> None:
         """Report to the broker's limit, if there is one."""
         limit = self._environment.unacked_limit
         if limit is not None:
             limit.count(self, sum([each.unacked for each in machine.state.members]), self.wake)
 
-    async def _round(self, machine: Machine[Consumer]) -> None:
+    async def _round(self, machine: Machine) -> None:
         """One round: from RoundBegun to a step that asks for nothing to be read."""
         self._pause = None
         allowance = self._allowance() if self._limits else None
         available = self._cursor.available(machine.state.readable_upto)
-        event: Event[Consumer] | None
-        event = RoundBegun(trio.current_time(), available, allowance, self._paced)
+        event: ev.Event[Consumer] | None
+        event = ev.RoundBegun(trio.current_time(), available, allowance, self._paced)
         while event is not None:
             effects = machine.step(event)
             event = None
@@ -173,28 +172,26 @@ class Pump:
             self._count_unacked(machine)
 
     async def _fetch(
-        self, machine: Machine[Consumer], effect: fx.Read | fx.ReadAt | fx.CollectDue
-    ) -> Event[Consumer] | None:
+        self, machine: Machine, effect: fx.Read | fx.ReadAt | fx.CollectDue
+    ) -> ev.Event[Consumer] | None:
         """Run an effect that takes time. Raises LogError if the machine has nothing to send that
         was read before the failure.
         """
         cursor, delays, now_ms = self._cursor, self.delays, self._environment.now_ms
         try:
             if isinstance(effect, fx.Read):
-                if delays is not None and len(delays):
-                    delays.skip_tracked()
                 entries_max, bytes_max, upto = effect
                 if not cursor.available(upto):
-                    return EntriesRead((), now_ms(), False)
+                    return ev.EntriesRead((), now_ms(), False)
                 read = await cursor.read(entries_max=entries_max, bytes_max=bytes_max, upto=upto)
-                return EntriesRead(read, now_ms(), cursor.available(upto))
+                return ev.EntriesRead(read, now_ms(), cursor.available(upto))
             if isinstance(effect, fx.ReadAt):
                 asked, found = await read_some(cursor, effect.positions, effect.bytes_max)
-                return EntriesReadAgain(asked, found, now_ms())
+                return ev.EntriesReadAgain(asked, found, now_ms())
             assert delays is not None, "only a machine with delays collects them"
-            return DueCollected(await delays.collect_due(now_ms(), effect.entries_max))
+            return ev.DueCollected(await delays.collect_due(now_ms(), effect.entries_max))
         except LogError:
-            effects = machine.step(ReadFailed())
+            effects = machine.step(ev.ReadFailed())
             if not effects:
                 raise
             for each in effects:

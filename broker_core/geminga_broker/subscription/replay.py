@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Container, Sequence
 from heapq import heapify, heappop, heappush
@@ -38,33 +37,7 @@ async def read_some(
     return positions[:upto], entries
 
 
-class Replays(ABC):
-    """Entries that are to be read again."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def __len__(self) -> int:
-        """How many."""
-
-    @abstractmethod
-    def __contains__(self, position: Position) -> bool:
-        """Whether that one is among them."""
-
-    @abstractmethod
-    def add(self, position: Position, key_hash: int) -> None:
-        """Send this entry again. Adding it twice is adding it once."""
-
-    @abstractmethod
-    def discard(self, position: Position) -> bool:
-        """It was acknowledged, or is being sent. Returns whether it was among them."""
-
-    @abstractmethod
-    def clear(self) -> None:
-        """Forget all."""
-
-
-class ReplayQueue(Replays):
+class ReplayQueue:
     """Positions to be read again, ascending. Bounded by what was sent and not acknowledged."""
 
     __slots__ = ("_positions",)
@@ -98,7 +71,7 @@ class ReplayQueue(Replays):
         self._positions.clear()
 
 
-class KeyedReplayQueue(Replays, Generic[C]):
+class KeyedReplayQueue(Generic[C]):
     """Positions to be read, each with its Key_Shared hash, indexed by who may have them.
 
     `claimant` says who may get entries of a hash, None if nobody may at the moment; when its answer

@@ -6,27 +6,13 @@ from collections.abc import Sequence
 from typing import Generic
 
 from geminga_broker.log.api import Ack, Entry
-from geminga_broker.subscription.effects import (
-    AGAIN,
-    REWIND,
-    Acknowledge,
-    CollectDue,
-    Effect,
-    Read,
-    ReadAt,
-    Send,
-    WakeAt,
-)
+from geminga_broker.subscription import effects as fx
+from geminga_broker.subscription import events as ev
 from geminga_broker.subscription.entry_filters import RESCHEDULE_MS
-from geminga_broker.subscription.events import (
-    DueCollected,
-    EntriesRead,
-    EntriesReadAgain,
-    RoundBegun,
-)
 from geminga_broker.subscription.holdings import Holdings
 from geminga_broker.subscription.state import NO_ACK_SETS, M
 from geminga_broker.subscription.strategies.choose import Give
+from geminga_protocol.ids import EARLIEST
 
 
 class Rounds(Generic[M]):
@@ -53,15 +39,15 @@ class Rounds(Generic[M]):
         self._available = True
         """Whether the log may have new entries."""
 
-    def fail(self, effects: list[Effect[M]]) -> None:
+    def fail(self, effects: list[fx.Effect[M]]) -> None:
         """A read failed: send what was read before; the next round will meet the failure again."""
         if self._state.epochs.stale:
             self._got = ()
-            effects.append(AGAIN)
+            effects.append(fx.AGAIN)
         elif self._got:
             self._give_new(self._got, effects)
 
-    def begin(self, event: RoundBegun, effects: list[Effect[M]]) -> None:
+    def begin(self, event: ev.RoundBegun, effects: list[fx.Effect[M]]) -> None:
         """Decide what this round does."""
         self._state.allowance, self._state.paced = event.allowance, event.paced
         self._got = ()
@@ -70,13 +56,13 @@ class Rounds(Generic[M]):
         if self._delays.idle:
             self._plan(effects)
         else:
-            effects.append(CollectDue(self._strategy.delay_room))
+            effects.append(fx.CollectDue(self._strategy.delay_room))
 
-    def due(self, event: DueCollected, effects: list[Effect[M]]) -> None:
+    def due(self, event: ev.DueCollected, effects: list[fx.Effect[M]]) -> None:
         """Queue entries whose time has come."""
         if event.found is None:
-            members = self._state.members
-            self._delays.read_again_beside(p for member in members for p in member.pending)
+            held = [p for member in self._state.members for p in member.pending]
+            self._holdings.held_upto = max(held, default=EARLIEST)
             self._holdings.reset()
             self._apply_reset(effects)
         elif event.found:
@@ -85,7 +71,7 @@ class Rounds(Generic[M]):
             self._state.epochs.note_changed()
         self._plan(effects)
 
-    def _apply_reset(self, effects: list[Effect[M]]) -> None:
+    def _apply_reset(self, effects: list[fx.Effect[M]]) -> None:
         """A reset forgets what waits: it is read again. What is delayed goes on waiting."""
         epochs = self._state.epochs
         if epochs.stale:
@@ -94,15 +80,15 @@ class Rounds(Generic[M]):
             self._state.unsent = ()
             self._state.provisional = dict.fromkeys(self._state.provisional)
             self._available = True
-            effects.append(REWIND)
+            effects.append(fx.REWIND)
 
-    def _plan(self, effects: list[Effect[M]]) -> None:
+    def _plan(self, effects: list[fx.Effect[M]]) -> None:
         state = self._state
         ready = any(member.ready for member in state.members)
         plan = self._strategy.plan() if ready and not self._holdings.blocked else None
         if plan is None:
             self._idle(effects)
-        elif isinstance(plan, ReadAt):
+        elif isinstance(plan, fx.ReadAt):
             self._asked = state.epochs.now
             effects.append(plan)
         elif state.unsent:
@@ -112,10 +98,17 @@ class Rounds(Generic[M]):
         else:
             self._goal = plan.entries_max
             self._checked = state.epochs.now
-            wanted = min(self._goal, state.entries_max)
-            effects.append(Read(wanted, state.bytes_max, state.readable_upto))
+            self._ask(effects)
 
-    def _idle(self, effects: list[Effect[M]]) -> None:
+    def _ask(self, effects: list[fx.Effect[M]]) -> None:
+        """Read new entries, as many as this round lacks."""
+        state = self._state
+        if len(self._delays):
+            effects.append(fx.PASS_OVER)
+        wanted = min(self._goal - len(self._got), state.entries_max)
+        effects.append(fx.Read(wanted, state.bytes_max, state.readable_upto))
+
+    def _idle(self, effects: list[fx.Effect[M]]) -> None:
         """The round is over. Nothing need be due as long as no member can take it."""
         due_ms = self._delays.next_due_ms
         if (
@@ -124,31 +117,30 @@ class Rounds(Generic[M]):
             and not self._holdings.over_limit
             and any(member.ready for member in self._state.members)
         ):
-            effects.append(WakeAt(due_ms))
+            effects.append(fx.WakeAt(due_ms))
 
-    def read(self, event: EntriesRead, effects: list[Effect[M]]) -> None:
+    def read(self, event: ev.EntriesRead, effects: list[fx.Effect[M]]) -> None:
         """New entries came, or the end of the log."""
-        state, delays = self._state, self._delays
+        state = self._state
         self._now_ms = event.now_ms
         self._available = event.available
         if state.epochs.stale:
             self._got = ()
-            effects.append(AGAIN)
+            effects.append(fx.AGAIN)
             return
-        kept = delays.unheld(event.entries, self._holdings.is_given)
+        kept = self._holdings.unheld(event.entries)
         got = self._got = [*self._got, *kept] if self._got else kept
         more = bool(event.entries) and not kept
         if kept and self._strategy.reads_on and len(got) < self._goal:
             more = event.available and sum([e.size for e in got]) < state.bytes_max
-        if more and not delays.full:
-            wanted = min(self._goal - len(got), state.entries_max)
-            effects.append(Read(wanted, state.bytes_max, state.readable_upto))
+        if more and not self._delays.full:
+            self._ask(effects)
         elif got:
             self._give_new(got, effects)
         else:
             self._idle(effects)
 
-    def _give_new(self, entries: Sequence[Entry], effects: list[Effect[M]]) -> None:
+    def _give_new(self, entries: Sequence[Entry], effects: list[fx.Effect[M]]) -> None:
         """Send new entries as far as members take them."""
         state = self._state
         self._got = ()
@@ -161,7 +153,7 @@ class Rounds(Generic[M]):
             entries = self._plain(entries, effects)
         self._assign(entries, hashes, len(entries), effects)
 
-    def _give_unsent(self, effects: list[Effect[M]]) -> None:
+    def _give_unsent(self, effects: list[fx.Effect[M]]) -> None:
         """Send what an earlier round left."""
         unsent = self._state.unsent
         self._assign(self._unacknowledged(unsent), None, len(unsent), effects)
@@ -182,7 +174,7 @@ class Rounds(Generic[M]):
         entries: Sequence[Entry],
         hashes: Sequence[int] | None,
         count: int,
-        effects: list[Effect[M]],
+        effects: list[fx.Effect[M]],
     ) -> None:
         give = self._giver(effects)
         left = self._strategy.assign(entries, hashes, self._may_be_chunks, give)
@@ -190,13 +182,13 @@ class Rounds(Generic[M]):
         more = self._available or len(left) or self._strategy.waiting
         self._end((len(left) < count or not count) and bool(more), effects)
 
-    def _end(self, again: bool, effects: list[Effect[M]]) -> None:
+    def _end(self, again: bool, effects: list[fx.Effect[M]]) -> None:
         if again:
-            effects.append(AGAIN)
+            effects.append(fx.AGAIN)
         else:
             self._idle(effects)
 
-    def read_again(self, event: EntriesReadAgain, effects: list[Effect[M]]) -> None:
+    def read_again(self, event: ev.EntriesReadAgain, effects: list[fx.Effect[M]]) -> None:
         """Send waiting entries, but those acknowledged meanwhile."""
         epochs, replay = self._state.epochs, self._strategy.replay
         self._now_ms = event.now_ms
@@ -210,7 +202,7 @@ class Rounds(Generic[M]):
             left = self._strategy.assign_again(kept, self._giver(effects))
         self._end(len(left) < len(event.positions), effects)
 
-    def _giver(self, effects: list[Effect[M]]) -> Give[M]:
+    def _giver(self, effects: list[fx.Effect[M]]) -> Give[M]:
         """Charges a member for entries, tracks them and sends them."""
         state, redeliveries = self._state, self._holdings.counts
         parts = state.options.batch_index_ack
@@ -221,11 +213,11 @@ class Rounds(Generic[M]):
                 counts, acked = state.without_acked(entries, counts)
             messages = sum(counts)
             member.track(entries, counts, messages)
-            effects.append(Send(member, entries, messages, redeliveries, acked))
+            effects.append(fx.Send(member, entries, messages, redeliveries, acked))
 
         return give
 
-    def _plain(self, entries: Sequence[Entry], effects: list[Effect[M]]) -> Sequence[Entry]:
+    def _plain(self, entries: Sequence[Entry], effects: list[fx.Effect[M]]) -> Sequence[Entry]:
         """Take out markers (acknowledged) and what is to be delivered later (kept)."""
         plain: list[Entry] = []
         markers: list[Ack] = []
@@ -245,17 +237,21 @@ class Rounds(Generic[M]):
             else:
                 plain.append(entry)
         if markers:
-            effects.append(Acknowledge(markers))
+            effects.append(fx.Acknowledge(markers))
+        if delays.unsaved:
+            effects.append(fx.SAVE_DELAYS)
         return self._filter(plain, effects)
 
-    def _filter(self, entries: Sequence[Entry], effects: list[Effect[M]]) -> Sequence[Entry]:
+    def _filter(self, entries: Sequence[Entry], effects: list[fx.Effect[M]]) -> Sequence[Entry]:
         """What entry filters let through; others are acknowledged, or wait as if delayed."""
         judged = self._state.judge(entries)
         if judged is None:
             return entries
         if judged.rejected:
-            effects.append(Acknowledge(judged.rejected))
+            effects.append(fx.Acknowledge(judged.rejected))
         for entry in judged.rescheduled:
             due_ms = self._now_ms + RESCHEDULE_MS
             self._delays.add(due_ms, entry.position, self._strategy.hash_of(entry))
+        if self._delays.unsaved:
+            effects.append(fx.SAVE_DELAYS)
         return judged.accepted

@@ -4,36 +4,26 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import trio
 
 from geminga_broker.compaction.reading import CompactedCursor, CompactedTopic
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import Ack, Cursor, ManagedLedger
-from geminga_broker.log.cursor_use import CursorUse
+from geminga_broker.log.cursor import LogCursor
 from geminga_broker.metrics.rates import Rates
 from geminga_broker.policies.model import TopicOptions, TopicPolicies
 from geminga_broker.policies.rate_limit import RateLimit
+from geminga_broker.subscription import events as ev
 from geminga_broker.subscription.consumer import INDIVIDUAL_ACK, Consumer
 from geminga_broker.subscription.delayed_delivery import KEY_SHARED, SHARED, DelayedDelivery
 from geminga_broker.subscription.entry_filters import FilterContext
-from geminga_broker.subscription.events import (
-    Acked,
-    DeletedOutside,
-    Flow,
-    Joined,
-    Left,
-    OptionsChanged,
-    Redelivered,
-    Welcomed,
-    Writable,
-)
-from geminga_broker.subscription.machine import Machine, OrderedMachine
-from geminga_broker.subscription.pump import Pump
+from geminga_broker.subscription.holdings import Sharing
+from geminga_broker.subscription.machine import OrderedMachine
+from geminga_broker.subscription.pump import Machine, Pump
 from geminga_broker.subscription.state import State
 from geminga_broker.subscription.stats import subscription_stats
-from geminga_broker.subscription.strategies.api import Sharing
 from geminga_broker.subscription.strategies.key_shared import KeyShared
 from geminga_broker.subscription.strategies.shared import Shared
 from geminga_broker.subscription.strategies.single_active import SingleActive
@@ -55,18 +45,6 @@ _log = logging.getLogger(__name__)
 
 READER_RETURN_S = 60.0
 """How long a subscription that isn't durable outlives a seek, for its reader to come back."""
-
-
-@runtime_checkable
-class KeepsUse(Protocol):
-    """A cursor that remembers over restarts when it was last used."""
-
-    @property
-    def use(self) -> CursorUse:
-        """When that was."""
-
-    def write_use(self, slack_s: float) -> None:
-        """Write it down soon, if what is written is older by so much."""
 
 
 class SubscriptionHost(Protocol):
@@ -111,7 +89,7 @@ class Subscription:
         self.rates_gone = Rates(trio.current_time())
         """Counters of consumers that left."""
         self.mark_delete_advanced_ms = 0
-        self.remembers = cursor if isinstance(cursor, KeepsUse) else None
+        self.remembers = cursor if isinstance(cursor, LogCursor) else None
         """The cursor, if it remembers over restarts when it was last used."""
         idle_s = self.remembers.use.idle_s if self.remembers is not None else 0
         self.idle_since_s = trio.current_time() - idle_s
@@ -133,7 +111,7 @@ class Subscription:
         self.obey()
 
     @property
-    def machine(self) -> Machine[Consumer] | None:
+    def machine(self) -> Machine | None:
         """What decides for it; None before the first consumer."""
         return self.pump.machine
 
@@ -166,7 +144,7 @@ class Subscription:
         rate = policies.dispatch_rates.get(self.name, policies.subscription_dispatch_rate)
         for consumer in self.consumers:
             consumer.apply_options(options)
-        self.pump.post(OptionsChanged(options))
+        self.pump.post(ev.OptionsChanged(options))
         self.pump.limit(rate, self._host.dispatch_limits, self._host.rates.per_second)
 
     # ---- consumers come and go ----
@@ -191,7 +169,7 @@ class Subscription:
             text = "Subscription reached max consumers limit"
             raise BrokerError(ServerError.ConsumerBusy, text)
         consumer = Consumer(request, self, self._host.options)
-        machine.step(Joined(consumer, policy))
+        machine.step(ev.Joined(consumer, policy))
         if machine is not self.machine:
             self.pump.use(machine, delays)
         if self.remembers is not None:
@@ -199,7 +177,7 @@ class Subscription:
         self.cursor.on_available(self.pump.wake)
         self.sub_type = request.sub_type
         request.on_subscribed(consumer)
-        self.pump.post(Welcomed(consumer, trio.current_time()))
+        self.pump.post(ev.Welcomed(consumer, trio.current_time()))
         self.pump.start()
         self._tell_end_if_reached(consumer)
         return consumer
@@ -219,7 +197,7 @@ class Subscription:
             return
         self.rates_gone.add(consumer.rates.messages, consumer.rates.bytes)
         now_s = self.idle_since_s = trio.current_time()
-        self.pump.post(Left(consumer, now_s, self._all_leave))
+        self.pump.post(ev.Left(consumer, now_s, self._all_leave))
         if self.consumers:
             return
         self.cursor.on_available(None)  # the cache is kept for those with consumers only
@@ -251,11 +229,11 @@ class Subscription:
 
     def flow(self, consumer: Consumer, permits: int) -> None:
         """A consumer may be sent more messages."""
-        self.pump.post(Flow(consumer, permits))
+        self.pump.post(ev.Flow(consumer, permits))
 
     def writable(self) -> None:
         """The connection of a consumer takes more again."""
-        self.pump.post(Writable())
+        self.pump.post(ev.Writable())
 
     def acknowledge(self, consumer: Consumer, acks: Sequence[Ack], cumulative: bool) -> None:
         """Acknowledge; positions that are unknown, acknowledged or beyond the end do no harm."""
@@ -263,7 +241,7 @@ class Subscription:
             _log.debug("%s: cumulative ack beyond the end ignored: %s", self.topic_name, consumer)
             return
         before = self.cursor.mark_delete
-        self.pump.post(Acked(consumer, acks, cumulative))
+        self.pump.post(ev.Acked(consumer, acks, cumulative))
         if self.cursor.mark_delete != before:
             self.mark_delete_advanced_ms = wall_clock_ms()
             if self._host.terminated:
@@ -271,7 +249,7 @@ class Subscription:
 
     def redeliver(self, consumer: Consumer, positions: Sequence[Position] | None) -> None:
         """Send again."""
-        self.pump.post(Redelivered(consumer, positions))
+        self.pump.post(ev.Redelivered(consumer, positions))
 
     def tell_end_if_reached(self) -> None:
         """REACHED_END_OF_TOPIC to all once a terminated topic is consumed."""
@@ -296,7 +274,7 @@ class Subscription:
         try:
             async with self._paused():
                 await self.cursor.seek(position)
-                self.pump.post(DeletedOutside())
+                self.pump.post(ev.DeletedOutside(self.cursor.mark_delete))
                 if self._compacted is not None:
                     self._compacted.sought(position)
                 if ack_set and self._host.options.batch_index_ack and position != EARLIEST:
@@ -333,7 +311,7 @@ class Subscription:
             self._deleted_from_outside()
 
     def _deleted_from_outside(self) -> None:
-        self.pump.post(DeletedOutside())
+        self.pump.post(ev.DeletedOutside(self.cursor.mark_delete))
         self.tell_end_if_reached()
 
     def _paused(self) -> trio.Lock:
@@ -361,13 +339,13 @@ class Subscription:
         return subscription_stats(self, self.machine)
 
 
-def _suits(machine: Machine[Consumer], sub_type: int, policy: KeySharedPolicy) -> bool:
+def _suits(machine: Machine, sub_type: int, policy: KeySharedPolicy) -> bool:
     return machine.sub_type == sub_type and machine.matches(policy)
 
 
 def _make_machine(
     subscription: Subscription, host: SubscriptionHost, sub_type: int, policy: KeySharedPolicy
-) -> tuple[Machine[Consumer], DelayedDelivery | None]:
+) -> tuple[Machine, DelayedDelivery | None]:
     """The machine of a subscription type; and its delays, if the type has them."""
     cursor, pump = subscription.cursor, subscription.pump
     topic = subscription.topic_name
@@ -382,4 +360,4 @@ def _make_machine(
         kind = KEY_SHARED + keyed.selector.first_slot
     nursery, entries_max = host.environment.nursery, host.options.delayed_entries_max
     delays = DelayedDelivery(cursor, nursery, entries_max, pump.wake, kind)
-    return TrackedMachine(state, strategy, delays, pump.paused_by_broker), delays
+    return TrackedMachine(state, strategy, delays.tracker, pump.paused_by_broker), delays

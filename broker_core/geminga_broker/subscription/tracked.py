@@ -4,37 +4,17 @@ or given back (spec BR-32, BR-33, BR-34).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Generic
 
-from geminga_broker.subscription.effects import WAKE, Effect
-from geminga_broker.subscription.events import (
-    Acked,
-    DeletedOutside,
-    DueCollected,
-    EntriesRead,
-    EntriesReadAgain,
-    Event,
-    Flow,
-    Joined,
-    Left,
-    OptionsChanged,
-    PartsRecorded,
-    ReadableUpto,
-    ReadFailed,
-    Redelivered,
-    Resolved,
-    RoundBegun,
-    Welcomed,
-    Writable,
-)
-from geminga_broker.subscription.holdings import Holdings
-from geminga_broker.subscription.machine import Figures
+from geminga_broker.subscription import effects as fx
+from geminga_broker.subscription import events as ev
+from geminga_broker.subscription.delayed_tracker import DelayedTracker
+from geminga_broker.subscription.holdings import Holdings, Sharing
 from geminga_broker.subscription.rounds import Rounds
 from geminga_broker.subscription.state import M, State
-from geminga_broker.subscription.strategies.api import Delays, Sharing
 from geminga_broker.topic.api import KeySharedPolicy
-from geminga_broker.topic.stats import ConsumerStats
+from geminga_broker.topic.stats import SubscriptionStats
 
 
 class TrackedMachine(Generic[M]):
@@ -48,7 +28,7 @@ class TrackedMachine(Generic[M]):
         self,
         state: State[M],
         strategy: Sharing[M],
-        delays: Delays,
+        delays: DelayedTracker,
         paused: Callable[[], bool] = lambda: False,
     ) -> None:
         self.state = state
@@ -66,76 +46,74 @@ class TrackedMachine(Generic[M]):
         """Whether a consumer with that Key_Shared policy may join."""
         return self.strategy.matches(policy)
 
-    def figures(self) -> Figures:
-        """For statistics."""
+    def describe(self, stats: SubscriptionStats) -> None:
+        """Add what waits, and why, and what only the strategy knows."""
         delays, strategy = self._delays, self.strategy
-        return Figures(
-            self.holdings.blocked,
-            len(delays),
-            delays.size_bytes,
-            strategy.waiting,
-            strategy.mode,
-            strategy.out_of_order,
-        )
+        stats.blocked_subscription_on_unacked_msgs = self.holdings.blocked
+        stats.msg_delayed = len(delays)
+        stats.delayed_message_index_size_in_bytes = delays.size_bytes
+        stats.msg_in_replay = strategy.waiting
+        stats.key_shared_mode = strategy.mode
+        stats.allow_out_of_order_delivery = strategy.out_of_order
+        strategy.describe(stats)
 
-    def describe(self, consumers: Sequence[tuple[M, ConsumerStats]]) -> None:
-        """Add to the statistics of the members what only the strategy knows."""
-        self.strategy.describe(consumers)
-
-    def step(self, event: Event[M]) -> list[Effect[M]]:
+    def step(self, event: ev.Event[M]) -> list[fx.Effect[M]]:
         """Take note of an event. Raises BrokerError for a Joined that is refused."""
-        effects: list[Effect[M]] = []
+        effects: list[fx.Effect[M]] = []
         holdings, rounds = self.holdings, self._rounds
         match event:
-            case Acked():
+            case ev.Acked():
                 holdings.acked(event, effects)
-            case RoundBegun():
+            case ev.RoundBegun():
                 rounds.begin(event, effects)
-            case EntriesRead():
+            case ev.EntriesRead():
                 rounds.read(event, effects)
-            case EntriesReadAgain():
+            case ev.EntriesReadAgain():
                 rounds.read_again(event, effects)
-            case Flow():
+            case ev.Flow():
                 event.member.grant(event.permits)
                 if not event.member.blocked:
                     holdings.change()
-            case Writable():
+            case ev.Writable():
                 holdings.change()
-            case DueCollected():
+            case ev.DueCollected():
                 rounds.due(event, effects)
-            case ReadFailed():
+            case ev.ReadFailed():
                 rounds.fail(effects)
-            case Redelivered():
+            case ev.Redelivered():
                 holdings.redeliver(event, effects)
             case _:
                 self._step_rarely(event, effects)
         if holdings.wake:
             holdings.wake = False
-            effects.append(WAKE)
+            effects.append(fx.WAKE)
         return effects
 
-    def _step_rarely(self, event: Event[M], effects: list[Effect[M]]) -> None:
+    def _step_rarely(self, event: ev.Event[M], effects: list[fx.Effect[M]]) -> None:
         holdings, state = self.holdings, self.state
         match event:
-            case PartsRecorded():
+            case ev.PartsRecorded():
                 holdings.parts_recorded(event)
-            case Resolved():
+            case ev.Resolved():
                 holdings.resolve(event, effects)
-            case ReadableUpto():
+            case ev.ReadableUpto():
                 state.readable_upto = event.position
                 holdings.wake = True
-            case Joined():
+            case ev.Joined():
                 self.strategy.admit(event.member, event.policy)
-            case Welcomed():
+            case ev.Welcomed():
                 holdings.wake = True
-            case Left():
+            case ev.Left():
                 holdings.left(event)
-            case DeletedOutside():
+            case ev.DeletedOutside():
                 state.forget_deleted()
                 state.epochs.note_acked()
-                self._delays.forget_deleted()
-                holdings.wake |= self.strategy.discard_where(state.acknowledged.is_deleted)
-            case OptionsChanged():
+                self._delays.discard_upto(event.mark_delete)
+                if self._delays.finished:
+                    effects.append(fx.SAVE_DELAYS)
+                self.strategy.discard_where(state.acknowledged.is_deleted)
+                holdings.wake = True
+            case ev.OptionsChanged():
                 state.options = event.options
                 holdings.change()
             case _:

@@ -9,6 +9,7 @@ value that Apache gives where the feature is not in use.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import cast
 
@@ -63,8 +64,8 @@ class DrainingHashStats(Struct, rename="camel"):
     blocked_attempts: int = 0
 
 
-class ConsumerStats(Struct, rename="camel"):
-    """A consumer (ConsumerStatsImpl)."""
+class DispatchStats(Struct, rename="camel"):
+    """What goes out to a consumer, or to all of a subscription."""
 
     msg_rate_out: float = 0.0
     msg_throughput_out: float = 0.0
@@ -73,6 +74,21 @@ class ConsumerStats(Struct, rename="camel"):
     msg_rate_redeliver: float = 0.0
     message_ack_rate: float = 0.0
     chunked_message_rate: float = 0.0
+
+    def add(self, parts: Iterable[DispatchStats]) -> None:
+        """Count what goes out to these."""
+        for part in parts:
+            self.msg_rate_out += part.msg_rate_out
+            self.msg_throughput_out += part.msg_throughput_out
+            self.bytes_out_counter += part.bytes_out_counter
+            self.msg_out_counter += part.msg_out_counter
+            self.msg_rate_redeliver += part.msg_rate_redeliver
+            self.message_ack_rate += part.message_ack_rate
+
+
+class ConsumerStats(DispatchStats, rename="camel"):
+    """A consumer (ConsumerStatsImpl)."""
+
     consumer_name: str = ""
     available_permits: int = 0
     unacked_messages: int = 0
@@ -94,16 +110,9 @@ class ConsumerStats(Struct, rename="camel"):
     last_consumed_time: str = ""
 
 
-class SubscriptionStats(Struct, rename="camel"):
+class SubscriptionStats(DispatchStats, rename="camel"):
     """A subscription (SubscriptionStatsImpl, NonPersistentSubscriptionStatsImpl)."""
 
-    msg_rate_out: float = 0.0
-    msg_throughput_out: float = 0.0
-    bytes_out_counter: int = 0
-    msg_out_counter: int = 0
-    msg_rate_redeliver: float = 0.0
-    message_ack_rate: float = 0.0
-    chunked_message_rate: float = 0.0
     msg_backlog: int = 0
     backlog_size: int = -1
     earliest_msg_publish_time_in_backlog: int = 0

@@ -22,7 +22,7 @@ from geminga_broker.log.entry import LogEntry
 from geminga_broker.policies.model import TopicOptions
 from geminga_broker.subscription._tests.key_shared_client import ModelConnection
 from geminga_broker.subscription.consumer import Consumer
-from geminga_broker.subscription.delayed_delivery import DelayedDelivery
+from geminga_broker.subscription.delayed_tracker import DelayedTracker
 from geminga_broker.subscription.effects import (
     Again,
     Effect,
@@ -178,8 +178,7 @@ class Model:
         self.cursor = ModelCursor(self)
         state: State[Consumer] = State(self.options, self.cursor, FilterContext("t", "s"))
         self.strategy = KeyShared(state, self.policy)
-        delays = DelayedDelivery(self.cursor, nursery, 100, lambda: None)
-        self.machine = TrackedMachine(state, self.strategy, delays)
+        self.machine = TrackedMachine(state, self.strategy, DelayedTracker())
         first = self.strategy.selector.first_slot
         keys = [f"key-{n}" for n in range(rng.choice((3, 40, 400)))]
         self.slots = [key_slot(key.encode(), first) for key in keys]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from geminga_broker._tests.fake_client import payload, position
 from geminga_broker.log.api import Ack, Entry
 from geminga_broker.log.entry import LogEntry
 from geminga_broker.policies.model import TopicOptions
+from geminga_broker.subscription.delayed_tracker import DelayedTracker
 from geminga_broker.subscription.effects import (
     Effect,
     Read,
@@ -50,50 +51,6 @@ class Known:
         return self.ack_sets.get(place, ())
 
 
-class FakeDelays:
-    """Delays without a clock or store."""
-
-    full = False
-    size_bytes = 0
-
-    def __init__(self) -> None:
-        self.kept: dict[Position, int] = {}
-
-    def __len__(self) -> int:
-        return len(self.kept)
-
-    def __contains__(self, place: Position) -> bool:
-        return place in self.kept
-
-    @property
-    def idle(self) -> bool:
-        return not self.kept
-
-    @property
-    def next_due_ms(self) -> int | None:
-        return min(self.kept.values(), default=None)
-
-    def add(self, due_ms: int, place: Position, key_hash: int) -> None:
-        self.kept[place] = due_ms
-
-    def discard(self, place: Position) -> None:
-        self.kept.pop(place, None)
-
-    def forget_deleted(self) -> None:
-        self.kept.clear()
-
-    def untracked(self, entries: Sequence[Entry]) -> Sequence[Entry]:
-        return [entry for entry in entries if entry.position not in self.kept]
-
-    def read_again_beside(self, held: Iterable[Position]) -> None:
-        self.kept.clear()
-
-    def unheld(
-        self, entries: Sequence[Entry], holds: Callable[[Position], bool]
-    ) -> Sequence[Entry]:
-        return entries
-
-
 def entry(number: int, *, messages: int = 1, **more: object) -> LogEntry:
     return LogEntry(position(number), payload(number, **more), messages)
 
@@ -132,8 +89,8 @@ def ordered(kind: int = SubType.Exclusive, **more: object) -> Ordered:
     return OrderedMachine(state, SingleActive(state.members, kind, "t", -1))
 
 
-def shared(**more: object) -> tuple[Tracked, Known, FakeDelays]:
-    known, delays = Known(), FakeDelays()
+def shared(**more: object) -> tuple[Tracked, Known, DelayedTracker]:
+    known, delays = Known(), DelayedTracker()
     state = state_of(known, **more)
     return TrackedMachine(state, Shared(state), delays), known, delays
 
@@ -141,7 +98,7 @@ def shared(**more: object) -> tuple[Tracked, Known, FakeDelays]:
 def key_shared(**more: object) -> tuple[Tracked, KeyShared[Member]]:
     state = state_of(Known(), **more)
     strategy = KeyShared(state, POLICY)
-    return TrackedMachine(state, strategy, FakeDelays()), strategy
+    return TrackedMachine(state, strategy, DelayedTracker()), strategy
 
 
 def join(machine: Ordered | Tracked, name: str, permits: int = 0) -> Member:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from geminga_broker._tests.fake_client import position
 from geminga_broker.log.api import Ack
+from geminga_broker.subscription import delayed_tracker
 from geminga_broker.subscription._tests.machine_scripts import (
     BEGIN,
     acks,
@@ -18,7 +21,9 @@ from geminga_broker.subscription._tests.machine_scripts import (
 )
 from geminga_broker.subscription.effects import (
     AGAIN,
+    PASS_OVER,
     REWIND,
+    SAVE_DELAYS,
     WAKE,
     Acknowledge,
     CollectDue,
@@ -135,14 +140,28 @@ def test_delayed_entries_wait_and_are_collected() -> None:
     machine.step(BEGIN)
     effects = machine.step(EntriesRead([entry(0, deliver_at=50), *entries(1)], 10))
     assert sent(effects) == [("one", [1])]
-    assert delays.kept == {position(0): 50}
+    assert (len(delays), delays.next_due_ms) == (1, 50)
     assert isinstance(machine.step(BEGIN)[-1], CollectDue)
     assert isinstance(machine.step(DueCollected(()))[-1], Read)
     assert machine.step(EntriesRead((), 20)) == [WakeAt(50)]
     machine.step(BEGIN)
-    delays.kept.clear()
+    assert delays.pop_due(60, 9) == [(position(0), -1)]
     effects = machine.step(DueCollected([(position(0), -1)]))
     assert effects == [ReadAt(at(0), machine.state.bytes_max)]
+
+
+def test_delays_are_saved_and_passed_over_by_effects(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delayed_tracker, "RUN_ENTRIES", 2)
+    machine, known, delays = shared()
+    join(machine, "one", 5)
+    machine.step(BEGIN)
+    effects = machine.step(EntriesRead([entry(n, deliver_at=50) for n in (0, 1)], 10))
+    assert effects == [SAVE_DELAYS, AGAIN]
+    assert isinstance(machine.step(BEGIN)[-1], CollectDue)
+    assert machine.step(DueCollected(())) == [PASS_OVER, Read(5, machine.state.bytes_max)]
+    known.deleted.update(at(0, 1))
+    assert machine.step(DeletedOutside(position(1))) == [SAVE_DELAYS, WAKE]
+    assert not delays
 
 
 def test_lost_delays_are_read_again() -> None:
@@ -151,10 +170,11 @@ def test_lost_delays_are_read_again() -> None:
     machine.step(BEGIN)
     machine.step(EntriesRead([entry(0, deliver_at=50)], 10))
     assert isinstance(machine.step(BEGIN)[-1], CollectDue)
+    delays.clear()
     effects = machine.step(DueCollected(None))
     assert effects[0] == REWIND
     assert isinstance(effects[1], Read)
-    assert not delays.kept
+    assert not delays
 
 
 def test_a_blocked_member_goes_on_at_half_of_its_limit() -> None:
@@ -176,7 +196,7 @@ def test_deleted_from_outside_while_it_waits() -> None:
     one = join(machine, "one", 1)
     read(machine, *entries(0, 1, 2))
     known.deleted.update(at(1))
-    machine.step(DeletedOutside())
+    machine.step(DeletedOutside(position(-1)))
     machine.step(Flow(one, 5))
     assert sent(machine.step(BEGIN)) == [("one", [2])]
 

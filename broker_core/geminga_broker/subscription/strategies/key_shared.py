@@ -13,8 +13,8 @@ from typing import Generic, Protocol, TypeVar
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import Entry
 from geminga_broker.policies.model import TopicOptions
+from geminga_broker.subscription import effects as fx
 from geminga_broker.subscription.chunks import UnfinishedMessages, chunks_in
-from geminga_broker.subscription.effects import Read, ReadAt
 from geminga_broker.subscription.replay import KeyedReplayQueue
 from geminga_broker.subscription.special_metadata import plain_key, slot_of
 from geminga_broker.subscription.state import M, State
@@ -28,7 +28,7 @@ from geminga_broker.subscription.strategies.hash_ring import (
     StickyRanges,
 )
 from geminga_broker.topic.api import KeySharedPolicy, SubType
-from geminga_broker.topic.stats import ConsumerStats, DrainingHashStats
+from geminga_broker.topic.stats import DrainingHashStats, SubscriptionStats
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.ids import Position
 from geminga_protocol.keys import key_slot
@@ -203,18 +203,21 @@ class KeyShared(Generic[M]):
         """Whether a consumer with that policy may join."""
         return (policy.mode, policy.allow_out_of_order) == (self._policy_mode, self.out_of_order)
 
-    def describe(self, consumers: Sequence[tuple[M, ConsumerStats]]) -> None:
+    def describe(self, stats: SubscriptionStats) -> None:
         """Add ranges and draining hashes to the statistics of the members."""
         draining = self.draining.draining_hashes()
-        for member, stats in consumers:
-            stats.key_hash_range_arrays = list(self.selector.ranges(member))
+        for member, found in zip(self._state.members, stats.consumers, strict=True):
+            found.key_hash_range_arrays = list(self.selector.ranges(member))
             if not self._drains:
                 continue
             hashes = draining.get(member, [])
-            stats.draining_hashes = [DrainingHashStats(*each) for each in hashes]
-            stats.draining_hashes_count = len(hashes)
-            stats.draining_hashes_unacked_messages = sum(each.entries for each in hashes)
-            stats.draining_hashes_cleared_total = self.draining.cleared_by(member)
+            found.draining_hashes = [DrainingHashStats(*each) for each in hashes]
+            found.draining_hashes_count = len(hashes)
+            found.draining_hashes_unacked_messages = sum(each.entries for each in hashes)
+            found.draining_hashes_cleared_total = self.draining.cleared_by(member)
+            stats.draining_hashes_count += found.draining_hashes_count
+            stats.draining_hashes_unacked_messages += found.draining_hashes_unacked_messages
+            stats.draining_hashes_cleared_total += found.draining_hashes_cleared_total
 
     # ---- members ----
 
@@ -272,12 +275,9 @@ class KeyShared(Generic[M]):
     def acknowledged_unheld(self, position: Position) -> None:
         """An entry was acknowledged that no member held: there is nothing but the queue."""
 
-    def discard_where(self, gone: Callable[[Position], bool]) -> bool:
-        """Entries were acknowledged from outside, some of which may wait for a member that never
-        comes; returns whether to run a round.
-        """
+    def discard_where(self, gone: Callable[[Position], bool]) -> None:
+        """Entries were acknowledged from outside; some may wait for a member that never comes."""
         self.replay.discard_where(gone)
-        return True
 
     def reset(self) -> None:
         """Forget what waits: it is read again."""
@@ -295,13 +295,13 @@ class KeyShared(Generic[M]):
 
     # ---- a round ----
 
-    def plan(self) -> Read | ReadAt | None:
+    def plan(self) -> fx.Read | fx.ReadAt | None:
         """Waiting entries that a member can take, else new ones, as far as look-ahead goes."""
         state, epochs = self._state, self._state.epochs
         if epochs.changed > epochs.searched:
             if found := self._sendable(state.entries_wanted(state.entries_max, 1.0)):
                 self._asked = dict(found)
-                return ReadAt(list(self._asked), state.bytes_max)
+                return fx.ReadAt(list(self._asked), state.bytes_max)
             epochs.searched = epochs.now
         room = self._look_ahead - len(self.replay)
         if room <= 0:
@@ -312,7 +312,7 @@ class KeyShared(Generic[M]):
         if state.allowance is not None:
             average = sum([member.average for member in members]) / len(members)
             wanted = min(wanted, state.entries_wanted(wanted, average))
-        return Read(wanted, state.bytes_max)
+        return fx.Read(wanted, state.bytes_max)
 
     def _sendable(self, entries_max: int) -> list[tuple[Position, int]]:
         """Waiting entries that a member may and can take, with their hashes."""

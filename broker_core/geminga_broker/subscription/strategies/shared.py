@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Generic
 
 from geminga_broker.log.api import Entry
+from geminga_broker.subscription import effects as fx
 from geminga_broker.subscription.chunks import ChunkKeeper, chunks_in
-from geminga_broker.subscription.effects import Read, ReadAt
 from geminga_broker.subscription.replay import NO_HASH, ReplayQueue
 from geminga_broker.subscription.special_metadata import special_metadata
 from geminga_broker.subscription.state import M, State
 from geminga_broker.subscription.strategies.choose import Give, RoundRobin
 from geminga_broker.topic.api import KeySharedPolicy, SubType
-from geminga_broker.topic.stats import ConsumerStats
+from geminga_broker.topic.stats import SubscriptionStats
 from geminga_protocol.ids import Position
 from geminga_protocol.pb.pulsar_api_pb2 import MessageMetadata
 
@@ -79,7 +79,7 @@ class Shared(Generic[M]):
         """Whether a consumer with that Key_Shared policy may join: policies do not matter here."""
         return True
 
-    def describe(self, consumers: Sequence[tuple[M, ConsumerStats]]) -> None:
+    def describe(self, stats: SubscriptionStats) -> None:
         """There is nothing to add to the statistics."""
 
     # ---- members ----
@@ -116,10 +116,9 @@ class Shared(Generic[M]):
         """An entry was acknowledged that no member held."""
         self._chunks.discard(position)
 
-    def discard_where(self, gone: Callable[[Position], bool]) -> bool:
-        """Entries were acknowledged from outside; returns whether to run a round."""
+    def discard_where(self, gone: Callable[[Position], bool]) -> None:
+        """Entries were acknowledged from outside."""
         self._chunks.discard_where(gone)
-        return False
 
     def reset(self) -> None:
         """Forget what waits: it is read again."""
@@ -128,7 +127,7 @@ class Shared(Generic[M]):
 
     # ---- a round ----
 
-    def plan(self) -> Read | ReadAt | None:
+    def plan(self) -> fx.Read | fx.ReadAt | None:
         """What to read for the members that can take something."""
         ready = [member for member in self._state.members if member.ready]
         for position in self._chunks.take_due():
@@ -138,8 +137,8 @@ class Shared(Generic[M]):
         wanted = self._state.entries_wanted(permits, average)
         bytes_max = self._state.bytes_max
         if self.replay:
-            return ReadAt(self.replay.first(wanted), bytes_max)
-        return Read(wanted, bytes_max)
+            return fx.ReadAt(self.replay.first(wanted), bytes_max)
+        return fx.Read(wanted, bytes_max)
 
     def plain_hashes(self, entries: Sequence[Entry]) -> Sequence[int] | None:
         """There are no hashes by which to know plain entries."""

@@ -7,7 +7,7 @@ from typing import Generic
 
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import Entry
-from geminga_broker.subscription.effects import TellActive
+from geminga_broker.subscription import effects as fx
 from geminga_broker.subscription.state import M
 from geminga_broker.subscription.strategies.choose import Give, pick_active
 from geminga_broker.topic.api import KeySharedPolicy, SubType
@@ -35,7 +35,7 @@ class SingleActive(Generic[M]):
         """A member left; `elect` chooses the next active one."""
         self._members.remove(member)
 
-    def elect(self, added: M | None = None) -> list[TellActive[M]]:
+    def elect(self, added: M | None = None) -> list[fx.TellActive[M]]:
         """Choose the active member anew after a change; returns whom to tell, in Failover."""
         chosen = pick_active(self._members, self._topic, self._partition)
         if chosen is not self.active:
@@ -45,7 +45,7 @@ class SingleActive(Generic[M]):
         self.active = chosen
         if self.sub_type != SubType.Failover:
             return []
-        return [TellActive(member, member is chosen) for member in told]
+        return [fx.TellActive(member, member is chosen) for member in told]
 
     def assign(self, entries: Sequence[Entry], give: Give[M]) -> Sequence[Entry]:
         """Give to the active member as long as it has permits; returns the rest."""
