@@ -8,13 +8,14 @@ next. On Key_Shared the chunks have one hash; it stays where it is until the mes
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple
 
 from sortedcontainers import SortedSet
 
 from geminga_broker.log.api import Entry
 from geminga_broker.subscription.special_metadata import special_metadata
-from geminga_broker.subscription.strategies.choose import Candidate, RoundRobin
+from geminga_broker.subscription.state import M
+from geminga_broker.subscription.strategies.choose import RoundRobin
 from geminga_protocol.ids import Position
 
 OWNERS_MAX = 10_000
@@ -24,8 +25,6 @@ split, as those are whose producer never ended them.
 
 PARKED_MAX = 10_000
 """Chunks that wait for their consumer; nothing new is read beyond it."""
-
-C = TypeVar("C", bound=Candidate)
 
 
 class Chunk(NamedTuple):
@@ -60,19 +59,19 @@ def chunks_in(entries: Sequence[Entry]) -> dict[int, Chunk]:
     return found
 
 
-class ChunkKeeper(Generic[C]):
+class ChunkKeeper(Generic[M]):
     """Who gets the chunks of which message, and which wait for them."""
 
     __slots__ = ("_owners", "_parked", "_turns", "_whole")
 
     def __init__(self, turns: RoundRobin) -> None:
         self._turns = turns
-        self._owners: dict[int, C] = {}
+        self._owners: dict[int, M] = {}
         """Consumers by message, from the first chunk that is sent to the last."""
-        self._whole: dict[int, C] = {}
+        self._whole: dict[int, M] = {}
         """Who got the last chunk: what a producer sent twice goes there too, for only that client
         knows what it is."""
-        self._parked: dict[C, SortedSet[Position]] = {}
+        self._parked: dict[M, SortedSet[Position]] = {}
 
     def __len__(self) -> int:
         """How many chunks wait."""
@@ -106,7 +105,7 @@ class ChunkKeeper(Generic[C]):
             if not parked:
                 del self._parked[consumer]
 
-    def forget(self, consumer: C) -> list[Position]:
+    def forget(self, consumer: M) -> list[Position]:
         """A consumer left: what waits for it may go to others."""
         for owners in (self._owners, self._whole):
             for message in [each for each, owner in owners.items() if owner is consumer]:
@@ -121,8 +120,8 @@ class ChunkKeeper(Generic[C]):
         self,
         items: Sequence[tuple[Position, int]],
         chunks: Mapping[int, Chunk],
-        consumers: Sequence[C],
-        send: Callable[[C, int, int], None],
+        consumers: Sequence[M],
+        send: Callable[[M, int, int], None],
         waits: Position | None,
     ) -> Given:
         """Give out entries (position, messages), of which some are chunks, in order.
@@ -165,19 +164,19 @@ class ChunkKeeper(Generic[C]):
                 self._parked.setdefault(owner, SortedSet()).add(position)
         return Given(len(items), again)
 
-    def _owner(self, chunk: Chunk) -> C | None:
+    def _owner(self, chunk: Chunk) -> M | None:
         """Who has the message, or had all of it; None if it begins."""
         owner = self._owners.get(chunk.message)
         if owner is None and chunk.number:
             return self._whole.get(chunk.message)
         return owner
 
-    def _may_get(self, owner: C, position: Position, able: Container[C]) -> bool:
+    def _may_get(self, owner: M, position: Position, able: Container[M]) -> bool:
         """Whether it has room, and nothing before this waits for it."""
         parked = self._parked.get(owner)
         return owner in able and owner.room > 0 and (not parked or position < parked[0])
 
-    def _note(self, chunk: Chunk, owner: C) -> None:
+    def _note(self, chunk: Chunk, owner: M) -> None:
         """A chunk is sent."""
         if chunk.last:
             self._owners.pop(chunk.message, None)

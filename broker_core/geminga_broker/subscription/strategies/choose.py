@@ -1,4 +1,4 @@
-"""Who gets what, for Exclusive, Failover and Shared: pure (spec BR-30).
+"""Which member gets which entries, for Exclusive, Failover and Shared: pure (spec BR-30).
 
 Follows AbstractDispatcherSingleActiveConsumer and AbstractDispatcherMultipleConsumers.
 """
@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Protocol, TypeAlias, TypeVar
+from typing import TypeAlias
 
 from geminga_broker.log.api import Entry
+from geminga_broker.subscription.state import M
 from geminga_protocol.keys import murmur3_32
 
 RING_POINTS = 100
@@ -24,28 +25,11 @@ the newcomer's points only.
 """
 
 
-class Candidate(Protocol):
-    """A consumer, as far as choosing goes."""
-
-    name: str
-    priority: int
-
-    @property
-    def ready(self) -> bool:
-        """Whether it may get something now."""
-
-    @property
-    def room(self) -> int:
-        """How many messages it may get; over 0 if it is ready."""
-
-
-C = TypeVar("C", bound=Candidate)
-
-Give: TypeAlias = Callable[[C, Sequence[Entry], Sequence[int]], None]
+Give: TypeAlias = Callable[[M, Sequence[Entry], Sequence[int]], None]
 """Charge a consumer for these entries, with the message count of each, and send them."""
 
 
-def pick_active(consumers: Sequence[C], topic: str, partition: int) -> C | None:
+def pick_active(consumers: Sequence[M], topic: str, partition: int) -> M | None:
     """The active consumer of a Failover subscription, None without consumers.
 
     Of those with the lowest priority level, sorted by name: partition number modulo count, so that
@@ -82,13 +66,13 @@ class RoundRobin:
         self._run_entries_max = run_entries_max
         self._next = 0
 
-    def assign(self, counts: Sequence[int], consumers: Sequence[C]) -> list[tuple[C, int, int]]:
+    def assign(self, counts: Sequence[int], consumers: Sequence[M]) -> list[tuple[M, int, int]]:
         """Give out entries with these message counts, in order: (consumer, first, end) runs.
 
-        What comes after the last run's end found nobody with permits.
+        Entries after the last run's end found no consumer with permits.
         """
         able = sorted((c for c in consumers if c.ready), key=lambda c: c.priority)
-        runs: list[tuple[C, int, int]] = []
+        runs: list[tuple[M, int, int]] = []
         total = len(counts)
         at = first = 0
         while first < len(able) and at < total:
@@ -101,9 +85,9 @@ class RoundRobin:
         return runs
 
     def _assign_level(
-        self, able: list[C], counts: Sequence[int], at: int, runs: list[tuple[C, int, int]]
+        self, able: list[M], counts: Sequence[int], at: int, runs: list[tuple[M, int, int]]
     ) -> int:
-        """Go round among consumers of one priority level; answers how far it came."""
+        """Go round among consumers of one priority level; returns how far it came."""
         total = len(counts)
         left = [consumer.room for consumer in able]
         turn = self._next % len(able)

@@ -1,4 +1,4 @@
-"""Which consumer owns which Key_Shared hash: pure (spec BR-31).
+"""The owners of Key_Shared hashes: pure (spec BR-31).
 
 AUTO_SPLIT follows ConsistentHashingStickyKeyConsumerSelector with ConsumerNameIndexTracker, or
 HashRangeAutoSplitStickyKeyConsumerSelector; STICKY follows
@@ -7,11 +7,11 @@ HashRangeExclusiveStickyKeyConsumerSelector.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
 from operator import itemgetter
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeAlias
 
+from geminga_broker.subscription.state import M
 from geminga_protocol.keys import KEY_SLOTS, key_slot
 
 RING_POINTS = 100
@@ -24,62 +24,27 @@ Ranges = list[tuple[int, int]]
 """First and last hash of each stretch, ascending."""
 
 
-class Named(Protocol):
-    """What a selector knows of a consumer."""
-
-    name: str
-
-
-C = TypeVar("C", bound=Named)
-
-
 class CannotAssign(Exception):
-    """No hashes for that consumer; the text goes to the client."""
+    """The consumer can get no hashes; the text goes to the client."""
 
 
-class Selector(ABC, Generic[C]):
-    """Owners of hashes. What a consumer's coming moves are its `ranges` after it, what its leaving
-    moves are its `ranges` before it.
-    """
-
-    first_slot = 0
-    mode = "AUTO_SPLIT"
-
-    @abstractmethod
-    def add(self, consumer: C, ranges: tuple[tuple[int, int], ...]) -> None:
-        """Take part; `ranges` (inclusive) are those of a STICKY consumer. Raises CannotAssign, and
-        then nothing is changed.
-        """
-
-    @abstractmethod
-    def remove(self, consumer: C) -> None:
-        """Leave."""
-
-    @abstractmethod
-    def owner(self, slot: int) -> C | None:
-        """Who gets entries of this hash, None if nobody does."""
-
-    @abstractmethod
-    def ranges(self, consumer: C) -> Ranges:
-        """Hashes of a consumer, stretches that touch each other as one (keyHashRangeArrays)."""
-
-
-class HashRing(Selector[C]):
-    """AUTO_SPLIT: consumers share the hashes about evenly; one that comes or goes moves few."""
+class HashRing(Generic[M]):
+    """AUTO_SPLIT: consumers share the hashes about evenly; a join or leave moves few of them."""
 
     first_slot = 1
+    mode = "AUTO_SPLIT"
 
     def __init__(self, points: int = RING_POINTS) -> None:
         self._points_per_consumer = points
         self._points: list[int] = []
-        self._at: dict[int, list[C]] = {}
-        self._pages: dict[int, list[C]] = {}
+        self._at: dict[int, list[M]] = {}
+        self._pages: dict[int, list[M]] = {}
         """Owners of the slots of a page, for those pages that were asked for."""
-        self._own: dict[C, list[int]] = {}
+        self._own: dict[M, list[int]] = {}
         # Consumers of one name are told apart by the lowest number that is free among them.
-        self._numbers: dict[str, dict[int, C]] = {}
+        self._numbers: dict[str, dict[int, M]] = {}
 
-    def add(self, consumer: C, ranges: tuple[tuple[int, int], ...]) -> None:
+    def add(self, consumer: M, ranges: tuple[tuple[int, int], ...]) -> None:
         """Take part. `ranges` are of no meaning here."""
         self._pages.clear()
         same = self._numbers.setdefault(consumer.name, {})
@@ -92,10 +57,10 @@ class HashRing(Selector[C]):
                 insort(self._points, point)
                 self._at[point] = [consumer]
             else:
-                # Who came first keeps a point that two hit.
+                # The first consumer keeps a point that two hit.
                 here.append(consumer)
 
-    def remove(self, consumer: C) -> None:
+    def remove(self, consumer: M) -> None:
         """Leave."""
         self._pages.clear()
         same = self._numbers[consumer.name]
@@ -109,8 +74,8 @@ class HashRing(Selector[C]):
                 del self._at[point]
                 del self._points[bisect_left(self._points, point)]
 
-    def owner(self, slot: int) -> C | None:
-        """Who gets entries of this hash."""
+    def owner(self, slot: int) -> M | None:
+        """The consumer that gets entries of this hash."""
         page = self._pages.get(slot // PAGE_SLOTS)
         if page is None:
             if not self._points:
@@ -118,9 +83,9 @@ class HashRing(Selector[C]):
             page = self._pages[slot // PAGE_SLOTS] = self._page(slot - slot % PAGE_SLOTS)
         return page[slot % PAGE_SLOTS]
 
-    def _page(self, first: int) -> list[C]:
+    def _page(self, first: int) -> list[M]:
         points = self._points
-        page: list[C] = []
+        page: list[M] = []
         at = bisect_left(points, first)
         while len(page) < PAGE_SLOTS:
             # Beyond the last point begins the first one's stretch.
@@ -130,7 +95,7 @@ class HashRing(Selector[C]):
             at += 1
         return page
 
-    def ranges(self, consumer: C) -> Ranges:
+    def ranges(self, consumer: M) -> Ranges:
         """Hashes of a consumer; work grows with its own points only."""
         points = self._points
         owned: Ranges = []
@@ -154,18 +119,21 @@ class HashRing(Selector[C]):
         return sorted({key_slot(key, self.first_slot) for key in keys})
 
 
-class SplitRanges(Selector[C]):
-    """AUTO_SPLIT without consistent hashing: one range each; who comes takes the lower half of the
-    largest, who leaves gives its own to the next one.
+class SplitRanges(Generic[M]):
+    """AUTO_SPLIT without consistent hashing: one range each. A new consumer takes the lower half of
+    the largest range; the range of one that leaves goes to the next.
     """
+
+    first_slot = 0
+    mode = "AUTO_SPLIT"
 
     def __init__(self) -> None:
         # A consumer's range goes up to its end from where the one before ended. As in Apache the
         # last end is one more than any hash, and shows in the statistics.
         self._ends: list[int] = []
-        self._consumers: list[C] = []
+        self._consumers: list[M] = []
 
-    def add(self, consumer: C, ranges: tuple[tuple[int, int], ...]) -> None:
+    def add(self, consumer: M, ranges: tuple[tuple[int, int], ...]) -> None:
         """Take part. `ranges` are of no meaning here. Raises CannotAssign if no range is left that
         could be split.
         """
@@ -184,33 +152,34 @@ class SplitRanges(Selector[C]):
         ends.insert(at, ends[at] - size // 2)
         self._consumers.insert(at, consumer)
 
-    def remove(self, consumer: C) -> None:
+    def remove(self, consumer: M) -> None:
         """Leave; the last range goes to the one before it, any other to the one after it."""
         at = next(n for n, other in enumerate(self._consumers) if other is consumer)
         del self._consumers[at]
         del self._ends[at if at < len(self._ends) - 1 else at - 1]
 
-    def owner(self, slot: int) -> C | None:
-        """Who gets entries of this hash."""
+    def owner(self, slot: int) -> M | None:
+        """The consumer that gets entries of this hash."""
         return self._consumers[bisect_left(self._ends, slot)] if self._ends else None
 
-    def ranges(self, consumer: C) -> Ranges:
+    def ranges(self, consumer: M) -> Ranges:
         """The one range of a consumer."""
         at = next(n for n, other in enumerate(self._consumers) if other is consumer)
         return [(self._ends[at - 1] + 1 if at else 0, self._ends[at])]
 
 
-class StickyRanges(Selector[C]):
-    """STICKY: each consumer says which hashes it takes; the rest waits."""
+class StickyRanges(Generic[M]):
+    """STICKY: each consumer names its hashes; entries of other hashes wait."""
 
+    first_slot = 0
     mode = "STICKY"
 
     def __init__(self) -> None:
         self._starts: list[int] = []
-        self._ends: list[tuple[int, C]] = []
+        self._ends: list[tuple[int, M]] = []
 
-    def add(self, consumer: C, ranges: tuple[tuple[int, int], ...]) -> None:
-        """Take part. Raises CannotAssign for ranges that others have, or that are none."""
+    def add(self, consumer: M, ranges: tuple[tuple[int, int], ...]) -> None:
+        """Take part. Raises CannotAssign for ranges that others have, or that are invalid."""
         if not ranges:
             raise CannotAssign("Ranges for KeyShared policy must not be empty.")
         ordered = sorted(ranges)
@@ -236,7 +205,7 @@ class StickyRanges(Selector[C]):
         self._starts = [start for start, _ in pairs]
         self._ends = [end for _, end in pairs]
 
-    def remove(self, consumer: C) -> None:
+    def remove(self, consumer: M) -> None:
         """Leave."""
         kept = [
             (start, end)
@@ -246,14 +215,20 @@ class StickyRanges(Selector[C]):
         self._starts = [start for start, _ in kept]
         self._ends = [end for _, end in kept]
 
-    def owner(self, slot: int) -> C | None:
-        """Who takes this hash, None if nobody does."""
+    def owner(self, slot: int) -> M | None:
+        """The consumer that takes this hash; None if none does."""
         at = bisect_left(self._starts, slot + 1) - 1
         if at < 0 or self._ends[at][0] < slot:
             return None
         return self._ends[at][1]
 
-    def ranges(self, consumer: C) -> Ranges:
-        """Hashes of a consumer, as it said them."""
+    def ranges(self, consumer: M) -> Ranges:
+        """Hashes of a consumer, as it named them."""
         pairs = zip(self._starts, self._ends, strict=True)
         return [(start, end) for start, (end, owner) in pairs if owner is consumer]
+
+
+Selector: TypeAlias = HashRing[M] | SplitRanges[M] | StickyRanges[M]
+"""Owners of hashes. What a consumer's coming moves are its `ranges` after it, what its leaving
+moves are its `ranges` before it.
+"""

@@ -8,7 +8,7 @@ chunks of a message that it has begun to get, it keeps the hash.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Generic
 
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import Entry
@@ -33,30 +33,6 @@ from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.ids import Position
 from geminga_protocol.keys import key_slot
 from geminga_protocol.pb.pulsar_api_pb2 import KeySharedMode, MessageMetadata, ServerError
-
-
-class Taker(Protocol):
-    """A consumer, as far as the assignment goes."""
-
-    @property
-    def ready(self) -> bool:
-        """Whether it may get something now."""
-
-    @property
-    def room(self) -> int:
-        """How many messages it may get; over 0 if it is ready."""
-
-
-class Sized(Protocol):
-    """An entry, as far as the assignment goes."""
-
-    @property
-    def messages(self) -> int:
-        """How many it holds."""
-
-
-T = TypeVar("T", bound=Taker)
-E = TypeVar("E", bound=Sized)
 
 CONSUMERS_PER_READ = 30
 ROUND_READS_MAX = 3
@@ -92,10 +68,10 @@ def selector_for(policy: KeySharedPolicy, options: TopicOptions) -> Selector[M]:
 
 
 def assign_by_hash(
-    items: Iterable[tuple[E, int]],
-    claimant: Callable[[int], T | None],
+    items: Iterable[tuple[Entry, int]],
+    claimant: Callable[[int], M | None],
     held_back: Container[int],
-) -> tuple[dict[T, list[tuple[E, int]]], list[tuple[E, int]]]:
+) -> tuple[dict[M, list[tuple[Entry, int]]], list[tuple[Entry, int]]]:
     """Give out entries, each with its hash, in order: (those of each consumer, those that wait).
 
     `claimant` says who may get a hash, None if nobody; `held_back` are hashes of which earlier
@@ -103,10 +79,10 @@ def assign_by_hash(
     long as there is room for one message. Once an entry of a hash waits, all later ones of it do,
     for its taker stays the same and gets no more room.
     """
-    room: dict[T, int] = {}
-    given: dict[T, list[tuple[E, int]]] = {}
-    waiting: list[tuple[E, int]] = []
-    takers: dict[int, T | None] = {}
+    room: dict[M, int] = {}
+    given: dict[M, list[tuple[Entry, int]]] = {}
+    waiting: list[tuple[Entry, int]] = []
+    takers: dict[int, M | None] = {}
     for item in items:
         entry, key_hash = item
         if key_hash in takers:
