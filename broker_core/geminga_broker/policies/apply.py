@@ -77,7 +77,7 @@ async def apply_policies(
         topic.rates.per_second,
     )
     for subscription in topic.subscriptions.values():
-        subscription.obey()
+        subscription.apply_policies()
     async with topic.policies_lock:
         await _deduplicate(topic, topic.policies.deduplication)
         if topic.policies.compaction.threshold_bytes > 0:

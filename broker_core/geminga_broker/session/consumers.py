@@ -304,9 +304,9 @@ async def seek(session: Session, command: CommandSeek) -> None:
     consumer = _open_consumer(session, command.consumer_id)
     if command.HasField("message_id"):
         words = tuple(command.message_id.ack_set)
-        await consumer.seek(_position(command.message_id), words)
+        await consumer.subscription.seek(_position(command.message_id), words)
     elif command.HasField("message_publish_time"):
-        await consumer.seek_time(command.message_publish_time)
+        await consumer.subscription.seek_time(command.message_publish_time)
     else:
         raise BrokerError(ServerError.MetadataError, "SEEK without message id and time")
     session.write(answers.success(command.request_id))
@@ -315,7 +315,7 @@ async def seek(session: Session, command: CommandSeek) -> None:
 async def unsubscribe(session: Session, command: CommandUnsubscribe) -> None:
     """Delete the subscription."""
     consumer = _open_consumer(session, command.consumer_id)
-    await consumer.unsubscribe(force=command.force)
+    await consumer.subscription.unsubscribe(consumer, force=command.force)
     session.consumers.forget(command.consumer_id)
     session.write(answers.success(command.request_id))
 
@@ -339,7 +339,7 @@ async def last_message_id(session: Session, command: CommandGetLastMessageId) ->
     """The topic's last message, -1:-1 if it is empty, and the subscription's mark-delete
     position.
     """
-    last = await _open_consumer(session, command.consumer_id).last_message()
+    last = await _open_consumer(session, command.consumer_id).subscription.last_message()
     mark_delete = last.mark_delete
     position = last.position if last.position.entry_id >= 0 else EARLIEST
     session.write(
@@ -377,7 +377,7 @@ def consumer_stats(session: Session, command: CommandConsumerStats) -> None:
                 connectedSince=stats.connected_since,
                 type=SubType.Name(SubType.ValueType(consumer.sub_type)),
                 msgRateExpired=0.0,
-                msgBacklog=consumer.backlog_entries(),
+                msgBacklog=consumer.subscription.backlog_entries(),
                 messageAckRate=stats.message_ack_rate,
             )
         )

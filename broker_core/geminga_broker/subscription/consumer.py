@@ -12,7 +12,7 @@ from geminga_broker.log.api import Ack, Entry
 from geminga_broker.metrics.rates import Rates, utc_now
 from geminga_broker.policies.model import TopicOptions
 from geminga_broker.subscription.state import NO_ACK_SETS, NO_COUNTS, Member
-from geminga_broker.topic.api import LastMessage, SubscribeRequest, SubType
+from geminga_broker.topic.api import SubscribeRequest, SubType, TopicSubscription
 from geminga_broker.topic.stats import ConsumerStats, iso_time
 from geminga_protocol.encode import MessageHeader, frame
 from geminga_protocol.errors import RemoteProtocolError
@@ -33,10 +33,9 @@ INDIVIDUAL_ACK = frozenset((SubType.Shared, SubType.Key_Shared))
 """Subscription types without cumulative acknowledgement."""
 
 
-class ConsumerOwner(Protocol):
+class ConsumerOwner(TopicSubscription, Protocol):
     """The subscription, as its consumers use it."""
 
-    name: str
     topic_name: str
     partition: int
 
@@ -55,21 +54,6 @@ class ConsumerOwner(Protocol):
     def remove(self, consumer: Consumer) -> None:
         """The consumer left."""
 
-    async def seek(self, position: Position, ack_set: tuple[int, ...] = ()) -> None:
-        """Read from there."""
-
-    async def seek_time(self, timestamp_ms: int) -> None:
-        """Read what was published from then on."""
-
-    async def unsubscribe(self, consumer: Consumer, force: bool) -> None:
-        """Delete the subscription."""
-
-    async def last_message(self) -> LastMessage:
-        """The topic's last."""
-
-    def backlog_entries(self) -> int:
-        """Entries to go."""
-
 
 class Consumer(Member):
     """One consumer of one connection. The machine keeps its permits and what it holds; here is what
@@ -80,7 +64,6 @@ class Consumer(Member):
         "_closed",
         "_expose",
         "_header",
-        "_owner",
         "_untold",
         "_waits_writable",
         "acked",
@@ -95,7 +78,7 @@ class Consumer(Member):
         "redelivered",
         "request",
         "sub_type",
-        "subscription_name",
+        "subscription",
     )
 
     def __init__(
@@ -106,7 +89,7 @@ class Consumer(Member):
         self.request = request
         self.connection = request.connection
         self.consumer_id = request.consumer_id
-        self.subscription_name = owner.name
+        self.subscription = owner
         self.sub_type = request.sub_type
         self.epoch = request.consumer_epoch
         self.rates = Rates(now_s)
@@ -115,7 +98,6 @@ class Consumer(Member):
         self.connected_since = utc_now()
         self.last_flow_ms = self.last_acked_ms = self.last_consumed_ms = 0
         self.apply_options(options)
-        self._owner = owner
         self._header = MessageHeader(request.consumer_id, owner.partition)
         self._expose = (
             options.expose_broker_entry_metadata
@@ -143,7 +125,7 @@ class Consumer(Member):
 
     def _on_writable(self) -> None:
         self._waits_writable = False
-        self._owner.writable()
+        self.subscription.writable()
 
     def apply_options(self, options: TopicOptions) -> None:
         """The limit of unacknowledged messages may be another now."""
@@ -227,18 +209,18 @@ class Consumer(Member):
         if permits <= 0 or self._closed:
             return
         self.last_flow_ms = wall_clock_ms()
-        self._owner.flow(self, permits)
+        self.subscription.flow(self, permits)
 
     def ack(self, acks: Sequence[Ack], *, cumulative: bool = False) -> None:
         """Acknowledge. Cumulative on Shared and Key_Shared is ignored with a warning, unknown
         positions too, as Apache does; the receipt can go out at once.
         """
         if cumulative and (self.sub_type in INDIVIDUAL_ACK or len(acks) != 1):
-            _log.warning("%s: cumulative ack ignored: %s", self._owner.topic_name, self)
+            _log.warning("%s: cumulative ack ignored: %s", self.subscription.topic_name, self)
             return
         self.last_acked_ms = wall_clock_ms()
         self.acked.add(len(acks), 0)
-        self._owner.acknowledge(self, acks, cumulative)
+        self.subscription.acknowledge(self, acks, cumulative)
 
     def redeliver(
         self, positions: Sequence[Position] | None = None, epoch: int | None = None
@@ -248,39 +230,19 @@ class Consumer(Member):
             return
         if epoch is not None:
             self.epoch = epoch
-        self._owner.redeliver(self, positions)
-
-    async def seek(self, position: Position, ack_set: tuple[int, ...] = ()) -> None:
-        """SEEK by message id (EARLIEST and LATEST of `ids` too): the position is read next. All
-        consumers of the subscription are closed from the broker's side and come back.
-        """
-        await self._owner.seek(position, ack_set)
-
-    async def seek_time(self, timestamp_ms: int) -> None:
-        """SEEK by publish time; consumers are closed as with `seek`."""
-        await self._owner.seek_time(timestamp_ms)
-
-    async def unsubscribe(self, *, force: bool = False) -> None:
-        """UNSUBSCRIBE: delete the subscription. Raises BrokerError MetadataError while others are
-        connected.
-        """
-        await self._owner.unsubscribe(self, force)
+        self.subscription.redeliver(self, positions)
 
     def close(self) -> None:
         """CLOSE_CONSUMER, or the connection is gone. Idempotent; what it held is redelivered."""
         if not self._closed:
             self._closed = True
-            self._owner.remove(self)
+            self.subscription.remove(self)
 
     def disconnect(self) -> None:
         """Close from the broker's side. Idempotent."""
         if not self._closed:
             self.close()
             self.connection.drop_consumer(self.consumer_id)
-
-    async def last_message(self) -> LastMessage:
-        """GET_LAST_MESSAGE_ID."""
-        return await self._owner.last_message()
 
     def stats(self) -> ConsumerStats:
         """CONSUMER_STATS and /stats."""
@@ -309,12 +271,8 @@ class Consumer(Member):
             last_consumed_time=iso_time(self.last_consumed_ms),
         )
 
-    def backlog_entries(self) -> int:
-        """Entries of its subscription that are not acknowledged."""
-        return self._owner.backlog_entries()
-
     def __repr__(self) -> str:
-        return f"<Consumer {self.name}#{self.consumer_id} of {self.subscription_name}>"
+        return f"<Consumer {self.name}#{self.consumer_id} of {self.subscription.name}>"
 
 
 def _stripped(data: memoryview) -> memoryview:

@@ -33,6 +33,7 @@ from geminga_broker.topic.api import (
     LastMessage,
     SubscribeRequest,
     SubType,
+    TopicConsumer,
     TopicEnvironment,
 )
 from geminga_broker.topic.stats import SubscriptionStats
@@ -55,12 +56,15 @@ class SubscriptionHost(Protocol):
     log: ManagedLedger
     environment: TopicEnvironment
     options: TopicOptions
-    terminated: bool
     dispatch_limits: tuple[RateLimit, ...]
     """Those that all its subscriptions share."""
     rates: Rates
     """What is published."""
     policies: TopicPolicies
+
+    @property
+    def terminated(self) -> bool:
+        """Whether the topic takes no more messages."""
 
     @property
     def compaction(self) -> CompactedTopic:
@@ -108,7 +112,7 @@ class Subscription:
         self._seeking = 0
         self._compacted: CompactedCursor | None = None
         """Where consumers are that read compacted, once there was one."""
-        self.obey()
+        self.apply_policies()
 
     @property
     def machine(self) -> Machine | None:
@@ -138,7 +142,7 @@ class Subscription:
         """Entries not acknowledged."""
         return self.cursor.backlog_entries()
 
-    def obey(self) -> None:
+    def apply_policies(self) -> None:
         """Follow the topic's policies and options as they are now."""
         policies, options = self._host.policies, self._host.options
         rate = policies.dispatch_rates.get(self.name, policies.subscription_dispatch_rate)
@@ -320,7 +324,7 @@ class Subscription:
         self.disconnect_all()
         return self.pump.lock
 
-    async def unsubscribe(self, consumer: Consumer, force: bool) -> None:
+    async def unsubscribe(self, consumer: TopicConsumer, *, force: bool = False) -> None:
         """Delete the subscription; only its sole consumer may, unless forced."""
         if not force and list(self.consumers) != [consumer]:
             text = "Unconnected or shared consumer attempting to unsubscribe"

@@ -234,9 +234,12 @@ class TopicConsumer(Protocol):
 
     name: str
     consumer_id: int
-    subscription_name: str
     sub_type: int
     request: SubscribeRequest
+
+    @property
+    def subscription(self) -> TopicSubscription:
+        """Its subscription."""
 
     def flow(self, permits: int) -> None:
         """FLOW: more messages may be sent."""
@@ -251,30 +254,11 @@ class TopicConsumer(Protocol):
     ) -> None:
         """REDELIVER_UNACKNOWLEDGED_MESSAGES; None: all that this consumer holds."""
 
-    async def seek(self, position: Position, ack_set: tuple[int, ...] = ()) -> None:
-        """SEEK by message id (EARLIEST and LATEST of `ids` too): the position is read next. All
-        consumers are closed; the session must not answer for this one with CLOSE_CONSUMER twice.
-        """
-
-    async def seek_time(self, timestamp_ms: int) -> None:
-        """SEEK by publish time."""
-
-    async def unsubscribe(self, *, force: bool = False) -> None:
-        """UNSUBSCRIBE: delete the subscription. Raises ServiceNotReady/ConsumerBusy when others are
-        connected.
-        """
-
     def close(self) -> None:
         """CLOSE_CONSUMER, or the connection is gone. Idempotent; what it held is redelivered."""
 
-    async def last_message(self) -> LastMessage:
-        """GET_LAST_MESSAGE_ID."""
-
     def stats(self) -> ConsumerStats:
         """CONSUMER_STATS and /stats."""
-
-    def backlog_entries(self) -> int:
-        """Entries of its subscription that are not acknowledged."""
 
 
 class TopicSubscription(Protocol):
@@ -296,16 +280,34 @@ class TopicSubscription(Protocol):
     def backlog_entries(self) -> int:
         """Entries not acknowledged."""
 
+    async def seek(self, position: Position, ack_set: tuple[int, ...] = ()) -> None:
+        """SEEK by message id (EARLIEST and LATEST of `ids` too): the position is read next. All
+        consumers are closed from the broker's side and come back.
+        """
+
+    async def seek_time(self, timestamp_ms: int) -> None:
+        """SEEK by publish time; consumers are closed as with `seek`."""
+
+    async def unsubscribe(self, consumer: TopicConsumer, *, force: bool = False) -> None:
+        """UNSUBSCRIBE: delete the subscription. Raises BrokerError MetadataError while others are
+        connected.
+        """
+
+    async def last_message(self) -> LastMessage:
+        """GET_LAST_MESSAGE_ID."""
+
 
 class Topic(Protocol):
     """A topic that is loaded here."""
 
     name: str
     persistent: bool
-    fenced: bool
-    """Whether it is being closed or deleted, or was: it refuses all clients."""
     policies: TopicPolicies
     """Its policies now."""
+
+    @property
+    def fenced(self) -> bool:
+        """Whether it is being closed or deleted, or was: it refuses all clients."""
 
     @property
     def producers(self) -> Mapping[str, TopicProducer]:

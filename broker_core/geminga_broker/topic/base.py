@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import trio
 
 from geminga_broker.errors import BrokerError
@@ -9,10 +11,17 @@ from geminga_broker.log.reserved_cursors import RESERVED_CURSORS
 from geminga_broker.metrics.rates import Rates
 from geminga_broker.policies.model import TopicOptions, TopicPolicies
 from geminga_broker.policies.rate_limit import RateLimit, SubscribeLimit
-from geminga_broker.topic.api import ProducerRequest, SubscribeRequest, SubType, TopicEnvironment
+from geminga_broker.topic.api import (
+    ProducerRequest,
+    SubscribeRequest,
+    SubType,
+    TopicEnvironment,
+    TopicSubscription,
+)
 from geminga_broker.topic.deduplication import Deduplication
 from geminga_broker.topic.producer import Admission, Producer
 from geminga_broker.topic.registry import ProducerRegistry
+from geminga_broker.topic.states import TOPIC_TRANSITIONS, TopicEvent, TopicState
 from geminga_broker.topic.stats import SubscriptionStats, TopicStats
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import TopicName
@@ -21,20 +30,22 @@ from geminga_protocol.topic_name import TopicName
 class TopicBase:
     """State and checks of a topic, with or without storage."""
 
+    persistent = True
+    subscriptions: Mapping[str, TopicSubscription]
+
     def __init__(
         self, name: TopicName, environment: TopicEnvironment, options: TopicOptions
     ) -> None:
         self.topic_name = name
         self.name = str(name)
         self.partition = name.partition_index
-        self.persistent = name.is_persistent
         self.environment = environment
         self.options = options
-        self.encryption_required = options.encryption_required
-        self.terminated = False
+        self.state = TopicState.OPEN
+        self.on_fenced: Callable[[], None] = lambda: None
+        """Called once if another broker has fenced the log: the service must forget this topic."""
         self.rates = Rates(trio.current_time())
         self.idle_since_s = trio.current_time()
-        self.fenced = False
         self.deduplication: Deduplication | None = None
         self.policies = TopicPolicies()
         self.publish_limits: tuple[RateLimit, ...] = ()
@@ -43,16 +54,39 @@ class TopicBase:
         self.publishes_limited = 0
         self._registry = ProducerRegistry(self.name, options.producers_max)
 
+    def enter(self, event: TopicEvent) -> None:
+        """Change the state as the event asks for."""
+        self.state = TOPIC_TRANSITIONS[event][self.state]
+
+    @property
+    def fenced(self) -> bool:
+        """Whether it is being closed or deleted, or was: it refuses all clients."""
+        return self.state in (TopicState.FENCED, TopicState.CLOSED)
+
+    @property
+    def terminated(self) -> bool:
+        """Whether it takes no more messages, though clients."""
+        return self.state is TopicState.TERMINATED
+
     def set_options(self, options: TopicOptions) -> None:
         """Policies changed. Limits hold for clients that come from now on."""
         self.options = options
-        self.encryption_required = options.encryption_required
         self._registry.producers_max = options.producers_max
 
     @property
     def producers(self) -> dict[str, Producer]:
         """Registered producers by name, waiting ones left out."""
         return self._registry.by_name
+
+    @property
+    def consumer_count(self) -> int:
+        """Connected consumers of all subscriptions."""
+        return sum(len(each.consumers) for each in self.subscriptions.values())
+
+    @property
+    def idle(self) -> bool:
+        """Without clients: may be deleted as inactive if there is no subscription either."""
+        return self._registry.empty and self.consumer_count == 0
 
     def is_registered(self, producer: Producer) -> bool:
         """Whether it is registered, and not waiting for exclusive access."""
@@ -69,7 +103,7 @@ class TopicBase:
         if self.terminated:
             text = "Topic was already terminated"
             raise BrokerError(ServerError.TopicTerminatedError, text)
-        if self.encryption_required and not request.encrypted:
+        if self.options.encryption_required and not request.encrypted:
             text = f"Encryption is required in {self.name}"
             raise BrokerError(ServerError.MetadataError, text)
         self._registry.add(producer)

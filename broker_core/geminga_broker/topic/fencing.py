@@ -14,8 +14,8 @@ from geminga_broker.log.api import LogError, ManagedLedger
 from geminga_broker.subscription.subscription import Subscription
 from geminga_broker.topic.api import SubscribeRequest, SubType
 from geminga_broker.topic.producer import Producer
-from geminga_broker.topic.producer_state import ProducerEvent
 from geminga_broker.topic.registry import ProducerRegistry
+from geminga_broker.topic.states import ProducerEvent
 from geminga_protocol.pb.pulsar_api_pb2 import ProducerAccessMode, ServerError
 
 EPOCH_PROPERTY = "pulsar.topic.epoch"

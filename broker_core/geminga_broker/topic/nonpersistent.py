@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import trio
@@ -22,11 +22,13 @@ from geminga_broker.topic.api import (
     ProducerRequest,
     SubscribeRequest,
     SubType,
+    TopicConsumer,
     TopicEnvironment,
 )
 from geminga_broker.topic.base import TopicBase
 from geminga_broker.topic.fencing import evict_dead_producer
 from geminga_broker.topic.producer import Producer
+from geminga_broker.topic.states import TopicEvent
 from geminga_broker.topic.stats import InternalStats, SubscriptionStats, TopicStats
 from geminga_protocol.buffers import Buffer
 from geminga_protocol.ids import EntryId, LedgerId, Position
@@ -183,7 +185,7 @@ class NonPersistentSubscription:
         """Succeeds without effect, as in Apache."""
         await trio.lowlevel.checkpoint()
 
-    async def unsubscribe(self, consumer: Consumer, force: bool) -> None:
+    async def unsubscribe(self, consumer: TopicConsumer, *, force: bool = False) -> None:
         """Delete the subscription; only its sole consumer may, unless forced."""
         if not force and self.consumers != [consumer]:
             text = "Unconnected or shared consumer attempting to unsubscribe"
@@ -216,6 +218,7 @@ class NonPersistentSubscription:
 class NonPersistentTopic(TopicBase):
     """One topic without a log."""
 
+    persistent = False
     entry_step = 0
 
     def __init__(
@@ -226,7 +229,6 @@ class NonPersistentTopic(TopicBase):
     ) -> None:
         super().__init__(name, environment, options or TopicOptions())
         self.subscriptions: dict[str, NonPersistentSubscription] = {}
-        self.on_fenced: Callable[[], None] = lambda: None
 
     async def add_producer(self, request: ProducerRequest) -> Producer:
         """Raises BrokerError as PersistentTopic.add_producer."""
@@ -254,16 +256,6 @@ class NonPersistentTopic(TopicBase):
 
     def publish_failed(self, error: LogError) -> None:
         """Does not happen: nothing is stored."""
-
-    @property
-    def consumer_count(self) -> int:
-        """Connected consumers of all subscriptions."""
-        return sum(len(s.consumers) for s in self.subscriptions.values())
-
-    @property
-    def idle(self) -> bool:
-        """Nobody here."""
-        return self._registry.empty and self.consumer_count == 0
 
     async def subscribe(self, request: SubscribeRequest) -> Consumer:
         """Raises BrokerError as PersistentTopic.subscribe."""
@@ -316,27 +308,24 @@ class NonPersistentTopic(TopicBase):
             text = f"Subscription {name} not found"
             raise BrokerError(ServerError.SubscriptionNotFound, text) from None
 
-    async def _nothing_stored(self, name: str) -> None:
+    async def skip(self, name: str, entries: object) -> None:
+        """Raises BrokerError NotAllowedError: nothing is stored."""
         self._get(name)
         await trio.lowlevel.checkpoint()
         text = "This operation is not allowed on a non-persistent topic"
         raise BrokerError(ServerError.NotAllowedError, text)
 
-    async def skip(self, name: str, entries: int | None) -> None:
-        """Raises BrokerError NotAllowedError: there is nothing to skip."""
-        await self._nothing_stored(name)
-
     async def reset(self, name: str, position: Position) -> None:
-        """Raises BrokerError NotAllowedError: there is nothing to go back to."""
-        await self._nothing_stored(name)
+        """As `skip`."""
+        await self.skip(name, position)
 
     async def reset_to_time(self, name: str, timestamp_ms: int) -> None:
-        """Raises BrokerError NotAllowedError: there is nothing to go back to."""
-        await self._nothing_stored(name)
+        """As `skip`."""
+        await self.skip(name, timestamp_ms)
 
     async def expire(self, name: str, older_than_s: int) -> None:
-        """Raises BrokerError NotAllowedError: there is nothing to expire."""
-        await self._nothing_stored(name)
+        """As `skip`."""
+        await self.skip(name, older_than_s)
 
     async def terminate(self) -> Position:
         """Raises BrokerError NotAllowedError, as in Apache."""
@@ -359,7 +348,7 @@ class NonPersistentTopic(TopicBase):
 
     async def close(self, *, close_clients: bool = True) -> None:
         """Unload: producers and consumers are closed. Idempotent."""
-        self.fenced = True
+        self.enter(TopicEvent.CLOSE)
         if close_clients:
             self._registry.disconnect_all()
             for subscription in list(self.subscriptions.values()):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import trio
 
@@ -42,6 +42,7 @@ from geminga_broker.topic.fencing import (
 )
 from geminga_broker.topic.inspection import internal_stats, last_message
 from geminga_broker.topic.producer import Producer
+from geminga_broker.topic.states import TopicEvent, TopicState
 from geminga_broker.topic.stats import InternalStats, TopicStats
 from geminga_protocol.buffers import Buffer
 from geminga_protocol.ids import EARLIEST, LATEST, Position
@@ -66,9 +67,8 @@ class PersistentTopic(TopicBase):
     ) -> None:
         super().__init__(name, environment, options or TopicOptions())
         self.log = log
-        self.terminated = log.terminated
-        self.on_fenced: Callable[[], None] = lambda: None
-        """Called once if another broker has fenced the log: the service must forget this topic."""
+        if log.terminated:
+            self.enter(TopicEvent.TERMINATE)
         self.subscriptions: dict[str, Subscription] = {}
         self.entries_added = 0
         self.oldest_backlog_s = -1
@@ -78,7 +78,6 @@ class PersistentTopic(TopicBase):
         self.policies_lock = trio.Lock()
         self.dispatch_limits: tuple[RateLimit, ...] = ()
         self._creating = trio.Lock()
-        self._closed = False
         self._registry.epoch = stored_epoch(log.properties)
         self._registry.grant_access = lambda producer: environment.nursery.start_soon(
             run_guarded, grant_exclusive_access, self, producer
@@ -122,16 +121,6 @@ class PersistentTopic(TopicBase):
             self.on_fenced()
 
     # ---- consuming ----
-
-    @property
-    def consumer_count(self) -> int:
-        """Connected consumers of all subscriptions."""
-        return sum(len(s.consumers) for s in self.subscriptions.values())
-
-    @property
-    def idle(self) -> bool:
-        """Without clients: may be deleted as inactive if there is no subscription either."""
-        return self._registry.empty and self.consumer_count == 0
 
     async def subscribe(self, request: SubscribeRequest) -> Consumer:
         """Raises BrokerError ConsumerBusy, SubscriptionNotFound, NotAllowedError,
@@ -208,7 +197,7 @@ class PersistentTopic(TopicBase):
         if self.subscriptions.get(name) is subscription:
             del self.subscriptions[name]
             subscription.fence()
-            if not self._closed:
+            if self.state is not TopicState.CLOSED:
                 self.environment.nursery.start_soon(run_guarded, self._delete_cursor, name)
 
     async def _delete_cursor(self, name: str) -> None:
@@ -285,7 +274,7 @@ class PersistentTopic(TopicBase):
             last = await self.log.terminate()
         except LogError as error:
             raise BrokerError(ServerError.PersistenceError, str(error)) from error
-        self.terminated = True
+        self.enter(TopicEvent.TERMINATE)
         self._registry.disconnect_all()
         for subscription in self.subscriptions.values():
             subscription.tell_end_if_reached()
@@ -309,7 +298,7 @@ class PersistentTopic(TopicBase):
             text = f"Topic has {producers + consumers} connected producers/consumers"
             busy = ServerError.ProducerBusy if producers else ServerError.ConsumerBusy
             raise BrokerError(busy, text)
-        self._closed = True  # first: the log deletes the cursors of readers that end now
+        self.enter(TopicEvent.CLOSE)  # first: the log deletes the cursors of readers that end now
         self._fence()
         await self.compaction.stop()
         try:
@@ -322,18 +311,18 @@ class PersistentTopic(TopicBase):
 
         Without `close_clients` their connections are expected to end by themselves.
         """
-        self.fenced = True
+        self.enter(TopicEvent.FENCE)
         if close_clients:
             self._fence()
-        if not self._closed:
-            self._closed = True
+        if self.state is not TopicState.CLOSED:
+            self.enter(TopicEvent.CLOSE)
             if self.deduplication is not None:
                 self.deduplication.snapshot()
             await self.compaction.stop()
             await self.log.close()
 
     def _fence(self) -> None:
-        self.fenced = True
+        self.enter(TopicEvent.FENCE)
         self._registry.disconnect_all()
         for subscription in list(self.subscriptions.values()):
             subscription.fence()

@@ -19,11 +19,17 @@ from geminga_broker.log.api import (
     LogWriteFailed,
 )
 from geminga_broker.metrics.rates import Rates, utc_now
+from geminga_broker.policies.model import TopicOptions
 from geminga_broker.policies.rate_limit import RateLimit, take_all
 from geminga_broker.topic.api import ProducerRequest, PublishItem
 from geminga_broker.topic.deduplication import Deduplication, Duplicate, Fate
-from geminga_broker.topic.producer_state import ANSWERING, TRANSITIONS, ProducerEvent, ProducerState
 from geminga_broker.topic.publish_run import PendingRuns, PublishRun, Sent
+from geminga_broker.topic.states import (
+    ANSWERING,
+    PRODUCER_TRANSITIONS,
+    ProducerEvent,
+    ProducerState,
+)
 from geminga_broker.topic.stats import PublisherStats
 from geminga_protocol.buffers import Buffer
 from geminga_protocol.commands.producing import send_error
@@ -46,7 +52,7 @@ class PublishTarget(Protocol):
     """The topic, as its producers use it."""
 
     name: str
-    encryption_required: bool
+    options: TopicOptions
     entry_step: int
     """How far the entry ids of consecutive receipts are apart: 1, or 0 where nothing is stored."""
     deduplication: Deduplication | None
@@ -101,7 +107,7 @@ class Producer:
 
     def enter(self, event: ProducerEvent) -> None:
         """Change the state as the event asks for."""
-        self.state = TRANSITIONS[event][self.state]
+        self.state = PRODUCER_TRANSITIONS[event][self.state]
 
     @property
     def ready(self) -> bool:
@@ -117,7 +123,7 @@ class Producer:
         """Append; receipts and SEND_ERRORs go to the connection, in order (BR-24)."""
         if self.state is not ProducerState.OPEN:
             return
-        if self._target.encryption_required:
+        if self._target.options.encryption_required:
             items = [item for item in items if self._is_encrypted(item)]
         if self._target.admission is not None:
             items = [item for item in items if self._is_admitted(item, self._target.admission)]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from geminga_broker.errors import BrokerError
 from geminga_broker.topic.producer import Producer
-from geminga_broker.topic.producer_state import ProducerEvent
+from geminga_broker.topic.states import ProducerEvent
 from geminga_protocol.pb.pulsar_api_pb2 import ProducerAccessMode, ServerError
 
 WAITING_MAX = 1_000

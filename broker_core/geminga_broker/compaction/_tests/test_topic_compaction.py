@@ -193,9 +193,9 @@ async def test_seeking(autojump_clock: MockClock, trimmed: bool) -> None:
         async def after_seek(position: Position | None = None, time_ms: int = 0) -> list[bytes]:
             consumer = await topic.subscribe(reader(connection))
             if position is None:
-                await consumer.seek_time(time_ms)
+                await consumer.subscription.seek_time(time_ms)
             else:
-                await consumer.seek(position)
+                await consumer.subscription.seek(position)
             connection.forget()
             consumer = await topic.subscribe(reader(connection))
             consumer.flow(100)

@@ -38,7 +38,7 @@ class Audit:
     def sent(self, consumer: Consumer, entries: Sequence[Entry]) -> None:
         self.sends += 1
         check_consumer(consumer)
-        owner = consumer._owner
+        owner = consumer.subscription
         if consumer.sub_type == SubType.Key_Shared and isinstance(owner, Subscription):
             self._check_keys(owner, consumer, entries)
 
@@ -71,7 +71,7 @@ class Audit:
 def check_consumer(consumer: Consumer) -> None:
     assert consumer.given == consumer.sent + consumer.permits + consumer.held
     assert consumer.blocked or not consumer.held
-    if consumer.sub_type in INDIVIDUAL_ACK and isinstance(consumer._owner, Subscription):
+    if consumer.sub_type in INDIVIDUAL_ACK and isinstance(consumer.subscription, Subscription):
         assert consumer.unacked == sum(consumer.pending.values())
         assert all(count > 0 for count in consumer.pending.values())
         assert consumer.unacked < CONSUMER_UNACKED_MAX + BATCH_MAX

@@ -38,8 +38,8 @@ async def test_goes_straight_through_and_the_rest_is_dropped(world: World) -> No
     assert topic.subscriptions["sub"].dropped.messages == 3
     consumer.ack([Ack(position(0))])
     consumer.redeliver()
-    await consumer.seek(EARLIEST)
-    await consumer.seek_time(1)
+    await consumer.subscription.seek(EARLIEST)
+    await consumer.subscription.seek_time(1)
     producer.publish([item(9)])
     assert len(connection.entries()) == 2
 
@@ -126,7 +126,7 @@ async def test_unsubscribe_close_delete(world: World) -> None:
         await topic.delete()
     with pytest.raises(BrokerError):
         await topic.delete_subscription("sub")
-    await consumer.unsubscribe()
+    await consumer.subscription.unsubscribe(consumer)
     assert topic.subscriptions == {}
     reader = await topic.subscribe(subscribe_request(connection, 2, durable=False))
     reader.close()

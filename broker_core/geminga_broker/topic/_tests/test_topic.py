@@ -206,7 +206,7 @@ async def test_seek_closes_consumers_and_reads_from_there(world: World):
     await publish(topic, 5)
     consumer.flow(10)
     await world.settle()
-    await consumer.seek(position(3))
+    await consumer.subscription.seek(position(3))
     assert connection.dropped_consumers == [1]
     connection.forget()
     (await consumer_of(topic, connection)).flow(10)
@@ -220,7 +220,7 @@ async def test_seek_to_the_ends(world: World, place, expected):
     connection = FakeConnection()
     consumer = await consumer_of(topic, connection)
     await publish(topic, 3)
-    await consumer.seek(place)
+    await consumer.subscription.seek(place)
     (await consumer_of(topic, connection)).flow(10)
     await world.settle()
     assert connection.entries() == expected
@@ -232,7 +232,7 @@ async def test_seek_by_time(world: World):
     consumer = await consumer_of(topic, connection)
     await publish(topic, 2, publish_time=100)
     await publish(topic, 2, publish_time=200)
-    await consumer.seek_time(150)
+    await consumer.subscription.seek_time(150)
     (await consumer_of(topic, connection)).flow(10)
     await world.settle()
     assert connection.entries() == [2, 3]
@@ -302,9 +302,9 @@ async def test_unsubscribe_only_by_the_sole_consumer(world: World):
     one = await consumer_of(topic, FakeConnection(), 1, sub_type=SubType.Shared)
     two = await consumer_of(topic, FakeConnection(), 2, sub_type=SubType.Shared)
     with pytest.raises(BrokerError):
-        await one.unsubscribe()
+        await one.subscription.unsubscribe(one)
     two.close()
-    await one.unsubscribe()
+    await one.subscription.unsubscribe(one)
     assert topic.subscriptions == {}
     assert world.log.cursors == {}
 
@@ -312,10 +312,10 @@ async def test_unsubscribe_only_by_the_sole_consumer(world: World):
 async def test_last_message(world: World):
     topic = world.topic()
     consumer = await consumer_of(topic, FakeConnection())
-    assert (await consumer.last_message()).position.entry_id == -1
+    assert (await consumer.subscription.last_message()).position.entry_id == -1
     producer = await publish(topic, 2)
-    assert (await consumer.last_message())[:2] == (position(1), -1)
+    assert (await consumer.subscription.last_message())[:2] == (position(1), -1)
     producer.publish([item(5, batch=3)])
-    last = await consumer.last_message()
+    last = await consumer.subscription.last_message()
     assert last[:2] == (position(2), 2)
     assert last.mark_delete == position(-1)
