@@ -50,17 +50,6 @@ BURST_S = 0.002
 class CatchUp:
     """Paces all pumps of a broker that catch up. Times are a monotonic clock's, seconds."""
 
-    __slots__ = (
-        "_busy_until_s",
-        "_free_at_s",
-        "_inflow",
-        "_inflow_s",
-        "_known_s",
-        "_seen_s",
-        "_since_s",
-        "share",
-    )
-
     def __init__(self) -> None:
         self.share = SHARE_MAX
         self._inflow_s = 0.0  # what entries came in, as the time that it takes to read them later

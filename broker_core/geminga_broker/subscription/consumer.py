@@ -11,6 +11,7 @@ import trio
 from geminga_broker.log.api import Ack, Entry
 from geminga_broker.metrics.rates import Rates, utc_now
 from geminga_broker.policies.model import TopicOptions
+from geminga_broker.subscription import events as ev
 from geminga_broker.subscription.state import NO_ACK_SETS, NO_COUNTS, Member
 from geminga_broker.topic.api import SubscribeRequest, SubType, TopicSubscription
 from geminga_broker.topic.stats import ConsumerStats, iso_time
@@ -39,17 +40,11 @@ class ConsumerOwner(TopicSubscription, Protocol):
     topic_name: str
     partition: int
 
-    def flow(self, consumer: Consumer, permits: int) -> None:
-        """A consumer may be sent more messages."""
-
-    def writable(self) -> None:
-        """The connection of a consumer takes more again."""
+    def post(self, event: ev.Event[Consumer]) -> None:
+        """Tell of Flow, Writable or Redelivered."""
 
     def acknowledge(self, consumer: Consumer, acks: Sequence[Ack], cumulative: bool) -> None:
         """Acknowledge."""
-
-    def redeliver(self, consumer: Consumer, positions: Sequence[Position] | None) -> None:
-        """Send again."""
 
     def remove(self, consumer: Consumer) -> None:
         """The consumer left."""
@@ -111,8 +106,8 @@ class Consumer(Member):
 
     @property
     def ready(self) -> bool:
-        """Whether an entry may go out now; if only the connection is full, the owner's `writable`
-        is called later.
+        """Whether an entry may go out now; if only the connection is full, Writable
+        follows.
         """
         if self.blocked or self.room <= 0:
             return False
@@ -125,7 +120,7 @@ class Consumer(Member):
 
     def _on_writable(self) -> None:
         self._waits_writable = False
-        self.subscription.writable()
+        self.subscription.post(ev.Writable())
 
     def apply_options(self, options: TopicOptions) -> None:
         """The limit of unacknowledged messages may be another now."""
@@ -209,7 +204,7 @@ class Consumer(Member):
         if permits <= 0 or self._closed:
             return
         self.last_flow_ms = wall_clock_ms()
-        self.subscription.flow(self, permits)
+        self.subscription.post(ev.Flow(self, permits))
 
     def ack(self, acks: Sequence[Ack], *, cumulative: bool = False) -> None:
         """Acknowledge. Cumulative on Shared and Key_Shared is ignored with a warning, unknown
@@ -230,7 +225,7 @@ class Consumer(Member):
             return
         if epoch is not None:
             self.epoch = epoch
-        self.subscription.redeliver(self, positions)
+        self.subscription.post(ev.Redelivered(self, positions))
 
     def close(self) -> None:
         """CLOSE_CONSUMER, or the connection is gone. Idempotent; what it held is redelivered."""

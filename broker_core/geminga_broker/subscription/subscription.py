@@ -106,6 +106,9 @@ class Subscription:
             self._cursor_of,
             host.log.previous_position,
         )
+        self.post = self.pump.post
+        self.backlog_entries = cursor.backlog_entries
+        self.set_properties = cursor.set_cursor_properties
         self._fenced = False
         self._all_leave = False
         self._end_told = False
@@ -133,14 +136,6 @@ class Subscription:
     def properties(self) -> Mapping[str, str]:
         """What was said at its making."""
         return self.cursor.cursor_properties
-
-    async def set_properties(self, properties: Mapping[str, str]) -> None:
-        """Replace its properties; durable on return. Raises LogError."""
-        await self.cursor.set_cursor_properties(properties)
-
-    def backlog_entries(self) -> int:
-        """Entries not acknowledged."""
-        return self.cursor.backlog_entries()
 
     def apply_policies(self) -> None:
         """Follow the topic's policies and options as they are now."""
@@ -183,7 +178,7 @@ class Subscription:
         request.on_subscribed(consumer)
         self.pump.post(ev.Welcomed(consumer, trio.current_time()))
         self.pump.start()
-        self._tell_end_if_reached(consumer)
+        self.tell_end_if_reached(consumer)
         return consumer
 
     def _cursor_of(self, consumer: Consumer) -> Cursor:
@@ -231,14 +226,6 @@ class Subscription:
 
     # ---- what consumers ask ----
 
-    def flow(self, consumer: Consumer, permits: int) -> None:
-        """A consumer may be sent more messages."""
-        self.pump.post(ev.Flow(consumer, permits))
-
-    def writable(self) -> None:
-        """The connection of a consumer takes more again."""
-        self.pump.post(ev.Writable())
-
     def acknowledge(self, consumer: Consumer, acks: Sequence[Ack], cumulative: bool) -> None:
         """Acknowledge; positions that are unknown, acknowledged or beyond the end do no harm."""
         if cumulative and acks[0].position > self._host.log.last_position:
@@ -251,21 +238,13 @@ class Subscription:
             if self._host.terminated:
                 self.tell_end_if_reached()
 
-    def redeliver(self, consumer: Consumer, positions: Sequence[Position] | None) -> None:
-        """Send again."""
-        self.pump.post(ev.Redelivered(consumer, positions))
-
-    def tell_end_if_reached(self) -> None:
-        """REACHED_END_OF_TOPIC to all once a terminated topic is consumed."""
-        if self._host.terminated and not self._end_told and self.cursor.backlog_entries() == 0:
+    def tell_end_if_reached(self, added: Consumer | None = None) -> None:
+        """REACHED_END_OF_TOPIC to all once a terminated topic is consumed, or to one that joins."""
+        known = self._end_told and added is None
+        if self._host.terminated and not known and self.backlog_entries() == 0:
             self._end_told = True
-            for consumer in self.consumers:
+            for consumer in self.consumers if added is None else (added,):
                 consumer.notify_end()
-
-    def _tell_end_if_reached(self, consumer: Consumer) -> None:
-        if self._host.terminated and self.cursor.backlog_entries() == 0:
-            self._end_told = True
-            consumer.notify_end()
 
     async def seek(self, position: Position, ack_set: tuple[int, ...] = ()) -> None:
         """Read from there. All consumers are closed first and come back; a subscription that isn't

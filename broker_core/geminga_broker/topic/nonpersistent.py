@@ -11,6 +11,7 @@ from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import Ack, AppendDone, Entry, LogError
 from geminga_broker.metrics.rates import Rates
 from geminga_broker.policies.model import TopicOptions
+from geminga_broker.subscription import events as ev
 from geminga_broker.subscription.consumer import Consumer
 from geminga_broker.subscription.effects import TellActive
 from geminga_broker.subscription.strategies.key_shared import ByKey
@@ -164,17 +165,12 @@ class NonPersistentSubscription:
 
     # ---- what consumers ask: nothing is kept, so little is to be done ----
 
-    def flow(self, consumer: Consumer, permits: int) -> None:
-        """What comes next finds the permits; nothing waits for them."""
-        consumer.grant(permits)
-
-    def writable(self) -> None:
-        """Nothing waits for the connection."""
+    def post(self, event: ev.Event[Consumer]) -> None:
+        """What comes next finds the permits of a Flow; nothing waits for anything."""
+        if isinstance(event, ev.Flow):
+            event.member.grant(event.permits)
 
     def acknowledge(self, consumer: Consumer, acks: Sequence[Ack], cumulative: bool) -> None:
-        """Nothing is kept."""
-
-    def redeliver(self, consumer: Consumer, positions: Sequence[Position] | None) -> None:
         """Nothing is kept."""
 
     async def seek(self, position: Position, ack_set: tuple[int, ...] = ()) -> None:

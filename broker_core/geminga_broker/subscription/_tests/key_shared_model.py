@@ -38,15 +38,12 @@ from geminga_broker.subscription.events import (
     EntriesRead,
     EntriesReadAgain,
     Event,
-    Flow,
     Joined,
     Left,
     ReadableUpto,
-    Redelivered,
     Resolved,
     RoundBegun,
     Welcomed,
-    Writable,
 )
 from geminga_broker.subscription.state import State
 from geminga_broker.subscription.strategies.key_shared import KeyShared, look_ahead
@@ -122,17 +119,11 @@ class Owner:
     def __init__(self, model: Model) -> None:
         self.model = model
 
-    def flow(self, consumer: Consumer, permits: int) -> None:
-        self.model.post(Flow(consumer, permits))
-
-    def writable(self) -> None:
-        self.model.post(Writable())
+    def post(self, event: Event[Consumer]) -> None:
+        self.model.post(event)
 
     def acknowledge(self, consumer: Consumer, acks: Sequence[Ack], cumulative: bool) -> None:
         self.model.post(Acked(consumer, acks, cumulative))
-
-    def redeliver(self, consumer: Consumer, positions: Sequence[Position] | None) -> None:
-        self.model.post(Redelivered(consumer, positions))
 
     def remove(self, consumer: Consumer) -> None:
         self.model.post(Left(consumer, 0.0))
