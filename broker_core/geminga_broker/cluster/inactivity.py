@@ -9,8 +9,8 @@ import trio
 from geminga_broker.cluster.topics import Topics
 from geminga_broker.config import TopicConfig
 from geminga_broker.errors import BrokerError
-from geminga_broker.topic.api import Topic
 from geminga_broker.topic.persistent import PersistentTopic
+from geminga_broker.topic.topic import Topic
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_runtime.background import Turns, run_guarded
 

@@ -21,9 +21,10 @@ from geminga_broker.policies.apply import apply_common_policies, apply_policies,
 from geminga_broker.policies.model import TopicOptions
 from geminga_broker.policies.resolve import PolicyResolver
 from geminga_broker.subscription.entry_filters import load_filters
-from geminga_broker.topic.api import Topic, TopicEnvironment
+from geminga_broker.topic.api import TopicEnvironment
 from geminga_broker.topic.nonpersistent import NonPersistentTopic
 from geminga_broker.topic.persistent import PersistentTopic
+from geminga_broker.topic.topic import Topic
 from geminga_protocol.pb.pulsar_api_pb2 import CommandSubscribe, ServerError
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.background import run_guarded

@@ -10,7 +10,7 @@ from geminga_broker.cluster.loader import TopicLoader, close_topic
 from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.policies.resolve import TopicPoliciesStore
 from geminga_broker.schema.topic_schemas import TopicSchemas
-from geminga_broker.topic.api import Topic
+from geminga_broker.topic.topic import Topic
 from geminga_protocol.topic_name import TopicName
 
 

@@ -14,8 +14,8 @@ from geminga_broker.log.reserved_cursors import COMPACTION
 from geminga_broker.policies.apply import expire_messages, expire_subscriptions
 from geminga_broker.policies.backlog_quota_manager import keep_quotas
 from geminga_broker.policies.quota import backlog_bytes
-from geminga_broker.topic.api import Topic
 from geminga_broker.topic.persistent import PersistentTopic
+from geminga_broker.topic.topic import Topic
 from geminga_runtime.background import Turns
 
 _log = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from geminga_broker.schema.model import (
 )
 from geminga_broker.schema.policies import SchemaPolicies, schema_policies
 from geminga_broker.schema.registry import SchemaRegistry
-from geminga_broker.topic.api import Topic
+from geminga_broker.topic.topic import Topic
 from geminga_protocol.schema_type import SchemaType
 from geminga_protocol.topic_name import TopicName
 

@@ -9,7 +9,8 @@ from geminga_broker.session.authorization import reauthorize
 from geminga_broker.session.registry import Opening
 from geminga_broker.session.schema_commands import schema_of
 from geminga_broker.session.session import Session
-from geminga_broker.topic.api import ProducerRequest, Topic, TopicProducer
+from geminga_broker.topic.api import ProducerRequest, TopicProducer
+from geminga_broker.topic.topic import Topic
 from geminga_protocol.commands import answers, producing
 from geminga_protocol.ids import LATEST
 from geminga_protocol.pb.pulsar_api_pb2 import (

@@ -23,7 +23,6 @@ from geminga_broker.subscription.holdings import Sharing
 from geminga_broker.subscription.machine import OrderedMachine
 from geminga_broker.subscription.pump import Machine, Pump
 from geminga_broker.subscription.state import State
-from geminga_broker.subscription.stats import subscription_stats
 from geminga_broker.subscription.strategies.key_shared import KeyShared
 from geminga_broker.subscription.strategies.shared import Shared
 from geminga_broker.subscription.strategies.single_active import SingleActive
@@ -319,7 +318,39 @@ class Subscription:
 
     def stats(self) -> SubscriptionStats:
         """As in `/stats`."""
-        return subscription_stats(self, self.machine)
+        machine, cursor, gone = self.machine, self.cursor, self.rates_gone
+        kind = self.sub_type
+        consumers = [consumer.stats() for consumer in self.consumers]
+        stats = SubscriptionStats(
+            bytes_out_counter=gone.bytes,
+            msg_out_counter=gone.messages,
+            msg_backlog=cursor.backlog_entries(),
+            unacked_messages=sum(c.unacked_messages for c in consumers),
+            type="None" if kind is None else SubType.Name(SubType.ValueType(kind)),
+            last_consumed_flow_timestamp=max(
+                (c.last_consumed_flow_timestamp for c in consumers), default=0
+            ),
+            last_consumed_timestamp=max((c.last_consumed_timestamp for c in consumers), default=0),
+            last_acked_timestamp=max((c.last_acked_timestamp for c in consumers), default=0),
+            last_mark_delete_advanced_timestamp=self.mark_delete_advanced_ms,
+            consumers=consumers,
+            non_contiguous_deleted_messages_ranges=cursor.statistics().holes,
+            is_durable=cursor.durable,
+            is_replicated=self.replicated,
+            durable=cursor.durable,
+            replicated=self.replicated,
+            subscription_properties=dict(cursor.cursor_properties),
+        )
+        stats.count_consumers()
+        if machine is not None:
+            filtered = machine.state.filtered
+            stats.filter_processed_msg_count = filtered.processed
+            stats.filter_accepted_msg_count = filtered.accepted
+            stats.filter_rejected_msg_count = filtered.rejected
+            stats.filter_rescheduled_msg_count = filtered.rescheduled
+            machine.describe(stats)
+        stats.msg_backlog_no_delayed = max(0, stats.msg_backlog - stats.msg_delayed)
+        return stats
 
 
 def _suits(machine: Machine, sub_type: int, policy: KeySharedPolicy) -> bool:

@@ -1,9 +1,4 @@
-"""The interface of topics for sessions, admin and metrics (spec BR-08, BR-20, BR-30, BR-36).
-
-Persistent and non-persistent topics have this same surface. Synchronous calls take effect before
-they return; what needs storage is awaited. Every refusal is a BrokerError with the code for the
-client.
-"""
+"""What sessions and topics hand each other (spec BR-08, BR-20, BR-30, BR-36)."""
 
 from __future__ import annotations
 
@@ -15,10 +10,9 @@ import trio
 
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import Ack
-from geminga_broker.policies.model import TopicPolicies
 from geminga_broker.subscription.broker_limit import BrokerUnackedLimit
 from geminga_broker.subscription.catch_up import CatchUp
-from geminga_broker.topic.stats import ConsumerStats, InternalStats, TopicStats
+from geminga_broker.topic.stats import ConsumerStats
 from geminga_protocol.buffers import Buffer
 from geminga_protocol.ids import Position
 from geminga_protocol.pb.pulsar_api_pb2 import (
@@ -295,87 +289,3 @@ class TopicSubscription(Protocol):
 
     async def last_message(self) -> LastMessage:
         """GET_LAST_MESSAGE_ID."""
-
-
-class Topic(Protocol):
-    """A topic that is loaded here."""
-
-    name: str
-    persistent: bool
-    policies: TopicPolicies
-    """Its policies now."""
-
-    @property
-    def fenced(self) -> bool:
-        """Whether it is being closed or deleted, or was: it refuses all clients."""
-
-    @property
-    def producers(self) -> Mapping[str, TopicProducer]:
-        """Registered producers by name, waiting ones left out."""
-
-    @property
-    def subscriptions(self) -> Mapping[str, TopicSubscription]:
-        """Subscriptions by name."""
-
-    @property
-    def idle(self) -> bool:
-        """No producer, no consumer, not even a waiting one: may be deleted as inactive if there is
-        no subscription either.
-        """
-
-    @property
-    def idle_since_s(self) -> float:
-        """When it became idle, by `trio.current_time()`; of no meaning while it isn't."""
-
-    async def add_producer(self, request: ProducerRequest) -> TopicProducer:
-        """Raises ProducerBusy, ProducerFenced, ConsumerAssignError, NotAllowedError,
-        TopicTerminatedError ...
-        """
-
-    async def subscribe(self, request: SubscribeRequest) -> TopicConsumer:
-        """Raises ConsumerBusy, SubscriptionNotFound, NotAllowedError, ConsumerAssignError ..."""
-
-    async def create_subscription(
-        self, name: str, start: Position, properties: Mapping[str, str] | None = None
-    ) -> None:
-        """Durable; reads from `start` on (EARLIEST, LATEST or inclusive). Raises ConsumerBusy if it
-        exists.
-        """
-
-    async def delete_subscription(self, name: str, *, force: bool = False) -> None:
-        """Raises SubscriptionNotFound, and ConsumerBusy while consumers are connected."""
-
-    async def skip(self, name: str, entries: int | None) -> None:
-        """Move the subscription over that many entries, None: over all."""
-
-    async def reset(self, name: str, position: Position) -> None:
-        """Let the subscription read from the position on."""
-
-    async def reset_to_time(self, name: str, timestamp_ms: int) -> None:
-        """Let the subscription read from the first message published at or after."""
-
-    async def expire(self, name: str, older_than_s: int) -> None:
-        """Acknowledge all that was published longer ago."""
-
-    async def terminate(self) -> Position:
-        """Take no more messages (BR-09); returns the last position."""
-
-    async def truncate(self) -> None:
-        """Move every subscription to the end and drop what lies before."""
-
-    async def delete(self, *, force: bool = False) -> None:
-        """Delete with all subscriptions; unless forced, raises while clients or subscriptions are
-        there. Clients are closed first.
-        """
-
-    async def close(self, *, close_clients: bool = True) -> None:
-        """Unload: fence, close producers and consumers (CLOSE_*), close the log. Idempotent."""
-
-    async def last_message(self) -> LastMessage:
-        """The last message that can be consumed."""
-
-    def stats(self) -> TopicStats:
-        """As `/stats`."""
-
-    def internal_stats(self) -> InternalStats:
-        """As `/internalStats`."""

@@ -70,7 +70,9 @@ async def store_epoch(topic: ExclusiveTopic, producer: Producer) -> None:
     """Make an exclusive producer's epoch durable, so that a broker that loads the topic later
     fences producers of earlier epochs. If it fails, closes the producer and raises BrokerError.
     """
-    if producer.access_mode == ProducerAccessMode.Shared or not topic.is_registered(producer):
+    if producer.request.access_mode == ProducerAccessMode.Shared or not topic.is_registered(
+        producer
+    ):
         return
     # Shielded: a cancellation must not come between the producer's entry and its owner's reference
     # to it.

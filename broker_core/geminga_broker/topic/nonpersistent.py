@@ -9,6 +9,7 @@ import trio
 
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import Ack, AppendDone, Entry, LogError
+from geminga_broker.log.entry import LogEntry
 from geminga_broker.metrics.rates import Rates
 from geminga_broker.policies.model import TopicOptions
 from geminga_broker.subscription import events as ev
@@ -33,47 +34,13 @@ from geminga_broker.topic.states import TopicEvent
 from geminga_broker.topic.stats import InternalStats, SubscriptionStats, TopicStats
 from geminga_protocol.buffers import Buffer
 from geminga_protocol.ids import EntryId, LedgerId, Position
-from geminga_protocol.payload import parse_metadata
 from geminga_protocol.pb.pulsar_api_pb2 import (
-    BrokerEntryMetadata,
-    MessageMetadata,
     ServerError,
 )
 from geminga_protocol.topic_name import TopicName
 
 NOWHERE = Position(LedgerId(0), EntryId(0))
 """Message id of everything that is not stored (NonPersistentTopic.publishMessage)."""
-
-
-class PassingEntry:
-    """An entry on its way through."""
-
-    __slots__ = ("data", "messages", "position")
-
-    def __init__(self, data: memoryview, messages: int) -> None:
-        self.position = NOWHERE
-        self.data = data
-        self.messages = messages
-
-    @property
-    def size(self) -> int:
-        """Bytes of `data`."""
-        return len(self.data)
-
-    @property
-    def metadata(self) -> MessageMetadata:
-        """The message metadata. Raises RemoteProtocolError."""
-        return parse_metadata(self.data)
-
-    @property
-    def broker_metadata(self) -> BrokerEntryMetadata | None:
-        """None: only logs add them."""
-        return None
-
-    @property
-    def time_ms(self) -> int:
-        """When it was published. Raises RemoteProtocolError."""
-        return self.metadata.publish_time
 
 
 Strategy: TypeAlias = InTurn[Consumer] | ByKey[Consumer] | SingleActive[Consumer]
@@ -207,7 +174,7 @@ class NonPersistentSubscription:
             subscription_properties=dict(self.properties),
             msg_drop_rate=self.dropped.per_second(trio.current_time())[0],
         )
-        stats.add(consumers)
+        stats.count_consumers()
         return stats
 
 
@@ -238,7 +205,7 @@ class NonPersistentTopic(TopicBase):
         """Copy once, hand to every subscription, answer at once."""
         if self.subscriptions:
             passing: list[Entry] = [
-                PassingEntry(memoryview(bytes(data)), count) for data, count in entries
+                LogEntry(NOWHERE, memoryview(bytes(data)), count) for data, count in entries
             ]
             for subscription in self.subscriptions.values():
                 subscription.dispatch(passing)

@@ -77,8 +77,8 @@ class Producer:
     """One producer of one connection. `topic_epoch` and `state` change if it waits for its turn."""
 
     __slots__ = (
-        "_duplicates", "_finishing", "_pending", "_target", "_tell_pending", "_warn_after_s",
-        "_write", "_write_now", "access_mode", "connected_since", "connection", "epoch", "name",
+        "_duplicates", "_finishing", "_pending", "_target", "_warn_after_s",
+        "_write", "connected_since", "connection", "epoch", "name",
         "producer_id", "rates", "request", "state", "topic_epoch",
     )  # fmt: skip
 
@@ -88,15 +88,12 @@ class Producer:
         self.producer_id = request.producer_id
         self.name = request.producer_name
         self.epoch = request.epoch
-        self.access_mode = request.access_mode
         self.topic_epoch: int | None = None
         self.state = ProducerState.OPEN
         self.rates = Rates(trio.current_time())
         self.connected_since = utc_now()
         self._target = target
-        self._tell_pending: Callable[[int, int], None] = request.publish_pending
         self._write = request.connection.write
-        self._write_now = request.connection.write_now
         # Runs that are not wholly answered, in order; the session bounds them by what it is told
         # through `publish_pending`.
         self._pending = PendingRuns()
@@ -147,7 +144,7 @@ class Producer:
         run = PublishRun(sent, size)
         self._pending.append(run)
         self.rates.add(messages, size)
-        self._tell_pending(len(entries), size)
+        self.request.publish_pending(len(entries), size)
         if self._target.publish_limits:
             self._throttle(messages, size)
         self._append(entries, run)
@@ -186,7 +183,7 @@ class Producer:
                 entries.append((item.payload, item.messages))
         if run.sent:
             self._pending.append(run)
-            self._tell_pending(len(run.sent), run.size_bytes)
+            self.request.publish_pending(len(run.sent), run.size_bytes)
         if entries:
             self.rates.add(messages, size_new)
             if self._target.publish_limits:
@@ -236,8 +233,8 @@ class Producer:
             step = self._target.entry_step
             receipts = send_receipts(self.producer_id, sent, *first, step)
             # With nothing behind it the client may wait for this alone.
-            (self._write if pending else self._write_now)(receipts)
-        self._tell_pending(-count, -size)
+            (self._write if pending else self.connection.write_now)(receipts)
+        self.request.publish_pending(-count, -size)
         if self.state is ProducerState.CLOSING and not pending:
             self.close()
 
@@ -259,7 +256,7 @@ class Producer:
             self._receipts([sent], EARLIEST, 0)
         self._receipts(stored[start:], first, start)
         self._duplicates -= dropped
-        self._tell_pending(-count - dropped, -size)
+        self.request.publish_pending(-count - dropped, -size)
         known = self._target.deduplication
         if known is not None:
             last = Position(first.ledger_id, EntryId(first.entry_id + count - 1))
@@ -287,7 +284,7 @@ class Producer:
                 return
             self._pending.next_sent()
             self._duplicates -= 1
-            self._tell_pending(-1, -sent[2])
+            self.request.publish_pending(-1, -sent[2])
             if fate is Fate.LOST:
                 self.disconnect()
             self._receipts([sent], EARLIEST, 0)
@@ -323,7 +320,7 @@ class Producer:
             if not silent:
                 self._send_error(sent[0], code, str(error))
         self._warn(error)
-        self._tell_pending(-answered, -size)
+        self.request.publish_pending(-answered, -size)
         if known is not None:
             known.failed(self.name)
         self._target.publish_failed(error)
@@ -390,7 +387,9 @@ class Producer:
         return PublisherStats(
             producer_id=self.producer_id,
             producer_name=self.name,
-            access_mode=ProducerAccessMode.Name(ProducerAccessMode.ValueType(self.access_mode)),
+            access_mode=ProducerAccessMode.Name(
+                ProducerAccessMode.ValueType(self.request.access_mode)
+            ),
             msg_rate_in=rate,
             msg_throughput_in=throughput,
             average_msg_size=throughput / rate if rate else 0.0,

@@ -43,7 +43,7 @@ class ProducerRegistry:
 
     def add(self, producer: Producer) -> None:
         """Let it in or queue it (`ready` is False then). Raises BrokerError."""
-        mode = producer.access_mode
+        mode = producer.request.access_mode
         if mode == ProducerAccessMode.Shared:
             self._check_shared()
             self._insert(producer)

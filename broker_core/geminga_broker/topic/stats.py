@@ -9,7 +9,6 @@ value that Apache gives where the feature is not in use.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import cast
 
@@ -64,8 +63,8 @@ class DrainingHashStats(Struct, rename="camel"):
     blocked_attempts: int = 0
 
 
-class DispatchStats(Struct, rename="camel"):
-    """What goes out to a consumer, or to all of a subscription."""
+class ConsumerStats(Struct, rename="camel"):
+    """A consumer (ConsumerStatsImpl)."""
 
     msg_rate_out: float = 0.0
     msg_throughput_out: float = 0.0
@@ -74,21 +73,6 @@ class DispatchStats(Struct, rename="camel"):
     msg_rate_redeliver: float = 0.0
     message_ack_rate: float = 0.0
     chunked_message_rate: float = 0.0
-
-    def add(self, parts: Iterable[DispatchStats]) -> None:
-        """Count what goes out to these."""
-        for part in parts:
-            self.msg_rate_out += part.msg_rate_out
-            self.msg_throughput_out += part.msg_throughput_out
-            self.bytes_out_counter += part.bytes_out_counter
-            self.msg_out_counter += part.msg_out_counter
-            self.msg_rate_redeliver += part.msg_rate_redeliver
-            self.message_ack_rate += part.message_ack_rate
-
-
-class ConsumerStats(DispatchStats, rename="camel"):
-    """A consumer (ConsumerStatsImpl)."""
-
     consumer_name: str = ""
     available_permits: int = 0
     unacked_messages: int = 0
@@ -110,9 +94,16 @@ class ConsumerStats(DispatchStats, rename="camel"):
     last_consumed_time: str = ""
 
 
-class SubscriptionStats(DispatchStats, rename="camel"):
+class SubscriptionStats(Struct, rename="camel"):
     """A subscription (SubscriptionStatsImpl, NonPersistentSubscriptionStatsImpl)."""
 
+    msg_rate_out: float = 0.0
+    msg_throughput_out: float = 0.0
+    bytes_out_counter: int = 0
+    msg_out_counter: int = 0
+    msg_rate_redeliver: float = 0.0
+    message_ack_rate: float = 0.0
+    chunked_message_rate: float = 0.0
     msg_backlog: int = 0
     backlog_size: int = -1
     earliest_msg_publish_time_in_backlog: int = 0
@@ -156,6 +147,16 @@ class SubscriptionStats(DispatchStats, rename="camel"):
     msg_drop_rate: float | None = None
     durable: bool = True
     replicated: bool = False
+
+    def count_consumers(self) -> None:
+        """Add what goes out to its consumers."""
+        for each in self.consumers:
+            self.msg_rate_out += each.msg_rate_out
+            self.msg_throughput_out += each.msg_throughput_out
+            self.bytes_out_counter += each.bytes_out_counter
+            self.msg_out_counter += each.msg_out_counter
+            self.msg_rate_redeliver += each.msg_rate_redeliver
+            self.message_ack_rate += each.message_ack_rate
 
 
 class CompactionStats(Struct, rename="camel"):

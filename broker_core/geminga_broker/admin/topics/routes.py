@@ -20,7 +20,7 @@ from geminga_broker.admin.rest import (
     without_nulls,
 )
 from geminga_broker.service import BrokerService
-from geminga_broker.topic.api import Topic
+from geminga_broker.topic.topic import Topic
 from geminga_protocol.ids import Position
 from geminga_protocol.topic_name import TopicName
 

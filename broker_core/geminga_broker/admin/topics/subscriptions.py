@@ -26,7 +26,7 @@ from geminga_broker.admin.topics.routes import require_topic
 from geminga_broker.errors import BrokerError
 from geminga_broker.limits import check_subscription
 from geminga_broker.service import BrokerService
-from geminga_broker.topic.api import Topic
+from geminga_broker.topic.topic import Topic
 from geminga_protocol.ids import EARLIEST, LATEST, EntryId, LedgerId, Position
 from geminga_protocol.topic_name import TopicName
 

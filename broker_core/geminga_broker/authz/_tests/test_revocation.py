@@ -16,7 +16,7 @@ from geminga_broker.admin.app import create_app
 from geminga_broker.errors import BrokerError
 from geminga_broker.service import BrokerService
 from geminga_broker.session._tests.test_authentication import TOPIC, hello, login, secured, token
-from geminga_broker.topic.api import Topic
+from geminga_broker.topic.topic import Topic
 from geminga_protocol.commands import connection, consuming, lookup, producing
 from geminga_protocol.pb.pulsar_api_pb2 import CommandSubscribe, ServerError
 from geminga_protocol.topic_name import TopicName

@@ -19,7 +19,8 @@ from geminga_broker.config import BrokerConfig, TopicConfig
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import LogError, ManagedLedger
 from geminga_broker.policies.resolve import MetadataTopicPolicies, PolicyResolver
-from geminga_broker.topic.api import Topic, TopicEnvironment
+from geminga_broker.topic.api import TopicEnvironment
+from geminga_broker.topic.topic import Topic
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.metadata.memory import MemoryMetadataStore

@@ -1,0 +1,15 @@
+"""A topic that is loaded here, of either kind (spec BR-08).
+
+Synchronous calls take effect before they return; what needs storage is awaited. Every refusal is a
+BrokerError with the code for the client.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from geminga_broker.topic.nonpersistent import NonPersistentTopic
+from geminga_broker.topic.persistent import PersistentTopic
+
+Topic: TypeAlias = PersistentTopic | NonPersistentTopic
+"""Both have the same surface."""
