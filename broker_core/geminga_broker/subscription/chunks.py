@@ -1,8 +1,9 @@
 """Chunks of one message go to one consumer of a Shared or Key_Shared subscription: pure.
 
-Follows SharedConsumerAssignor: who gets the first chunk of a message gets them all; those that it
-can't take yet wait for it, while others get what comes after them. When it leaves, all goes to the
-next. On Key_Shared the chunks have one hash; it stays where it is until the message is whole.
+Follows SharedConsumerAssignor: the consumer that gets the first chunk of a message gets them all.
+Chunks that it has no permits for wait; other consumers get the entries behind them. If it leaves,
+its chunks go to another. On Key_Shared all chunks have one hash, which does not move before the
+message is complete.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ from geminga_broker.subscription.strategies.choose import RoundRobin
 from geminga_protocol.ids import Position
 
 OWNERS_MAX = 10_000
-"""Messages whose last chunk is yet to come, and as many that are whole; beyond it the oldest may be
-split, as those are whose producer never ended them.
+"""Bound of incomplete messages, and of complete ones, whose consumer is remembered. Beyond it the
+oldest may be split: usually their producer failed before the last chunk.
 """
 
 PARKED_MAX = 10_000
-"""Chunks that wait for their consumer; nothing new is read beyond it."""
+"""Bound of chunks that wait for their consumer; no new entries are read beyond it."""
 
 
 class Chunk(NamedTuple):
-    """What counts of an entry that is a chunk."""
+    """The fields of a chunk that dispatch needs."""
 
     message: int
     """Hash of the message's uuid."""
@@ -38,16 +39,16 @@ class Chunk(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What became of a batch."""
+    """Result of `give_out`."""
 
     end: int
-    """All before it are done with; from there on nobody could take them."""
+    """The entries before it were handled; no consumer could take those from here on."""
     again: list[Position]
-    """Chunks before it that have to wait for entries that are queued for replay."""
+    """Chunks before it that must wait for entries in the replay queue."""
 
 
 def chunks_in(entries: Sequence[Entry]) -> dict[int, Chunk]:
-    """The chunks among entries by index; few are parsed that are none."""
+    """The chunks among entries by index. Few other entries are parsed."""
     found: dict[int, Chunk] = {}
     for index, entry in enumerate(entries):
         metadata = special_metadata(entry.data)
@@ -60,7 +61,7 @@ def chunks_in(entries: Sequence[Entry]) -> dict[int, Chunk]:
 
 
 class ChunkKeeper(Generic[M]):
-    """Who gets the chunks of which message, and which wait for them."""
+    """The consumer of each chunked message, and the chunks that wait for their consumers."""
 
     __slots__ = ("_owners", "_parked", "_turns", "_whole")
 
@@ -69,12 +70,12 @@ class ChunkKeeper(Generic[M]):
         self._owners: dict[int, M] = {}
         """Consumers by message, from the first chunk that is sent to the last."""
         self._whole: dict[int, M] = {}
-        """Who got the last chunk: what a producer sent twice goes there too, for only that client
-        knows what it is."""
+        """Consumers of complete messages: a chunk that is sent twice goes there too, since only
+        that client can detect it."""
         self._parked: dict[M, SortedSet[Position]] = {}
 
     def __len__(self) -> int:
-        """How many chunks wait."""
+        """Number of waiting chunks."""
         return sum(map(len, self._parked.values())) if self._parked else 0
 
     @property
@@ -83,7 +84,7 @@ class ChunkKeeper(Generic[M]):
         return len(self) >= PARKED_MAX
 
     def take_due(self) -> list[Position]:
-        """What waits for consumers that can go on, as far as they have room; no longer kept."""
+        """Take out the chunks whose consumers have room for them now."""
         due: list[Position] = []
         for consumer, parked in list(self._parked.items()):
             if consumer.ready:
@@ -93,12 +94,12 @@ class ChunkKeeper(Generic[M]):
         return due
 
     def discard(self, position: Position) -> None:
-        """It was acknowledged."""
+        """Drop a chunk that was acknowledged."""
         if any(position in parked for parked in self._parked.values()):
             self.discard_where(position.__eq__)
 
     def discard_where(self, gone: Callable[[Position], bool]) -> None:
-        """Those were acknowledged."""
+        """Drop chunks that were acknowledged."""
         for consumer, parked in list(self._parked.items()):
             for position in [each for each in parked if gone(each)]:
                 parked.remove(position)
@@ -106,14 +107,14 @@ class ChunkKeeper(Generic[M]):
                 del self._parked[consumer]
 
     def forget(self, consumer: M) -> list[Position]:
-        """A consumer left: what waits for it may go to others."""
+        """A consumer left; returns the chunks that waited for it."""
         for owners in (self._owners, self._whole):
             for message in [each for each, owner in owners.items() if owner is consumer]:
                 del owners[message]
         return list(self._parked.pop(consumer, ()))
 
     def clear_parked(self) -> None:
-        """They are read again."""
+        """Drop all waiting chunks: they are read again."""
         self._parked.clear()
 
     def give_out(
@@ -126,8 +127,8 @@ class ChunkKeeper(Generic[M]):
     ) -> Given:
         """Give out entries (position, messages), of which some are chunks, in order.
 
-        `send` sends a run to a consumer, whose room is less at once. `waits` is the first position
-        that is queued for replay: no chunk may pass it but the first of a message.
+        `send` sends a run to a consumer and lowers its room at once. `waits` is the first position
+        in the replay queue: only the first chunk of a message may pass it.
         """
         again: list[Position] = []
         able = {consumer for consumer in consumers if consumer.ready}
@@ -154,7 +155,7 @@ class ChunkKeeper(Generic[M]):
             if owner is None:
                 runs = self._turns.assign([messages], consumers)
                 owner = runs[0][0] if runs else None
-            # Nothing that waits comes before a message that begins.
+            # No waiting chunk belongs before the first one of a message.
             if owner is not None and (fresh or self._may_get(owner, position, able)):
                 send(owner, start, at)
                 self._note(chunk, owner)
@@ -165,19 +166,19 @@ class ChunkKeeper(Generic[M]):
         return Given(len(items), again)
 
     def _owner(self, chunk: Chunk) -> M | None:
-        """Who has the message, or had all of it; None if it begins."""
+        """The consumer that has chunks of the message; None if this is the first."""
         owner = self._owners.get(chunk.message)
         if owner is None and chunk.number:
             return self._whole.get(chunk.message)
         return owner
 
     def _may_get(self, owner: M, position: Position, able: Container[M]) -> bool:
-        """Whether it has room, and nothing before this waits for it."""
+        """Whether it has room, and no earlier chunk waits for it."""
         parked = self._parked.get(owner)
         return owner in able and owner.room > 0 and (not parked or position < parked[0])
 
     def _note(self, chunk: Chunk, owner: M) -> None:
-        """A chunk is sent."""
+        """Record that a chunk is sent."""
         if chunk.last:
             self._owners.pop(chunk.message, None)
             owners = self._whole
@@ -192,19 +193,19 @@ class ChunkKeeper(Generic[M]):
 
 
 class UnfinishedMessages:
-    """Key_Shared: hashes of which a consumer holds a message's first chunks. Bounded by what is
-    sent and not acknowledged.
+    """Key_Shared: hashes of incomplete messages whose first chunks a consumer holds. Bounded by the
+    unacknowledged entries.
     """
 
     __slots__ = ("_begun", "_first", "_hashes")
 
     def __init__(self) -> None:
         self._begun: dict[int, Position] = {}
-        """Messages, with the first of their chunks that was sent."""
+        """First chunk that was sent of each message."""
         self._first: dict[Position, tuple[int, int]] = {}
-        """The same the other way: message, hash."""
+        """Message and hash of each such chunk."""
         self._hashes: dict[int, int] = {}
-        """How many messages of a hash."""
+        """Number of messages by hash."""
 
     def __len__(self) -> int:
         return len(self._begun)
@@ -213,7 +214,7 @@ class UnfinishedMessages:
         return key_hash in self._hashes
 
     def sent(self, position: Position, key_hash: int, chunk: Chunk) -> None:
-        """A chunk is sent to who holds its hash."""
+        """Record that a chunk is sent to the holder of its hash."""
         begun = self._begun.get(chunk.message)
         if chunk.last:
             if begun is not None:
@@ -224,7 +225,7 @@ class UnfinishedMessages:
             self._hashes[key_hash] = self._hashes.get(key_hash, 0) + 1
 
     def release(self, position: Position) -> None:
-        """An entry is acknowledged or given back: nobody waits for the rest of its message."""
+        """An entry is acknowledged or given back: its message keeps the hash no longer."""
         found = self._first.pop(position, None)
         if found is None:
             return
@@ -235,6 +236,6 @@ class UnfinishedMessages:
             del self._hashes[key_hash]
 
     def clear(self) -> None:
-        """Nobody holds anything any more."""
+        """Forget all: no entry is held any more."""
         for kept in (self._begun, self._first, self._hashes):
             kept.clear()

@@ -51,8 +51,8 @@ class ConsumerOwner(TopicSubscription, Protocol):
 
 
 class Consumer(Member):
-    """One consumer of one connection. The machine keeps its permits and what it holds; here is what
-    the machine does not see.
+    """One consumer of one connection: its frames and statistics. The machine sees only the Member:
+    permits and unacknowledged entries.
     """
 
     __slots__ = (

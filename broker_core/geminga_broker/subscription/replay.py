@@ -1,4 +1,4 @@
-"""Entries that are to be sent again, by position (spec BR-33), or wait for their hash (BR-31)."""
+"""Entries that wait to be sent again (spec BR-33), or for their hash (BR-31), by position."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from geminga_protocol.ids import Position
 NO_HASH = -1
 
 REPLAY_READ_ENTRIES = 20
-"""Entries that are read again at once; after each such read the bound of bytes is looked at."""
+"""Entries of one read; the bound of bytes is checked after each."""
 
 C = TypeVar("C")
 
@@ -24,8 +24,8 @@ C = TypeVar("C")
 async def read_some(
     cursor: Cursor, positions: Sequence[Position], bytes_max: int
 ) -> tuple[Sequence[Position], list[Entry]]:
-    """Read entries again until they are about as many bytes: the positions that were asked for, and
-    those of their entries that are not acknowledged. Raises LogReadFailed.
+    """Read entries again until they are about as many bytes. Returns the positions asked for, and
+    their unacknowledged entries. Raises LogReadFailed.
     """
     entries: list[Entry] = []
     size = upto = 0
@@ -38,7 +38,7 @@ async def read_some(
 
 
 class ReplayQueue:
-    """Positions to be read again, ascending. Bounded by what was sent and not acknowledged."""
+    """Positions to be read again, ascending. Bounded by the unacknowledged entries."""
 
     __slots__ = ("_positions",)
 
@@ -52,11 +52,11 @@ class ReplayQueue:
         return position in self._positions
 
     def add(self, position: Position, key_hash: int = NO_HASH) -> None:
-        """Send this entry again. Adding it twice is adding it once."""
+        """Queue an entry; idempotent."""
         self._positions.add(position)
 
     def discard(self, position: Position) -> bool:
-        """It was acknowledged, or is being sent. Returns whether it was among them."""
+        """Take out an entry that is acknowledged or being sent; returns whether it was queued."""
         if position not in self._positions:
             return False
         self._positions.remove(position)
@@ -72,11 +72,12 @@ class ReplayQueue:
 
 
 class KeyedReplayQueue(Generic[C]):
-    """Positions to be read, each with its Key_Shared hash, indexed by who may have them.
+    """Positions to be read, each with its Key_Shared hash, indexed by the consumer that may get
+    them.
 
-    `claimant` says who may get entries of a hash, None if nobody may at the moment; when its answer
-    changes, `offer` (one hash) or `claims_changed` (any) must be called. Bounded by what was sent
-    and not acknowledged, plus Key_Shared's look-ahead.
+    `claimant` returns the consumer that may get entries of a hash now, or None. When its result
+    changes, `offer` (one hash) or `claims_changed` (any) must be called. Bounded by the
+    unacknowledged entries, plus Key_Shared's look-ahead.
     """
 
     __slots__ = ("_claimant", "_hashes", "_heaps", "_lines", "_stale")
@@ -99,11 +100,11 @@ class KeyedReplayQueue(Generic[C]):
 
     @property
     def hashes(self) -> Container[int]:
-        """Those of which an entry waits."""
+        """Hashes with waiting entries."""
         return self._lines
 
     def add(self, position: Position, key_hash: int) -> None:
-        """Send this entry when its hash may go. Adding it twice is adding it once."""
+        """Queue an entry; idempotent."""
         if position in self._hashes:
             return
         self._hashes[position] = key_hash
@@ -120,7 +121,7 @@ class KeyedReplayQueue(Generic[C]):
                 self.offer(key_hash)
 
     def discard(self, position: Position) -> bool:
-        """It was acknowledged, or is being sent. Returns whether it was among them."""
+        """Take out an entry that is acknowledged or being sent; returns whether it was queued."""
         key_hash = self._hashes.pop(position, None)
         if key_hash is None:
             return False
@@ -134,12 +135,12 @@ class KeyedReplayQueue(Generic[C]):
         return True
 
     def discard_where(self, gone: Callable[[Position], bool]) -> None:
-        """Those were acknowledged from outside."""
+        """Drop entries that were acknowledged from outside."""
         for position in [each for each in self._hashes if gone(each)]:
             self.discard(position)
 
     def offer(self, key_hash: int) -> None:
-        """Who may get entries of that hash may have changed, or which is the first of them."""
+        """The claimant of a hash, or its first entry, may have changed."""
         line = self._lines.get(key_hash)
         if line is None or self._stale:
             return
@@ -152,19 +153,21 @@ class KeyedReplayQueue(Generic[C]):
             self._stale = True
 
     def claims_changed(self) -> None:
-        """Consumers came or went; no reference to one that went is kept."""
+        """Consumers joined or left; no reference to one that left is kept."""
         self._heaps.clear()
         self._stale = True
 
     def claimants(self) -> list[C]:
-        """Who may get something of what waits, permits left aside; who was served last is last."""
+        """Consumers that may get waiting entries, whatever their permits; the one that was served
+        last is last.
+        """
         if self._stale:
             self._index()
         return [claimant for claimant, heap in self._heaps.items() if heap]
 
     def first_for(self, claimant: C, entries_max: int) -> list[tuple[Position, int]]:
-        """What that consumer should get next, with the hashes; those of a hash in order, hashes by
-        their first position. Everything stays queued.
+        """The next entries for a consumer, with their hashes: those of a hash in order, hashes by
+        their first position. All stay queued.
         """
         heap = self._heaps.pop(claimant, [])
         found: list[tuple[Position, int]] = []

@@ -1,7 +1,7 @@
 """The producers of a topic: access modes, epochs, fencing (spec BR-20, PIP-68).
 
-Follows AbstractTopic.addProducer and incrementTopicEpochIfNeeded. Keeping the topic epoch is the
-topic's work (`takeover`).
+Follows AbstractTopic.addProducer and incrementTopicEpochIfNeeded. The topic stores the epoch
+(`fencing`).
 """
 
 from __future__ import annotations

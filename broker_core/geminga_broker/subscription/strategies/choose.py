@@ -50,7 +50,7 @@ def pick_active(consumers: Sequence[M], topic: str, partition: int) -> M | None:
 
 @lru_cache(maxsize=RING_MEMORY)
 def _distance(name: str, target: int) -> int:
-    """How far up the ring from `target` the nearest point of that consumer lies."""
+    """Distance up the ring from `target` to the consumer's nearest point."""
     points = (murmur3_32(f"{name}{point}".encode()) for point in range(RING_POINTS))
     return min((point - target) % RING_SIZE for point in points)
 

@@ -1,4 +1,4 @@
-"""Who holds entries of which Key_Shared hash, and which hashes drain (PIP-379): pure.
+"""Holders of the entries of Key_Shared hashes, and the hashes that drain (PIP-379): pure.
 
 A hash drains while another consumer than its owner holds entries of it. Counts follow
 DrainingHashesTracker.
@@ -25,8 +25,8 @@ class DrainingHash(NamedTuple):
 
 
 class DrainingHashes(Generic[C]):
-    """Counts per hash; bounded by what is sent and not acknowledged. One consumer at a time holds
-    entries of a hash, unless order is said not to matter.
+    """Counts per hash; bounded by the unacknowledged entries. One consumer at a time holds entries
+    of a hash, unless out-of-order delivery is allowed.
     """
 
     __slots__ = ("_cleared", "_draining", "_hashes", "_holders", "_more", "get")
@@ -35,11 +35,11 @@ class DrainingHashes(Generic[C]):
         self._hashes: dict[Position, int] = {}
         self._holders: dict[int, C] = {}
         self._more: dict[int, int] = {}
-        """How many entries of a hash are held beside the first; most hashes have but one."""
+        """Entries of a hash that are held beyond the first; most hashes have one."""
         self._draining: dict[int, int] = {}
         self._cleared: dict[C, int] = {}
         self.get = self._holders.get
-        """Who holds entries of a hash."""
+        """The consumer that holds entries of a hash; None if none does."""
 
     def __len__(self) -> int:
         return len(self._hashes)
@@ -105,7 +105,7 @@ class DrainingHashes(Generic[C]):
         self._cleared.pop(consumer, None)
 
     def clear(self) -> None:
-        """Nobody holds anything any more, and nobody is there."""
+        """Forget all: no consumer is left."""
         for kept in (self._hashes, self._holders, self._more, self._draining, self._cleared):
             kept.clear()
 
