@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 
 import trio
 
-from geminga_broker.topic.api import ProducerRequest, PublishItem, SubscribeRequest
+from geminga_broker.subscription.consumer import SubscribeRequest
+from geminga_broker.topic.api import ProducerRequest, PublishItem
 from geminga_protocol.frames import FrameReader
 from geminga_protocol.ids import EntryId, LedgerId, Position
 from geminga_protocol.payload import build, parse_metadata

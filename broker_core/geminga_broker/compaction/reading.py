@@ -9,7 +9,8 @@ from typing import Protocol
 
 from geminga_broker.compaction.ledger import after
 from geminga_broker.log.api import Ack, Cursor, CursorStatistics, Entry
-from geminga_broker.topic.api import InitialPosition, SubscribeRequest
+from geminga_broker.subscription.consumer import SubscribeRequest
+from geminga_broker.topic.api import InitialPosition
 from geminga_protocol.ids import EARLIEST, LATEST, Position
 
 

@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from geminga_broker.compaction.ledgers import INTERNAL
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import Cursor
-from geminga_broker.subscription.consumer import Consumer
+from geminga_broker.subscription.consumer import Consumer, SubscribeRequest
 from geminga_broker.subscription.subscription import Subscription, SubscriptionHost
-from geminga_broker.topic.api import SubscribeRequest
 from geminga_protocol.ids import Position
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 

@@ -13,8 +13,8 @@ from geminga_broker.session.registry import Opening
 from geminga_broker.session.schema_commands import schema_of
 from geminga_broker.session.session import Session
 from geminga_broker.session.turns import LONG_WORDS, STEP_IDS, LongWork, parts_of
-from geminga_broker.subscription.consumer import INDIVIDUAL_ACK
-from geminga_broker.topic.api import KeySharedPolicy, SubscribeRequest, SubType, TopicConsumer
+from geminga_broker.subscription.consumer import INDIVIDUAL_ACK, Consumer, SubscribeRequest
+from geminga_broker.topic.api import KeySharedPolicy, SubType
 from geminga_protocol import ack_set as ack_sets
 from geminga_protocol.commands import answers, consuming
 from geminga_protocol.frames import Frame
@@ -64,7 +64,7 @@ async def _open(session: Session, command: CommandSubscribe, opening: Opening) -
     service = session.service
     key = command.consumer_id
 
-    def subscribed(consumer: TopicConsumer) -> None:
+    def subscribed(consumer: Consumer) -> None:
         if session.consumers.finish(key, opening, consumer):
             session.write(answers.success(command.request_id))
 
@@ -97,7 +97,7 @@ async def _open(session: Session, command: CommandSubscribe, opening: Opening) -
 
 
 def _request(
-    session: Session, command: CommandSubscribe, subscribed: Callable[[TopicConsumer], None]
+    session: Session, command: CommandSubscribe, subscribed: Callable[[Consumer], None]
 ) -> SubscribeRequest:
     start = None
     if not command.durable and command.HasField("start_message_id"):
@@ -156,7 +156,7 @@ def acknowledge_run(session: Session, frames: Sequence[Frame], start: int) -> in
     Returns the index behind the run.
     """
     opened = session.consumers.opened
-    runs: dict[TopicConsumer, list[Ack]] = {}
+    runs: dict[Consumer, list[Ack]] = {}
     asked: list[CommandAck] = []
     index, end = start, len(frames)
     while index < end:
@@ -292,7 +292,7 @@ def _redeliver_in_turns(
         yield
 
 
-def _open_consumer(session: Session, consumer_id: int) -> TopicConsumer:
+def _open_consumer(session: Session, consumer_id: int) -> Consumer:
     consumer = session.consumers.get(consumer_id)
     if consumer is None:
         raise BrokerError(ServerError.MetadataError, "Consumer not found")

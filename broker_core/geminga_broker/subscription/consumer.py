@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import trio
@@ -13,7 +14,13 @@ from geminga_broker.metrics.rates import Rates, utc_now
 from geminga_broker.policies.model import TopicOptions
 from geminga_broker.subscription import events as ev
 from geminga_broker.subscription.state import NO_ACK_SETS, NO_COUNTS, Member
-from geminga_broker.topic.api import SubscribeRequest, SubType, TopicSubscription
+from geminga_broker.topic.api import (
+    ClientConnection,
+    InitialPosition,
+    KeySharedPolicy,
+    LastMessage,
+    SubType,
+)
 from geminga_broker.topic.stats import ConsumerStats, iso_time
 from geminga_protocol.encode import MessageHeader, frame
 from geminga_protocol.errors import RemoteProtocolError
@@ -34,11 +41,73 @@ INDIVIDUAL_ACK = frozenset((SubType.Shared, SubType.Key_Shared))
 """Subscription types without cumulative acknowledgement."""
 
 
-class ConsumerOwner(TopicSubscription, Protocol):
-    """The subscription, as its consumers use it."""
+@dataclass(frozen=True, slots=True)
+class SubscribeRequest:
+    """SUBSCRIBE, after names are resolved.
 
+    `start` (inclusive; clients filter what lies before it in its batch) is only looked at when the
+    subscription is not durable, as in Apache. `on_subscribed` is called synchronously when the
+    consumer is in, before anything is written for it: the place to write SUCCESS, so that nothing
+    comes before it.
+    """
+
+    connection: ClientConnection
+    consumer_id: int
+    subscription: str
+    sub_type: int = SubType.Exclusive
+    consumer_name: str = ""
+    priority_level: int = 0
+    durable: bool = True
+    start: Position | None = None
+    initial_position: int = InitialPosition.Latest
+    rollback_duration_s: int = 0
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    subscription_properties: Mapping[str, str] = field(default_factory=dict)
+    key_shared: KeySharedPolicy | None = None
+    read_compacted: bool = False
+    replicate_state: bool = False
+    consumer_epoch: int | None = None
+    auto_consume: bool = False
+    """Whether it takes messages of any schema."""
+    on_subscribed: Callable[[Consumer], None] = lambda consumer: None
+
+
+class ConsumerOwner(Protocol):
+    """A subscription, as its consumers and sessions use it."""
+
+    name: str
     topic_name: str
     partition: int
+
+    @property
+    def consumers(self) -> Sequence[Consumer]:
+        """Those connected."""
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """Properties of the subscription, as created or set since."""
+
+    async def set_properties(self, properties: Mapping[str, str]) -> None:
+        """Replace them; durable on return if the subscription is."""
+
+    def backlog_entries(self) -> int:
+        """Entries not acknowledged."""
+
+    async def seek(self, position: Position, ack_set: tuple[int, ...] = ()) -> None:
+        """SEEK by message id (EARLIEST and LATEST of `ids` too): the position is read next. All
+        consumers are closed from the broker's side and come back.
+        """
+
+    async def seek_time(self, timestamp_ms: int) -> None:
+        """SEEK by publish time; consumers are closed as with `seek`."""
+
+    async def unsubscribe(self, consumer: Consumer, *, force: bool = False) -> None:
+        """UNSUBSCRIBE: delete the subscription. Raises BrokerError MetadataError while others are
+        connected.
+        """
+
+    async def last_message(self) -> LastMessage:
+        """GET_LAST_MESSAGE_ID."""
 
     def post(self, event: ev.Event[Consumer]) -> None:
         """Tell of Flow, Writable or Redelivered."""

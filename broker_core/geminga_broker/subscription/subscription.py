@@ -16,7 +16,7 @@ from geminga_broker.metrics.rates import Rates
 from geminga_broker.policies.model import TopicOptions, TopicPolicies
 from geminga_broker.policies.rate_limit import RateLimit
 from geminga_broker.subscription import events as ev
-from geminga_broker.subscription.consumer import INDIVIDUAL_ACK, Consumer
+from geminga_broker.subscription.consumer import INDIVIDUAL_ACK, Consumer, SubscribeRequest
 from geminga_broker.subscription.delayed_delivery import KEY_SHARED, SHARED, DelayedDelivery
 from geminga_broker.subscription.entry_filters import FilterContext
 from geminga_broker.subscription.holdings import Sharing
@@ -27,14 +27,7 @@ from geminga_broker.subscription.strategies.key_shared import KeyShared
 from geminga_broker.subscription.strategies.shared import Shared
 from geminga_broker.subscription.strategies.single_active import SingleActive
 from geminga_broker.subscription.tracked import TrackedMachine
-from geminga_broker.topic.api import (
-    KeySharedPolicy,
-    LastMessage,
-    SubscribeRequest,
-    SubType,
-    TopicConsumer,
-    TopicEnvironment,
-)
+from geminga_broker.topic.api import KeySharedPolicy, LastMessage, SubType, TopicEnvironment
 from geminga_broker.topic.stats import SubscriptionStats
 from geminga_protocol.ids import EARLIEST, LATEST, Position
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
@@ -302,7 +295,7 @@ class Subscription:
         self.disconnect_all()
         return self.pump.lock
 
-    async def unsubscribe(self, consumer: TopicConsumer, *, force: bool = False) -> None:
+    async def unsubscribe(self, consumer: Consumer, *, force: bool = False) -> None:
         """Delete the subscription; only its sole consumer may, unless forced."""
         if not force and list(self.consumers) != [consumer]:
             text = "Unconnected or shared consumer attempting to unsubscribe"

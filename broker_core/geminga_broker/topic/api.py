@@ -9,10 +9,8 @@ from typing import NamedTuple, Protocol
 import trio
 
 from geminga_broker.errors import BrokerError
-from geminga_broker.log.api import Ack
 from geminga_broker.subscription.broker_limit import BrokerUnackedLimit
 from geminga_broker.subscription.catch_up import CatchUp
-from geminga_broker.topic.stats import ConsumerStats
 from geminga_protocol.buffers import Buffer
 from geminga_protocol.ids import Position
 from geminga_protocol.pb.pulsar_api_pb2 import (
@@ -148,37 +146,6 @@ class KeySharedPolicy:
         return cls(KeySharedMode.STICKY, tuple((r.start, r.end) for r in ranges))
 
 
-@dataclass(frozen=True, slots=True)
-class SubscribeRequest:
-    """SUBSCRIBE, after names are resolved.
-
-    `start` (inclusive; clients filter what lies before it in its batch) is only looked at when the
-    subscription is not durable, as in Apache. `on_subscribed` is called synchronously when the
-    consumer is in, before anything is written for it: the place to write SUCCESS, so that nothing
-    comes before it.
-    """
-
-    connection: ClientConnection
-    consumer_id: int
-    subscription: str
-    sub_type: int = SubType.Exclusive
-    consumer_name: str = ""
-    priority_level: int = 0
-    durable: bool = True
-    start: Position | None = None
-    initial_position: int = InitialPosition.Latest
-    rollback_duration_s: int = 0
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    subscription_properties: Mapping[str, str] = field(default_factory=dict)
-    key_shared: KeySharedPolicy | None = None
-    read_compacted: bool = False
-    replicate_state: bool = False
-    consumer_epoch: int | None = None
-    auto_consume: bool = False
-    """Whether it takes messages of any schema."""
-    on_subscribed: Callable[[TopicConsumer], None] = lambda consumer: None
-
-
 class LastMessage(NamedTuple):
     """Answer to GET_LAST_MESSAGE_ID. An entry id of -1: the topic is empty; a batch index of -1: no
     batch.
@@ -221,71 +188,3 @@ class TopicProducer(Protocol):
 
     def close(self) -> None:
         """The connection is gone: leave the topic now. Idempotent."""
-
-
-class TopicConsumer(Protocol):
-    """A consumer of a subscription."""
-
-    name: str
-    consumer_id: int
-    sub_type: int
-    request: SubscribeRequest
-
-    @property
-    def subscription(self) -> TopicSubscription:
-        """Its subscription."""
-
-    def flow(self, permits: int) -> None:
-        """FLOW: more messages may be sent."""
-
-    def ack(self, acks: Sequence[Ack], *, cumulative: bool = False) -> None:
-        """Acknowledge. Cumulative on Shared and Key_Shared is ignored with a warning, unknown
-        positions too, as Apache does; the receipt can go out at once.
-        """
-
-    def redeliver(
-        self, positions: Sequence[Position] | None = None, epoch: int | None = None
-    ) -> None:
-        """REDELIVER_UNACKNOWLEDGED_MESSAGES; None: all that this consumer holds."""
-
-    def close(self) -> None:
-        """CLOSE_CONSUMER, or the connection is gone. Idempotent; what it held is redelivered."""
-
-    def stats(self) -> ConsumerStats:
-        """CONSUMER_STATS and /stats."""
-
-
-class TopicSubscription(Protocol):
-    """A subscription by name."""
-
-    name: str
-
-    @property
-    def consumers(self) -> Sequence[TopicConsumer]:
-        """Those connected."""
-
-    @property
-    def properties(self) -> Mapping[str, str]:
-        """Properties of the subscription, as created or set since."""
-
-    async def set_properties(self, properties: Mapping[str, str]) -> None:
-        """Replace them; durable on return if the subscription is."""
-
-    def backlog_entries(self) -> int:
-        """Entries not acknowledged."""
-
-    async def seek(self, position: Position, ack_set: tuple[int, ...] = ()) -> None:
-        """SEEK by message id (EARLIEST and LATEST of `ids` too): the position is read next. All
-        consumers are closed from the broker's side and come back.
-        """
-
-    async def seek_time(self, timestamp_ms: int) -> None:
-        """SEEK by publish time; consumers are closed as with `seek`."""
-
-    async def unsubscribe(self, consumer: TopicConsumer, *, force: bool = False) -> None:
-        """UNSUBSCRIBE: delete the subscription. Raises BrokerError MetadataError while others are
-        connected.
-        """
-
-    async def last_message(self) -> LastMessage:
-        """GET_LAST_MESSAGE_ID."""

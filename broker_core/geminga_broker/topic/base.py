@@ -11,13 +11,8 @@ from geminga_broker.log.reserved_cursors import RESERVED_CURSORS
 from geminga_broker.metrics.rates import Rates
 from geminga_broker.policies.model import TopicOptions, TopicPolicies
 from geminga_broker.policies.rate_limit import RateLimit, SubscribeLimit
-from geminga_broker.topic.api import (
-    ProducerRequest,
-    SubscribeRequest,
-    SubType,
-    TopicEnvironment,
-    TopicSubscription,
-)
+from geminga_broker.subscription.consumer import ConsumerOwner, SubscribeRequest
+from geminga_broker.topic.api import ProducerRequest, SubType, TopicEnvironment
 from geminga_broker.topic.deduplication import Deduplication
 from geminga_broker.topic.producer import Admission, Producer
 from geminga_broker.topic.registry import ProducerRegistry
@@ -31,7 +26,7 @@ class TopicBase:
     """State and checks of a topic, with or without storage."""
 
     persistent = True
-    subscriptions: Mapping[str, TopicSubscription]
+    subscriptions: Mapping[str, ConsumerOwner]
 
     def __init__(
         self, name: TopicName, environment: TopicEnvironment, options: TopicOptions

@@ -11,8 +11,9 @@ import trio
 
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import LogError, ManagedLedger
+from geminga_broker.subscription.consumer import SubscribeRequest
 from geminga_broker.subscription.subscription import Subscription
-from geminga_broker.topic.api import SubscribeRequest, SubType
+from geminga_broker.topic.api import SubType
 from geminga_broker.topic.producer import Producer
 from geminga_broker.topic.registry import ProducerRegistry
 from geminga_broker.topic.states import ProducerEvent

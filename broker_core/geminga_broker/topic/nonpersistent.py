@@ -13,7 +13,7 @@ from geminga_broker.log.entry import LogEntry
 from geminga_broker.metrics.rates import Rates
 from geminga_broker.policies.model import TopicOptions
 from geminga_broker.subscription import events as ev
-from geminga_broker.subscription.consumer import Consumer
+from geminga_broker.subscription.consumer import Consumer, SubscribeRequest
 from geminga_broker.subscription.effects import TellActive
 from geminga_broker.subscription.strategies.key_shared import ByKey
 from geminga_broker.subscription.strategies.shared import InTurn
@@ -22,9 +22,7 @@ from geminga_broker.topic.api import (
     KeySharedPolicy,
     LastMessage,
     ProducerRequest,
-    SubscribeRequest,
     SubType,
-    TopicConsumer,
     TopicEnvironment,
 )
 from geminga_broker.topic.base import TopicBase
@@ -148,7 +146,7 @@ class NonPersistentSubscription:
         """Succeeds without effect, as in Apache."""
         await trio.lowlevel.checkpoint()
 
-    async def unsubscribe(self, consumer: TopicConsumer, *, force: bool = False) -> None:
+    async def unsubscribe(self, consumer: Consumer, *, force: bool = False) -> None:
         """Delete the subscription; only its sole consumer may, unless forced."""
         if not force and self.consumers != [consumer]:
             text = "Unconnected or shared consumer attempting to unsubscribe"

@@ -23,15 +23,9 @@ from geminga_broker.policies.backlog_quota_manager import check_producer
 from geminga_broker.policies.model import TopicOptions
 from geminga_broker.policies.quota import QuotaType, backlog_bytes
 from geminga_broker.policies.rate_limit import RateLimit
-from geminga_broker.subscription.consumer import Consumer
+from geminga_broker.subscription.consumer import Consumer, SubscribeRequest
 from geminga_broker.subscription.subscription import Subscription
-from geminga_broker.topic.api import (
-    InitialPosition,
-    LastMessage,
-    ProducerRequest,
-    SubscribeRequest,
-    TopicEnvironment,
-)
+from geminga_broker.topic.api import InitialPosition, LastMessage, ProducerRequest, TopicEnvironment
 from geminga_broker.topic.base import TopicBase
 from geminga_broker.topic.fencing import (
     evict_dead_consumer,

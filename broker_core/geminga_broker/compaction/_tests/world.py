@@ -12,7 +12,8 @@ from geminga_broker._tests.fake_client import FakeConnection, subscribe_request
 from geminga_broker.log._tests.world import Answers, World
 from geminga_broker.log.topic_log import TopicLog
 from geminga_broker.policies.model import CompactionPolicy
-from geminga_broker.topic.api import InitialPosition, SubscribeRequest, TopicEnvironment
+from geminga_broker.subscription.consumer import SubscribeRequest
+from geminga_broker.topic.api import InitialPosition, TopicEnvironment
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol import compression, payload
 from geminga_protocol.batch import BatchBuilder, split_batch
