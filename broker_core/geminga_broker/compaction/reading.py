@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from geminga_broker.compaction.ledger import after
-from geminga_broker.log.api import Ack, Cursor, CursorStatistics, Entry
+from geminga_broker.log.api import Cursor, Entry
 from geminga_broker.subscription.consumer import SubscribeRequest
 from geminga_broker.topic.api import InitialPosition
 from geminga_protocol.ids import EARLIEST, LATEST, Position
@@ -42,6 +42,16 @@ class CompactedCursor:
         self.name = cursor.name
         self.durable = cursor.durable
         self._log = cursor
+        # These are the log cursor's.
+        self.ack = cursor.ack
+        self.ack_set = cursor.ack_set
+        self.on_available = cursor.on_available
+        self.read_at = cursor.read_at
+        self.persist = cursor.persist
+        self.skip = cursor.skip
+        self.backlog_entries = cursor.backlog_entries
+        self.set_cursor_properties = cursor.set_cursor_properties
+        self.statistics = cursor.statistics
         self._topic = topic
         self._fetched = (0, 0)
         self._moves = 0
@@ -126,10 +136,6 @@ class CompactedCursor:
             return True
         return position > self._log.mark_delete and self._log.is_deleted(position)
 
-    def ack(self, acks: Iterable[Ack]) -> list[Position]:
-        """See `Cursor.ack`."""
-        return self._log.ack(acks)
-
     def ack_cumulative(
         self,
         position: Position,
@@ -170,42 +176,10 @@ class CompactedCursor:
         """See `Cursor.cursor_properties`."""
         return self._log.cursor_properties
 
-    def on_available(self, wake: Callable[[], None] | None) -> None:
-        """See `Cursor.on_available`."""
-        self._log.on_available(wake)
-
-    async def read_at(self, positions: Sequence[Position]) -> Sequence[Entry]:
-        """See `Cursor.read_at`."""
-        return await self._log.read_at(positions)
-
-    def ack_set(self, position: Position) -> tuple[int, ...]:
-        """See `Cursor.ack_set`."""
-        return self._log.ack_set(position)
-
-    async def persist(self) -> None:
-        """See `Cursor.persist`."""
-        await self._log.persist()
-
     async def seek(self, position: Position) -> None:
         """See `Cursor.seek`."""
         await self._log.seek(position)
         self.sought(position)
-
-    async def skip(self, entries: int) -> None:
-        """See `Cursor.skip`."""
-        await self._log.skip(entries)
-
-    def backlog_entries(self) -> int:
-        """See `Cursor.backlog_entries`."""
-        return self._log.backlog_entries()
-
-    async def set_cursor_properties(self, properties: Mapping[str, str]) -> None:
-        """See `Cursor.set_cursor_properties`."""
-        await self._log.set_cursor_properties(properties)
-
-    def statistics(self) -> CursorStatistics:
-        """See `Cursor.statistics`."""
-        return self._log.statistics()
 
 
 def _start(cursor: Cursor, request: SubscribeRequest) -> Position | None:

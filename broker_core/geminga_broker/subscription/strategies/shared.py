@@ -58,6 +58,7 @@ class Shared(Generic[M]):
         self.replay = ReplayQueue()
         self._state = state
         self._turns: InTurn[M] = InTurn(state.members, state.options.round_robin_entries_max)
+        self.admit = self._turns.admit
         self._chunks: ChunkKeeper[M] = ChunkKeeper(self._turns.round_robin)
 
     @property
@@ -83,10 +84,6 @@ class Shared(Generic[M]):
         """There is nothing to add to the statistics."""
 
     # ---- members ----
-
-    def admit(self, member: M, policy: KeySharedPolicy) -> None:
-        """Any member may join."""
-        self._turns.admit(member, policy)
 
     def remove(self, member: M, held: Iterable[Position] | None) -> None:
         """A member left; what it held, and the chunks that wait for it, go to the others. `held` is
