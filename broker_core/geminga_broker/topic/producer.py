@@ -24,12 +24,7 @@ from geminga_broker.policies.rate_limit import RateLimit, take_all
 from geminga_broker.topic.api import ProducerRequest, PublishItem
 from geminga_broker.topic.deduplication import Deduplication, Duplicate, Fate
 from geminga_broker.topic.publish_run import PendingRuns, PublishRun, Sent
-from geminga_broker.topic.states import (
-    ANSWERING,
-    PRODUCER_TRANSITIONS,
-    ProducerEvent,
-    ProducerState,
-)
+from geminga_broker.topic.states import PRODUCER_TRANSITIONS, ProducerEvent, ProducerState
 from geminga_broker.topic.stats import PublisherStats
 from geminga_protocol.buffers import Buffer
 from geminga_protocol.commands.producing import send_error
@@ -40,6 +35,9 @@ from geminga_protocol.pb.pulsar_api_pb2 import ProducerAccessMode, ServerError
 from geminga_protocol.receipts import send_receipts
 
 _log = logging.getLogger(__name__)
+
+ANSWERING = (ProducerState.OPEN, ProducerState.CLOSING)
+"""In these states receipts are sent."""
 
 WARNING_PERIOD_S = 10.0
 """A producer whose publishes keep failing is logged this often."""
@@ -376,20 +374,14 @@ class Producer:
         known = self._target.deduplication
         return -1 if known is None else known.stored(self.name)
 
-    @property
-    def pending_entries(self) -> int:
-        """Entries without answer yet."""
-        return self._pending.unanswered
-
     def stats(self) -> PublisherStats:
         """As in `/stats`."""
         rate, throughput = self.rates.per_second(trio.current_time())
+        mode = ProducerAccessMode.ValueType(self.request.access_mode)
         return PublisherStats(
             producer_id=self.producer_id,
             producer_name=self.name,
-            access_mode=ProducerAccessMode.Name(
-                ProducerAccessMode.ValueType(self.request.access_mode)
-            ),
+            access_mode=ProducerAccessMode.Name(mode),
             msg_rate_in=rate,
             msg_throughput_in=throughput,
             average_msg_size=throughput / rate if rate else 0.0,

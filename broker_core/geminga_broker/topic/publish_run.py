@@ -38,8 +38,3 @@ class PendingRuns(deque[PublishRun]):
     def head(self) -> Sent:
         """The next SEND that has no answer."""
         return self[0].sent[self[0].answered]
-
-    @property
-    def unanswered(self) -> int:
-        """SENDs that have no answer."""
-        return sum(len(run.sent) - run.answered for run in self)

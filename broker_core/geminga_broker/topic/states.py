@@ -31,9 +31,6 @@ class ProducerEvent(Enum):
 
 _WAITING, _READY, _CLOSING, _CLOSED, _BROKEN = ProducerState
 
-ANSWERING = (_READY, _CLOSING)
-"""In these states receipts are sent."""
-
 PRODUCER_TRANSITIONS: Mapping[ProducerEvent, Mapping[ProducerState, ProducerState]] = {
     ProducerEvent.QUEUED: {_READY: _WAITING},
     # It may have been closed while its epoch was stored.

@@ -88,7 +88,7 @@ async def test_duplicates_are_answered_and_not_stored(world: World):
     assert command.send_receipt.message_id.ledgerId == DUPLICATE
     assert len(world.log.entries) == 3
     assert producer.last_sequence_id == 3
-    assert producer.pending_entries == 0
+    assert not producer._pending
     assert [sum(delta) for delta in zip(*pending, strict=True)] == [0, 0]
     assert topic.stats().deduplication_status == "Enabled"
     assert topic.stats().msg_in_counter == 3

@@ -45,7 +45,7 @@ async def test_receipts_come_in_order_in_one_write_per_run(world: World):
     producer.publish([item(10), item(11)])
     producer.publish([item(12)])
     assert connection.writes == 0
-    assert producer.pending_entries == 3
+    assert sum(len(run.sent) for run in producer._pending) == 3
     world.log.complete(2)
     assert connection.receipts == [(10, 0), (11, 1), (12, 2)]
     assert connection.writes == 2
@@ -63,7 +63,7 @@ async def test_a_failed_write_closes_its_producer_so_that_nothing_overtakes_it(w
     world.log.fail = None
     producer.publish([item(3)])
     assert connection.errors == connection.receipts == []
-    assert producer.pending_entries == 0
+    assert not producer._pending
     again = await topic.add_producer(producer_request(connection))
     again.publish([item(1), item(2), item(3)])
     assert connection.receipts == [(1, 0), (2, 1), (3, 2)]
