@@ -152,6 +152,8 @@ class DelayedTracker:
         self._runs: list[tuple[int, int, Run]] = []
         self._missing: list[Run] = []
         self._bitmaps: dict[int, BitMap] = {}
+        self.tracked_in = self._bitmaps.get
+        """Entries of a ledger that are tracked, None if there are none. Not to be changed."""
         self._last: tuple[int, int] = (-1, -1)
         self._count = 0
         self._made = 0
@@ -208,10 +210,6 @@ class DelayedTracker:
     def missing(self) -> Run | None:
         """A run that has to be loaded before anything can be taken."""
         return self._missing[0] if self._missing else None
-
-    def tracked_in(self, ledger_id: int) -> BitMap | None:
-        """Entries of the ledger that are tracked, None if there are none. Not to be changed."""
-        return self._bitmaps.get(ledger_id)
 
     def untracked(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         """Without those that wait here: they are read a second time."""

@@ -28,13 +28,9 @@ class OrderedMachine(Generic[M]):
 
     def __init__(self, state: State[M], strategy: SingleActive[M]) -> None:
         self.state = state
+        self.sub_type = strategy.sub_type
         self._strategy = strategy
         self._not_before_s = 0.0
-
-    @property
-    def sub_type(self) -> int:
-        """Exclusive or Failover."""
-        return self._strategy.sub_type
 
     @property
     def active(self) -> M | None:

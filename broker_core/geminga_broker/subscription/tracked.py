@@ -13,7 +13,6 @@ from geminga_broker.subscription.delayed_tracker import DelayedTracker
 from geminga_broker.subscription.holdings import Holdings, Sharing
 from geminga_broker.subscription.rounds import Rounds
 from geminga_broker.subscription.state import M, State
-from geminga_broker.topic.api import KeySharedPolicy
 from geminga_broker.topic.stats import SubscriptionStats
 
 
@@ -33,18 +32,11 @@ class TrackedMachine(Generic[M]):
     ) -> None:
         self.state = state
         self.strategy = strategy
+        self.sub_type = strategy.sub_type
+        self.matches = strategy.matches
         self.holdings: Holdings[M] = Holdings(state, strategy, delays, paused)
         self._rounds: Rounds[M] = Rounds(self.holdings)
         self._delays = delays
-
-    @property
-    def sub_type(self) -> int:
-        """Shared or Key_Shared."""
-        return self.strategy.sub_type
-
-    def matches(self, policy: KeySharedPolicy) -> bool:
-        """Whether a consumer with that Key_Shared policy may join."""
-        return self.strategy.matches(policy)
 
     def describe(self, stats: SubscriptionStats) -> None:
         """Add what waits, and why, and what only the strategy knows."""

@@ -45,7 +45,8 @@ class ProducerRegistry:
         """Let it in or queue it (`ready` is False then). Raises BrokerError."""
         mode = producer.request.access_mode
         if mode == ProducerAccessMode.Shared:
-            self._check_shared()
+            if self._exclusive is not None or self._waiting:
+                raise BrokerError(ServerError.ProducerBusy, self._exists())
             self._insert(producer)
         elif mode == ProducerAccessMode.Exclusive:
             if self._exclusive is not None or self._waiting:
@@ -99,10 +100,6 @@ class ProducerRegistry:
             self._waiting.popleft().disconnect()
         for producer in list(self.by_name.values()):
             producer.disconnect()
-
-    def _check_shared(self) -> None:
-        if self._exclusive is not None or self._waiting:
-            raise BrokerError(ServerError.ProducerBusy, self._exists())
 
     def _exists(self) -> str:
         name = self._exclusive.name if self._exclusive is not None else None

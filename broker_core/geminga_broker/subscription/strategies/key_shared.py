@@ -58,15 +58,6 @@ def look_ahead(options: TopicOptions, consumers: int) -> int:
     return LOOK_AHEAD_ENTRIES
 
 
-def selector_for(policy: KeySharedPolicy, options: TopicOptions) -> Selector[M]:
-    """The selector of a subscription: it knows which member owns a hash."""
-    if policy.mode == KeySharedMode.STICKY:
-        return StickyRanges()
-    if options.consistent_hashing:
-        return HashRing(options.hash_points)
-    return SplitRanges()
-
-
 def assign_by_hash(
     items: Iterable[tuple[Entry, int]],
     claimant: Callable[[int], M | None],
@@ -110,7 +101,11 @@ class ByKey(Generic[M]):
     sub_type: int = SubType.Key_Shared
 
     def __init__(self, members: list[M], policy: KeySharedPolicy, options: TopicOptions) -> None:
-        self.selector: Selector[M] = selector_for(policy, options)
+        self.selector: Selector[M] = SplitRanges()
+        if policy.mode == KeySharedMode.STICKY:
+            self.selector = StickyRanges()
+        elif options.consistent_hashing:
+            self.selector = HashRing(options.hash_points)
         self._members = members
 
     def admit(self, member: M, policy: KeySharedPolicy) -> None:
