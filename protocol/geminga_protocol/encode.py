@@ -1,8 +1,8 @@
 """Frames out: commands to bytes (spec PR-01, PR-02, PR-05).
 
-`frame` and `payload_frame` take any command through protobuf. The few commands that stand on the
-hot path have encoders by hand, byte for byte what protobuf and Apache's LightProto write (fields in
-order of their numbers).
+`frame`, `framed` and `payload_frame` take any command through protobuf. The few commands that stand
+on the hot path have encoders by hand, byte for byte what protobuf and Apache's LightProto write
+(fields in order of their numbers).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from google.protobuf.message import EncodeError
+from google.protobuf.message import EncodeError, Message
 
 from geminga_protocol.buffers import Buffer
 from geminga_protocol.errors import LocalProtocolError
@@ -67,6 +67,23 @@ def frame(command: BaseCommand) -> bytes:
     return _pack_lengths(size + 4, size) + body
 
 
+_FRONTS = {
+    each.message_type.full_name: b"\x08" + varint(each.number) + varint(each.number << 3 | 2)
+    for each in BaseCommand.DESCRIPTOR.fields
+    if each.message_type is not None
+}
+"""Bytes of a BaseCommand before the length of its only field: a type has its field's number."""
+
+
+def framed(body: Message) -> bytes:
+    """A simple frame of one of BaseCommand's fields, such as a CommandFlow. Raises
+    LocalProtocolError if required fields are missing.
+    """
+    inner = _serialise(body)
+    command = _FRONTS[body.DESCRIPTOR.full_name] + varint(len(inner)) + inner
+    return _pack_lengths(len(command) + 4, len(command)) + command
+
+
 def payload_frame(command: BaseCommand, headers_and_payload: Buffer) -> list[Buffer]:
     """Buffers of a frame with headers and payload after the command; nothing of them is copied."""
     body = _serialise(command)
@@ -77,7 +94,7 @@ def payload_frame(command: BaseCommand, headers_and_payload: Buffer) -> list[Buf
     ]
 
 
-def _serialise(command: BaseCommand) -> bytes:
+def _serialise(command: Message) -> bytes:
     try:
         return command.SerializeToString()
     except EncodeError as error:

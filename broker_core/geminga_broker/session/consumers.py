@@ -17,6 +17,7 @@ from geminga_broker.subscription.consumer import INDIVIDUAL_ACK, Consumer, Subsc
 from geminga_broker.topic.api import KeySharedPolicy, SubType
 from geminga_protocol import ack_set as ack_sets
 from geminga_protocol.commands import answers, consuming
+from geminga_protocol.encode import framed
 from geminga_protocol.frames import Frame
 from geminga_protocol.ids import EARLIEST, LATEST, EntryId, LedgerId, Position
 from geminga_protocol.message_id import MessageId, signed
@@ -363,7 +364,7 @@ def consumer_stats(session: Session, command: CommandConsumerStats) -> None:
         return
     stats = consumer.stats()
     session.write(
-        consuming.consumer_stats_response(
+        framed(
             CommandConsumerStatsResponse(
                 request_id=command.request_id,
                 msgRateOut=stats.msg_rate_out,

@@ -9,10 +9,27 @@ from typing import Any, Protocol
 
 from geminga_broker.errors import BrokerError
 from geminga_broker.session.session import Session
-from geminga_protocol.commands import transactions
-from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, ServerError
+from geminga_protocol.encode import framed
+from geminga_protocol.pb.pulsar_api_pb2 import (
+    BaseCommand,
+    CommandAddPartitionToTxnResponse,
+    CommandAddSubscriptionToTxnResponse,
+    CommandEndTxnOnPartitionResponse,
+    CommandEndTxnOnSubscriptionResponse,
+    CommandEndTxnResponse,
+    CommandNewTxnResponse,
+    CommandTcClientConnectResponse,
+    ServerError,
+)
 
 _C = BaseCommand.Type
+_Response = (
+    CommandAddPartitionToTxnResponse
+    | CommandAddSubscriptionToTxnResponse
+    | CommandEndTxnOnPartitionResponse
+    | CommandEndTxnOnSubscriptionResponse
+    | CommandEndTxnResponse
+)
 
 
 class _WithTxn(Protocol):
@@ -32,17 +49,25 @@ async def refuse(session: Session, command: object) -> None:
 def _coordinator(command: Any, code: ServerError, text: str) -> bytes:
     if code == ServerError.TransactionCoordinatorNotFound:
         code = ServerError.NotAllowedError
-    return transactions.tc_client_connect_response(command.request_id, error=code, message=text)
+    response = CommandTcClientConnectResponse
+    return framed(response(request_id=command.request_id, error=code, message=text))
 
 
 def _new(command: Any, code: ServerError, text: str) -> bytes:
-    return transactions.new_txn_response(command.request_id, None, error=code, message=text)
+    response = CommandNewTxnResponse
+    return framed(response(request_id=command.request_id, error=code, message=text))
 
 
-def _of_txn(response: Callable[..., bytes]) -> Callable[[Any, ServerError, str], bytes]:
+def _of_txn(response: type[_Response]) -> Callable[[Any, ServerError, str], bytes]:
     def refusal(command: _WithTxn, code: ServerError, text: str) -> bytes:
-        txnid = command.txnid_most_bits, command.txnid_least_bits
-        return response(command.request_id, txnid, error=code, message=text)
+        body = response(
+            request_id=command.request_id,
+            txnid_least_bits=command.txnid_least_bits,
+            txnid_most_bits=command.txnid_most_bits,
+            error=code,
+            message=text,
+        )
+        return framed(body)
 
     return refusal
 
@@ -50,10 +75,10 @@ def _of_txn(response: Callable[..., bytes]) -> Callable[[Any, ServerError, str],
 ANSWERS: dict[int, Callable[[Any, ServerError, str], bytes]] = {
     _C.TC_CLIENT_CONNECT_REQUEST: _coordinator,
     _C.NEW_TXN: _new,
-    _C.ADD_PARTITION_TO_TXN: _of_txn(transactions.add_partition_response),
-    _C.ADD_SUBSCRIPTION_TO_TXN: _of_txn(transactions.add_subscription_response),
-    _C.END_TXN: _of_txn(transactions.end_txn_response),
-    _C.END_TXN_ON_PARTITION: _of_txn(transactions.end_txn_on_partition_response),
-    _C.END_TXN_ON_SUBSCRIPTION: _of_txn(transactions.end_txn_on_subscription_response),
+    _C.ADD_PARTITION_TO_TXN: _of_txn(CommandAddPartitionToTxnResponse),
+    _C.ADD_SUBSCRIPTION_TO_TXN: _of_txn(CommandAddSubscriptionToTxnResponse),
+    _C.END_TXN: _of_txn(CommandEndTxnResponse),
+    _C.END_TXN_ON_PARTITION: _of_txn(CommandEndTxnOnPartitionResponse),
+    _C.END_TXN_ON_SUBSCRIPTION: _of_txn(CommandEndTxnOnSubscriptionResponse),
 }
 """How each is refused, in the words of its own response."""

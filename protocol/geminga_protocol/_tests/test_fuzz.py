@@ -29,7 +29,7 @@ def seeds() -> list[bytes]:
     entry = payload.broker_entry_prefix(5, 6) + body
     return [
         connection.connect("client", auth_method_name="token", auth_data=b"x" * 20),
-        connection.ping(),
+        connection.PING,
         consuming.subscribe("t", "s", CommandSubscribe.Shared, 1, 2),
         consuming.ack(1, [MessageId(1, 2, ack_set=(3, -1)), MessageId(3, 4)]),
         lookup.lookup("persistent://public/default/t", 5),

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from geminga_protocol import commands, keys, managed_ledger, markers, payload
+from geminga_protocol import keys, managed_ledger, markers, payload
 from geminga_protocol.bookkeeper import digest, ledger_metadata, paths
+from geminga_protocol.commands import answers, consuming, lookup, producing
 from geminga_protocol.encode import MessageHeader, frame, send, send_receipt
 from geminga_protocol.errors import LocalProtocolError
 from geminga_protocol.frames import FrameReader
@@ -184,20 +185,20 @@ def test_sends(case: Case) -> None:
 def test_commands() -> None:
     theirs = {name: bytes.fromhex(text) for name, text in GOLDEN["commands"].items()}
     ours = {
-        "flow": commands.consuming.flow(7, 1000),
-        "success": commands.answers.success(12),
-        "error": commands.answers.error(12, ServerError.TopicNotFound, "no topic"),
-        "send_error": commands.producing.send_error(3, 4, ServerError.ChecksumError, "bad"),
-        "close_producer": commands.producing.close_producer(3, 4),
-        "close_consumer": commands.consuming.close_consumer(3, 4),
-        "partitioned_metadata_response": commands.lookup.partitioned_metadata_response(99, 4),
-        "lookup_response": commands.lookup.lookup_response(
+        "flow": consuming.flow(7, 1000),
+        "success": answers.success(12),
+        "error": answers.error(12, ServerError.TopicNotFound, "no topic"),
+        "send_error": producing.send_error(3, 4, ServerError.ChecksumError, "bad"),
+        "close_producer": producing.close_producer(3, 4),
+        "close_consumer": consuming.close_consumer(3, 4),
+        "partitioned_metadata_response": lookup.partitioned_metadata_response(99, 4),
+        "lookup_response": lookup.lookup_response(
             8, broker_url="pulsar://h:6650", authoritative=True
         ),
-        "active_consumer_change": commands.consuming.active_consumer_change(5, True),
-        "reached_end": commands.consuming.reached_end_of_topic(5),
-        "seek_time": commands.consuming.seek(5, 6, publish_time_ms=1700000000000),
-        "unsubscribe": commands.consuming.unsubscribe(5, 6),
+        "active_consumer_change": consuming.active_consumer_change(5, True),
+        "reached_end": consuming.reached_end_of_topic(5),
+        "seek_time": consuming.seek(5, 6, publish_time_ms=1700000000000),
+        "unsubscribe": consuming.unsubscribe(5, 6),
     }
     answer = theirs.pop("producer_success")
     assert {name: text.hex() for name, text in ours.items()} == {
@@ -206,9 +207,7 @@ def test_commands() -> None:
     (only,) = FrameReader().feed(answer)
     body: CommandProducerSuccess = only.command.producer_success
     assert (body.producer_name, body.last_sequence_id) == ("standalone-0-1", -1)
-    again = commands.producing.producer_success(
-        5, "standalone-0-1", schema_version=body.schema_version
-    )
+    again = producing.producer_success(5, "standalone-0-1", schema_version=body.schema_version)
     assert again == answer
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from geminga_protocol.encode import frame
+from geminga_protocol.encode import framed
 from geminga_protocol.pb.pulsar_api_pb2 import (
     AuthData,
-    BaseCommand,
     CommandAuthChallenge,
     CommandAuthResponse,
     CommandConnect,
@@ -21,8 +20,8 @@ from geminga_protocol.pb.pulsar_api_pb2 import (
 PROTOCOL_VERSION: int = ProtocolVersion.v21
 """The version that we speak; each side works by the lower of the two that are told."""
 
-PING = frame(BaseCommand(type=BaseCommand.PING, ping=CommandPing()))
-PONG = frame(BaseCommand(type=BaseCommand.PONG, pong=CommandPong()))
+PING = framed(CommandPing())
+PONG = framed(CommandPong())
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ def connect(
         feature_flags=feature_flags,
         proxy_version=proxy_version,
     )
-    return frame(BaseCommand(type=BaseCommand.CONNECT, connect=body))
+    return framed(body)
 
 
 def connected(
@@ -78,7 +77,7 @@ def connected(
         max_message_size=max_message_size,
         feature_flags=feature_flags,
     )
-    return frame(BaseCommand(type=BaseCommand.CONNECTED, connected=body))
+    return framed(body)
 
 
 def auth_challenge(
@@ -94,7 +93,7 @@ def auth_challenge(
         challenge=AuthData(auth_method_name=auth_method_name, auth_data=auth_data),
         protocol_version=protocol_version,
     )
-    return frame(BaseCommand(type=BaseCommand.AUTH_CHALLENGE, authChallenge=body))
+    return framed(body)
 
 
 def auth_response(
@@ -110,14 +109,4 @@ def auth_response(
         response=AuthData(auth_method_name=auth_method_name, auth_data=auth_data),
         protocol_version=protocol_version,
     )
-    return frame(BaseCommand(type=BaseCommand.AUTH_RESPONSE, authResponse=body))
-
-
-def ping() -> bytes:
-    """PING."""
-    return PING
-
-
-def pong() -> bytes:
-    """PONG."""
-    return PONG
+    return framed(body)

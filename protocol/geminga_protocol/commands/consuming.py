@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from geminga_protocol.encode import frame
+from geminga_protocol.encode import framed
 from geminga_protocol.message_id import MessageId
 from geminga_protocol.pb.pulsar_api_pb2 import (
-    BaseCommand,
     CommandAck,
     CommandAckResponse,
     CommandActiveConsumerChange,
@@ -18,7 +17,6 @@ from geminga_protocol.pb.pulsar_api_pb2 import (
     CommandFlow,
     CommandGetLastMessageId,
     CommandGetLastMessageIdResponse,
-    CommandMessage,
     CommandReachedEndOfTopic,
     CommandRedeliverUnacknowledgedMessages,
     CommandSeek,
@@ -56,7 +54,7 @@ class SubscribeOptions:
 DEFAULTS = SubscribeOptions()
 
 
-def wire_id(message_id: MessageId) -> MessageIdData:
+def _wire_id(message_id: MessageId) -> MessageIdData:
     """The id as it stands in commands."""
     data = MessageIdData()
     message_id.to_wire(data)
@@ -86,7 +84,7 @@ def subscribe(
         consumer_name=options.consumer_name,
         priority_level=options.priority_level,
         durable=options.durable,
-        start_message_id=None if start is None else wire_id(start),
+        start_message_id=None if start is None else _wire_id(start),
         metadata=_pairs(options.metadata),
         read_compacted=options.read_compacted,
         schema=options.schema,
@@ -98,35 +96,12 @@ def subscribe(
         subscription_properties=_pairs(options.subscription_properties),
         consumer_epoch=options.consumer_epoch,
     )
-    return frame(BaseCommand(type=BaseCommand.SUBSCRIBE, subscribe=body))
-
-
-def message_command(
-    consumer_id: int,
-    message_id: MessageId,
-    *,
-    redelivery_count: int = 0,
-    ack_set: Iterable[int] = (),
-    consumer_epoch: int | None = None,
-) -> BaseCommand:
-    """MESSAGE with any of its fields, for `encode.payload_frame`.
-
-    What the broker sends is written faster by `encode.MessageHeader`.
-    """
-    body = CommandMessage(
-        consumer_id=consumer_id,
-        message_id=wire_id(message_id),
-        redelivery_count=redelivery_count or None,
-        ack_set=ack_set,
-        consumer_epoch=consumer_epoch,
-    )
-    return BaseCommand(type=BaseCommand.MESSAGE, message=body)
+    return framed(body)
 
 
 def flow(consumer_id: int, permits: int) -> bytes:
     """FLOW: the consumer takes that many more messages."""
-    body = CommandFlow(consumer_id=consumer_id, messagePermits=permits)
-    return frame(BaseCommand(type=BaseCommand.FLOW, flow=body))
+    return framed(CommandFlow(consumer_id=consumer_id, messagePermits=permits))
 
 
 def ack(
@@ -144,14 +119,14 @@ def ack(
     body = CommandAck(
         consumer_id=consumer_id,
         ack_type=CommandAck.Cumulative if cumulative else CommandAck.Individual,
-        message_id=[wire_id(each) for each in message_ids],
+        message_id=[_wire_id(each) for each in message_ids],
         validation_error=validation_error,
         properties=[KeyLongValue(key=k, value=v) for k, v in (properties or {}).items()],
         txnid_least_bits=least,
         txnid_most_bits=most,
         request_id=request_id,
     )
-    return frame(BaseCommand(type=BaseCommand.ACK, ack=body))
+    return framed(body)
 
 
 def ack_response(
@@ -172,7 +147,7 @@ def ack_response(
         message=message,
         request_id=request_id,
     )
-    return frame(BaseCommand(type=BaseCommand.ACK_RESPONSE, ackResponse=body))
+    return framed(body)
 
 
 def redeliver_unacknowledged(
@@ -184,17 +159,15 @@ def redeliver_unacknowledged(
     """REDELIVER_UNACKNOWLEDGED_MESSAGES; without ids all that the consumer holds."""
     body = CommandRedeliverUnacknowledgedMessages(
         consumer_id=consumer_id,
-        message_ids=[wire_id(each) for each in message_ids],
+        message_ids=[_wire_id(each) for each in message_ids],
         consumer_epoch=consumer_epoch,
     )
-    kind = BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES
-    return frame(BaseCommand(type=kind, redeliverUnacknowledgedMessages=body))
+    return framed(body)
 
 
 def unsubscribe(consumer_id: int, request_id: int, *, force: bool = False) -> bytes:
     """UNSUBSCRIBE; `force` also while others are connected."""
-    body = CommandUnsubscribe(consumer_id=consumer_id, request_id=request_id, force=force)
-    return frame(BaseCommand(type=BaseCommand.UNSUBSCRIBE, unsubscribe=body))
+    return framed(CommandUnsubscribe(consumer_id=consumer_id, request_id=request_id, force=force))
 
 
 def seek(
@@ -208,16 +181,15 @@ def seek(
     body = CommandSeek(
         consumer_id=consumer_id,
         request_id=request_id,
-        message_id=None if message_id is None else wire_id(message_id),
+        message_id=None if message_id is None else _wire_id(message_id),
         message_publish_time=publish_time_ms,
     )
-    return frame(BaseCommand(type=BaseCommand.SEEK, seek=body))
+    return framed(body)
 
 
 def get_last_message_id(consumer_id: int, request_id: int) -> bytes:
     """GET_LAST_MESSAGE_ID."""
-    body = CommandGetLastMessageId(consumer_id=consumer_id, request_id=request_id)
-    return frame(BaseCommand(type=BaseCommand.GET_LAST_MESSAGE_ID, getLastMessageId=body))
+    return framed(CommandGetLastMessageId(consumer_id=consumer_id, request_id=request_id))
 
 
 def get_last_message_id_response(
@@ -225,25 +197,21 @@ def get_last_message_id_response(
 ) -> bytes:
     """GET_LAST_MESSAGE_ID_RESPONSE; an empty topic answers -1:-1."""
     body = CommandGetLastMessageIdResponse(
-        last_message_id=wire_id(last),
+        last_message_id=_wire_id(last),
         request_id=request_id,
-        consumer_mark_delete_position=None if mark_delete is None else wire_id(mark_delete),
+        consumer_mark_delete_position=None if mark_delete is None else _wire_id(mark_delete),
     )
-    kind = BaseCommand.GET_LAST_MESSAGE_ID_RESPONSE
-    return frame(BaseCommand(type=kind, getLastMessageIdResponse=body))
+    return framed(body)
 
 
 def active_consumer_change(consumer_id: int, is_active: bool) -> bytes:
     """ACTIVE_CONSUMER_CHANGE (Failover)."""
-    body = CommandActiveConsumerChange(consumer_id=consumer_id, is_active=is_active)
-    kind = BaseCommand.ACTIVE_CONSUMER_CHANGE
-    return frame(BaseCommand(type=kind, active_consumer_change=body))
+    return framed(CommandActiveConsumerChange(consumer_id=consumer_id, is_active=is_active))
 
 
 def reached_end_of_topic(consumer_id: int) -> bytes:
     """REACHED_END_OF_TOPIC: the topic is terminated and all of it was delivered."""
-    body = CommandReachedEndOfTopic(consumer_id=consumer_id)
-    return frame(BaseCommand(type=BaseCommand.REACHED_END_OF_TOPIC, reachedEndOfTopic=body))
+    return framed(CommandReachedEndOfTopic(consumer_id=consumer_id))
 
 
 def close_consumer(
@@ -260,23 +228,16 @@ def close_consumer(
         assignedBrokerServiceUrl=assigned_broker_url,
         assignedBrokerServiceUrlTls=assigned_broker_url_tls,
     )
-    return frame(BaseCommand(type=BaseCommand.CLOSE_CONSUMER, close_consumer=body))
+    return framed(body)
 
 
 def consumer_stats(request_id: int, consumer_id: int) -> bytes:
     """CONSUMER_STATS."""
-    body = CommandConsumerStats(request_id=request_id, consumer_id=consumer_id)
-    return frame(BaseCommand(type=BaseCommand.CONSUMER_STATS, consumerStats=body))
-
-
-def consumer_stats_response(body: CommandConsumerStatsResponse) -> bytes:
-    """CONSUMER_STATS_RESPONSE with the body that the broker filled in."""
-    kind = BaseCommand.CONSUMER_STATS_RESPONSE
-    return frame(BaseCommand(type=kind, consumerStatsResponse=body))
+    return framed(CommandConsumerStats(request_id=request_id, consumer_id=consumer_id))
 
 
 def consumer_stats_error(request_id: int, code: ServerError, message: str) -> bytes:
     """CONSUMER_STATS_RESPONSE that tells of a failure."""
-    return consumer_stats_response(
+    return framed(
         CommandConsumerStatsResponse(request_id=request_id, error_code=code, error_message=message)
     )

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from geminga_protocol.commands.connection import NOBODY, Original
-from geminga_protocol.encode import frame
+from geminga_protocol.encode import framed
 from geminga_protocol.pb.pulsar_api_pb2 import (
-    BaseCommand,
     CommandGetTopicsOfNamespace,
     CommandGetTopicsOfNamespaceResponse,
     CommandLookupTopic,
     CommandLookupTopicResponse,
     CommandPartitionedTopicMetadata,
     CommandPartitionedTopicMetadataResponse,
-    CommandTopicMigrated,
     CommandWatchTopicList,
     CommandWatchTopicListClose,
     CommandWatchTopicListSuccess,
@@ -43,14 +41,13 @@ def partitioned_metadata(
         original_auth_method=original.auth_method,
         metadata_auto_creation_enabled=auto_create,
     )
-    return frame(BaseCommand(type=BaseCommand.PARTITIONED_METADATA, partitionMetadata=body))
+    return framed(body)
 
 
 def partitioned_metadata_response(request_id: int, partitions: int) -> bytes:
     """PARTITIONED_METADATA_RESPONSE; 0 partitions: the topic is not partitioned."""
     body = _Partitioned(partitions=partitions, request_id=request_id, response=_Partitioned.Success)
-    kind = BaseCommand.PARTITIONED_METADATA_RESPONSE
-    return frame(BaseCommand(type=kind, partitionMetadataResponse=body))
+    return framed(body)
 
 
 def partitioned_metadata_error(request_id: int, code: ServerError, message: str) -> bytes:
@@ -58,8 +55,7 @@ def partitioned_metadata_error(request_id: int, code: ServerError, message: str)
     body = _Partitioned(
         request_id=request_id, response=_Partitioned.Failed, error=code, message=message
     )
-    kind = BaseCommand.PARTITIONED_METADATA_RESPONSE
-    return frame(BaseCommand(type=kind, partitionMetadataResponse=body))
+    return framed(body)
 
 
 def lookup(
@@ -82,7 +78,7 @@ def lookup(
         advertised_listener_name=listener_name,
         properties=[KeyValue(key=k, value=v) for k, v in (properties or {}).items()],
     )
-    return frame(BaseCommand(type=BaseCommand.LOOKUP, lookupTopic=body))
+    return framed(body)
 
 
 def lookup_response(
@@ -103,13 +99,13 @@ def lookup_response(
         authoritative=authoritative,
         proxy_through_service_url=proxy_through_service_url,
     )
-    return frame(BaseCommand(type=BaseCommand.LOOKUP_RESPONSE, lookupTopicResponse=body))
+    return framed(body)
 
 
 def lookup_error(request_id: int, code: ServerError, message: str) -> bytes:
     """LOOKUP_RESPONSE that tells of a failure."""
     body = _Lookup(response=_Lookup.Failed, request_id=request_id, error=code, message=message)
-    return frame(BaseCommand(type=BaseCommand.LOOKUP_RESPONSE, lookupTopicResponse=body))
+    return framed(body)
 
 
 def get_topics_of_namespace(
@@ -128,8 +124,7 @@ def get_topics_of_namespace(
         topics_pattern=topics_pattern,
         topics_hash=topics_hash,
     )
-    kind = BaseCommand.GET_TOPICS_OF_NAMESPACE
-    return frame(BaseCommand(type=kind, getTopicsOfNamespace=body))
+    return framed(body)
 
 
 def get_topics_of_namespace_response(
@@ -148,8 +143,7 @@ def get_topics_of_namespace_response(
         topics_hash=topics_hash,
         changed=changed,
     )
-    kind = BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE
-    return frame(BaseCommand(type=kind, getTopicsOfNamespaceResponse=body))
+    return framed(body)
 
 
 def watch_topic_list(
@@ -168,7 +162,7 @@ def watch_topic_list(
         topics_pattern=topics_pattern,
         topics_hash=topics_hash,
     )
-    return frame(BaseCommand(type=BaseCommand.WATCH_TOPIC_LIST, watchTopicList=body))
+    return framed(body)
 
 
 def watch_topic_list_success(
@@ -178,8 +172,7 @@ def watch_topic_list_success(
     body = CommandWatchTopicListSuccess(
         request_id=request_id, watcher_id=watcher_id, topic=topics, topics_hash=topics_hash
     )
-    kind = BaseCommand.WATCH_TOPIC_LIST_SUCCESS
-    return frame(BaseCommand(type=kind, watchTopicListSuccess=body))
+    return framed(body)
 
 
 def watch_topic_update(
@@ -192,27 +185,9 @@ def watch_topic_update(
         deleted_topics=deleted_topics,
         topics_hash=topics_hash,
     )
-    return frame(BaseCommand(type=BaseCommand.WATCH_TOPIC_UPDATE, watchTopicUpdate=body))
+    return framed(body)
 
 
 def watch_topic_list_close(request_id: int, watcher_id: int) -> bytes:
     """WATCH_TOPIC_LIST_CLOSE."""
-    body = CommandWatchTopicListClose(request_id=request_id, watcher_id=watcher_id)
-    return frame(BaseCommand(type=BaseCommand.WATCH_TOPIC_LIST_CLOSE, watchTopicListClose=body))
-
-
-def topic_migrated(
-    resource_id: int,
-    resource_type: CommandTopicMigrated.ResourceType,
-    *,
-    broker_url: str | None = None,
-    broker_url_tls: str | None = None,
-) -> bytes:
-    """TOPIC_MIGRATED: the topic moved to another cluster (PIP-188)."""
-    body = CommandTopicMigrated(
-        resource_id=resource_id,
-        resource_type=resource_type,
-        brokerServiceUrl=broker_url,
-        brokerServiceUrlTls=broker_url_tls,
-    )
-    return frame(BaseCommand(type=BaseCommand.TOPIC_MIGRATED, topicMigrated=body))
+    return framed(CommandWatchTopicListClose(request_id=request_id, watcher_id=watcher_id))

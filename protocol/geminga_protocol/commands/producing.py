@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from geminga_protocol.encode import frame, send, send_receipt
-from geminga_protocol.message_id import MessageId
+from geminga_protocol.encode import framed, send, send_receipt
 from geminga_protocol.pb.pulsar_api_pb2 import (
-    BaseCommand,
     CommandCloseProducer,
     CommandProducer,
     CommandProducerSuccess,
-    CommandSend,
     CommandSendError,
     KeyValue,
     ProducerAccessMode,
@@ -24,7 +21,6 @@ __all__ = [
     "producer",
     "producer_success",
     "send",
-    "send_command",
     "send_error",
     "send_receipt",
 ]
@@ -62,7 +58,7 @@ def producer(
         txn_enabled=txn_enabled,
         initial_subscription_name=initial_subscription_name,
     )
-    return frame(BaseCommand(type=BaseCommand.PRODUCER, producer=body))
+    return framed(body)
 
 
 def producer_success(
@@ -83,38 +79,7 @@ def producer_success(
         topic_epoch=topic_epoch,
         producer_ready=producer_ready,
     )
-    return frame(BaseCommand(type=BaseCommand.PRODUCER_SUCCESS, producer_success=body))
-
-
-def send_command(
-    producer_id: int,
-    sequence_id: int,
-    *,
-    num_messages: int | None = None,
-    txnid: tuple[int, int] | None = None,
-    highest_sequence_id: int | None = None,
-    is_chunk: bool = False,
-    marker: bool = False,
-    message_id: MessageId | None = None,
-) -> BaseCommand:
-    """SEND with any of its fields, for `encode.payload_frame`; `txnid` is (most, least) bits.
-
-    What every producer sends is written faster by `encode.send`.
-    """
-    most, least = txnid if txnid is not None else (None, None)
-    body = CommandSend(
-        producer_id=producer_id,
-        sequence_id=sequence_id,
-        num_messages=num_messages,
-        txnid_least_bits=least,
-        txnid_most_bits=most,
-        highest_sequence_id=highest_sequence_id,
-        is_chunk=is_chunk,
-        marker=marker,
-    )
-    if message_id is not None:
-        message_id.to_wire(body.message_id)
-    return BaseCommand(type=BaseCommand.SEND, send=body)
+    return framed(body)
 
 
 def send_error(producer_id: int, sequence_id: int, code: ServerError, message: str) -> bytes:
@@ -122,7 +87,7 @@ def send_error(producer_id: int, sequence_id: int, code: ServerError, message: s
     body = CommandSendError(
         producer_id=producer_id, sequence_id=sequence_id, error=code, message=message
     )
-    return frame(BaseCommand(type=BaseCommand.SEND_ERROR, send_error=body))
+    return framed(body)
 
 
 def close_producer(
@@ -139,4 +104,4 @@ def close_producer(
         assignedBrokerServiceUrl=assigned_broker_url,
         assignedBrokerServiceUrlTls=assigned_broker_url_tls,
     )
-    return frame(BaseCommand(type=BaseCommand.CLOSE_PRODUCER, close_producer=body))
+    return framed(body)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from geminga_protocol.encode import frame
+from geminga_protocol.encode import framed
 from geminga_protocol.pb.pulsar_api_pb2 import (
-    BaseCommand,
     CommandGetOrCreateSchema,
     CommandGetOrCreateSchemaResponse,
     CommandGetSchema,
@@ -17,7 +16,7 @@ from geminga_protocol.pb.pulsar_api_pb2 import (
 def get_schema(request_id: int, topic: str, *, schema_version: bytes | None = None) -> bytes:
     """GET_SCHEMA; without a version the latest."""
     body = CommandGetSchema(request_id=request_id, topic=topic, schema_version=schema_version)
-    return frame(BaseCommand(type=BaseCommand.GET_SCHEMA, getSchema=body))
+    return framed(body)
 
 
 def get_schema_response(request_id: int, schema: Schema, schema_version: bytes) -> bytes:
@@ -25,26 +24,24 @@ def get_schema_response(request_id: int, schema: Schema, schema_version: bytes) 
     body = CommandGetSchemaResponse(
         request_id=request_id, schema=schema, schema_version=schema_version
     )
-    return frame(BaseCommand(type=BaseCommand.GET_SCHEMA_RESPONSE, getSchemaResponse=body))
+    return framed(body)
 
 
 def get_schema_error(request_id: int, code: ServerError, message: str) -> bytes:
     """GET_SCHEMA_RESPONSE that tells of a failure; TopicNotFound: the topic has no schema."""
     body = CommandGetSchemaResponse(request_id=request_id, error_code=code, error_message=message)
-    return frame(BaseCommand(type=BaseCommand.GET_SCHEMA_RESPONSE, getSchemaResponse=body))
+    return framed(body)
 
 
 def get_or_create_schema(request_id: int, topic: str, schema: Schema) -> bytes:
     """GET_OR_CREATE_SCHEMA."""
-    body = CommandGetOrCreateSchema(request_id=request_id, topic=topic, schema=schema)
-    return frame(BaseCommand(type=BaseCommand.GET_OR_CREATE_SCHEMA, getOrCreateSchema=body))
+    return framed(CommandGetOrCreateSchema(request_id=request_id, topic=topic, schema=schema))
 
 
 def get_or_create_schema_response(request_id: int, schema_version: bytes) -> bytes:
     """GET_OR_CREATE_SCHEMA_RESPONSE."""
     body = CommandGetOrCreateSchemaResponse(request_id=request_id, schema_version=schema_version)
-    kind = BaseCommand.GET_OR_CREATE_SCHEMA_RESPONSE
-    return frame(BaseCommand(type=kind, getOrCreateSchemaResponse=body))
+    return framed(body)
 
 
 def get_or_create_schema_error(request_id: int, code: ServerError, message: str) -> bytes:
@@ -52,5 +49,4 @@ def get_or_create_schema_error(request_id: int, code: ServerError, message: str)
     body = CommandGetOrCreateSchemaResponse(
         request_id=request_id, error_code=code, error_message=message
     )
-    kind = BaseCommand.GET_OR_CREATE_SCHEMA_RESPONSE
-    return frame(BaseCommand(type=kind, getOrCreateSchemaResponse=body))
+    return framed(body)

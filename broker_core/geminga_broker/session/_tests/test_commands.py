@@ -14,14 +14,21 @@ from geminga_protocol.commands import (
     lookup,
     producing,
     schemas,
-    transactions,
 )
+from geminga_protocol.encode import framed
 from geminga_protocol.message_id import MessageId
 from geminga_protocol.pb.pulsar_api_pb2 import (
+    CommandAddPartitionToTxn,
+    CommandAddSubscriptionToTxn,
+    CommandEndTxn,
+    CommandEndTxnOnPartition,
+    CommandEndTxnOnSubscription,
     CommandGetTopicsOfNamespace,
+    CommandNewTxn,
+    CommandTcClientConnectRequest,
     Schema,
     ServerError,
-    TxnAction,
+    Subscription,
 )
 
 TOPIC = "persistent://public/default/a"
@@ -104,25 +111,22 @@ async def test_schemas() -> None:
 
 
 async def test_transactions_are_refused_in_their_own_words() -> None:
-    txn = (1, 2)
+    place = Subscription(topic=TOPIC, subscription="s")
     cases = [
-        (transactions.tc_client_connect(1, 0), Type.TC_CLIENT_CONNECT_RESPONSE),
-        (transactions.new_txn(1, 1, 0), Type.NEW_TXN_RESPONSE),
-        (transactions.add_partition(1, txn, []), Type.ADD_PARTITION_TO_TXN_RESPONSE),
-        (transactions.add_subscription(1, txn, []), Type.ADD_SUBSCRIPTION_TO_TXN_RESPONSE),
-        (transactions.end_txn(1, txn, TxnAction.COMMIT), Type.END_TXN_RESPONSE),
+        (CommandTcClientConnectRequest(request_id=1, tc_id=0), Type.TC_CLIENT_CONNECT_RESPONSE),
+        (CommandNewTxn(request_id=1), Type.NEW_TXN_RESPONSE),
+        (CommandAddPartitionToTxn(request_id=1), Type.ADD_PARTITION_TO_TXN_RESPONSE),
+        (CommandAddSubscriptionToTxn(request_id=1), Type.ADD_SUBSCRIPTION_TO_TXN_RESPONSE),
+        (CommandEndTxn(request_id=1), Type.END_TXN_RESPONSE),
+        (CommandEndTxnOnPartition(request_id=1, topic=TOPIC), Type.END_TXN_ON_PARTITION_RESPONSE),
         (
-            transactions.end_txn_on_partition(1, txn, TOPIC, TxnAction.ABORT, 0),
-            Type.END_TXN_ON_PARTITION_RESPONSE,
-        ),
-        (
-            transactions.end_txn_on_subscription(1, txn, (TOPIC, "s"), TxnAction.ABORT, 0),
+            CommandEndTxnOnSubscription(request_id=1, subscription=place),
             Type.END_TXN_ON_SUBSCRIPTION_RESPONSE,
         ),
     ]
     async with open_client() as client:
         for request, kind in cases:
-            await client.ask(request, kind)
+            await client.ask(framed(request), kind)
 
 
 async def test_requests_for_bad_topics_are_refused() -> None:

@@ -36,10 +36,18 @@ from geminga_protocol.commands import (
     lookup,
     producing,
     schemas,
-    transactions,
 )
+from geminga_protocol.encode import framed
 from geminga_protocol.frames import SUBMESSAGE
-from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, Schema, ServerError, TxnAction
+from geminga_protocol.pb.pulsar_api_pb2 import (
+    BaseCommand,
+    CommandEndTxn,
+    CommandEndTxnOnPartition,
+    CommandEndTxnOnSubscription,
+    Schema,
+    ServerError,
+    Subscription,
+)
 
 TOPIC = "persistent://public/default/limits"
 LONGEST = "persistent://public/default/" + "t" * (limits.TOPIC_BYTES_MAX - 28)
@@ -94,16 +102,16 @@ def test_only_what_is_public_is_served_before_connect() -> None:
 
 @pytest.mark.parametrize("role", ["writer", "reader", "boss", "stranger", "root"])
 async def test_transactions_of_brokers_are_for_superusers(role: str) -> None:
-    txn = (1, 2)
+    place = Subscription(topic=TOPIC, subscription="s")
     async with secured() as broker:
         client = await login(broker, role)
         for request in (
-            transactions.end_txn_on_partition(1, txn, TOPIC, TxnAction.ABORT, 0),
-            transactions.end_txn_on_subscription(1, txn, (TOPIC, "s"), TxnAction.ABORT, 0),
+            CommandEndTxnOnPartition(request_id=1, topic=TOPIC),
+            CommandEndTxnOnSubscription(request_id=1, subscription=place),
         ):
-            refused = await code_of(client, request) == ServerError.AuthorizationError
+            refused = await code_of(client, framed(request)) == ServerError.AuthorizationError
             assert refused == (role != "root")
-        answer = await code_of(client, transactions.end_txn(1, txn, TxnAction.COMMIT))
+        answer = await code_of(client, framed(CommandEndTxn(request_id=1)))
         assert answer == ServerError.TransactionCoordinatorNotFound
 
 

@@ -13,12 +13,10 @@ from geminga_protocol.commands import (
     consuming,
     producing,
 )
-from geminga_protocol.encode import frame
+from geminga_protocol.encode import framed
 from geminga_protocol.ids import Position
 from geminga_protocol.message_id import EARLIEST_ID, MessageId
-from geminga_protocol.pb.pulsar_api_pb2 import (
-    ServerError,
-)
+from geminga_protocol.pb.pulsar_api_pb2 import CommandSend, ServerError
 
 TOPIC = "persistent://public/default/a"
 
@@ -70,7 +68,7 @@ async def test_a_bad_checksum_is_refused_alone() -> None:
 async def test_a_send_without_payload_is_refused() -> None:
     async with open_client() as client:
         await client.open_producer(TOPIC)
-        empty = frame(producing.send_command(1, 5))
+        empty = framed(CommandSend(producer_id=1, sequence_id=5))
         answer = await client.ask(empty, Type.SEND_ERROR)
         assert answer.send_error.sequence_id == 5
 

@@ -13,8 +13,8 @@ import geminga
 from geminga import InitialPosition
 from geminga._producing._tests.test_producer import stored
 from geminga._tests.fake_broker import FakeSession, fake_broker
-from geminga_protocol.commands import SUBMESSAGE, consuming, producing
-from geminga_protocol.frames import Frame
+from geminga_protocol.commands import consuming, producing
+from geminga_protocol.frames import SUBMESSAGE, Frame
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 
 COMMANDS = ["connect", "lookupTopic", "partitionMetadata", "producer", "send", "subscribe", "flow",

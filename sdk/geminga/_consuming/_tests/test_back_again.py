@@ -9,8 +9,7 @@ import trio
 from trio.testing import MockClock
 
 from geminga._tests.fake_broker import FakeBroker, FakeSession, fake_broker
-from geminga_protocol.commands import SUBMESSAGE
-from geminga_protocol.frames import Frame
+from geminga_protocol.frames import SUBMESSAGE, Frame
 
 
 def stop(broker: FakeBroker) -> None:
