@@ -38,7 +38,7 @@ from compat_tests.processes import (
     wait_until,
 )
 from geminga_protocol import tokens
-from geminga_runtime.testing.certificates import Authority, Leaf
+from geminga_runtime._tests.certificates import Authority, Leaf
 
 _PACKAGE = "org.apache.pulsar.broker.authentication.AuthenticationProvider"
 PROVIDERS = ",".join(_PACKAGE + name for name in ("Token", "Tls", "Basic"))

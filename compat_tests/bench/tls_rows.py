@@ -19,7 +19,7 @@ import geminga
 from compat_tests.bench.model import Measure, Row
 from compat_tests.bench.side import Side, run_program
 from compat_tests.processes import start_geminga
-from geminga_runtime.testing.certificates import Authority
+from geminga_runtime._tests.certificates import Authority
 
 SIZE_BYTES = 1024
 TIMES_MAX = 2.0

@@ -24,7 +24,7 @@ from compat_tests.faults.test_proxy import until
 from compat_tests.missing import APACHE, JAVA_CLIENT, skipped_without
 from compat_tests.processes import ServerProcess, free_port, start_geminga
 from geminga import AuthenticationTls
-from geminga_runtime.testing.certificates import Authority, Leaf
+from geminga_runtime._tests.certificates import Authority, Leaf
 
 SIZES = (1, 1_000_000, 20_000)
 

@@ -22,7 +22,7 @@ from geminga_protocol.commands import connection, producing
 from geminga_protocol.commands.connection import Original
 from geminga_protocol.frames import FrameReader
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, ServerError
-from geminga_runtime.testing.certificates import Authority
+from geminga_runtime._tests.certificates import Authority
 
 SILENT = 5000
 SILENT_BYTES_MAX = 40_000

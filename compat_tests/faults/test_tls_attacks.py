@@ -14,7 +14,7 @@ import geminga
 from compat_tests.faults.attacked import TOPIC, Attacked, log_size, logged
 from compat_tests.processes import ServerProcess, start_geminga
 from geminga_protocol.commands import connection
-from geminga_runtime.testing.certificates import Authority
+from geminga_runtime._tests.certificates import Authority
 
 PATIENCE_S = 60
 """Longer than any busy machine takes; ten seconds are given for a handshake."""

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from geminga_runtime.testing.certificates import Authority
+from geminga_runtime._tests.certificates import Authority
 
 pytestmark = pytest.mark.slow
 

@@ -18,11 +18,11 @@ from geminga_broker.web import TLS_PEER_CERTIFICATE, bind_web, serve_web
 from geminga_protocol.commands import connection, lookup
 from geminga_protocol.frames import FrameReader
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand
+from geminga_runtime._tests.certificates import Authority, Leaf
 from geminga_runtime.connect import connect
 from geminga_runtime.errors import ConnectFailed, ConnectionLost, TlsRefused
 from geminga_runtime.http_get import BadHttpAnswer, HttpAnswer, get
 from geminga_runtime.settings import ConfigError
-from geminga_runtime.testing.certificates import Authority, Leaf
 from geminga_runtime.tls import ClientTls, ServerTls, TlsContexts
 
 TOPIC = "persistent://public/default/t"

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geminga_protocol import chunking, markers
+from geminga_protocol._tests.strategies import messages
 from geminga_protocol.batch import BatchBuilder, split_batch
 from geminga_protocol.errors import LocalProtocolError, RemoteProtocolError
 from geminga_protocol.pb.pulsar_api_pb2 import MessageMetadata, SingleMessageMetadata
-from geminga_protocol.testing.strategies import messages
 
 
 def metadata_of(count: int) -> MessageMetadata:

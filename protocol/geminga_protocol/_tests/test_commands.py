@@ -12,6 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geminga_protocol import encode
+from geminga_protocol._tests.pair import ConnectionPair
+from geminga_protocol._tests.strategies import chunkings
+from geminga_protocol._tests.strategies import commands as any_command
 from geminga_protocol.commands import (
     answers,
     connection,
@@ -31,9 +34,6 @@ from geminga_protocol.pb.pulsar_api_pb2 import (
     Schema,
     ServerError,
 )
-from geminga_protocol.testing.pair import ConnectionPair
-from geminga_protocol.testing.strategies import chunkings
-from geminga_protocol.testing.strategies import commands as any_command
 
 U64 = st.integers(0, (1 << 64) - 1)
 LONG = st.integers(-(1 << 63), (1 << 63) - 1)

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geminga_protocol import payload
+from geminga_protocol._tests.strategies import messages
 from geminga_protocol.errors import LocalProtocolError, RemoteProtocolError
 from geminga_protocol.pb.pulsar_api_pb2 import BrokerEntryMetadata, MessageMetadata
-from geminga_protocol.testing.strategies import messages
 
 METADATA = MessageMetadata(producer_name="p", sequence_id=1, publish_time=2)
 

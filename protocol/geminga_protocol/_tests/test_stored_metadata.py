@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geminga_protocol import managed_ledger
+from geminga_protocol._tests.strategies import messages
 from geminga_protocol.bookkeeper import ledger_metadata
 from geminga_protocol.errors import LocalProtocolError, RemoteProtocolError
 from geminga_protocol.pb.bookkeeper_metadata_pb2 import LedgerMetadataFormat
@@ -16,7 +17,6 @@ from geminga_protocol.pb.managed_ledger_pb2 import (
     ManagedLedgerInfo,
     PositionInfo,
 )
-from geminga_protocol.testing.strategies import messages
 
 
 @settings(max_examples=40, deadline=None)

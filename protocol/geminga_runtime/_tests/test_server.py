@@ -11,11 +11,11 @@ import pytest
 import trio
 import trio.testing
 
+from geminga_runtime._tests.certificates import Authority
 from geminga_runtime.connect import connect
 from geminga_runtime.errors import BindFailed, ConnectFailed, ConnectionLost
 from geminga_runtime.server import Bound, ConnectionCount, serve
 from geminga_runtime.stream import FramedStream
-from geminga_runtime.testing.certificates import Authority
 from geminga_runtime.tls import ClientTls, ServerTls, TlsContexts
 from geminga_runtime.tls_stream import TlsStream
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from geminga_runtime.testing.certificates import Authority
+from geminga_runtime._tests.certificates import Authority
 from geminga_runtime.tls import ClientTls, ServerTls, TlsConfigError, TlsContexts
 
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 import trio
 
+from geminga_runtime._tests.certificates import Authority, Leaf
 from geminga_runtime.connect import connect
 from geminga_runtime.errors import ConnectFailed, ConnectionLost, TlsFailed, TlsRefused
 from geminga_runtime.server import Bound, ConnectionCount, serve
 from geminga_runtime.stream import FramedStream
-from geminga_runtime.testing.certificates import Authority, Leaf
 from geminga_runtime.tls import ClientTls, PeerCertificate, ServerTls, TlsContexts
 from geminga_runtime.tls_stream import ENCRYPT_BYTES, TlsStream, _pieces
 

@@ -15,7 +15,6 @@ from geminga.client import Client, open_client
 from geminga.options import ClientOptions
 from geminga_protocol.ack_set import to_bits
 from geminga_protocol.commands import (
-    SUBMESSAGE,
     answers,
     connection,
     consuming,
@@ -23,7 +22,7 @@ from geminga_protocol.commands import (
     producing,
     schemas,
 )
-from geminga_protocol.frames import Frame, FrameReader
+from geminga_protocol.frames import SUBMESSAGE, Frame, FrameReader
 from geminga_protocol.message_id import MessageId, signed
 from geminga_protocol.payload import parse_metadata, verify_checksum
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, CommandSubscribe, ServerError

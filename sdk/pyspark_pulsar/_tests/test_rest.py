@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from geminga_runtime.testing.certificates import Authority
+from geminga_runtime._tests.certificates import Authority
 from pyspark_pulsar._options._client import ClientSettings
 from pyspark_pulsar._positions import LedgerSpan
 from pyspark_pulsar._rest import ledgers_by_rest

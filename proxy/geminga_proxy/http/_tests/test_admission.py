@@ -22,8 +22,8 @@ from geminga_proxy.http._tests.played import (
     proxied,
     raw,
 )
+from geminga_runtime._tests.certificates import Authority
 from geminga_runtime.settings import ConfigError
-from geminga_runtime.testing.certificates import Authority
 
 SECRET = bytes(range(32))
 AUTH = {

@@ -15,9 +15,9 @@ import geminga
 from geminga import AuthenticationOAuth2
 from geminga._connection.oauth2 import FRESH_S, METADATA_PATH
 from geminga._tests.fake_broker import fake_broker
+from geminga_runtime._tests.certificates import Authority
 from geminga_runtime.server import Bound, serve
 from geminga_runtime.stream import FramedStream
-from geminga_runtime.testing.certificates import Authority
 from geminga_runtime.tls import ServerTls, TlsContexts
 
 HOST = "127.0.0.1"

@@ -19,9 +19,9 @@ from geminga import AuthenticationTls, AuthenticationToken, FailoverCluster
 from geminga._tests.fake_broker import FakeBroker, FakeSession, fake_broker
 from geminga_protocol.commands import lookup, producing
 from geminga_protocol.frames import Frame
+from geminga_runtime._tests.certificates import Authority, Leaf
 from geminga_runtime.server import Bound, serve
 from geminga_runtime.stream import FramedStream
-from geminga_runtime.testing.certificates import Authority, Leaf
 from geminga_runtime.tls import ServerTls, TlsContexts
 
 HOST = "127.0.0.1"

@@ -1,1 +1,0 @@
-"""Tools for tests of what speaks the protocol; they need Hypothesis."""

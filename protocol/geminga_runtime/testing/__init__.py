@@ -1,1 +1,0 @@
-"""Helpers for tests; imported by no program."""
