@@ -4,43 +4,19 @@ of Java's ClientConfigurationData (spec SP-07).
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from dataclasses import dataclass, field, fields
+from functools import partial
+from typing import cast
 from urllib.parse import urlsplit
 
 import geminga
 import geminga.auth
-from pyspark_pulsar._options._parser import OptionParser
+from geminga.options import ClientKeywords
+from pyspark_pulsar._options._parser import OptionParser, OptionTable
 from pyspark_pulsar.errors import InvalidOption
 
 PREFIX = "pulsar.client."
 AUTH_FAULT = "they aren't shown here, because they are secret"
-
-
-class ConnectKeywords(TypedDict, total=False):
-    """Keywords of `geminga.connect`."""
-
-    operation_timeout_s: float
-    connection_timeout_s: float
-    connections_per_broker: int
-    keep_alive_interval_s: float
-    memory_limit_bytes: int
-    listener_name: str | None
-    lookup_redirects_max: int
-    trusted_broker_hosts: tuple[str, ...]
-    initial_backoff_s: float
-    max_backoff_s: float
-    stats_interval_s: float
-    authentication: geminga.Authentication | None
-    tls_trust_certs_file_path: str | None
-    tls_allow_insecure_connection: bool
-    tls_validate_hostname: bool
-    tls_certificate_file_path: str | None
-    tls_private_key_file_path: str | None
-    tls_protocols: tuple[str, ...]
-    tls_ciphers: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -84,47 +60,12 @@ class ClientSettings:
                 raise InvalidOption(PREFIX + "authPluginClassName", str(error)) from None
             raise InvalidOption(PREFIX + "authParams", f"{error}; {AUTH_FAULT}") from None
 
-    def keywords(self) -> ConnectKeywords:
+    def keywords(self) -> ClientKeywords:
         """The keywords of `geminga.connect`, all but the service URL. Raises InvalidOption."""
-        return ConnectKeywords(
-            operation_timeout_s=self.operation_timeout_s,
-            connection_timeout_s=self.connection_timeout_s,
-            connections_per_broker=self.connections_per_broker,
-            keep_alive_interval_s=self.keep_alive_interval_s,
-            memory_limit_bytes=self.memory_limit_bytes,
-            listener_name=self.listener_name,
-            lookup_redirects_max=self.lookup_redirects_max,
-            trusted_broker_hosts=self.trusted_broker_hosts,
-            initial_backoff_s=self.initial_backoff_s,
-            max_backoff_s=self.max_backoff_s,
-            stats_interval_s=self.stats_interval_s,
-            authentication=self.authentication(),
-            tls_trust_certs_file_path=self.tls_trust_certs_file_path,
-            tls_allow_insecure_connection=self.tls_allow_insecure_connection,
-            tls_validate_hostname=self.tls_validate_hostname,
-            tls_certificate_file_path=self.tls_certificate_file_path,
-            tls_private_key_file_path=self.tls_private_key_file_path,
-            tls_protocols=self.tls_protocols,
-            tls_ciphers=self.tls_ciphers,
-        )
-
-
-def _text(parser: OptionParser, name: str) -> str | None:
-    return parser.filled(name)
-
-
-def _millis(parser: OptionParser, name: str) -> float | None:
-    return parser.seconds(name, least_ms=1)
-
-
-def _seconds(parser: OptionParser, name: str) -> float | None:
-    found = parser.whole(name, least=1, most=1 << 31)
-    return None if found is None else float(found)
-
-
-def _seconds_or_never(parser: OptionParser, name: str) -> float | None:
-    found = parser.whole(name, most=1 << 31)
-    return None if found is None else float(found)
+        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        for name in ("service_url", "admin_url", "auth_plugin", "auth_params"):
+            del found[name]
+        return cast(ClientKeywords, {**found, "authentication": self.authentication()})
 
 
 def _nanos(parser: OptionParser, name: str) -> float | None:
@@ -132,34 +73,29 @@ def _nanos(parser: OptionParser, name: str) -> float | None:
     return None if found is None else found / 1e9
 
 
-def _count(parser: OptionParser, name: str) -> int | None:
-    return parser.whole(name, least=1, most=1 << 16)
+_text = OptionParser.filled
+_millis = partial(OptionParser.seconds, least_ms=1)
+_count = partial(OptionParser.whole, least=1, most=1 << 16)
+_seconds = partial(OptionParser.whole, least=1, most=1 << 31)
+_flag = partial(OptionParser.flag, default=None)
+_list = OptionParser.listed
 
-
-def _size(parser: OptionParser, name: str) -> int | None:
-    return parser.size(name)
-
-
-def _flag(parser: OptionParser, name: str) -> bool | None:
-    return parser.flag(name, default=False) if parser.has(name) else None
-
-
-def _list(parser: OptionParser, name: str) -> tuple[str, ...] | None:
-    return parser.listed(name) or None
-
-
-_NAMES: tuple[tuple[str, str, Callable[[OptionParser, str], object]], ...] = (
+_ROWS = (
     ("listenerName", "listener_name", _text),
     ("operationTimeoutMs", "operation_timeout_s", _millis),
     ("connectionTimeoutMs", "connection_timeout_s", _millis),
     ("connectionsPerBroker", "connections_per_broker", _count),
-    ("keepAliveIntervalSeconds", "keep_alive_interval_s", _seconds),
-    ("memoryLimitBytes", "memory_limit_bytes", _size),
+    (
+        "keepAliveIntervalSeconds",
+        "keep_alive_interval_s",
+        _seconds,
+    ),
+    ("memoryLimitBytes", "memory_limit_bytes", OptionParser.size),
     ("maxLookupRedirects", "lookup_redirects_max", _count),
     ("trustedBrokerHosts", "trusted_broker_hosts", _list),
     ("initialBackoffIntervalNanos", "initial_backoff_s", _nanos),
     ("maxBackoffIntervalNanos", "max_backoff_s", _nanos),
-    ("statsIntervalSeconds", "stats_interval_s", _seconds_or_never),
+    ("statsIntervalSeconds", "stats_interval_s", partial(OptionParser.whole, most=1 << 31)),
     ("tlsTrustCertsFilePath", "tls_trust_certs_file_path", _text),
     ("tlsAllowInsecureConnection", "tls_allow_insecure_connection", _flag),
     ("tlsHostnameVerificationEnable", "tls_validate_hostname", _flag),
@@ -168,8 +104,6 @@ _NAMES: tuple[tuple[str, str, Callable[[OptionParser, str], object]], ...] = (
     ("tlsProtocols", "tls_protocols", _list),
     ("tlsCiphers", "tls_ciphers", _list),
 )
-"""Java's name, ours, and the parser."""
-
 _SCHEMES = {"pulsar": "pulsar+ssl", "pulsar+ssl": "pulsar+ssl", "http": "https", "https": "https"}
 """Scheme -> scheme with TLS."""
 
@@ -201,7 +135,7 @@ _REFUSED = {
     "requestTimeoutMs": "set operationTimeoutMs, which covers every request",
     "readTimeoutMs": "set operationTimeoutMs, which covers every request",
 }
-"""Options of Java's client that aren't supported, with advice."""
+_TABLE = OptionTable(PREFIX, _ROWS, ("authPluginClassName", "authParams", "useTls"), _REFUSED)
 
 
 def parse_client(parser: OptionParser) -> ClientSettings:
@@ -222,17 +156,13 @@ def parse_client(parser: OptionParser) -> ClientSettings:
     if admin is not None:
         admin = admin.strip()
         _check_admin(parser.name_of("admin.url"), admin)
-    values: dict[str, Any] = {}
-    for java, name, read in _NAMES:
-        found = read(parser, PREFIX + java)
-        if found is not None:
-            values[name] = found
-    known = [java for java, _, _ in _NAMES] + ["authPluginClassName", "authParams", "useTls"]
-    parser.refuse_rest(PREFIX, known, _REFUSED)
+    values = _TABLE.read(parser)
+    _TABLE.refuse_rest(parser)
     settings = ClientSettings(
         service_url=url, admin_url=admin, auth_plugin=plugin, auth_params=params or "", **values
     )
-    _check_whole(settings)
+    keywords = settings.keywords()
+    _TABLE.check(lambda: geminga.ClientOptions(**keywords))
     return settings
 
 
@@ -286,16 +216,3 @@ def _check_admin(option: str, url: str) -> None:
         is_good = False
     if not is_good:
         raise InvalidOption(option, "must be http://host:port or https://host:port")
-
-
-def _check_whole(settings: ClientSettings) -> None:
-    """Checks of the SDK, with our option names in its errors."""
-    keywords = settings.keywords()
-    try:
-        geminga.ClientOptions(**keywords)
-    except geminga.InvalidArgumentError as error:
-        text = str(error)
-        names = [java for java, name, _ in _NAMES if re.search(rf"\b{name}\b", text)]
-        for java, name, _ in _NAMES:
-            text = text.replace(name, java)
-        raise InvalidOption(PREFIX + (names[0] if names else "*"), text) from None

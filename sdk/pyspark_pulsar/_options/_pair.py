@@ -47,10 +47,8 @@ def parse_pair(parser: OptionParser, *, is_wanted: bool) -> PairChoice:
         parser.not_here("needs schemaType=keyvalue", *_NAMES)
         return PairChoice()
     encoding, key, value = _NAMES
-    is_told = parser.has(encoding)
-    told = parser.choice(encoding, kind=PairEncoding, default=PairEncoding.INLINE)
     return PairChoice(
-        told if is_told else None,
+        parser.choice(encoding, kind=PairEncoding, default=None),
         parser.choice(key, kind=HalfChoice, default=HalfChoice.AUTO),
         parser.choice(value, kind=HalfChoice, default=HalfChoice.AUTO),
     )

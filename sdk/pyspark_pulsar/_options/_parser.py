@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from geminga import InvalidArgumentError
 from pyspark_pulsar.errors import InvalidOption
 
 E = TypeVar("E", bound=Enum)
+D = TypeVar("D", bound=bool | None)
+N = TypeVar("N", bound=Enum | None)
 WHOLE_MAX = (1 << 63) - 1
 LIKENESS_LEAST = 0.75
 """Minimum similarity of a name to suggest (difflib): about one wrong letter in four."""
@@ -57,10 +61,6 @@ class OptionParser:
         """The name by which the option was given, for errors."""
         return self._names.get(option, option)
 
-    def has(self, name: str) -> bool:
-        """Whether the option is given and not taken yet."""
-        return name.lower() in self._left
-
     def filled(self, *names: str) -> str | None:
         """A string that isn't empty, or None. Raises InvalidOption."""
         value = self.text(*names)
@@ -68,8 +68,8 @@ class OptionParser:
             raise InvalidOption(self.name_of(names[0]), "must not be empty")
         return value
 
-    def flag(self, *names: str, default: bool) -> bool:
-        """`true` or `false`. Raises InvalidOption."""
+    def flag(self, *names: str, default: D) -> bool | D:
+        """`true` or `false`, or the default. Raises InvalidOption."""
         value = self.text(*names)
         if value is None:
             return default
@@ -130,8 +130,8 @@ class OptionParser:
             scale = 1
         return self._number(names[0], text, scale, least_ms, 1 << 42) / 1000
 
-    def choice(self, *names: str, kind: type[E], default: E) -> E:
-        """A member of an enum by its name, in any case. Raises InvalidOption."""
+    def choice(self, *names: str, kind: type[E], default: N) -> E | N:
+        """A member of an enum by its name, in any case, or the default. Raises InvalidOption."""
         value = self.text(*names)
         if value is None:
             return default
@@ -193,6 +193,38 @@ class OptionParser:
         return found
 
 
+class OptionTable(NamedTuple):
+    """The options with one prefix: Java's name of each, ours, and how it is read. `others` are
+    valid too, but read elsewhere; `refused` has advice on options of Java's that aren't supported.
+    """
+
+    prefix: str
+    rows: Sequence[tuple[str, str, Callable[[OptionParser, str], object]]]
+    others: Sequence[str]
+    refused: Mapping[str, str]
+
+    def read(self, parser: OptionParser) -> dict[str, Any]:
+        """The given options, by our names. Raises InvalidOption."""
+        found = {ours: read(parser, self.prefix + java) for java, ours, read in self.rows}
+        return {name: value for name, value in found.items() if value not in (None, ())}
+
+    def refuse_rest(self, parser: OptionParser) -> None:
+        """Raises InvalidOption if options with this prefix are left."""
+        known = [java for java, _, _ in self.rows]
+        parser.refuse_rest(self.prefix, [*known, *self.others], self.refused)
+
+    def check(self, make: Callable[[], object]) -> None:
+        """Make the SDK's options, which checks them. Raises InvalidOption, with Java's names."""
+        try:
+            make()
+        except InvalidArgumentError as error:
+            text = str(error)
+            named = [java for java, ours, _ in self.rows if re.search(rf"\b{ours}\b", text)]
+            for java, ours, _ in self.rows:
+                text = text.replace(ours, java)
+            raise InvalidOption(self.prefix + (named[0] if named else "*"), text) from None
+
+
 def _unknown(name: str, known: Sequence[str]) -> InvalidOption:
     hint = nearest(name, known) or "docs/spark.md lists all under Options"
     return InvalidOption(name, f"is unknown; {hint}")
@@ -219,6 +251,18 @@ def json_object(option: str, text: str) -> dict[str, object]:
     if not isinstance(found, dict):
         raise InvalidOption(option, "must be a JSON object")
     return found
+
+
+def key_paths(option: str, text: str) -> str | tuple[tuple[str, str], ...]:
+    """Paths of encryption keys: one for all key names, or from a JSON object by name. Raises
+    InvalidOption.
+    """
+    if not text.strip().startswith("{"):
+        return text.strip()
+    named = json_object(option, text)
+    if not named or not all(isinstance(each, str) and each for each in named.values()):
+        raise InvalidOption(option, "must be a path, or a JSON object of keys' names and paths")
+    return tuple((name, str(path)) for name, path in named.items())
 
 
 class _Twice(Exception):

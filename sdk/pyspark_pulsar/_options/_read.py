@@ -11,7 +11,7 @@ from typing import Any
 from geminga import ConsumerCryptoFailureAction, CryptoKeyReader, DefaultCryptoKeyReader
 from pyspark_pulsar._options._bounds import Bound, parse_end, parse_start
 from pyspark_pulsar._options._client import ClientSettings, parse_client
-from pyspark_pulsar._options._parser import OptionParser, json_object
+from pyspark_pulsar._options._parser import OptionParser, key_paths
 from pyspark_pulsar.errors import InvalidOption
 
 READER = "pulsar.reader."
@@ -255,12 +255,8 @@ def _keys(parser: OptionParser) -> dict[str, Any]:
         raise InvalidOption(
             option, "must name a file, not hold the key: Spark shows it in its plans"
         )
-    if not text.strip().startswith("{"):
-        return {"private_key": text.strip()}
-    named = json_object(option, text)
-    if not named or not all(isinstance(each, str) and each for each in named.values()):
-        raise InvalidOption(option, "must be a path, or a JSON object of keys' names and paths")
-    return {"private_keys": tuple((name, str(path)) for name, path in named.items())}
+    paths = key_paths(option, text)
+    return {"private_key" if isinstance(paths, str) else "private_keys": paths}
 
 
 def _batch(parser: OptionParser) -> dict[str, Any]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from dataclasses import dataclass, field, fields
+from functools import partial
+from typing import Any, cast
 
 import geminga
-from geminga import CryptoKeyReader, DefaultCryptoKeyReader
+from geminga import DefaultCryptoKeyReader
+from geminga.options import ProducerKeywords
 from pyspark_pulsar._options._client import ClientSettings, parse_client
 from pyspark_pulsar._options._pair import PairChoice, parse_pair
-from pyspark_pulsar._options._parser import OptionParser, json_object
+from pyspark_pulsar._options._parser import OptionParser, OptionTable, key_paths
 from pyspark_pulsar.errors import InvalidOption
 
 PRODUCER = "pulsar.producer."
@@ -51,26 +53,6 @@ class Hashing(enum.Enum):
     MURMUR3_32HASH = "murmur3"
 
 
-class ProducerKeywords(TypedDict, total=False):
-    """Keywords of `create_producer`."""
-
-    send_timeout_s: float
-    max_pending_messages: int
-    compression_type: geminga.CompressionType
-    batching_enabled: bool
-    batching_max_messages: int
-    batching_max_bytes: int
-    batching_max_publish_delay_s: float
-    batching_type: geminga.BatchingType
-    chunking_enabled: bool
-    chunk_max_message_size_bytes: int | None
-    initial_subscription_name: str | None
-    properties: Mapping[str, str]
-    encryption_keys: tuple[str, ...]
-    crypto_failure_action: geminga.ProducerCryptoFailureAction
-    crypto_key_reader: CryptoKeyReader
-
-
 @dataclass(frozen=True)
 class ProducerSettings:
     """The producers of a task, one for each partition that it writes to; plain data."""
@@ -96,29 +78,16 @@ class ProducerSettings:
     public_keys: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """The same by key name."""
 
-    def keywords(self) -> ProducerKeywords:
+    def keywords(self, producer_name: str | None = None) -> ProducerKeywords:
         """The keywords of `create_producer`."""
-        found = ProducerKeywords(
-            send_timeout_s=self.send_timeout_s,
-            max_pending_messages=self.max_pending_messages,
-            compression_type=self.compression_type,
-            batching_enabled=self.batching_enabled,
-            batching_max_messages=self.batching_max_messages,
-            batching_max_bytes=self.batching_max_bytes,
-            batching_max_publish_delay_s=self.batching_max_publish_delay_s,
-            batching_type=self.batching_type,
-            chunking_enabled=self.chunking_enabled,
-            chunk_max_message_size_bytes=self.chunk_max_message_size_bytes,
-            initial_subscription_name=self.initial_subscription_name,
-            properties=dict(self.properties),
-        )
+        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        paths, default = dict(found.pop("public_keys")), found.pop("public_key")
         if self.encryption_keys:
-            found["encryption_keys"] = self.encryption_keys
-            found["crypto_failure_action"] = self.crypto_failure_action
             found["crypto_key_reader"] = DefaultCryptoKeyReader(
-                default_public_key=self.public_key, public_keys=dict(self.public_keys)
+                default_public_key=default, public_keys=paths
             )
-        return found
+        found |= {"producer_name": producer_name, "properties": dict(self.properties)}
+        return cast(ProducerKeywords, found)
 
 
 @dataclass(frozen=True)
@@ -167,36 +136,11 @@ _REFUSED = {
     "customMessageRouter": "give a column __partition",
     "messageCrypto": "encryption is always Pulsar's own",
 }
-"""Options of Java's producer that aren't supported, with advice."""
-
-
-def _millis(parser: OptionParser, name: str) -> object:
-    return parser.seconds(name)
 
 
 def _micros(parser: OptionParser, name: str) -> object:
     found = parser.whole(name, most=1 << 40)
     return None if found is None else found / 1e6
-
-
-def _count(parser: OptionParser, name: str) -> object:
-    return parser.whole(name, least=1, most=PENDING_MAX)
-
-
-def _size(parser: OptionParser, name: str) -> object:
-    return parser.size(name, most=1 << 30)
-
-
-def _flag(parser: OptionParser, name: str) -> object:
-    return parser.flag(name, default=False) if parser.has(name) else None
-
-
-def _text(parser: OptionParser, name: str) -> object:
-    return parser.filled(name)
-
-
-def _names(parser: OptionParser, name: str) -> object:
-    return parser.listed(name) or None
 
 
 def _properties(parser: OptionParser, name: str) -> object:
@@ -208,37 +152,32 @@ def _properties(parser: OptionParser, name: str) -> object:
     return tuple((key, str(value)) for key, value in found.items())
 
 
-def _choice(kind: Any, default: enum.Enum) -> Callable[[OptionParser, str], object]:
-    return lambda parser, name: parser.choice(name, kind=kind, default=default)
+def _choice(kind: type[enum.Enum]) -> Callable[[OptionParser, str], object]:
+    return partial(OptionParser.choice, kind=kind, default=None)
 
 
-_PLAIN = ProducerSettings()
-_NAMES: tuple[tuple[str, str, Callable[[OptionParser, str], object]], ...] = (
-    ("sendTimeoutMs", "send_timeout_s", _millis),
+_count = partial(OptionParser.whole, least=1, most=PENDING_MAX)
+_size = partial(OptionParser.size, most=1 << 30)
+_flag = partial(OptionParser.flag, default=None)
+_ROWS = (
+    ("sendTimeoutMs", "send_timeout_s", OptionParser.seconds),
     ("maxPendingMessages", "max_pending_messages", _count),
-    (
-        "compressionType",
-        "compression_type",
-        _choice(geminga.CompressionType, _PLAIN.compression_type),
-    ),
+    ("compressionType", "compression_type", _choice(geminga.CompressionType)),
     ("batchingEnabled", "batching_enabled", _flag),
     ("batchingMaxMessages", "batching_max_messages", _count),
     ("batchingMaxBytes", "batching_max_bytes", _size),
     ("batchingMaxPublishDelayMicros", "batching_max_publish_delay_s", _micros),
-    ("batcherBuilder", "batching_type", _choice(geminga.BatchingType, _PLAIN.batching_type)),
+    ("batcherBuilder", "batching_type", _choice(geminga.BatchingType)),
     ("chunkingEnabled", "chunking_enabled", _flag),
     ("chunkMaxMessageSize", "chunk_max_message_size_bytes", _size),
-    ("initialSubscriptionName", "initial_subscription_name", _text),
+    ("initialSubscriptionName", "initial_subscription_name", OptionParser.filled),
     ("properties", "properties", _properties),
-    ("encryptionKeys", "encryption_keys", _names),
-    (
-        "cryptoFailureAction",
-        "crypto_failure_action",
-        _choice(geminga.ProducerCryptoFailureAction, _PLAIN.crypto_failure_action),
-    ),
+    ("encryptionKeys", "encryption_keys", OptionParser.listed),
+    ("cryptoFailureAction", "crypto_failure_action", _choice(geminga.ProducerCryptoFailureAction)),
 )
-"""Java's name, ours, and the parser."""
-_OTHERS = ("messageRoutingMode", "hashingScheme", "publicKeyPath")
+_TABLE = OptionTable(
+    PRODUCER, _ROWS, ("messageRoutingMode", "hashingScheme", "publicKeyPath"), _REFUSED
+)
 
 
 def parse_write(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
@@ -315,19 +254,14 @@ def _record_name(parser: OptionParser) -> str:
 
 
 def _producer(parser: OptionParser) -> ProducerSettings:
-    values: dict[str, Any] = {}
-    for java, name, read in _NAMES:
-        found = read(parser, PRODUCER + java)
-        if found is not None:
-            values[name] = found
+    values = _TABLE.read(parser)
     values |= _keys(parser, values.get("encryption_keys", ()))
     if values.get("chunking_enabled") and "batching_enabled" not in values:
         # Chunked messages can't be batched: asking for chunks turns batches off.
         values["batching_enabled"] = False
-    known = [java for java, _, _ in _NAMES]
-    parser.refuse_rest(PRODUCER, [*known, *_OTHERS], _REFUSED)
+    _TABLE.refuse_rest(parser)
     settings = ProducerSettings(**values)
-    _check_whole(settings)
+    _TABLE.check(lambda: geminga.ProducerOptions(**settings.keywords()))
     return settings
 
 
@@ -341,21 +275,5 @@ def _keys(parser: OptionParser, names: object) -> dict[str, Any]:
     option = parser.name_of(option)
     if not names:
         raise InvalidOption(option, "needs encryptionKeys")
-    if not text.strip().startswith("{"):
-        return {"public_key": text.strip()}
-    named = json_object(option, text)
-    if not named or not all(isinstance(each, str) and each for each in named.values()):
-        raise InvalidOption(option, "must be a path, or a JSON object of keys' names and paths")
-    return {"public_keys": tuple((name, str(path)) for name, path in named.items())}
-
-
-def _check_whole(settings: ProducerSettings) -> None:
-    """Checks of the SDK, with our option names in its errors."""
-    try:
-        geminga.ProducerOptions(**settings.keywords())
-    except geminga.InvalidArgumentError as error:
-        text = str(error)
-        named = [java for java, name, _ in _NAMES if name in text]
-        for java, name, _ in _NAMES:
-            text = text.replace(name, java)
-        raise InvalidOption(PRODUCER + (named[0] if named else "*"), text) from None
+    paths = key_paths(option, text)
+    return {"public_key" if isinstance(paths, str) else "public_keys": paths}

@@ -201,8 +201,7 @@ class PartitionWriter:
                 self._producer = self._client.create_producer(
                     self.topic,
                     schema=AlreadyEncoded(self._info),
-                    producer_name=self._who.name,
-                    **self._options.producer.keywords(),
+                    **self._options.producer.keywords(self._who.name),
                 )
                 break
             except geminga.ProducerBusyError:
