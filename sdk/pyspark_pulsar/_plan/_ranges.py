@@ -12,8 +12,7 @@ from geminga import TopicNotFoundError
 from pyspark_pulsar._clients import for_each
 from pyspark_pulsar._names import full_name
 from pyspark_pulsar._options import AtTime, Bound, Edge, ReadOptions, Where
-from pyspark_pulsar._plan import _topics
-from pyspark_pulsar._plan._topics import Looks
+from pyspark_pulsar._plan._topics import TopicProbe
 from pyspark_pulsar._positions import BEGIN, Position, TopicPartition, TopicRange
 from pyspark_pulsar.errors import InvalidOption, OffsetOutOfRange, TopicMissing
 
@@ -53,27 +52,6 @@ def where_of(bound: Bound, part: TopicPartition) -> Where:
     return bound.default
 
 
-def ranges_of(
-    client: geminga.blocking.Client, options: ReadOptions, parts: Sequence[TopicPartition]
-) -> list[TopicRange]:
-    """The ranges of a batch read, one for each partition with messages now. Raises InvalidOption,
-    OffsetOutOfRange.
-    """
-    end = options.end
-    assert end is not None, "a batch has an end"
-    check_names(options.start, parts)
-    check_names(end, parts)
-    for part in parts:
-        _check_order(options.start, end, part)
-    lasts = for_each(lambda part: _last(client, options, part), parts)
-    present = [part.topic for part, last in zip(parts, lasts, strict=True) if last is not None]
-    check_present(parts, present)
-    found = for_each(
-        lambda item: _range(client, options, end, *item), list(zip(parts, lasts, strict=True))
-    )
-    return [each for each in found if each is not None and not each.is_empty]
-
-
 def _check_order(start: Bound, end: Bound, part: TopicPartition) -> None:
     first, last = where_of(start, part), where_of(end, part)
     if isinstance(first, Position) and isinstance(last, Position):
@@ -110,110 +88,103 @@ def check_present(parts: Sequence[TopicPartition], present: Collection[str]) -> 
         logger.warning("topic %s: partitions %s%s don't exist: %s", parent, names, more, why)
 
 
-def _last(
-    client: geminga.blocking.Client, options: ReadOptions, part: TopicPartition
-) -> Position | None:
-    """The last entry, BEGIN without messages, None if the topic doesn't exist."""
-    try:
-        return _topics.last_position(client, part.topic, Looks.of(options)) or BEGIN
-    except TopicNotFoundError:
-        return None
+class RangeResolver:
+    """Resolves the options of a read for its partitions."""
 
+    def __init__(self, client: geminga.blocking.Client, options: ReadOptions) -> None:
+        self._probe = TopicProbe.of(client, options)
+        self._options = options
 
-def _range(
-    client: geminga.blocking.Client,
-    options: ReadOptions,
-    end: Bound,
-    part: TopicPartition,
-    newest: Position | None,
-) -> TopicRange | None:
-    if newest is None:
-        return None
-    last = None if newest == BEGIN else newest
-    stop = _stop(client, options, end, part, last)
-    start = start_of(client, options, part, last)
-    if last is None or start is None or stop is None:
-        return None
-    return TopicRange(part.topic, part.partition, start, stop)
+    def ranges(self, parts: Sequence[TopicPartition]) -> list[TopicRange]:
+        """The ranges of a batch read, one for each partition with messages now. Raises
+        InvalidOption, OffsetOutOfRange.
+        """
+        start, end = self._options.start, self._options.end
+        assert end is not None, "a batch has an end"
+        check_names(start, parts)
+        check_names(end, parts)
+        for part in parts:
+            _check_order(start, end, part)
+        lasts = for_each(self._last, parts)
+        present = [part.topic for part, last in zip(parts, lasts, strict=True) if last is not None]
+        check_present(parts, present)
+        items = list(zip(parts, lasts, strict=True))
+        found = for_each(lambda item: self._range(end, *item), items)
+        return [each for each in found if each is not None and not each.is_empty]
 
+    def _last(self, part: TopicPartition) -> Position | None:
+        """The last entry, BEGIN without messages, None if the topic doesn't exist."""
+        try:
+            return self._probe.last_position(part.topic) or BEGIN
+        except TopicNotFoundError:
+            return None
 
-def start_of(
-    client: geminga.blocking.Client,
-    options: ReadOptions,
-    part: TopicPartition,
-    last: Position | None,
-) -> Position | None:
-    """The inclusive start of a partition with the last entry `last`; None if nothing has to be
-    read. Raises OffsetOutOfRange.
-    """
-    where = where_of(options.start, part)
-    looks = Looks.of(options)
-    if where is Edge.EARLIEST:
-        return None if last is None else _earliest(client, options, part)
-    if where is Edge.LATEST:
-        return None
-    if isinstance(where, AtTime):
-        return _topics.position_at(client, part.topic, where.time_ms, looks)
-    assert isinstance(where, Position)
-    if last is None:
-        _out_of_range(options, options.start, part, f"{where} is gone: the topic is empty")
-        return None
-    if where.entry > last.after:
-        _out_of_range(options, options.start, part, f"{where} is after the last message, {last}")
-        return None
-    first = _topics.first_position(client, part.topic, looks)
-    if first is not None and where.entry < first:
+    def _range(
+        self, end: Bound, part: TopicPartition, newest: Position | None
+    ) -> TopicRange | None:
+        if newest is None:
+            return None
+        last = None if newest == BEGIN else newest
+        stop = self._stop(end, part, last)
+        start = self.start_of(part, last)
+        if last is None or start is None or stop is None:
+            return None
+        return TopicRange(part.topic, part.partition, start, stop)
+
+    def start_of(self, part: TopicPartition, last: Position | None) -> Position | None:
+        """The inclusive start of a partition with the last entry `last`; None if nothing has to be
+        read. Raises OffsetOutOfRange.
+        """
+        start = self._options.start
+        where = where_of(start, part)
+        if where is Edge.LATEST:
+            return None
+        if isinstance(where, AtTime):
+            return self._probe.position_at(part.topic, where.time_ms)
+        if where is Edge.EARLIEST:
+            if last is None or self._options.read_compacted:
+                return None if last is None else BEGIN
+            # By the first ledger: so the task notices if that is deleted in between.
+            return self._probe.first_position(part.topic) or BEGIN
+        assert isinstance(where, Position)
+        if last is None or where.entry > last.after:
+            self._out_of_range(start, part, _beyond(where, last))
+            return None
+        return self._gone_before(start, part, where) or where
+
+    def _stop(self, end: Bound, part: TopicPartition, last: Position | None) -> Position | None:
+        """The last position that a batch reads."""
+        where = where_of(end, part)
+        if isinstance(where, AtTime):
+            found = self._probe.position_at(part.topic, where.time_ms)
+            return last if found is None else found.before
+        if not isinstance(where, Position):
+            return last
+        if last is None or where.entry > last:
+            self._out_of_range(end, part, _beyond(where, last))
+            return last
+        return None if self._gone_before(end, part, where) else where
+
+    def _gone_before(self, bound: Bound, part: TopicPartition, where: Position) -> Position | None:
+        """The first remaining message, if `where` is before it."""
+        first = self._probe.first_position(part.topic)
+        if first is None or where.entry >= first:
+            return None
         reason = f"{where} is before the first remaining message, in ledger {first.ledger_id}"
-        _out_of_range(options, options.start, part, reason)
+        self._out_of_range(bound, part, reason)
         return first
-    return where
+
+    def _out_of_range(self, bound: Bound, part: TopicPartition, reason: str) -> None:
+        text = f"{bound.option}: {reason}"
+        # Compaction also removes messages at both ends: their ids were valid.
+        if self._options.fail_on_data_loss and not self._options.read_compacted:
+            raise OffsetOutOfRange(
+                part.topic, f"{text}; set failOnDataLoss=false to read what is there"
+            )
+        logger.warning("topic %s: %s", part.topic, text)
 
 
-def _earliest(
-    client: geminga.blocking.Client, options: ReadOptions, part: TopicPartition
-) -> Position:
-    """The start of a topic that isn't empty, by its first ledger: so the task notices if that is
-    deleted in between.
-    """
-    if options.read_compacted:
-        return BEGIN
-    return _topics.first_position(client, part.topic, Looks.of(options)) or BEGIN
-
-
-def _stop(
-    client: geminga.blocking.Client,
-    options: ReadOptions,
-    end: Bound,
-    part: TopicPartition,
-    last: Position | None,
-) -> Position | None:
-    """The last position that a batch reads."""
-    where = where_of(end, part)
-    looks = Looks.of(options)
-    if isinstance(where, AtTime):
-        found = _topics.position_at(client, part.topic, where.time_ms, looks)
-        return last if found is None else found.before
-    if not isinstance(where, Position):
-        return last
+def _beyond(where: Position, last: Position | None) -> str:
     if last is None:
-        _out_of_range(options, end, part, f"{where} is gone: the topic is empty")
-        return None
-    if where.entry > last:
-        _out_of_range(options, end, part, f"{where} is after the last message, {last}")
-        return last
-    first = _topics.first_position(client, part.topic, looks)
-    if first is not None and where.entry < first:
-        reason = f"{where} is before the first remaining message, in ledger {first.ledger_id}"
-        _out_of_range(options, end, part, reason)
-        return None
-    return where
-
-
-def _out_of_range(options: ReadOptions, bound: Bound, part: TopicPartition, reason: str) -> None:
-    text = f"{bound.option}: {reason}"
-    # Compaction also removes messages at both ends: their ids were valid.
-    if options.fail_on_data_loss and not options.read_compacted:
-        raise OffsetOutOfRange(
-            part.topic, f"{text}; set failOnDataLoss=false to read what is there"
-        )
-    logger.warning("topic %s: %s", part.topic, text)
+        return f"{where} is gone: the topic is empty"
+    return f"{where} is after the last message, {last}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import geminga
 import geminga.blocking
 from geminga import MessageId
-from pyspark_pulsar._positions import BEGIN, Position
+from pyspark_pulsar._positions import Position
 
 if TYPE_CHECKING:
     from pyspark_pulsar._options import ReadOptions
@@ -57,18 +57,3 @@ def open_reader(
         max_pending_chunked_messages=PENDING_CHUNKED_MAX,
         expire_time_of_incomplete_chunked_message_s=0.0,
     )
-
-
-def last_entry(client: geminga.blocking.Client, options: ReadOptions, topic: str) -> Position:
-    """The last entry of a topic, BEGIN if it has no messages. No read. Raises GemingaError."""
-    with client.create_reader(
-        topic,
-        geminga.LATEST,
-        receiver_queue_size=1,
-        auto_create=False,
-        read_compacted=options.read_compacted,
-        reader_name=options.reader_name,
-        subscription_role_prefix=options.subscription_role_prefix,
-    ) as reader:
-        last = max(reader.last_message_ids())
-    return Position(last.ledger_id, last.entry_id) if last.entry_id >= 0 else BEGIN

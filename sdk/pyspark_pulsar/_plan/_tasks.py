@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 import geminga.blocking
 from pyspark_pulsar._clients import for_each
 from pyspark_pulsar._options import ReadOptions
-from pyspark_pulsar._plan import _topics
 from pyspark_pulsar._plan._filters import Narrowing, within
 from pyspark_pulsar._plan._splits import entries_in, split, split_by_ids
+from pyspark_pulsar._plan._topics import TopicProbe, layout
 from pyspark_pulsar._positions import ID_MAX, LedgerSpan, Position, TopicRange
 
 SPLITS_PER_CORE = 2
@@ -47,15 +47,15 @@ def _between(
     most_ms: int,
 ) -> TopicRange:
     """The part of a range with publish times from `least_ms` to `most_ms`."""
-    looks = _topics.Looks.of(options)
+    probe = TopicProbe.of(client, options)
     first, last = whole.start, whole.stop
     if least_ms > 0:
-        found = _topics.position_at(client, whole.topic, least_ms, looks)
+        found = probe.position_at(whole.topic, least_ms)
         first = Position(ID_MAX, 0) if found is None else found
     if most_ms < 0:
         first = Position(ID_MAX, 0)
     elif most_ms < ID_MAX:
-        found = _topics.position_at(client, whole.topic, most_ms + 1, looks)
+        found = probe.position_at(whole.topic, most_ms + 1)
         last = last if found is None else found.before
     return within(whole, first, last)
 
@@ -90,7 +90,7 @@ def _layouts(
     for each in ranges:
         start, stop = ends.get(each.topic, (each.start, each.stop))
         ends[each.topic] = min(start, each.start), max(stop, each.stop)
-    found = for_each(lambda topic: _topics.layout(client, topic, options, *ends[topic]), list(ends))
+    found = for_each(lambda topic: layout(client, topic, options, *ends[topic]), list(ends))
     return dict(zip(ends, found, strict=True))
 
 
@@ -102,9 +102,6 @@ def _messages(
 ) -> float:
     """The estimated number of messages of the ranges, by samples of batch sizes."""
     step = -(-len(ranges) // SAMPLES_MAX) or 1
-    looks = _topics.Looks.of(options)
-    means = for_each(
-        lambda each: _topics.messages_per_entry(client, each.topic, each.start, looks),
-        ranges[::step],
-    )
+    probe = TopicProbe.of(client, options)
+    means = for_each(lambda each: probe.messages_per_entry(each.topic, each.start), ranges[::step])
     return entries_in(ranges, layouts) * (sum(means) / len(means) if means else 0.0)

@@ -82,97 +82,93 @@ def _parts(client: geminga.blocking.Client, option: str, name: str) -> list[Topi
     return each if number < 0 else [one for one in each if one.topic == name]
 
 
-class Looks(NamedTuple):
-    """Settings of planning's readers: the same as those of the read."""
+class TopicProbe(NamedTuple):
+    """Short reads of topics, with the settings of the read that is planned. All methods raise
+    OperationTimeoutError and other errors of the client.
+    """
 
+    client: geminga.blocking.Client
     role_prefix: str = ""
-    """Prefix of the names of their subscriptions."""
+    """Prefix of the names of the readers' subscriptions."""
     read_compacted: bool = False
-    """Whether they read compacted messages, also those in trimmed ledgers."""
+    """Whether to read compacted messages, also those in trimmed ledgers."""
 
     @classmethod
-    def of(cls, options: ReadOptions) -> Looks:
+    def of(cls, client: geminga.blocking.Client, options: ReadOptions) -> TopicProbe:
         """The settings for a read with these options."""
-        return cls(options.subscription_role_prefix, options.read_compacted)
+        return cls(client, options.subscription_role_prefix, options.read_compacted)
 
+    def first_position(self, topic: str) -> Position | None:
+        """The start of the first ledger with messages; None if there are none. Ledgers are trimmed
+        whole, so nothing remains before it.
+        """
+        found = self.first_from(topic, BEGIN)
+        return None if found is None else Position(found.ledger_id, 0)
 
-PLAIN = Looks()
+    def last_position(self, topic: str) -> Position | None:
+        """The last entry; None if the topic has no messages. Reads no entry."""
+        with self._reader(topic) as reader:
+            return _last(reader)
 
+    def first_from(self, topic: str, at: Position) -> Position | None:
+        """The first entry at `at` or after it that contains a message; None if there is none."""
+        with self._reader(topic, at) as reader:
+            return _first(reader, topic)
 
-def first_position(
-    client: geminga.blocking.Client, topic: str, looks: Looks = PLAIN
-) -> Position | None:
-    """The start of the first ledger with messages; None if there are none. Ledgers are trimmed
-    whole, so nothing remains before it.
-    """
-    found = first_from(client, topic, BEGIN, looks)
-    return None if found is None else Position(found.ledger_id, 0)
+    def position_at(self, topic: str, time_ms: int) -> Position | None:
+        """The first entry published at that time (ms since 1970) or later, as the broker's search
+        finds it; None if all are older.
+        """
+        with self._reader(topic) as reader:
+            last = _last(reader)
+            if last is None:
+                return None
+            if self.read_compacted:
+                with self._reader(topic, last) as at_last:
+                    entries = _next(at_last, topic)
+                if (entries[0].publish_time_ms if entries else 0) < time_ms:
+                    return None
+            reader.seek(time_ms)
+            return _first(reader, topic, is_there=self.read_compacted)
 
+    def entry_at(self, topic: str, at: Position) -> geminga.EntryBatch | None:
+        """The entry at exactly `at`, None if it doesn't exist or has no message."""
+        with self._reader(topic, at) as reader:
+            entries = _next(reader, topic)
+        if entries and (entries[0].ledger_id, entries[0].entry_id) == at[:2]:
+            return entries[0]
+        return None
 
-def last_position(
-    client: geminga.blocking.Client, topic: str, looks: Looks = PLAIN
-) -> Position | None:
-    """The last entry; None if the topic has no messages. Reads no entry."""
-    with _at_end(client, topic, looks) as reader:
-        return _last(reader)
+    def messages_per_entry(self, topic: str, at: Position) -> float:
+        """The mean number of messages of an entry, by the first entries from `at` on; 1.0 if there
+        are none.
+        """
+        found: list[int] = []
+        with self._reader(topic, at) as reader:
+            while len(found) < SAMPLE_ENTRIES and (entries := _next(reader, topic)):
+                found += [each.message_count for each in entries]
+        return sum(found) / len(found) if found else 1.0
 
-
-def first_from(
-    client: geminga.blocking.Client, topic: str, at: Position, looks: Looks = PLAIN
-) -> Position | None:
-    """The first entry at `at` or after it that contains a message; None if there is none. Raises
-    OperationTimeoutError and other errors of the client.
-    """
-    with _reader(client, topic, at, looks) as reader:
-        return _first(reader, topic)
-
-
-def position_at(
-    client: geminga.blocking.Client, topic: str, time_ms: int, looks: Looks = PLAIN
-) -> Position | None:
-    """The first entry published at that time (ms since 1970) or later, as the broker's search finds
-    it; None if all are older.
-    """
-    with _at_end(client, topic, looks) as reader:
-        last = _last(reader)
-        if last is None:
-            return None
-        if looks.read_compacted and _published_ms(client, topic, last, looks) < time_ms:
-            return None
-        reader.seek(time_ms)
-        return _first(reader, topic, is_there=looks.read_compacted)
-
-
-def _published_ms(client: geminga.blocking.Client, topic: str, at: Position, looks: Looks) -> int:
-    with _reader(client, topic, at, looks) as reader:
-        entries = _next(reader, topic)
-    return entries[0].publish_time_ms if entries else 0
-
-
-def entry_at(
-    client: geminga.blocking.Client, topic: str, at: Position, looks: Looks = PLAIN
-) -> geminga.EntryBatch | None:
-    """The entry at exactly `at`, None if it doesn't exist or has no message. Raises
-    OperationTimeoutError and other errors of the client.
-    """
-    with _reader(client, topic, at, looks) as reader:
-        entries = _next(reader, topic)
-    if entries and (entries[0].ledger_id, entries[0].entry_id) == at[:2]:
-        return entries[0]
-    return None
-
-
-def messages_per_entry(
-    client: geminga.blocking.Client, topic: str, at: Position, looks: Looks = PLAIN
-) -> float:
-    """The mean number of messages of an entry, by the first entries from `at` on; 1.0 if there are
-    none.
-    """
-    found: list[int] = []
-    with _reader(client, topic, at, looks) as reader:
-        while len(found) < SAMPLE_ENTRIES and (entries := _next(reader, topic)):
-            found += [each.message_count for each in entries]
-    return sum(found) / len(found) if found else 1.0
+    @contextmanager
+    def _reader(self, topic: str, at: Position | None = None) -> Iterator[geminga.blocking.Reader]:
+        """A reader for a few entries from `at` on, or at the end of the topic, for seeking.
+        Encrypted entries are returned as they are.
+        """
+        compacted = self.read_compacted
+        reader = self.client.create_reader(
+            topic,
+            geminga.LATEST if at is None else start_id(at, read_compacted=compacted),
+            start_message_id_inclusive=at is not None,
+            receiver_queue_size=1,
+            auto_create=False,
+            read_compacted=compacted,
+            subscription_role_prefix=self.role_prefix,
+            crypto_failure_action=geminga.ConsumerCryptoFailureAction.CONSUME,
+        )
+        try:
+            yield reader
+        finally:
+            reader.close()
 
 
 def layout(
@@ -196,16 +192,15 @@ def layout(
             for span in ledgers_by_rest(options.client, topic)
             if start.ledger_id <= span.ledger_id <= stop.ledger_id and span.entries
         ]
-    return _Prober(client, topic, Looks.of(options)).layout(start, stop)
+    return _Prober(TopicProbe.of(client, options), topic).layout(start, stop)
 
 
 class _Prober:
     """Finds a topic's layout with a bounded number of readers."""
 
-    def __init__(self, client: geminga.blocking.Client, topic: str, looks: Looks) -> None:
-        self._client = client
+    def __init__(self, topics: TopicProbe, topic: str) -> None:
+        self._topics = topics
         self._topic = topic
-        self._looks = looks
         self._left = PROBES_MAX
 
     def layout(self, start: Position, stop: Position) -> list[LedgerSpan]:
@@ -270,48 +265,7 @@ class _Prober:
 
     def _probe(self, at: Position) -> Position | None:
         self._left -= 1
-        return first_from(self._client, self._topic, at, self._looks)
-
-
-@contextmanager
-def _reader(
-    client: geminga.blocking.Client, topic: str, at: Position, looks: Looks
-) -> Iterator[geminga.blocking.Reader]:
-    """A reader for a few entries; encrypted ones are returned as they are."""
-    reader = client.create_reader(
-        topic,
-        start_id(at, read_compacted=looks.read_compacted),
-        start_message_id_inclusive=True,
-        receiver_queue_size=1,
-        auto_create=False,
-        read_compacted=looks.read_compacted,
-        subscription_role_prefix=looks.role_prefix,
-        crypto_failure_action=geminga.ConsumerCryptoFailureAction.CONSUME,
-    )
-    try:
-        yield reader
-    finally:
-        reader.close()
-
-
-@contextmanager
-def _at_end(
-    client: geminga.blocking.Client, topic: str, looks: Looks
-) -> Iterator[geminga.blocking.Reader]:
-    """A reader at the end of the topic, for seeking."""
-    reader = client.create_reader(
-        topic,
-        geminga.LATEST,
-        receiver_queue_size=1,
-        auto_create=False,
-        read_compacted=looks.read_compacted,
-        subscription_role_prefix=looks.role_prefix,
-        crypto_failure_action=geminga.ConsumerCryptoFailureAction.CONSUME,
-    )
-    try:
-        yield reader
-    finally:
-        reader.close()
+        return self._topics.first_from(self._topic, at)
 
 
 def _last(reader: geminga.blocking.Reader) -> Position | None:

@@ -13,7 +13,7 @@ from pyspark_pulsar._clients import client_for
 from pyspark_pulsar._options import ReadOptions
 from pyspark_pulsar._plan import _topics
 from pyspark_pulsar._plan._filters import Narrowing
-from pyspark_pulsar._plan._ranges import ranges_of
+from pyspark_pulsar._plan._ranges import RangeResolver
 from pyspark_pulsar._plan._schemas import checked_options
 from pyspark_pulsar._plan._tasks import narrowed, split_ranges
 from pyspark_pulsar._positions import TopicRange
@@ -47,7 +47,7 @@ class PulsarBatchReader(DataSourceReader):
         self._options = options = checked_options(client, options, parts, self._schema)
         if narrowing is not None:
             parts = [each for each in parts if narrowing.allows(each.topic, each.partition)]
-        ranges = ranges_of(client, options, parts)
+        ranges = RangeResolver(client, options).ranges(parts)
         if narrowing is not None:
             ranges = narrowed(client, options, narrowing, ranges)
         found = split_ranges(client, options, ranges)

@@ -16,7 +16,7 @@ from contextlib import ExitStack, closing
 from geminga import GemingaError
 from pyspark_pulsar._clients import client_for, for_each
 from pyspark_pulsar._options import Edge, ReadOptions, TopicSelection
-from pyspark_pulsar._plan._ranges import check_names, check_present, start_of, where_of
+from pyspark_pulsar._plan._ranges import RangeResolver, check_names, check_present, where_of
 from pyspark_pulsar._plan._tasks import split_ranges
 from pyspark_pulsar._plan._topics import expand
 from pyspark_pulsar._positions import BEGIN, Position, TopicPartition, TopicRange
@@ -235,7 +235,7 @@ class StreamPlanner:
         if where_of(self._options.start, topic) is Edge.EARLIEST:
             return BEGIN
         there = None if last == BEGIN else last
-        first = start_of(self._client, self._options, topic, there)
+        first = RangeResolver(self._client, self._options).start_of(topic, there)
         return last if first is None else first.before
 
     def _ends_in_time(self, start: Offsets) -> dict[str, Position] | None:

@@ -15,7 +15,7 @@ import geminga.blocking
 from geminga import GemingaError, TopicNotFoundError
 from pyspark_pulsar._clients import for_each
 from pyspark_pulsar._options import ReadOptions
-from pyspark_pulsar._plan._topics import Looks, entry_at
+from pyspark_pulsar._plan._topics import TopicProbe
 from pyspark_pulsar._positions import BEGIN, Mark, Position
 
 logger = logging.getLogger("pyspark_pulsar")
@@ -30,8 +30,7 @@ class Marks:
     def __init__(
         self, client: geminga.blocking.Client, options: ReadOptions, clock: Callable[[], float]
     ) -> None:
-        self._client = client
-        self._looks = Looks(options.subscription_role_prefix)
+        self._probe = TopicProbe(client, options.subscription_role_prefix)
         self._clock = clock
         self._looked_s = -math.inf
 
@@ -76,7 +75,7 @@ class Marks:
 
     def _at(self, topic: str, entry: Position) -> Mark | None:
         try:
-            found = entry_at(self._client, topic, entry, self._looks)
+            found = self._probe.entry_at(topic, entry)
         except TopicNotFoundError:
             return None
         return None if found is None else Mark(entry, found.publish_time_ms)

@@ -19,7 +19,7 @@ import click
 import geminga
 from pyspark_pulsar._clients import client_for, for_each
 from pyspark_pulsar._options import TopicSelection, parse_read
-from pyspark_pulsar._plan._topics import expand, last_position
+from pyspark_pulsar._plan._topics import TopicProbe, expand
 from pyspark_pulsar._positions import Position
 from pyspark_pulsar.cli._failures import Failure
 from pyspark_pulsar.errors import ConnectorError
@@ -115,7 +115,7 @@ class Served:
         try:
             topic = self._tables.topic_of(name)
             parts = expand(client, TopicSelection("topic", (topic,)))
-            return tuple(last_position(client, part.topic) for part in parts)
+            return tuple(TopicProbe(client).last_position(part.topic) for part in parts)
         except ConnectorError as error:
             self._tell(f"table {name}: {error}")
             return None

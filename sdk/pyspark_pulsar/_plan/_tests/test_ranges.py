@@ -11,7 +11,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 import geminga
 from pyspark_pulsar._options import AtTime, Bound, Edge, ReadOptions, parse_read
-from pyspark_pulsar._plan._ranges import check_named, check_names, ranges_of, where_of
+from pyspark_pulsar._plan._ranges import RangeResolver, check_named, check_names, where_of
 from pyspark_pulsar._plan._topics import expand
 from pyspark_pulsar._positions import Position, TopicPartition, TopicRange
 from pyspark_pulsar._scan._task import ScanPlan, scan
@@ -48,7 +48,7 @@ def trimmed(broker: Broker) -> tuple[str, list[Position]]:
 
 
 def resolve(broker: Broker, options: ReadOptions) -> list[TopicRange]:
-    return ranges_of(broker.client, options, expand(broker.client, options.topics))
+    return RangeResolver(broker.client, options).ranges(expand(broker.client, options.topics))
 
 
 def one(topic: str, place: object) -> str:

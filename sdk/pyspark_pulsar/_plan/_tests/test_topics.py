@@ -11,13 +11,9 @@ import geminga
 from pyspark_pulsar._options import TopicSelection
 from pyspark_pulsar._plan import _topics
 from pyspark_pulsar._plan._topics import (
+    TopicProbe,
     expand,
-    first_from,
-    first_position,
-    last_position,
     layout,
-    messages_per_entry,
-    position_at,
 )
 from pyspark_pulsar._positions import BEGIN, LedgerSpan, Position, TopicPartition
 from pyspark_pulsar._tests.broker import LEDGER, Broker, running_broker
@@ -102,24 +98,24 @@ def test_ends_and_places(broker: Broker) -> None:
     topic = broker.topic()
     entries = positions(broker.publish(topic, [b"%d" % n for n in range(25)]))
     assert len(spans(entries)) > 1
-    assert first_position(broker.client, topic) == entries[0]
-    assert last_position(broker.client, topic) == entries[-1]
+    assert TopicProbe(broker.client).first_position(topic) == entries[0]
+    assert TopicProbe(broker.client).last_position(topic) == entries[-1]
     for at in (entries[0], entries[12], entries[24]):
-        assert first_from(broker.client, topic, at) == at
+        assert TopicProbe(broker.client).first_from(topic, at) == at
     # Behind a ledger's end comes the next one's beginning.
     behind = Position(entries[0].ledger_id, 1 << 62)
-    assert first_from(broker.client, topic, behind) == next(
+    assert TopicProbe(broker.client).first_from(topic, behind) == next(
         at for at in entries if at.ledger_id > behind.ledger_id
     )
-    assert first_from(broker.client, topic, entries[24].after) is None
+    assert TopicProbe(broker.client).first_from(topic, entries[24].after) is None
 
 
 def test_topics_without_messages(broker: Broker) -> None:
     topic = f"{broker.topic(partitions=1)}-partition-0"
-    assert first_position(broker.client, topic) is None
-    assert last_position(broker.client, topic) is None
-    assert position_at(broker.client, topic, 0) is None
-    assert messages_per_entry(broker.client, topic, BEGIN) == 1.0
+    assert TopicProbe(broker.client).first_position(topic) is None
+    assert TopicProbe(broker.client).last_position(topic) is None
+    assert TopicProbe(broker.client).position_at(topic, 0) is None
+    assert TopicProbe(broker.client).messages_per_entry(topic, BEGIN) == 1.0
     assert layout(broker.client, topic, broker.options(topic), BEGIN, Position(0, 0)) == []
 
 
@@ -134,14 +130,14 @@ def test_places_of_times(broker: Broker) -> None:
         wanted = (
             Position(later[0].message_id.ledger_id, later[0].message_id.entry_id) if later else None
         )
-        assert position_at(broker.client, topic, time_ms) == wanted
+        assert TopicProbe(broker.client).position_at(topic, time_ms) == wanted
 
 
 def test_samples_of_batches(broker: Broker) -> None:
     topic = broker.topic()
     entries = positions(broker.publish(topic, [b"x"] * 30, per_batch=15))
     assert len(entries) < 10
-    assert messages_per_entry(broker.client, topic, BEGIN) == 30 / len(entries)
+    assert TopicProbe(broker.client).messages_per_entry(topic, BEGIN) == 30 / len(entries)
 
 
 def test_layout_of_one_ledger_is_known_without_asking(broker: Broker) -> None:
@@ -187,13 +183,13 @@ def test_probes_are_bounded(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> 
     topic = broker.topic()
     entries = positions(broker.publish(topic, [b"x"] * 85))
     asked: list[Position] = []
-    ask = _topics.first_from
+    ask = TopicProbe.first_from
 
-    def counted(client: object, topic: str, at: Position, looks: _topics.Looks) -> Position | None:
+    def counted(probe: TopicProbe, topic: str, at: Position) -> Position | None:
         asked.append(at)
-        return ask(broker.client, topic, at, looks)
+        return ask(probe, topic, at)
 
-    monkeypatch.setattr(_topics, "first_from", counted)
+    monkeypatch.setattr(TopicProbe, "first_from", counted)
     monkeypatch.setattr(_topics, "PROBES_MAX", 8)
     found = layout(broker.client, topic, broker.options(topic), BEGIN, entries[-1])
     assert len(asked) <= 8

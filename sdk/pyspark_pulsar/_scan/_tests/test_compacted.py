@@ -10,7 +10,7 @@ import pytest
 
 from geminga import EARLIEST, MessageId
 from pyspark_pulsar._options import ReadOptions, parse_read
-from pyspark_pulsar._plan._ranges import ranges_of
+from pyspark_pulsar._plan._ranges import RangeResolver
 from pyspark_pulsar._plan._readers import start_id
 from pyspark_pulsar._plan._tasks import split_ranges
 from pyspark_pulsar._plan._topics import expand
@@ -52,7 +52,7 @@ def batch(broker: Broker, topic: str, **more: str) -> ReadOptions:
 
 
 def planned(broker: Broker, options: ReadOptions) -> list[TopicRange]:
-    return ranges_of(broker.client, options, expand(broker.client, options.topics))
+    return RangeResolver(broker.client, options).ranges(expand(broker.client, options.topics))
 
 
 def read(broker: Broker, options: ReadOptions) -> list[bytes]:

@@ -18,8 +18,8 @@ from geminga.schema import Json
 from pyspark_pulsar._clients import client_for, close_clients
 from pyspark_pulsar._options import ParseMode, ReadOptions, parse_read
 from pyspark_pulsar._plan._filters import Limits, Narrowing
-from pyspark_pulsar._plan._readers import last_entry, open_reader
-from pyspark_pulsar._plan._topics import layout
+from pyspark_pulsar._plan._readers import open_reader
+from pyspark_pulsar._plan._topics import TopicProbe, layout
 from pyspark_pulsar._positions import BEGIN, Position, TopicRange
 from pyspark_pulsar._scan._task import ScanPlan, scan
 from pyspark_pulsar.errors import DataLoss, MalformedMessage
@@ -65,7 +65,7 @@ def rows(
     """What a task gives for a range; to the end of the topic without a stop."""
     topic = full(options.topics.names[0])
     if stop is None:
-        stop = last_entry(client_for(options.client), options, topic)
+        stop = TopicProbe(client_for(options.client)).last_position(topic) or BEGIN
     wanted = TopicRange(topic, -1, start, stop)
     found: list[dict[str, Any]] = []
     for batch in scan(wanted, ScanPlan(options, schema, narrowing)):
@@ -146,7 +146,7 @@ def test_messages_in_chunks_are_read_once_wherever_a_split_cuts_them(
         each.join()
     whole = sorted(values(rows(options)))
     assert len(whole) == 12
-    end = last_entry(client, options, full("chunks"))
+    end = TopicProbe(client).last_position(full("chunks")) or BEGIN
     spans = layout(client, full("chunks"), options, BEGIN, end)
     assert len(spans) > 1
     entries = [Position(span.ledger_id, n) for span in spans for n in range(span.last_entry + 1)]
@@ -164,14 +164,14 @@ def test_messages_in_chunks_are_read_once_wherever_a_split_cuts_them(
 def test_a_stop_that_the_topic_does_not_reach(url: str, client: geminga.blocking.Client) -> None:
     send(client, "short", 3)
     options = options_of(url, "short")
-    end = last_entry(client, options, full("short"))
+    end = TopicProbe(client).last_position(full("short")) or BEGIN
     assert len(rows(options, BEGIN, Position(end.ledger_id, end.entry_id + 5))) == 3
 
 
 def test_data_that_is_gone_at_the_start(url: str, client: geminga.blocking.Client) -> None:
     options = options_of(url, "gone")
     send(client, "gone", 3)
-    end = last_entry(client, options, full("gone"))
+    end = TopicProbe(client).last_position(full("gone")) or BEGIN
     before_it = Position(end.ledger_id - 1, 4) if end.ledger_id else Position(0, 0)
     with pytest.raises(DataLoss, match="are gone"):
         rows(options, before_it, end)

@@ -11,7 +11,7 @@ import pytest
 
 import geminga.blocking
 from pyspark_pulsar._options import parse_read
-from pyspark_pulsar._plan._ranges import ranges_of
+from pyspark_pulsar._plan._ranges import RangeResolver
 from pyspark_pulsar._plan._topics import expand
 from pyspark_pulsar._positions import BEGIN, Position
 from pyspark_pulsar._scan._task import ScanPlan, scan
@@ -112,12 +112,12 @@ def test_a_batch_whose_partitions_are_gone(
     options = parse_read({"service.url": broker.url, "topic": topic}, streaming=False)
     parts = expand(broker.client, options.topics)
     broker.ask("DELETE", f"{topic}-partition-1?force=true")
-    (left,) = ranges_of(broker.client, options, parts)
+    (left,) = RangeResolver(broker.client, options).ranges(parts)
     assert left.partition == 0
     assert f"topic {full(topic)}: partitions 1 don't exist" in caplog.text
     broker.ask("DELETE", f"{topic}-partition-0?force=true")
     with pytest.raises(TopicMissing, match="none of its 2 partitions exists"):
-        ranges_of(broker.client, options, parts)
+        RangeResolver(broker.client, options).ranges(parts)
     # A task that comes too late.
     with pytest.raises(DataLoss, match="it was deleted"):
         list(scan(left, ScanPlan(options, VALUE)))
