@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,9 +11,6 @@ import click
 
 if TYPE_CHECKING:
     from geminga_broker.standalone import Running, StandaloneOptions
-
-SWITCH_INTERVAL_S = 0.0005
-"""How long the loop may keep the interpreter from the journal's thread, and the other way round."""
 
 PORT = click.IntRange(0, 65535)
 
@@ -86,42 +81,20 @@ def standalone(
 
 def run(options: StandaloneOptions) -> None:
     """Serve until SIGINT or SIGTERM. Raises StartFailed."""
-    import trio
-
     from geminga_bookie.errors import DataDirError
     from geminga_broker.data_dir import PRIVATE_UMASK, DataDirUnusable
+    from geminga_broker.standalone import run_standalone
     from geminga_runtime.errors import BindFailed
     from geminga_runtime.metadata.sqlite_file import StoreOpenError
+    from geminga_runtime.process import run_server
     from geminga_runtime.settings import ConfigError
-    from geminga_runtime.signals import run_until_signal
+
+    def described(running: Running) -> str:
+        data = "memory" if options.data_dir is None else str(options.data_dir)
+        return f"{' '.join(running.urls)} data={data}"
 
     os.umask(PRIVATE_UMASK)
-    failed: BaseException | None = None
-    try:
-        trio.run(run_until_signal, partial(_serve, options))
-    except* (BindFailed, ConfigError, DataDirUnusable, DataDirError, StoreOpenError) as group:
-        failed = group
-        while isinstance(failed, BaseExceptionGroup):
-            failed = failed.exceptions[0]
-    if failed is not None:
-        raise StartFailed(str(failed))
-
-
-async def _serve(options: StandaloneOptions) -> None:
-    import trio
-
-    from geminga_broker.standalone import run_standalone
-    from geminga_runtime.gc_tuning import freeze_after_start
-    from geminga_runtime.process import process_age_s
-    from geminga_runtime.watchdog import watch_loop
-
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
-    async with trio.open_nursery() as nursery:
-        running: Running = await nursery.start(run_standalone, options)
-        freeze_after_start()
-        data = "memory" if options.data_dir is None else str(options.data_dir)
-        with suppress(OSError):  # standard output may be a file on the same full disk
-            click.echo(f"ready in {process_age_s():.2f} s: {' '.join(running.urls)} data={data}")
-            sys.stdout.flush()
-        with watch_loop():
-            await trio.sleep_forever()
+    refusals = BindFailed, ConfigError, DataDirUnusable, DataDirError, StoreOpenError
+    refused = run_server(partial(run_standalone, options), described, *refusals)
+    if refused is not None:
+        raise StartFailed(str(refused))

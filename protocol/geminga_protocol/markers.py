@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from geminga_protocol.pb.pulsar_api_pb2 import MessageMetadata
-
 
 class MarkerType(IntEnum):
     """`MessageMetadata.marker_type` (Apache's MarkerType)."""
@@ -18,22 +16,3 @@ class MarkerType(IntEnum):
     TXN_COMMITTING = 20
     TXN_COMMIT = 21
     TXN_ABORT = 22
-
-
-_REPLICATION = range(10, 14)
-
-
-def is_server_only(metadata: MessageMetadata) -> bool:
-    """Whether the message must not go to consumers: any marker, known or not."""
-    return metadata.HasField("marker_type")
-
-
-def is_replication(metadata: MessageMetadata) -> bool:
-    """Whether it is a marker of replicated subscriptions."""
-    return is_server_only(metadata) and metadata.marker_type in _REPLICATION
-
-
-def is_txn(metadata: MessageMetadata) -> bool:
-    """Whether it ends a transaction."""
-    ends = (MarkerType.TXN_COMMIT, MarkerType.TXN_ABORT)
-    return is_server_only(metadata) and metadata.marker_type in ends

@@ -1,10 +1,71 @@
-"""This process."""
+"""A server's process: how it starts, what stops it, what it tells meanwhile."""
 
 from __future__ import annotations
 
+import gc
+import logging
 import os
+import signal
+import sys
+import threading
 import time
+import traceback
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
+from types import AsyncGeneratorType, CoroutineType, FrameType, GeneratorType
+from typing import TypeVar
+
+import trio
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+BLOCKED_MAX_S = 0.1
+
+SWITCH_INTERVAL_S = 0.0005
+"""How long the loop may keep the interpreter from other threads, and the other way round."""
+
+YOUNG_OBJECTS = 50_000
+"""Collections of young objects each that many new ones (Python's 700 would mean one a network
+read).
+"""
+
+MIDDLE_COLLECTIONS = 20
+OLD_COLLECTIONS = 50
+
+
+def run_server(
+    start: Callable[..., Awaitable[object]],
+    describe: Callable[[T], str],
+    *refusals: type[Exception],
+) -> BaseException | None:
+    """Run a server until SIGINT or SIGTERM: `start` serves, and reports what runs as Trio's
+    `nursery.start` asks for; of that `describe` prints one line. Returns the error if one of
+    `refusals` ended it.
+    """
+    refused: BaseException | None = None
+    try:
+        trio.run(run_until_signal, partial(_serve, start, describe))
+    except* refusals as group:
+        refused = group
+        while isinstance(refused, BaseExceptionGroup):
+            refused = refused.exceptions[0]
+    return refused
+
+
+async def _serve(start: Callable[..., Awaitable[object]], describe: Callable[[T], str]) -> None:
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    async with trio.open_nursery() as nursery:
+        running: T = await nursery.start(start)
+        freeze_after_start()
+        with suppress(OSError):  # standard output may be a file on a full disk
+            print(f"ready in {process_age_s():.2f} s: {describe(running)}", flush=True)
+        with watch_loop():
+            await trio.sleep_forever()
 
 
 def process_age_s() -> float:
@@ -15,3 +76,136 @@ def process_age_s() -> float:
         return time.clock_gettime(time.CLOCK_BOOTTIME) - started_s
     except (OSError, ValueError, AttributeError):
         return time.perf_counter()
+
+
+def freeze_after_start() -> None:
+    """Call once all modules are imported and start-up is over.
+
+    What lives then lives as long as the process: it is taken out of every later collection, and
+    collections become rare. Entries on the hot path are freed by reference counts alone.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS, MIDDLE_COLLECTIONS, OLD_COLLECTIONS)
+
+
+async def run_until_signal(main: Callable[[], Awaitable[object]]) -> signal.Signals | None:
+    """Run `main` until it ends (returns None) or a stop signal comes (returns the signal).
+
+    The first signal cancels `main`, which may take its time to drain; a second one ends the
+    process at once with the shell's code for that signal. SIGUSR1 logs all tasks. Only in the
+    main thread.
+    """
+    received: signal.Signals | None = None
+    with trio.open_signal_receiver(*STOP_SIGNALS) as stops:
+        async with trio.open_nursery() as watchers:
+            watchers.start_soon(_dump_on_sigusr1)
+            with trio.CancelScope() as scope:
+
+                async def wait_for_stop() -> None:
+                    nonlocal received
+                    async for number in stops:
+                        if received is not None:
+                            os._exit(128 + number)
+                        received = signal.Signals(number)
+                        _log.info("%s: stopping", received.name)
+                        scope.cancel()
+
+                watchers.start_soon(wait_for_stop)
+                await main()
+            watchers.cancel_scope.cancel()
+    return received
+
+
+async def _dump_on_sigusr1() -> None:
+    number = getattr(signal, "SIGUSR1", None)
+    if number is None:
+        return
+    with trio.open_signal_receiver(number) as receiver:
+        async for _ in receiver:
+            _log.warning("all tasks:\n%s", format_tasks())
+
+
+def format_tasks() -> str:
+    """The tree of all tasks, each with where it stands; for people."""
+    root = trio.lowlevel.current_root_task()
+    return "\n".join(_task_lines(root, 0)) if root is not None else ""
+
+
+def _task_lines(task: trio.lowlevel.Task, depth: int) -> Iterator[str]:
+    indent = "  " * depth
+    yield f"{indent}{task.name}"
+    for frame, line in _frames(task.coro):
+        code = frame.f_code
+        text = traceback.FrameSummary(code.co_filename, line, code.co_name).line or ""
+        yield f"{indent}  | {code.co_filename}:{line} {code.co_name}: {text}"
+    for nursery in task.child_nurseries:
+        for child in nursery.child_tasks:
+            yield from _task_lines(child, depth + 1)
+
+
+def _frames(awaited: object) -> Iterator[tuple[FrameType, int]]:
+    """The frames of a suspended coroutine, the outermost first."""
+    while True:
+        if isinstance(awaited, CoroutineType):
+            frame, awaited = awaited.cr_frame, awaited.cr_await
+        elif isinstance(awaited, GeneratorType):
+            frame, awaited = awaited.gi_frame, awaited.gi_yieldfrom
+        elif isinstance(awaited, AsyncGeneratorType):
+            frame, awaited = awaited.ag_frame, awaited.ag_await
+        else:
+            return
+        if frame is not None:
+            yield frame, frame.f_lineno
+
+
+@contextmanager
+def watch_loop(*, blocked_max_s: float = BLOCKED_MAX_S) -> Iterator[None]:
+    """Log a warning with the loop's stack each time that the loop is blocked longer than that.
+
+    The thread asks the loop for an answer every half of `blocked_max_s`, which costs some
+    microseconds of the loop each; every block over the limit is seen, one of over half of it may
+    be.
+    """
+    watchdog = _Watchdog(trio.lowlevel.current_trio_token(), blocked_max_s / 2)
+    watchdog.start()
+    try:
+        yield
+    finally:
+        watchdog.stop()
+
+
+class _Watchdog:
+    def __init__(self, token: trio.lowlevel.TrioToken, interval_s: float) -> None:
+        self._token = token
+        self._interval_s = interval_s
+        self._loop_thread_id = threading.get_ident()
+        self._stopped = threading.Event()
+        self._alive = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="loop-watchdog", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._alive.set()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._interval_s):
+            self._alive.clear()
+            asked_s = time.monotonic()
+            try:
+                self._token.run_sync_soon(self._alive.set, idempotent=True)
+            except trio.RunFinishedError:
+                return
+            if not self._alive.wait(self._interval_s):
+                stack = self._stack()
+                self._alive.wait()
+                if not self._stopped.is_set():
+                    blocked_ms = (time.monotonic() - asked_s) * 1000
+                    _log.warning("the loop was blocked for %.0f ms in:\n%s", blocked_ms, stack)
+
+    def _stack(self) -> str:
+        frame = sys._current_frames().get(self._loop_thread_id)
+        return "".join(traceback.format_stack(frame)) if frame is not None else "(no stack)"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,9 +11,9 @@ import click
 
 if TYPE_CHECKING:
     from geminga_proxy.config import ProxyConfig
+    from geminga_proxy.standalone import Running
 
 PORT = click.IntRange(0, 65535)
-SWITCH_INTERVAL_S = 0.0005
 
 
 class StartFailed(click.ClickException):
@@ -79,36 +78,15 @@ _KEYS = {
 
 def run(config: ProxyConfig) -> None:
     """Serve until SIGINT or SIGTERM. Raises StartFailed."""
-    import trio
-
+    from geminga_proxy.standalone import run_proxy
     from geminga_runtime.errors import BindFailed
+    from geminga_runtime.process import run_server
     from geminga_runtime.settings import ConfigError
-    from geminga_runtime.signals import run_until_signal
 
-    failed: BaseException | None = None
-    try:
-        trio.run(run_until_signal, partial(_serve, config))
-    except* (BindFailed, ConfigError) as group:
-        failed = group
-        while isinstance(failed, BaseExceptionGroup):
-            failed = failed.exceptions[0]
-    if failed is not None:
-        raise StartFailed(str(failed))
+    refused = run_server(partial(run_proxy, config), _described, BindFailed, ConfigError)
+    if refused is not None:
+        raise StartFailed(str(refused))
 
 
-async def _serve(config: ProxyConfig) -> None:
-    import trio
-
-    from geminga_proxy.standalone import Running, run_proxy
-    from geminga_runtime.gc_tuning import freeze_after_start
-    from geminga_runtime.process import process_age_s
-    from geminga_runtime.watchdog import watch_loop
-
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
-    async with trio.open_nursery() as nursery:
-        running: Running = await nursery.start(run_proxy, config)
-        freeze_after_start()
-        click.echo(f"ready in {process_age_s():.2f} s: {' '.join(running.urls)}")
-        sys.stdout.flush()
-        with watch_loop():
-            await trio.sleep_forever()
+def _described(running: Running) -> str:
+    return " ".join(running.urls)

@@ -1,4 +1,4 @@
-"""Batches, chunks and markers."""
+"""Batches and chunks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from geminga_protocol import chunking, markers
+from geminga_protocol import chunking
 from geminga_protocol._tests.strategies import messages
 from geminga_protocol.batch import BatchBuilder, split_batch
 from geminga_protocol.errors import LocalProtocolError, RemoteProtocolError
@@ -92,16 +92,3 @@ def test_chunk_numbers_that_lie() -> None:
         chunking.mark(metadata, chunking.Chunk("u", chunk_id, chunks, total))
         with pytest.raises(RemoteProtocolError):
             chunking.chunk_of(metadata, chunks_max=10, bytes_max=100)
-
-
-def test_markers() -> None:
-    ordinary = metadata_of(1)
-    assert not markers.is_server_only(ordinary)
-    commit = MessageMetadata(marker_type=markers.MarkerType.TXN_COMMIT)
-    assert markers.is_server_only(commit)
-    assert markers.is_txn(commit)
-    assert not markers.is_replication(commit)
-    snapshot = MessageMetadata(marker_type=markers.MarkerType.REPLICATED_SUBSCRIPTION_SNAPSHOT)
-    assert markers.is_server_only(snapshot)
-    assert markers.is_replication(snapshot)
-    assert not markers.is_txn(snapshot)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from geminga_runtime.gc_tuning import YOUNG_OBJECTS, freeze_after_start
+from geminga_runtime.process import YOUNG_OBJECTS, freeze_after_start
 
 
 def test_freezes_what_lives() -> None:

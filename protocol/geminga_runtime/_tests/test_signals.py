@@ -12,7 +12,7 @@ import pytest
 import trio
 import trio.testing
 
-from geminga_runtime.signals import format_tasks, run_until_signal
+from geminga_runtime.process import format_tasks, run_until_signal
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -63,7 +63,7 @@ async def test_dump_of_tasks(
             await dumped.wait()
             nursery.cancel_scope.cancel()
 
-    monkeypatch.setattr(logging.getLogger("geminga_runtime.signals"), "handlers", [Tell()])
+    monkeypatch.setattr(logging.getLogger("geminga_runtime.process"), "handlers", [Tell()])
     with trio.fail_after(60):
         await run_until_signal(main)
     assert "waits_for_nothing" in caplog.text
@@ -76,7 +76,7 @@ async def test_format_tasks_shows_the_caller() -> None:
 
 STUBBORN = """
 import trio
-from geminga_runtime.signals import run_until_signal
+from geminga_runtime.process import run_until_signal
 
 async def main():
     print("up", flush=True)

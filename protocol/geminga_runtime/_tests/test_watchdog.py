@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import trio
 
-from geminga_runtime.watchdog import _Watchdog, watch_loop
+from geminga_runtime.process import _Watchdog, watch_loop
 
 
 def block_the_loop(until: threading.Event) -> None:
