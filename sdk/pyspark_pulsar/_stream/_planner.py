@@ -7,27 +7,23 @@ any moment: a restarted query plans the same ranges from the same offsets.
 from __future__ import annotations
 
 import logging
-import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack, closing
 
 from geminga import GemingaError
 from pyspark_pulsar._clients import client_for, for_each
-from pyspark_pulsar._options import Edge, ReadOptions, TopicSelection
+from pyspark_pulsar._options import Edge, ReadOptions
 from pyspark_pulsar._plan._ranges import RangeResolver, check_names, check_present, where_of
 from pyspark_pulsar._plan._tasks import split_ranges
-from pyspark_pulsar._plan._topics import expand
 from pyspark_pulsar._positions import BEGIN, Position, TopicPartition, TopicRange
 from pyspark_pulsar._scan._loss import lost
-from pyspark_pulsar._stream._admission import Admitted, Limit, admit
-from pyspark_pulsar._stream._entry_probe import probe_entries
+from pyspark_pulsar._stream._discovery import Discovery
+from pyspark_pulsar._stream._entry_probe import Admission
 from pyspark_pulsar._stream._offsets import LAG, Offsets, lag_of, ranges
 from pyspark_pulsar._stream._retention import RetentionSubscription
 from pyspark_pulsar._stream._topic_ends import TopicEnds
 from pyspark_pulsar._stream._topic_marks import Marks
-from pyspark_pulsar.errors import TopicMissing
 
 logger = logging.getLogger("pyspark_pulsar")
 
@@ -49,6 +45,8 @@ class StreamPlanner:
         self._client = client_for(options.client)
         self._clock = clock
         self._pause = pause
+        self._discovery = Discovery(self._client, options, lambda: self._clock())
+        self._admission = Admission(self._client, options, lambda: self._clock())
         self._topic_ends = TopicEnds(self._client, options)
         self._marks = Marks(self._client, options, lambda: self._clock())
         self._remade: set[str] = set()
@@ -56,18 +54,12 @@ class StreamPlanner:
         beginning.
         """
         self._retention: RetentionSubscription | None = None
-        self._made_up: str | None = None
-        """The subscription's name, if the user gave none."""
-        self._topics: dict[str, TopicPartition] = {}
-        self._looked_s = -math.inf
         self._target: Mapping[str, Position] | None = None
         """Where an available-now query ends."""
         self._initial: Offsets | None = None
         self._planned: Offsets | None = None
         """The end of the last micro-batch, for versions of PySpark that don't pass it."""
-        self._planned_s = -math.inf
         self._away_since_s: float | None = None
-        self._turn = 0
         self.newest: Offsets | None = None
         """The last positions of the topics, as last seen."""
 
@@ -81,7 +73,7 @@ class StreamPlanner:
         that offset contains the start of the run.
         """
         if self._initial is None:
-            topics = self._discovered(strictly=True)
+            topics = self._discovery.look(strictly=True)
             check_names(self._options.start, list(topics.values()))
             present = self._topic_ends.present(topics)
             check_present(list(topics.values()), present)
@@ -96,7 +88,7 @@ class StreamPlanner:
 
     def prepare_available_now(self) -> None:
         """Set the query's end to the current ends of the topics."""
-        topics = self._discovered()
+        topics = self._discovery.look()
         self._target = self._topic_ends.last(topics)
 
     def latest(self, start: Offsets | None, *, limited: bool) -> Offsets:
@@ -110,8 +102,7 @@ class StreamPlanner:
             found = self._admitted(start, ends) if limited else ends
         is_first = start == self._initial
         if found != start.positions:
-            self._turn += 1
-            self._planned_s = self._clock()
+            self._admission.planned()
         elif not is_first and start.subscription == self._made_up:
             return start
         anew = tuple(t for t in self._remade if t in found and found[t] != start.positions.get(t))
@@ -159,13 +150,13 @@ class StreamPlanner:
     def _adopt(self, offsets: Offsets) -> None:
         """Restore the state of a query that continues from its checkpoint."""
         if self._planned is None:
-            self._begin(offsets.subscription, self._topic_ends.present(self._discovered()))
+            self._begin(offsets.subscription, self._topic_ends.present(self._discovery.look()))
             self._move(offsets)
             self._planned = offsets
         elif offsets.subscription != self._made_up and offsets.subscription and self._retention:
             # Spark asked for the initial offset again, which created a new subscription.
             unused = self._retention
-            self._begin(offsets.subscription, self._topic_ends.present(self._topics))
+            self._begin(offsets.subscription, self._topic_ends.present(self._discovery.topics))
             if self._retention.name != unused.name:
                 unused.drop()
 
@@ -176,59 +167,25 @@ class StreamPlanner:
         options = self._options
         if not options.anchor:
             return
-        if options.subscription_name is None:
-            self._made_up = made_up or f"{options.subscription_prefix}-{os.urandom(8).hex()}"
+        name = options.subscription_name or made_up
         self._retention = RetentionSubscription(
-            self._client, options.subscription_name or self._made_up or ""
+            self._client, name or f"{options.subscription_prefix}-{os.urandom(8).hex()}"
         )
         self._retention.hold(topics)
 
+    @property
+    def _made_up(self) -> str | None:
+        """The subscription's name, if the user gave none."""
+        if self._retention is None or self._options.subscription_name is not None:
+            return None
+        return self._retention.name
+
     def _move(self, offsets: Offsets) -> None:
         if self._retention is not None:
-            there = {n: at for n, at in offsets.positions.items() if n in self._topics}
+            there = {n: at for n, at in offsets.positions.items() if n in self._discovery.topics}
             self._retention.move(there)
 
     # ---- topics and their ends ----
-
-    def _discovered(self, *, strictly: bool = False) -> dict[str, TopicPartition]:
-        """All current partitions. A pattern is matched again every `discoveryIntervalMs`; new
-        partitions and deleted topics are seen at once. Raises TopicMissing if `strictly`, but not
-        for a pattern: its first topic may be created later.
-        """
-        selection = self._options.topics
-        now_s = self._clock()
-        if selection.pattern is None:
-            parts = self._named(selection.names, strictly=strictly)
-        elif strictly or now_s - self._looked_s >= self._options.discovery_interval_s:
-            parts = self._matching(strictly=strictly)
-            self._looked_s = now_s
-        else:
-            parents = dict.fromkeys(each.parent for each in self._topics.values())
-            parts = self._named(tuple(parents), strictly=False)
-        self._topics = {each.topic: each for each in parts}
-        return self._topics
-
-    def _matching(self, *, strictly: bool) -> list[TopicPartition]:
-        selection = self._options.topics
-        try:
-            return expand(self._client, selection)
-        except TopicMissing as error:
-            # A topic may be deleted right after it matched; the others remain.
-            if strictly and error.topic != selection.pattern:
-                raise
-            return []
-
-    def _named(self, names: tuple[str, ...], *, strictly: bool) -> list[TopicPartition]:
-        def find(name: str) -> list[TopicPartition]:
-            try:
-                return expand(self._client, TopicSelection(option, (name,)))
-            except TopicMissing:
-                if strictly:
-                    raise
-                return []
-
-        option = self._options.topics.option
-        return [each for found in for_each(find, names) for each in found]
 
     def _start_of(self, topic: TopicPartition, last: Position) -> Position:
         """The offset after which a new query reads a topic that ends with `last`."""
@@ -257,7 +214,7 @@ class StreamPlanner:
 
     def _ends(self, start: Offsets) -> dict[str, Position]:
         """The ends of all topics that have something to read. Raises DataLoss."""
-        topics = self._discovered()
+        topics = self._discovery.look()
         fails = self._options.fail_on_data_loss
         present = set(self._topic_ends.present(topics))
         for name, read in start.positions.items():
@@ -326,49 +283,16 @@ class StreamPlanner:
         logger.warning("can't look for new messages now: %s", error)
         return True
 
-    # ---- limits ----
-
     def _admitted(self, start: Offsets, ends: dict[str, Position]) -> Mapping[str, Position]:
         """The ends of the micro-batch within the limits."""
-        options = self._options
-        limit = Limit(
-            options.max_messages_per_trigger or math.inf, options.max_bytes_per_trigger or math.inf
-        )
         anew = tuple(self._remade)
         wanted = [each for each in ranges(start, Offsets(ends, anew=anew)) if not each.is_empty]
         if not wanted:
             return ends
-        if self._is_too_little(wanted):
+        if self._target is None and self._admission.is_too_little(wanted):
             return start.positions
-        if limit.is_none:
+        taken = self._admission.taken(wanted)
+        if taken is None:
             return ends
-        found = dict(start.positions)
         # Without deleted topics.
-        found = {name: at for name, at in found.items() if name in ends}
-        found.update(self._taken(wanted, limit).ends)
-        return found
-
-    def _is_too_little(self, wanted: list[TopicRange]) -> bool:
-        """Whether to wait for more messages."""
-        least = self._options.min_messages_per_trigger
-        waited_s = self._clock() - self._planned_s
-        if (
-            least is None
-            or self._target is not None
-            or waited_s >= self._options.max_trigger_delay_s
-        ):
-            return False
-        return self._taken(wanted, Limit(messages=least)).messages < least
-
-    def _taken(self, wanted: list[TopicRange], limit: Limit) -> Admitted:
-        with ExitStack() as readers:
-            queues = {
-                each.topic: (
-                    readers.enter_context(
-                        closing(probe_entries(self._client, self._options, each))
-                    ),
-                    each.stop,
-                )
-                for each in wanted
-            }
-            return admit(queues, limit, turn=self._turn)
+        return {name: at for name, at in start.positions.items() if name in ends} | {**taken}
