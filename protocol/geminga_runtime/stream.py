@@ -12,16 +12,15 @@ The rules:
 
 from __future__ import annotations
 
-import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 import trio
 
 from geminga_protocol.buffers import Buffer
 from geminga_runtime.errors import ConnectionLost, TlsFailed
-from geminga_runtime.gather import IOV_MAX, SEND_BYTES_MAX, cap, coalesce
 from geminga_runtime.tls import PeerCertificate
-from geminga_runtime.tls_stream import TlsStream, large_sends
+from geminga_runtime.tls_stream import TlsStream
+from geminga_runtime.transports import coalesce, transport_of
 from geminga_runtime.waiters import Wakeup
 
 RECEIVE_BYTES = 256 * 1024
@@ -47,7 +46,6 @@ class FramedStream:
         self.name = name
         self._stream = stream
         self._write_high_bytes = write_high_bytes
-        self._write_low_bytes = write_high_bytes // 4
         self._queue: list[Buffer] = []
         self._pending_bytes = 0
         self._choked = False
@@ -58,16 +56,7 @@ class FramedStream:
         self._writer_runs = False
         self._lost: str | None = None
         self._cause: BaseException | None = None
-        self._scopes: list[trio.CancelScope] = []
-        self._socket = _vectored_socket(stream)
-        self._may_hurry = self._socket is not None
-        self._tls = stream if isinstance(stream, TlsStream) else None
-        self._receive_some: Callable[[int], Awaitable[bytes]] = (
-            self._receive_any if self._socket is None else self._receive_socket
-        )
-        if isinstance(stream, TlsStream):
-            self._receive_some = stream.receive_some
-        self._drained = True
+        self._transport = transport_of(stream)
 
     def __repr__(self) -> str:
         state = self._lost or "open"
@@ -88,7 +77,7 @@ class FramedStream:
     @property
     def peer_certificate(self) -> PeerCertificate | None:
         """What the peer proved to be by TLS; None without TLS or without its certificate."""
-        return None if self._tls is None else self._tls.peer_certificate
+        return self._stream.peer_certificate if isinstance(self._stream, TlsStream) else None
 
     @property
     def lost(self) -> bool:
@@ -108,35 +97,12 @@ class FramedStream:
             raise self._connection_lost() from self._cause
         self._receiving = True
         try:
-            return await self._receive_some(max_bytes)
+            return await self._transport.receive_some(max_bytes)
         except _FOREIGN as error:
             self._lose(_reason(error), error)
             raise self._connection_lost() from error
         finally:
             self._receiving = False
-
-    async def _receive_socket(self, max_bytes: int) -> bytes:
-        """One wait and one read; read(2) itself, past the layers that Trio's recv puts above it."""
-        assert self._socket is not None
-        if self._drained:
-            await trio.lowlevel.wait_readable(self._socket.fileno())
-        else:
-            # The last read was full, so more is there: only let the others have their turn.
-            await trio.lowlevel.checkpoint()
-        while True:
-            try:
-                data = os.read(self._socket.fileno(), max_bytes)
-            except BlockingIOError:
-                await trio.lowlevel.wait_readable(self._socket.fileno())
-            else:
-                self._drained = len(data) < max_bytes
-                self._may_hurry = True
-                return data
-
-    async def _receive_any(self, max_bytes: int) -> bytes:
-        with self._cancelled_by_loss():
-            return bytes(await self._stream.receive_some(max_bytes))
-        raise trio.ClosedResourceError("closed on our side")
 
     def write(self, *buffers: Buffer) -> None:
         """Queue buffers, in order, for the next send. Never blocks, never raises for a lost
@@ -156,18 +122,11 @@ class FramedStream:
         scheduler less for what somebody waits for, and a call of its own. Once after each read:
         where many wait, what they wait for is joined.
         """
-        if not self._may_hurry or self._pending_bytes or self._lost is not None:
+        is_free = not self._pending_bytes and self._lost is None
+        sent = self._transport.send_now(buffers) if is_free else 0
+        if not sent:
             self.write(*buffers)
             return
-        assert self._socket is not None
-        self._may_hurry = False
-        try:
-            sent = os.writev(self._socket.fileno(), buffers)
-        except BlockingIOError:
-            sent = 0
-        except _FOREIGN:
-            # The writer task meets the same error, and tells.
-            sent = 0
         for buffer in buffers:
             size = len(buffer)
             if sent < size:
@@ -205,63 +164,18 @@ class FramedStream:
         if self._writer_runs:
             raise trio.BusyResourceError(f"{self.name} has a writer already")
         self._writer_runs = True
-        send = self._send_any if self._socket is None else self._send_vectored
-        if self._tls is not None:
-            send = self._send_tls
         while self._lost is None:
             await self._wakeup.wait()
             while self._queue:
                 queue, self._queue = self._queue, []
                 try:
-                    await send(coalesce(queue))
+                    await self._transport.send_buffers(coalesce(queue), self._count_sent)
                 except _FOREIGN as error:
                     self._lose(_reason(error), error)
 
-    async def _send_vectored(self, buffers: list[Buffer]) -> None:
-        assert self._socket is not None
-        first = 0
-        while first < len(buffers):
-            window = buffers[first : first + IOV_MAX]
-            # What is queued meanwhile counts as pending too: then there is only one look more.
-            is_capped = self._pending_bytes > SEND_BYTES_MAX and cap(window)
-            try:
-                # Not trio's sendmsg: it would yield once more for each send although the next
-                # step is to park anyway.
-                sent = os.writev(self._socket.fileno(), window)
-            except BlockingIOError:
-                await trio.lowlevel.wait_writable(self._socket.fileno())
-                continue
-            self._count_sent(sent)
-            while first < len(buffers):
-                size = len(buffers[first])
-                if sent < size:
-                    if sent:
-                        buffers[first] = memoryview(buffers[first])[sent:]
-                    break
-                sent -= size
-                buffers[first] = b""
-                first += 1
-            if is_capped:
-                await trio.lowlevel.checkpoint()
-
-    async def _send_tls(self, buffers: list[Buffer]) -> None:
-        assert self._tls is not None
-        await self._tls.send_buffers(buffers, self._count_sent)
-
-    async def _send_any(self, buffers: list[Buffer]) -> None:
-        for buffer in buffers:
-            if self._lost is not None:
-                return
-            with self._cancelled_by_loss():
-                await self._stream.send_all(memoryview(buffer))
-                self._count_sent(len(buffer))
-
-    def _cancelled_by_loss(self) -> _LossScope:
-        return _LossScope(self._scopes)
-
     def _count_sent(self, sent_bytes: int) -> None:
         self._pending_bytes -= sent_bytes
-        if self._choked and self._pending_bytes <= self._write_low_bytes:
+        if self._choked and self._pending_bytes <= self._write_high_bytes // 4:
             self._unchoke()
         if self._flushed is not None and not self._pending_bytes:
             self._flushed.set()
@@ -284,12 +198,7 @@ class FramedStream:
         self._cause = cause
         self._queue.clear()
         self._pending_bytes = 0
-        if self._tls is not None:
-            self._tls.close()
-        elif self._socket is not None:
-            self._socket.close()
-        for scope in self._scopes:
-            scope.cancel()
+        self._transport.close()
         self._wakeup.set()
         self._count_sent(0)
 
@@ -315,36 +224,10 @@ class FramedStream:
         deadline.
         """
         self._lose("closed on our side")
-        if self._socket is None:
-            await trio.aclose_forcefully(self._stream)
-        else:
+        if isinstance(self._stream, trio.SocketStream):
             await self._stream.aclose()
-
-
-class _LossScope:
-    """A cancel scope that the stream's loss cancels; swallows that cancellation."""
-
-    __slots__ = ("_scope", "_scopes")
-
-    def __init__(self, scopes: list[trio.CancelScope]) -> None:
-        self._scope = trio.CancelScope()
-        self._scopes = scopes
-
-    def __enter__(self) -> None:
-        self._scopes.append(self._scope)
-        self._scope.__enter__()
-
-    def __exit__(self, *details: object) -> bool | None:
-        self._scopes.remove(self._scope)
-        return self._scope.__exit__(*details)  # type: ignore[arg-type]
-
-
-def _vectored_socket(stream: trio.abc.Stream) -> trio.socket.SocketType | None:
-    """The socket to send through directly, or None where only the stream itself may be used."""
-    if not isinstance(stream, trio.SocketStream) or not hasattr(os, "writev"):
-        return None
-    large_sends(stream.socket)
-    return stream.socket
+        else:
+            await trio.aclose_forcefully(self._stream)
 
 
 def _reason(error: BaseException) -> str:

@@ -191,6 +191,10 @@ class TlsStream(trio.abc.Stream):
             await self._drain()
             count_sent(size)
 
+    def send_now(self, buffers: Sequence[Buffer]) -> int:
+        """Nothing: encrypted bytes go out in one order, which the writer keeps."""
+        return 0
+
     async def wait_send_all_might_not_block(self) -> None:
         """Until the socket takes more."""
         await self.transport_stream.wait_send_all_might_not_block()

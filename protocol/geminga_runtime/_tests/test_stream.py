@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geminga_runtime.errors import ConnectionLost
-from geminga_runtime.gather import SEND_BYTES_MAX, SMALL_BUFFER_BYTES, cap, coalesce
 from geminga_runtime.stream import FramedStream
+from geminga_runtime.transports import SEND_BYTES_MAX, SMALL_BUFFER_BYTES, cap, coalesce
 
 KINDS = ("socket", "memory")
 

@@ -5,7 +5,6 @@ a tree.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
 
 import trio
 
@@ -76,6 +75,8 @@ class MemoryMetadataStore:
     def _join(self, rows: _MemoryRows) -> None:
         self._rows = rows
         self._hub = WatchHub()
+        self.watch = self._hub.watch
+        self.session_events = self._hub.session_events
         self._closed = False
         self._available = True
         rows.hubs.append(self._hub)
@@ -158,18 +159,6 @@ class MemoryMetadataStore:
         check_path(path)
         await self._enter()
         return self._rows.children(path)
-
-    def watch(
-        self, prefix: str, *, events_max: int = 1024
-    ) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[Notification]]:
-        """MetadataStore.watch."""
-        return self._hub.watch(prefix, events_max)
-
-    def session_events(
-        self,
-    ) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[SessionEvent]]:
-        """MetadataStore.session_events."""
-        return self._hub.session_events()
 
     async def aclose(self) -> None:
         """MetadataStore.aclose."""

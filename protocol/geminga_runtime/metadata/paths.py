@@ -21,8 +21,3 @@ def split_path(path: str) -> tuple[str, str]:
 def parent_path(path: str) -> str:
     """The parent of a path other than the root."""
     return path[: path.rindex("/")] or "/"
-
-
-def join_path(parent: str, name: str) -> str:
-    """The path of a child."""
-    return f"/{name}" if parent == "/" else f"{parent}/{name}"

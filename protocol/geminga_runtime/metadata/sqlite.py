@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -27,7 +26,6 @@ from geminga_runtime.metadata.api import (
     MetadataError,
     Node,
     Notification,
-    SessionEvent,
     SessionExpired,
     Stat,
     StoreUnavailable,
@@ -65,6 +63,9 @@ class SqliteMetadataStore:
         self._rows = SqliteRows(self._connection)
         self._list_limiter = trio.CapacityLimiter(1)
         self._hub = WatchHub()
+        # A store that is open for reading only sees nothing; the session lives as long as it.
+        self.watch = self._hub.watch
+        self.session_events = self._hub.session_events
         self._closed = False
         if writer is not None:
             writer.start(self._hub.publish)
@@ -155,18 +156,6 @@ class SqliteMetadataStore:
         if self._writer is None:
             raise MetadataError("the store is open for reading only")
         return self._writer
-
-    def watch(
-        self, prefix: str, *, events_max: int = 1024
-    ) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[Notification]]:
-        """MetadataStore.watch. A store that is open for reading only sees nothing."""
-        return self._hub.watch(prefix, events_max)
-
-    def session_events(
-        self,
-    ) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[SessionEvent]]:
-        """MetadataStore.session_events: none ever, the file is always there."""
-        return self._hub.session_events()
 
     async def aclose(self) -> None:
         """MetadataStore.aclose: what was asked for before is done first. Closes even when

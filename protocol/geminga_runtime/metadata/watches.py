@@ -16,30 +16,27 @@ SESSION_EVENTS_MAX = 16
 class _Watcher:
     """One open watch. The last slot of its channel is kept for LOST."""
 
-    __slots__ = ("_events_max", "_lost", "_send", "prefix")
+    __slots__ = ("_events_max", "_lost", "prefix", "send")
 
     def __init__(
         self, prefix: str, send: trio.MemorySendChannel[Notification], events_max: int
     ) -> None:
         self.prefix = prefix
-        self._send = send
+        self.send = send
         self._events_max = events_max
         self._lost = False
 
     def tell(self, notification: Notification) -> None:
         try:
-            used = self._send.statistics().current_buffer_used
+            used = self.send.statistics().current_buffer_used
             if self._lost and used:
                 # LOST is the last in the channel and still unread: who reads it reads all again.
                 return
             self._lost = used >= self._events_max
             kept = Notification(Change.LOST, self.prefix) if self._lost else notification
-            self._send.send_nowait(kept)
+            self.send.send_nowait(kept)
         except trio.BrokenResourceError:  # the reader has closed its end before the watch
             pass
-
-    def close(self) -> None:
-        self._send.close()
 
 
 class WatchHub:
@@ -51,7 +48,7 @@ class WatchHub:
 
     @asynccontextmanager
     async def watch(
-        self, prefix: str, events_max: int
+        self, prefix: str, *, events_max: int = 1024
     ) -> AsyncIterator[trio.MemoryReceiveChannel[Notification]]:
         """MetadataStore.watch."""
         if events_max < 1:
@@ -63,7 +60,7 @@ class WatchHub:
         try:
             yield receive
         finally:
-            watcher.close()
+            watcher.send.close()
             receive.close()
             beside = self._watchers[prefix]
             beside.remove(watcher)
@@ -107,6 +104,6 @@ class WatchHub:
         """End all watches: their readers see the end of the channel."""
         for watchers in self._watchers.values():
             for watcher in watchers:
-                watcher.close()
+                watcher.send.close()
         for send in self._sessions:
             send.close()

@@ -1,0 +1,204 @@
+"""What a FramedStream reads from and writes to: a socket, TLS, or any stream of Trio's."""
+
+# A protocol's methods have docstrings for bodies.
+# pyright: reportReturnType=false
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+import trio
+
+from geminga_protocol.buffers import Buffer
+from geminga_runtime.tls_stream import TlsStream, large_sends
+
+SMALL_BUFFER_BYTES = 4096
+"""Buffers under this are cheaper to join than to hand to the kernel one by one."""
+
+JOIN_BUFFERS_MAX = 256
+IOV_MAX = 1024
+"""The kernel's limit of buffers a call (UIO_MAXIOV)."""
+SEND_BYTES_MAX = 256 * 1024
+"""Bytes a call, which the kernel copies while nothing else runs; then all others have their turn
+(spec BR-40).
+"""
+
+
+def coalesce(buffers: Sequence[Buffer]) -> list[Buffer]:
+    """The same bytes with runs of small buffers joined; large buffers stay the objects they are."""
+    if len(buffers) == 1:
+        return list(buffers)
+    if max(map(len, buffers), default=0) < SMALL_BUFFER_BYTES:
+        if len(buffers) <= JOIN_BUFFERS_MAX:
+            return [b"".join(buffers)]
+        starts = range(0, len(buffers), JOIN_BUFFERS_MAX)
+        return [b"".join(buffers[start : start + JOIN_BUFFERS_MAX]) for start in starts]
+    joined: list[Buffer] = []
+    run: list[Buffer] = []
+    for buffer in buffers:
+        if len(buffer) < SMALL_BUFFER_BYTES:
+            run.append(buffer)
+            continue
+        if run:
+            joined.append(run[0] if len(run) == 1 else b"".join(run))
+            run = []
+        joined.append(buffer)
+    if run:
+        joined.append(run[0] if len(run) == 1 else b"".join(run))
+    return joined
+
+
+def cap(window: list[Buffer]) -> bool:
+    """Leave in it at most SEND_BYTES_MAX; returns whether there was more."""
+    left = SEND_BYTES_MAX
+    for at, buffer in enumerate(window):
+        left -= len(buffer)
+        if left < 0:
+            window[at:] = [memoryview(buffer)[:left]]
+            return True
+    return False
+
+
+class Transport(Protocol):
+    """One reader, one writer. Both meet the same errors: OSError, and Trio's of streams."""
+
+    async def receive_some(self, max_bytes: int) -> bytes:
+        """What the peer sent; b"" at the end. Cancelled, it loses nothing."""
+
+    async def send_buffers(
+        self, buffers: list[Buffer], count_sent: Callable[[int], object]
+    ) -> None:
+        """Send in order; `count_sent` is told how many bytes the kernel has each time."""
+
+    def send_now(self, buffers: Sequence[Buffer]) -> int:
+        """Bytes that the kernel took at once: none, where that isn't worth a call. No error."""
+
+    def close(self) -> None:
+        """End both directions, also under who reads or writes. Idempotent."""
+
+
+def transport_of(stream: trio.abc.Stream) -> Transport:
+    """The transport that the stream is, or has."""
+    if isinstance(stream, TlsStream):
+        return stream
+    if isinstance(stream, trio.SocketStream) and hasattr(os, "writev"):
+        large_sends(stream.socket)
+        return _SocketTransport(stream.socket)
+    return _StreamTransport(stream)
+
+
+class _SocketTransport:
+    """Past the layers that Trio puts above a socket's calls."""
+
+    __slots__ = ("_drained", "_may_hurry", "_socket")
+
+    def __init__(self, socket: trio.socket.SocketType) -> None:
+        self._socket = socket
+        self._drained = True
+        self._may_hurry = True
+
+    async def receive_some(self, max_bytes: int) -> bytes:
+        """One wait and one read."""
+        if self._drained:
+            await trio.lowlevel.wait_readable(self._socket.fileno())
+        else:
+            # The last read was full, so more is there: only let the others have their turn.
+            await trio.lowlevel.checkpoint()
+        while True:
+            try:
+                data = os.read(self._socket.fileno(), max_bytes)
+            except BlockingIOError:
+                await trio.lowlevel.wait_readable(self._socket.fileno())
+            else:
+                self._drained = len(data) < max_bytes
+                self._may_hurry = True
+                return data
+
+    async def send_buffers(
+        self, buffers: list[Buffer], count_sent: Callable[[int], object]
+    ) -> None:
+        first = 0
+        left_bytes = sum(map(len, buffers))
+        while first < len(buffers):
+            window = buffers[first : first + IOV_MAX]
+            is_capped = left_bytes > SEND_BYTES_MAX and cap(window)
+            try:
+                # Not trio's sendmsg: it would yield once more for each send although the next
+                # step is to park anyway.
+                sent = os.writev(self._socket.fileno(), window)
+            except BlockingIOError:
+                await trio.lowlevel.wait_writable(self._socket.fileno())
+                continue
+            left_bytes -= sent
+            count_sent(sent)
+            while first < len(buffers):
+                size = len(buffers[first])
+                if sent < size:
+                    if sent:
+                        buffers[first] = memoryview(buffers[first])[sent:]
+                    break
+                sent -= size
+                buffers[first] = b""
+                first += 1
+            if is_capped:
+                await trio.lowlevel.checkpoint()
+
+    def send_now(self, buffers: Sequence[Buffer]) -> int:
+        """Once after each read: where many wait, what they wait for is joined."""
+        if not self._may_hurry:
+            return 0
+        self._may_hurry = False
+        try:
+            return os.writev(self._socket.fileno(), buffers)
+        except OSError:
+            # The socket is full, or the writer task meets the same error, and tells.
+            return 0
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class _StreamTransport:
+    """A stream that can't be closed under its reader: that one is cancelled instead."""
+
+    __slots__ = ("_closed", "_scopes", "_stream")
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self._stream = stream
+        self._closed = False
+        self._scopes: list[trio.CancelScope] = []
+
+    async def receive_some(self, max_bytes: int) -> bytes:
+        with self._cancelled_by_close():
+            return bytes(await self._stream.receive_some(max_bytes))
+        raise trio.ClosedResourceError("closed on our side")
+
+    async def send_buffers(
+        self, buffers: list[Buffer], count_sent: Callable[[int], object]
+    ) -> None:
+        for buffer in buffers:
+            if self._closed:
+                return
+            with self._cancelled_by_close():
+                await self._stream.send_all(memoryview(buffer))
+                count_sent(len(buffer))
+
+    def send_now(self, buffers: Sequence[Buffer]) -> int:
+        return 0
+
+    def close(self) -> None:
+        self._closed = True
+        for scope in self._scopes:
+            scope.cancel()
+
+    @contextmanager
+    def _cancelled_by_close(self) -> Iterator[None]:
+        with trio.CancelScope() as scope:
+            self._scopes.append(scope)
+            try:
+                yield
+            finally:
+                self._scopes.remove(scope)
