@@ -11,7 +11,7 @@ equivalent here, and an invented one would hide gaps (decision 18).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from inspect import signature
 from itertools import chain
 from typing import NamedTuple, TypeVar
@@ -39,7 +39,6 @@ T = TypeVar("T")
 TIME_MS_MAX = 253_402_300_799_999
 """The end of the year 9999; later times are shown as this."""
 _TIMESTAMP = pa.timestamp("us", "UTC")
-_TEXTS = pa.map_(pa.string(), pa.string())
 _SIGN = 1 << 63
 _to_arrow: Callable[..., pa.Schema] = to_arrow_schema
 _ZONE = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
@@ -189,100 +188,77 @@ class MetadataColumn(NamedTuple):
         return StructField(self.name, self.spark, self.nullable)
 
 
-def _spread(get: Callable[[EntryBatch], object], kind: pa.DataType) -> Callable[..., pa.Array]:
-    return lambda slices: slices.spread(get, kind)
+_TEXT, _BYTES, _INT, _LONG = StringType(), BinaryType(), IntegerType(), LongType()
+_TIME, _MAP = TimestampType(), MapType(_TEXT, _TEXT)
+_ARROW: dict[DataType, pa.DataType] = {
+    _TEXT: pa.string(),
+    _BYTES: pa.binary(),
+    _INT: pa.int32(),
+    _LONG: pa.int64(),
+    _TIME: _TIMESTAMP,
+    _MAP: pa.map_(pa.string(), pa.string()),
+}
 
 
-def _listed(get: Callable[[EntryBatch], list[T]], kind: pa.DataType) -> Callable[..., pa.Array]:
-    return lambda slices: pa.array(slices.listed(get), kind)
+def _made(
+    name: str,
+    spark: DataType,
+    make: Callable[[EntrySlices], pa.Array],
+    *,
+    nullable: bool = False,
+    in_default: bool = True,
+) -> MetadataColumn:
+    return MetadataColumn(name, spark, _ARROW[spark], nullable, in_default, make)
 
 
-_TEXT, _BYTES, _INT, _LONG = pa.string(), pa.binary(), pa.int32(), pa.int64()
+def _of_entries(
+    name: str, spark: DataType, get: Callable[[EntryBatch], object], **about: bool
+) -> MetadataColumn:
+    """A column of a value that all messages of an entry share."""
+    return _made(name, spark, lambda slices: slices.spread(get, _ARROW[spark]), **about)
+
+
+def _of_messages(
+    name: str, spark: DataType, get: Callable[[EntryBatch], list[T]], **about: bool
+) -> MetadataColumn:
+    """A column of a value that each message has, or hasn't."""
+    make = partial(_listed, get, _ARROW[spark])
+    return _made(name, spark, make, nullable=True, **about)
+
+
+def _listed(
+    get: Callable[[EntryBatch], list[T]], kind: pa.DataType, slices: EntrySlices
+) -> pa.Array:
+    return pa.array(slices.listed(get), kind)
+
+
+def _event_times(slices: EntrySlices) -> pa.Array:
+    return _times(slices.listed(lambda entry: entry.event_times_ms()))
+
+
 _ALL = (
-    MetadataColumn(
-        "__key", StringType(), _TEXT, True, True, _listed(lambda entry: entry.keys(), _TEXT)
-    ),
-    MetadataColumn(
-        "__keyBytes",
-        BinaryType(),
-        _BYTES,
-        True,
-        False,
-        _listed(lambda entry: entry.keys_as_bytes(), _BYTES),
-    ),
-    MetadataColumn(
-        "__topic", StringType(), _TEXT, False, True, _spread(lambda entry: entry.topic_name, _TEXT)
-    ),
-    MetadataColumn(
-        "__partition",
-        IntegerType(),
-        _INT,
-        False,
-        True,
-        _spread(lambda entry: entry.partition, _INT),
-    ),
-    MetadataColumn("__messageId", StringType(), _TEXT, False, True, EntrySlices.ids_as_text),
-    MetadataColumn(
-        "__messageIdBytes", BinaryType(), _BYTES, False, False, EntrySlices.ids_as_bytes
-    ),
-    MetadataColumn(
-        "__ledgerId", LongType(), _LONG, False, False, _spread(lambda entry: entry.ledger_id, _LONG)
-    ),
-    MetadataColumn(
-        "__entryId", LongType(), _LONG, False, False, _spread(lambda entry: entry.entry_id, _LONG)
-    ),
-    MetadataColumn(
-        "__batchIndex", IntegerType(), _INT, False, False, lambda slices: slices.indexes
-    ),
-    MetadataColumn("__publishTime", TimestampType(), _TIMESTAMP, False, True, _publish_times),
-    MetadataColumn(
-        "__eventTime",
-        TimestampType(),
-        _TIMESTAMP,
-        True,
-        True,
-        lambda slices: _times(slices.listed(lambda entry: entry.event_times_ms())),
-    ),
-    MetadataColumn(
-        "__messageProperties",
-        MapType(StringType(), StringType()),
-        _TEXTS,
-        False,
-        True,
-        _properties,
-    ),
-    MetadataColumn(
-        "__orderingKey",
-        BinaryType(),
-        _BYTES,
-        True,
-        True,
-        _listed(lambda entry: entry.ordering_keys(), _BYTES),
-    ),
-    MetadataColumn("__sequenceId", LongType(), _LONG, False, True, _sequence_ids),
-    MetadataColumn(
-        "__producerName",
-        StringType(),
-        _TEXT,
-        False,
-        True,
-        _spread(lambda entry: entry.producer_name, _TEXT),
-    ),
-    MetadataColumn(
-        "__redeliveryCount",
-        IntegerType(),
-        _INT,
-        False,
-        True,
-        _spread(lambda entry: entry.redelivery_count, _INT),
-    ),
-    MetadataColumn(
+    _of_messages("__key", _TEXT, lambda entry: entry.keys()),
+    _of_messages("__keyBytes", _BYTES, lambda entry: entry.keys_as_bytes(), in_default=False),
+    _of_entries("__topic", _TEXT, lambda entry: entry.topic_name),
+    _of_entries("__partition", _INT, lambda entry: entry.partition),
+    _made("__messageId", _TEXT, EntrySlices.ids_as_text),
+    _made("__messageIdBytes", _BYTES, EntrySlices.ids_as_bytes, in_default=False),
+    _of_entries("__ledgerId", _LONG, lambda entry: entry.ledger_id, in_default=False),
+    _of_entries("__entryId", _LONG, lambda entry: entry.entry_id, in_default=False),
+    _made("__batchIndex", _INT, lambda slices: slices.indexes, in_default=False),
+    _made("__publishTime", _TIME, _publish_times),
+    _made("__eventTime", _TIME, _event_times, nullable=True),
+    _made("__messageProperties", _MAP, _properties),
+    _of_messages("__orderingKey", _BYTES, lambda entry: entry.ordering_keys()),
+    _made("__sequenceId", _LONG, _sequence_ids),
+    _of_entries("__producerName", _TEXT, lambda entry: entry.producer_name),
+    _of_entries("__redeliveryCount", _INT, lambda entry: entry.redelivery_count),
+    _of_entries(
         "__schemaVersion",
-        BinaryType(),
         _BYTES,
-        True,
-        False,
-        _spread(lambda entry: entry.schema_version, _BYTES),
+        lambda entry: entry.schema_version,
+        nullable=True,
+        in_default=False,
     ),
 )
 METADATA = {column.name: column for column in _ALL}

@@ -7,7 +7,7 @@ columns'.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.types as kinds
@@ -76,7 +76,7 @@ class Planner:
         resolved = self._resolved(schema)
         if resolved.get("type") != "record":
             raise SchemaMismatch("the frame", "is a record, but the topic's schema is none")
-        return self._record(resolved, dict(columns), "", None, 0)
+        return self._record(resolved, dict(columns), "")
 
     def plan(self, schema: object, arrow: pa.DataType, column: str) -> Plan:
         """The plan of one column."""
@@ -92,28 +92,22 @@ class Planner:
                 )
             branch = others[0]
             schema = schema[branch]
-        return self._value(self._resolved(schema), arrow, column, null_branch, branch)
+        found = self._value(self._resolved(schema), arrow, column)
+        return replace(found, null_branch=null_branch, branch=branch)
 
-    def _value(
-        self,
-        schema: Mapping[str, object],
-        arrow: pa.DataType,
-        column: str,
-        null_branch: int | None,
-        branch: int,
-    ) -> Plan:
+    def _value(self, schema: Mapping[str, object], arrow: pa.DataType, column: str) -> Plan:
         kind = str(schema["type"])
         if kind == "record" and kinds.is_struct(arrow):
             fields = {each.name: each.type for each in arrow}
-            return self._record(schema, fields, column, null_branch, branch)
+            return self._record(schema, fields, column)
         if kind in ("array", "map"):
             inner = _inner(kind, arrow)
             if inner is not None:
                 part = schema["items" if kind == "array" else "values"]
                 child = self.plan(part, inner, f"{column}[]")
-                return Plan(kind, column, null_branch, branch, children=(("", child),))
+                return Plan(kind, column, children=(("", child),))
         elif kind != "record":
-            simple = _simple(schema, kind, arrow, column, null_branch, branch)
+            simple = _simple(schema, kind, arrow, column)
             if simple is not None:
                 return simple
         logical = schema.get("logicalType")
@@ -121,12 +115,7 @@ class Planner:
         raise SchemaMismatch(f"column {column}", f"is {arrow}, but {told} in the topic's schema")
 
     def _record(
-        self,
-        schema: Mapping[str, object],
-        columns: dict[str, pa.DataType],
-        column: str,
-        null_branch: int | None,
-        branch: int,
+        self, schema: Mapping[str, object], columns: dict[str, pa.DataType], column: str
     ) -> Plan:
         children: list[tuple[str, Plan]] = []
         left = dict(columns)
@@ -144,7 +133,7 @@ class Planner:
             raise SchemaMismatch(
                 f"column {place}", "isn't in the topic's schema; drop it or rename it"
             )
-        return Plan("record", column, null_branch, branch, children=tuple(children))
+        return Plan("record", column, children=tuple(children))
 
     def _resolved(self, schema: object) -> Mapping[str, object]:
         """The definition of a named type, as a mapping."""
@@ -195,40 +184,27 @@ def is_time_of_day(arrow: pa.DataType) -> bool:
 
 
 def _simple(
-    schema: Mapping[str, object],
-    kind: str,
-    arrow: pa.DataType,
-    column: str,
-    null_branch: int | None,
-    branch: int,
+    schema: Mapping[str, object], kind: str, arrow: pa.DataType, column: str
 ) -> Plan | None:
     logical = str(schema.get("logicalType") or "")
     if kind == "null" or kinds.is_null(arrow):
-        return Plan("null", column, null_branch, branch)
+        return Plan("null", column)
     if kind in ("bytes", "fixed") and logical == "decimal" and kinds.is_decimal128(arrow):
         scale, precision = _whole(schema, "scale"), _whole(schema, "precision")
         if arrow.scale > scale or arrow.precision - arrow.scale > precision - scale:
             return None
         size = _whole(schema, "size")
-        return Plan(
-            "decimal",
-            column,
-            null_branch,
-            branch,
-            size=size,
-            scale=scale,
-            precision=precision,
-        )
+        return Plan("decimal", column, size=size, scale=scale, precision=precision)
     if kind == "fixed" and is_bytes(arrow):
-        return Plan("fixed", column, null_branch, branch, size=_whole(schema, "size"))
+        return Plan("fixed", column, size=_whole(schema, "size"))
     if kind == "enum" and is_text(arrow):
         listed = schema.get("symbols")
         symbols = tuple(map(str, listed)) if isinstance(listed, list) else ()
-        return Plan("enum", column, null_branch, branch, symbols=symbols)
+        return Plan("enum", column, symbols=symbols)
     if not _fits(kind, logical, arrow):
         return None
     end = DAY_US if logical.startswith("time-") else 0
-    return Plan(kind, column, null_branch, branch, divisor=_DIVISORS.get(logical, 0), end=end)
+    return Plan(kind, column, divisor=_DIVISORS.get(logical, 0), end=end)
 
 
 def _whole(schema: Mapping[str, object], name: str) -> int:

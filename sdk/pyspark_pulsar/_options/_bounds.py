@@ -89,9 +89,7 @@ def _parse(
     offsets = parser.filled(*by_id)
     times = parser.filled(*by_time)
     if offsets is not None and times is not None:
-        raise InvalidOption(
-            parser.name_of(by_time[0]), f"can't be given together with {parser.name_of(by_id[0])}"
-        )
+        raise parser.fault(by_time[0], f"can't be given together with {parser.name_of(by_id[0])}")
     if offsets is not None:
         return _of_offsets(parser.name_of(by_id[0]), offsets.strip(), default)
     if times is not None:

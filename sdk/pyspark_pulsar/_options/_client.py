@@ -149,7 +149,7 @@ def parse_client(parser: OptionParser) -> ClientSettings:
     plugin = parser.filled(PREFIX + "authPluginClassName")
     params = parser.text(PREFIX + "authParams")
     if params is not None and plugin is None:
-        raise InvalidOption(parser.name_of(PREFIX + "authParams"), "needs authPluginClassName")
+        raise parser.fault(PREFIX + "authParams", "needs authPluginClassName")
     if plugin is not None and params is not None:
         _check_hidden(plugin, params)
     admin = parser.filled("admin.url", "adminUrl")
@@ -201,9 +201,7 @@ def _checked_url(parser: OptionParser, url: str) -> str:
     secure = scheme in ("pulsar+ssl", "https")
     wanted = parser.flag(PREFIX + "useTls", default=secure)
     if secure and not wanted:
-        raise InvalidOption(
-            parser.name_of(PREFIX + "useTls"), f"is false, but {option} is {scheme}://"
-        )
+        raise parser.fault(PREFIX + "useTls", f"is false, but {option} is {scheme}://")
     return f"{_SCHEMES[scheme]}://{hosts}" if wanted else url
 
 

@@ -61,11 +61,15 @@ class OptionParser:
         """The name by which the option was given, for errors."""
         return self._names.get(option, option)
 
+    def fault(self, option: str, reason: str) -> InvalidOption:
+        """The error of an option, by the name that was given."""
+        return InvalidOption(self.name_of(option), reason)
+
     def filled(self, *names: str) -> str | None:
         """A string that isn't empty, or None. Raises InvalidOption."""
         value = self.text(*names)
         if value is not None and not value.strip():
-            raise InvalidOption(self.name_of(names[0]), "must not be empty")
+            raise self.fault(names[0], "must not be empty")
         return value
 
     def flag(self, *names: str, default: D) -> bool | D:
@@ -75,7 +79,7 @@ class OptionParser:
             return default
         found = _FLAGS.get(value.strip().lower())
         if found is None:
-            raise InvalidOption(self.name_of(names[0]), f"must be true or false, not {value!r}")
+            raise self.fault(names[0], f"must be true or false, not {value!r}")
         return found
 
     def whole(self, *names: str, least: int = 0, most: int = WHOLE_MAX) -> int | None:
@@ -94,9 +98,7 @@ class OptionParser:
         text = text[:-1] if text[-2:-1].isalpha() and text.endswith("b") else text
         unit = text[-1:] if text[-1:].isalpha() else ""
         if unit not in _UNITS:
-            raise InvalidOption(
-                self.name_of(names[0]), f"must be bytes such as 65536, 64k or 16m, not {value!r}"
-            )
+            raise self.fault(names[0], f"must be bytes such as 65536, 64k or 16m, not {value!r}")
         return self._number(names[0], text.removesuffix(unit), _UNITS[unit], least, most)
 
     def number(self, *names: str, least: float = 0.0) -> float | None:
@@ -109,9 +111,7 @@ class OptionParser:
         except ValueError:
             found = float("nan")
         if not least < found < float("inf"):
-            raise InvalidOption(
-                self.name_of(names[0]), f"must be a number above {least:g}, not {value!r}"
-            )
+            raise self.fault(names[0], f"must be a number above {least:g}, not {value!r}")
         return found
 
     def seconds(self, *names: str, least_ms: int = 0) -> float | None:
@@ -139,7 +139,7 @@ class OptionParser:
             if member.name == value.strip().upper().replace("-", "_"):
                 return member
         known = ", ".join(member.name for member in kind)
-        raise InvalidOption(self.name_of(names[0]), f"must be one of {known}, not {value!r}")
+        raise self.fault(names[0], f"must be one of {known}, not {value!r}")
 
     def table(self, *names: str) -> dict[str, object] | None:
         """A JSON object, or None. Raises InvalidOption."""
@@ -155,7 +155,7 @@ class OptionParser:
             return ()
         parts = [part.strip() for part in value.split(",")]
         if not all(parts):
-            raise InvalidOption(self.name_of(names[0]), f"contains an empty name: {value!r}")
+            raise self.fault(names[0], f"contains an empty name: {value!r}")
         return tuple(dict.fromkeys(parts))
 
     def refuse_rest(self, prefix: str, known: Sequence[str], why: Mapping[str, str]) -> None:
@@ -185,11 +185,11 @@ class OptionParser:
     def _number(self, name: str, text: str, factor: int, least: int, most: int) -> int:
         digits = text.strip().removeprefix("-")
         if not digits.isdecimal() or not digits.isascii() or len(digits) > 19:
-            raise InvalidOption(self.name_of(name), f"must be a whole number, not {text!r}")
+            raise self.fault(name, f"must be a whole number, not {text!r}")
         found = int(text) * factor
         if not least <= found <= most:
             limit = f"at least {least}" if found < least else f"at most {most}"
-            raise InvalidOption(self.name_of(name), f"must be {limit}, not {found}")
+            raise self.fault(name, f"must be {limit}, not {found}")
         return found
 
 

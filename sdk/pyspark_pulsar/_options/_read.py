@@ -198,12 +198,10 @@ def _shape(parser: OptionParser) -> dict[str, Any]:
     mode = parser.choice("mode", kind=ParseMode, default=ParseMode.FAILFAST)
     column = parser.filled("columnNameOfCorruptRecord")
     if column is not None and mode is not ParseMode.PERMISSIVE:
-        raise InvalidOption(parser.name_of("columnNameOfCorruptRecord"), "needs mode=PERMISSIVE")
+        raise parser.fault("columnNameOfCorruptRecord", "needs mode=PERMISSIVE")
     schema_mode = (parser.filled("schemaMode") or "auto").strip().lower()
     if schema_mode not in ("auto", "raw"):
-        raise InvalidOption(
-            parser.name_of("schemaMode"), f"must be auto or raw, not {schema_mode!r}"
-        )
+        raise parser.fault("schemaMode", f"must be auto or raw, not {schema_mode!r}")
     return {
         "fail_on_data_loss": parser.flag("failOnDataLoss", default=True),
         "allow_different_topic_schemas": parser.flag("allowDifferentTopicSchemas", default=False),
@@ -263,7 +261,7 @@ def _batch(parser: OptionParser) -> dict[str, Any]:
     push_down = parser.flag("pushdown", default=False)
     slack_s = parser.seconds("publishTimeSlackMs")
     if slack_s is not None and not push_down:
-        raise InvalidOption(parser.name_of("publishTimeSlackMs"), "needs pushdown=true")
+        raise parser.fault("publishTimeSlackMs", "needs pushdown=true")
     return {
         "max_records_per_partition": parser.whole("maxRecordsPerPartition", least=1),
         "push_down": push_down,
@@ -290,12 +288,11 @@ def _stream(parser: OptionParser) -> dict[str, Any]:
     for name in ("subscription_name", "subscription_prefix"):
         if optional[name] is not None and not anchor:
             option = "subscriptionName" if name == "subscription_name" else "subscriptionPrefix"
-            raise InvalidOption(parser.name_of(option), "needs anchor=true")
+            raise parser.fault(option, "needs anchor=true")
     most, least = optional["max_messages_per_trigger"], optional["min_messages_per_trigger"]
     if isinstance(most, int) and isinstance(least, int) and least > most:
-        raise InvalidOption(
-            parser.name_of("minMessagesPerTrigger"),
-            f"is more than {parser.name_of('maxMessagesPerTrigger')}",
+        raise parser.fault(
+            "minMessagesPerTrigger", f"is more than {parser.name_of('maxMessagesPerTrigger')}"
         )
     return _told(optional)
 

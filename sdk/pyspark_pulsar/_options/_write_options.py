@@ -148,7 +148,7 @@ def _properties(parser: OptionParser, name: str) -> object:
     if found is None:
         return None
     if not all(isinstance(value, str) for value in found.values()):
-        raise InvalidOption(parser.name_of(name), "must be a JSON object of strings")
+        raise parser.fault(name, "must be a JSON object of strings")
     return tuple((key, str(value)) for key, value in found.items())
 
 
@@ -188,9 +188,7 @@ def parse_write(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
     deduplication = parser.flag("deduplication", default=False)
     name = parser.filled("producerName")
     if name is not None and len(name) > NAME_CHARS_MAX:
-        raise InvalidOption(
-            parser.name_of("producerName"), f"must have at most {NAME_CHARS_MAX} characters"
-        )
+        raise parser.fault("producerName", f"must have at most {NAME_CHARS_MAX} characters")
     epoch = None if streaming else _epoch(parser, deduplication, name)
     routing = parser.choice(
         PRODUCER + "messageRoutingMode", kind=Routing, default=Routing.ROUNDROBINPARTITION
@@ -200,8 +198,8 @@ def parse_write(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
     )
     producer = _producer(parser)
     if deduplication and producer.batching_type is geminga.BatchingType.KEY_BASED:
-        raise InvalidOption(
-            parser.name_of(PRODUCER + "batcherBuilder"),
+        raise parser.fault(
+            PRODUCER + "batcherBuilder",
             "can't be KEY_BASED with deduplication=true: its batches aren't in order",
         )
     busy_s = parser.seconds("producerBusyTimeoutMs")
@@ -247,9 +245,7 @@ def _epoch(parser: OptionParser, deduplication: bool, name: str | None) -> int |
 def _record_name(parser: OptionParser) -> str:
     name = (parser.filled("recordName") or WriteOptions.record_name).strip()
     if not all(part.isidentifier() and part.isascii() for part in name.split(".")):
-        raise InvalidOption(
-            parser.name_of("recordName"), f"must be a name of an Avro record, not {name!r}"
-        )
+        raise parser.fault("recordName", f"must be a name of an Avro record, not {name!r}")
     return name
 
 
