@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 TLS_PEER_CERTIFICATE = "geminga.tls_peer_certificate"
-"""Key of the scope of a request that came by TLS: the client's verified PeerCertificate, or None if
-it has shown none.
+"""Key of the scope of a request that came by TLS: the client's verified certificate (DER), or None
+if it has shown none.
 """
 
 BACKLOG = 256

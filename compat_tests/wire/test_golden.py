@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from geminga_protocol import encode, payload
+from geminga_protocol._tests.pair import payload_frame
 from geminga_protocol.frames import Frame, FrameReader
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand
 
@@ -74,7 +75,7 @@ def test_commands_are_encoded_to_the_same_bytes(case: str) -> None:
         if frame.payload is None:
             assert encode.frame(frame.command) == recorded.raw, recorded.command
         else:
-            again = b"".join(encode.payload_frame(frame.command, frame.payload))
+            again = b"".join(payload_frame(frame.command, frame.payload))
             assert again == recorded.raw, recorded.command
 
 

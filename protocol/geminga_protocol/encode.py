@@ -1,8 +1,8 @@
 """Frames out: commands to bytes (spec PR-01, PR-02, PR-05).
 
-`frame`, `framed` and `payload_frame` take any command through protobuf. The few commands that stand
-on the hot path have encoders by hand, byte for byte what protobuf and Apache's LightProto write
-(fields in order of their numbers).
+`frame` and `framed` take any command through protobuf. The few commands that stand on the hot path
+have encoders by hand, byte for byte what protobuf and Apache's LightProto write (fields in order of
+their numbers).
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from functools import lru_cache
 
 from google.protobuf.message import EncodeError, Message
 
-from geminga_protocol.buffers import Buffer
 from geminga_protocol.errors import LocalProtocolError
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand
 
@@ -82,16 +81,6 @@ def framed(body: Message) -> bytes:
     inner = _serialise(body)
     command = _FRONTS[body.DESCRIPTOR.full_name] + varint(len(inner)) + inner
     return _pack_lengths(len(command) + 4, len(command)) + command
-
-
-def payload_frame(command: BaseCommand, headers_and_payload: Buffer) -> list[Buffer]:
-    """Buffers of a frame with headers and payload after the command; nothing of them is copied."""
-    body = _serialise(command)
-    size = len(body)
-    return [
-        _pack_lengths(size + 4 + memoryview(headers_and_payload).nbytes, size) + body,
-        headers_and_payload,
-    ]
 
 
 def _serialise(command: Message) -> bytes:

@@ -22,7 +22,6 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 DATA_KEY_BYTES = 32
-IV_BYTES = 12
 TAG_BYTES = 16
 """What encryption adds to a payload."""
 KEY_BYTES_MAX = 64 * 1024

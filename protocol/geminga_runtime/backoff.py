@@ -62,10 +62,6 @@ class Backoff:
         wait_s -= wait_s / JITTER_PARTS * self._rng.random()
         return max(self._initial_s, wait_s)
 
-    def reduce_to_half(self) -> None:
-        """Wait half as long next time, but not under the initial wait."""
-        self._next_s = max(self._next_s / 2, self._initial_s)
-
     def reset(self) -> None:
         """After a success: begin anew."""
         self._next_s = self._initial_s

@@ -18,7 +18,6 @@ import trio
 
 from geminga_protocol.buffers import Buffer
 from geminga_runtime.errors import ConnectionLost, TlsFailed
-from geminga_runtime.tls import PeerCertificate
 from geminga_runtime.tls_stream import TlsStream
 from geminga_runtime.transports import coalesce, transport_of
 from geminga_runtime.waiters import Wakeup
@@ -75,8 +74,8 @@ class FramedStream:
         return self._pending_bytes < self._write_high_bytes
 
     @property
-    def peer_certificate(self) -> PeerCertificate | None:
-        """What the peer proved to be by TLS; None without TLS or without its certificate."""
+    def peer_certificate(self) -> bytes | None:
+        """The peer's verified certificate (DER); None without TLS or without one."""
         return self._stream.peer_certificate if isinstance(self._stream, TlsStream) else None
 
     @property

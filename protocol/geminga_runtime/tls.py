@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 import trio
 
@@ -148,31 +148,12 @@ class TlsContexts:
         return tuple(_stamp(path) for path in self._files)
 
 
-class PeerCertificate(NamedTuple):
-    """The certificate that the peer proved to have, vouched for by a trusted authority."""
-
-    der: bytes
-    subject: tuple[tuple[str, str], ...]
-    """Names and values, in the certificate's order, e.g. `("commonName", "alice")`."""
-
-    @property
-    def common_name(self) -> str | None:
-        """The last CN of the subject (Apache's AuthenticationProviderTls), None without one."""
-        names = [value for name, value in self.subject if name == "commonName"]
-        return names[-1] if names else None
-
-
-def peer_certificate(tls: ssl.SSLObject) -> PeerCertificate | None:
-    """The peer's certificate after the handshake; None if it showed none or none was verified."""
-    der = tls.getpeercert(binary_form=True)
-    parsed = tls.getpeercert()
-    if not der or not parsed:
-        return None
-    found: object = parsed.get("subject", ())
-    pairs: list[tuple[str, str]] = []
-    if isinstance(found, tuple):
-        pairs = [(str(name), str(value)) for part in found for name, value in part]
-    return PeerCertificate(der, tuple(pairs))
+def peer_certificate(tls: ssl.SSLObject) -> bytes | None:
+    """The certificate (DER) that the peer proved to have in the handshake, vouched for by a trusted
+    authority; None if it showed none or none was verified.
+    """
+    # Of an unverified one there is the binary form, and an empty parsed one.
+    return tls.getpeercert(binary_form=True) if tls.getpeercert() else None
 
 
 def tls_reason(error: BaseException) -> str:

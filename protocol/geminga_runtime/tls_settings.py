@@ -4,7 +4,7 @@ ports.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from geminga_runtime.settings import ConfigError, setting
 from geminga_runtime.tls import ServerTls, TlsConfigError, TlsContexts
@@ -40,19 +40,10 @@ class TlsSettings:
         try:
             return TlsContexts(options, refresh_check_s=self.refresh_check_s)
         except TlsConfigError as error:
-            raise ConfigError(f"{_KEYS[error.field]}: {error.reason}") from error
-
-
-_KEYS = {
-    "certificate_file": "tlsCertificateFilePath",
-    "key_file": "tlsKeyFilePath",
-    "trust_certs_file": "tlsTrustCertsFilePath",
-    "require_client_certificate": (
-        "tlsRequireTrustedClientCertOnConnect with tlsAllowInsecureConnection"
-    ),
-    "protocols": "tlsProtocols",
-    "ciphers": "tlsCiphers",
-}
+            key = {each.name: each.metadata["key"] for each in fields(self)}[error.field]
+            if error.field == "require_client_certificate":
+                key += " with tlsAllowInsecureConnection"
+            raise ConfigError(f"{key}: {error.reason}") from error
 
 
 def _split(text: str) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ import trio
 
 from geminga_protocol.buffers import Buffer
 from geminga_runtime.errors import TlsFailed
-from geminga_runtime.tls import PeerCertificate, peer_certificate, tls_reason
+from geminga_runtime.tls import peer_certificate, tls_reason
 
 RECEIVE_BYTES = 256 * 1024
 ENCRYPT_BYTES = 64 * 1024
@@ -69,8 +69,8 @@ class TlsStream(trio.abc.Stream):
         return self._has_heard
 
     @property
-    def peer_certificate(self) -> PeerCertificate | None:
-        """The verified certificate of the peer, None if it has shown none."""
+    def peer_certificate(self) -> bytes | None:
+        """The verified certificate (DER) of the peer, None if it has shown none."""
         return peer_certificate(self._tls) if self._is_open else None
 
     @property

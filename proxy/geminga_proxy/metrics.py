@@ -25,11 +25,6 @@ class ProxyMetrics:
         self.bytes_relayed = 0
         self.reads_relayed = 0
 
-    @property
-    def rejected_connections(self) -> int:
-        """Connections refused by a bound, of all clients or of one address."""
-        return self._connections.rejected
-
     def text(self, authenticator: Authenticator | None, http_requests: int) -> str:
         """All metrics of the proxy, in Prometheus' text form."""
         lines = [*self.lines(), "# TYPE geminga_proxy_http_requests counter"]
@@ -42,7 +37,7 @@ class ProxyMetrics:
         """
         yield from self._gauge("pulsar_proxy_active_connections", self.active_connections)
         yield from self._counter("pulsar_proxy_new_connections", self.new_connections)
-        yield from self._counter("pulsar_proxy_rejected_connections", self.rejected_connections)
+        yield from self._counter("pulsar_proxy_rejected_connections", self._connections.rejected)
         yield from self._counter("pulsar_proxy_binary_ops", self.reads_relayed)
         yield from self._counter("pulsar_proxy_binary_bytes", self.bytes_relayed)
         for kind, name in _KINDS.items():

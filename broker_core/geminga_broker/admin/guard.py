@@ -30,7 +30,6 @@ from geminga_broker.service import BrokerService
 from geminga_broker.web import TLS_PEER_CERTIFICATE
 from geminga_runtime.auth.api import AuthenticationFailed, HttpRequest, Identity, Peer
 from geminga_runtime.logs import shown
-from geminga_runtime.tls import PeerCertificate
 
 _log = logging.getLogger(__name__)
 _audit = logging.getLogger("geminga.audit")
@@ -140,10 +139,10 @@ async def identify(
     for name in ONCE:
         if len(request.headers.getlist(name)) > 1:
             raise RestError(400, f"More than one header {name}")
-    certificate = cast(PeerCertificate | None, request.scope.get(TLS_PEER_CERTIFICATE))
+    certificate = cast(bytes | None, request.scope.get(TLS_PEER_CERTIFICATE))
     client = request.client
     address = f"{client.host}:{client.port}" if client else ""
-    peer = Peer(address, certificate.der if certificate else None)
+    peer = Peer(address, certificate)
     try:
         identity = await service.authenticator.authenticate_http(HttpRequest(headers, peer))
     except AuthenticationFailed as error:

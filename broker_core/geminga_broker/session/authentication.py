@@ -47,9 +47,8 @@ class Authentication:
 
     def begin(self, command: CommandConnect) -> None:
         """Check the credentials of CONNECT."""
-        certificate = self._session.stream.peer_certificate
-        peer = Peer(self._session.address, certificate.der if certificate else None)
-        self._proof.begin(command, peer)
+        session = self._session
+        self._proof.begin(command, Peer(session.address, session.stream.peer_certificate))
 
     @property
     def nursery(self) -> trio.Nursery:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable
 
 from geminga_protocol.buffers import Buffer
+from geminga_protocol.encode import frame
 from geminga_protocol.frames import Frame, FrameReader
+from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand
 
 
 class End:
@@ -45,3 +48,9 @@ class ConnectionPair:
         """Write the client's requests and answer what the broker's end makes of them."""
         self.client.write(*requests)
         return self.broker.receive()
+
+
+def payload_frame(command: BaseCommand, headers_and_payload: Buffer) -> list[Buffer]:
+    """Buffers of a frame with headers and payload after the command."""
+    size, rest = len(frame(command)) - 8, memoryview(headers_and_payload).nbytes
+    return [struct.pack(">II", size + 4 + rest, size) + frame(command)[8:], headers_and_payload]

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geminga_protocol import encode
-from geminga_protocol._tests.pair import ConnectionPair
+from geminga_protocol._tests.pair import ConnectionPair, payload_frame
 from geminga_protocol._tests.strategies import chunkings
 from geminga_protocol._tests.strategies import commands as any_command
 from geminga_protocol.commands import (
@@ -60,7 +60,7 @@ def test_any_chunking_gives_the_same_events(
     stream = b""
     for command, payload in sent:
         if command.type in PAYLOAD_TYPES and payload:
-            stream += b"".join(encode.payload_frame(command, payload))
+            stream += b"".join(payload_frame(command, payload))
         else:
             stream += encode.frame(command)
     whole = FrameReader().feed(stream)
@@ -133,7 +133,7 @@ def test_send_equals_protobuf(
     if chunk:
         command.send.is_chunk = True
     ours = encode.send(producer, sequence, count, len(payload), highest, chunk)
-    assert ours + payload == b"".join(encode.payload_frame(command, payload))
+    assert ours + payload == b"".join(payload_frame(command, payload))
 
 
 @given(
@@ -168,7 +168,7 @@ def test_message_header_equals_protobuf(
         if epoch is not None:
             body.consumer_epoch = epoch
         ours = header.build(ledger, entry, 3, redelivery, ack_set, epoch)
-        assert ours + b"abc" == b"".join(encode.payload_frame(command, b"abc"))
+        assert ours + b"abc" == b"".join(payload_frame(command, b"abc"))
 
 
 @given(LONG)
@@ -188,7 +188,7 @@ def test_incomplete_command_is_our_own_error() -> None:
     with pytest.raises(LocalProtocolError, match="incomplete"):
         encode.framed(command.flow)
     with pytest.raises(LocalProtocolError, match="incomplete"):
-        encode.payload_frame(command, b"x")
+        payload_frame(command, b"x")
 
 
 MESSAGE_ID = MessageId(5, 6, 7, 8, 9, (-1, 3), MessageId(1, 2))

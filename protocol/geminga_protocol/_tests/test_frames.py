@@ -6,7 +6,8 @@ import struct
 
 import pytest
 
-from geminga_protocol.encode import frame, payload_frame, send
+from geminga_protocol._tests.pair import payload_frame
+from geminga_protocol.encode import frame, send
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.frames import BROKEN, FRAME_PADDING_BYTES, FrameReader, FramingError
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand

@@ -23,16 +23,10 @@ def ledger(ledger_id: int, root: str = ROOT) -> str:
     return f"{root}/{digits[:3]}/{digits[3:7]}/{digits[7:11]}/{digits[11:15]}/L{digits[15:]}"
 
 
-def short_ledger(ledger_id: int, root: str = ROOT) -> str:
-    """Path in the older tree that Apache's hybrid manager uses for ids below 2^31: 2-4-4."""
-    if not 0 <= ledger_id < 1 << 31:
-        raise ValueError(f"{ledger_id} has no short path")
-    digits = f"{ledger_id:010}"
-    return f"{root}/{digits[:2]}/{digits[2:6]}/L{digits[6:]}"
-
-
 def ledger_id(path: str, root: str = ROOT) -> int | None:
-    """The id in a path of either tree; None for any other node beneath the root."""
+    """The id in a path of this tree or of the older one (ids below 2^31, as 2-4-4 digits); None for
+    any other node beneath the root.
+    """
     if not path.startswith(f"{root}/"):
         return None
     tail = path[len(root) + 1 :]
@@ -40,30 +34,6 @@ def ledger_id(path: str, root: str = ROOT) -> int | None:
     return int("".join(found.groups())) if found else None
 
 
-def available(bookie_id: str = "", root: str = ROOT) -> str:
-    """Ephemeral node of a writable bookie, or their directory."""
-    return _in(f"{root}/available", bookie_id)
-
-
-def readonly(bookie_id: str = "", root: str = ROOT) -> str:
-    """Ephemeral node of a read-only bookie, or their directory."""
-    return _in(f"{root}/available/readonly", bookie_id)
-
-
-def cookie(bookie_id: str = "", root: str = ROOT) -> str:
-    """A bookie's cookie, or their directory."""
-    return _in(f"{root}/cookies", bookie_id)
-
-
-def instance_id(root: str = ROOT) -> str:
-    """Node that holds the id of the cluster."""
-    return f"{root}/INSTANCEID"
-
-
 def id_generator(root: str = ROOT) -> str:
     """Prefix of the sequential nodes whose number is a new ledger's id."""
     return f"{root}/idgen/ID-"
-
-
-def _in(directory: str, name: str) -> str:
-    return f"{directory}/{name}" if name else directory

@@ -36,6 +36,13 @@ class Leaf(NamedTuple):
     key: Path
 
 
+def common_name(certificate: bytes | None) -> str:
+    """The CN of a certificate in DER."""
+    assert certificate is not None
+    subject = x509.load_der_x509_certificate(certificate).subject
+    return str(subject.get_attributes_for_oid(NameOID.COMMON_NAME)[-1].value)
+
+
 class Authority:
     """A certificate authority that writes what it issues to a folder.
 

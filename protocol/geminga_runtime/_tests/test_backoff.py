@@ -34,17 +34,6 @@ def test_mandatory_stop_is_met_once() -> None:
     assert sum(waits[:5]) == pytest.approx(1.9)
 
 
-def test_reduce_to_half() -> None:
-    backoff = Backoff(0.1, 60.0, rng=NoJitter())
-    for _ in range(5):
-        backoff.next_s(0)
-    backoff.reduce_to_half()
-    assert backoff.next_s(0) == pytest.approx(1.6)
-    for _ in range(10):
-        backoff.reduce_to_half()
-    assert backoff.next_s(0) == pytest.approx(0.1)
-
-
 @pytest.mark.parametrize(("initial_s", "max_s"), [(0, 1), (2, 1), (-1, 1)])
 def test_refused_options(initial_s: float, max_s: float) -> None:
     with pytest.raises(ValueError, match="initial_s"):

@@ -266,5 +266,4 @@ class ProxySession:
 
     @property
     def _peer(self) -> Peer:
-        certificate = self._stream.peer_certificate
-        return Peer(self._stream.name, certificate.der if certificate else None)
+        return Peer(self._stream.name, self._stream.peer_certificate)

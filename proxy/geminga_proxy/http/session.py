@@ -60,8 +60,7 @@ class HttpSession:
         self._web = web
         self._service = web.service
         self._client = ClientSide(web.config.web.head_bytes_max)
-        certificate = framed.peer_certificate
-        self._peer = Peer(wire.name, certificate.der if certificate else None)
+        self._peer = Peer(wire.name, framed.peer_certificate)
         self._body_waited_s = 0.0
         self._body_bytes = 0
         self._origin = _origin(wire.name, web.config, secure=secure)

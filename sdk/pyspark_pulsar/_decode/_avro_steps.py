@@ -160,16 +160,13 @@ class MemberStep:
         self._type = plan.type
         self._slot = plan.slot
         self._step = step
+        self.skip = step.skip
 
     def read(self, at: Cursor) -> pa.Array:
         """The values."""
         columns = [pa.nulls(len(at), each.type) for each in self._type]
         columns[self._slot] = self._step.read(at)
         return pa.StructArray.from_arrays(columns, fields=list(self._type))
-
-    def skip(self, at: Cursor) -> None:
-        """Skip the values."""
-        self._step.skip(at)
 
 
 def reading(plan: Plan) -> Step:

@@ -100,16 +100,13 @@ class ListStep:
     def __init__(self, made: pa.DataType, item: Step) -> None:
         self._type = made
         self._items = _Items([item])
+        self.skip = self._items.skip
 
     def read(self, at: Cursor) -> pa.Array:
         """The values."""
         offsets, columns = self._items.read(at)
         items = columns[0] if columns else pa.nulls(0, self._type.value_type)
         return pa.ListArray.from_arrays(offsets, items, type=self._type)
-
-    def skip(self, at: Cursor) -> None:
-        """Skip the values."""
-        self._items.skip(at)
 
 
 class MapStep:
@@ -118,6 +115,7 @@ class MapStep:
     def __init__(self, made: pa.DataType, key: Step, value: Step) -> None:
         self._type = made
         self._items = _Items([key, value])
+        self.skip = self._items.skip
 
     def read(self, at: Cursor) -> pa.Array:
         """The values."""
@@ -125,7 +123,3 @@ class MapStep:
         if not columns:
             columns = [pa.nulls(0, self._type.key_type), pa.nulls(0, self._type.item_type)]
         return pa.MapArray.from_arrays(offsets, *columns, type=self._type)
-
-    def skip(self, at: Cursor) -> None:
-        """Skip the values."""
-        self._items.skip(at)

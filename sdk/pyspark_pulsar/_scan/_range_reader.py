@@ -14,7 +14,7 @@ from typing import Protocol
 from geminga import EntryBatch, GemingaError, MessageId, OperationTimeoutError
 from pyspark_pulsar._decode._metadata import EntrySlice
 from pyspark_pulsar._positions import Position, TopicRange
-from pyspark_pulsar._scan._throttle import Throttle
+from pyspark_pulsar._scan._pace import Throttle
 
 READ_BYTES_MAX = 4 * 1024 * 1024
 """Bytes of payload read at once."""

@@ -22,10 +22,9 @@ from pyspark_pulsar._plan._topics import layout
 from pyspark_pulsar._positions import BEGIN, LedgerSpan, Position, TopicRange
 from pyspark_pulsar._scan._chunk_search import cut_messages
 from pyspark_pulsar._scan._loss import Continuity, check_start, lost
-from pyspark_pulsar._scan._prefetch import Prefetch
+from pyspark_pulsar._scan._pace import Prefetch, Throttle
 from pyspark_pulsar._scan._range_reader import EntryReader, RangeReader
 from pyspark_pulsar._scan._rows import Rows
-from pyspark_pulsar._scan._throttle import Throttle
 
 if TYPE_CHECKING:
     from pyspark_pulsar._options import ReadOptions

@@ -14,9 +14,8 @@ from geminga import TopicNotFoundError
 from pyspark_pulsar._options import ReadOptions
 from pyspark_pulsar._plan._readers import open_reader
 from pyspark_pulsar._positions import Position, TopicRange
-from pyspark_pulsar._scan._prefetch import Prefetch
+from pyspark_pulsar._scan._pace import Prefetch, Throttle
 from pyspark_pulsar._scan._range_reader import RangeReader
-from pyspark_pulsar._scan._throttle import Throttle
 from pyspark_pulsar._stream._admission import Admitted, Head, Limit, admit
 
 QUEUE_MAX = 2000

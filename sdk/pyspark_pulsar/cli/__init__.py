@@ -14,9 +14,13 @@ import click
 from pyspark_pulsar.cli._options import ROWS_MAX, connector_options
 
 _FILE = click.Path(exists=True, dir_okay=False)
+_SERVICE_URL = click.option("--service-url", "-u", default="pulsar://127.0.0.1:6650",
+                            show_default=True, help="Service URL of the brokers.")  # fmt: skip
+_OPTIONS_FILE = click.option(
+    "--options-file", type=_FILE, help="File of such options, one a line; use it for secrets."
+)
 _OPTIONS = (
-    click.option("--service-url", "-u", default="pulsar://127.0.0.1:6650", show_default=True,
-                 help="Service URL of the brokers."),
+    _SERVICE_URL,
     click.option("--admin-url", help="REST API of the brokers; it speeds up planning."),
     click.option("--execute", "-e", multiple=True, metavar="SQL",
                  help="Run this statement and exit; may be repeated."),
@@ -28,8 +32,7 @@ _OPTIONS = (
                  help="Give a topic's table another name."),
     click.option("--option", "-o", "options", multiple=True, metavar="KEY=VALUE",
                  help="Any option of the connector's batch reads."),
-    click.option("--options-file", type=_FILE,
-                 help="File of such options, one a line; use it for secrets."),
+    _OPTIONS_FILE,
     click.option("--conf", "-c", "confs", multiple=True, metavar="KEY=VALUE",
                  help="Any setting of Spark."),
     click.option("--master", default="local[*]", show_default=True, help="Spark's master."),
@@ -49,13 +52,7 @@ _OPTIONS = (
 
 @click.command("spark-anchor")
 @click.argument("checkpoint", required=False, type=click.Path(exists=True, file_okay=False))
-@click.option(
-    "--service-url",
-    "-u",
-    default="pulsar://127.0.0.1:6650",
-    show_default=True,
-    help="Service URL of the brokers.",
-)
+@_SERVICE_URL
 @click.option("--subscription", "-s", help="Subscription, if the stream had subscriptionName.")
 @click.option(
     "--topic",
@@ -72,11 +69,7 @@ _OPTIONS = (
     metavar="KEY=VALUE",
     help="Any option of the connector's client.",
 )
-@click.option(
-    "--options-file",
-    type=_FILE,
-    help="File of such options, one a line; use it for secrets.",
-)
+@_OPTIONS_FILE
 @click.option("--remove", is_flag=True, help="Delete the subscription, not only show it.")
 def spark_anchor(checkpoint: str | None, **given: Any) -> None:
     """Show or delete the subscription of a Spark stream that won't run again.

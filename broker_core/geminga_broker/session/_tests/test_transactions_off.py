@@ -8,8 +8,8 @@ import pytest
 
 from geminga_broker._tests.wire import Type, message, open_broker, open_client
 from geminga_broker.topic.api import SubType
+from geminga_protocol._tests.pair import payload_frame
 from geminga_protocol.commands import connection, consuming
-from geminga_protocol.encode import payload_frame
 from geminga_protocol.message_id import MessageId
 from geminga_protocol.payload import build
 from geminga_protocol.pb.pulsar_api_pb2 import (

@@ -198,7 +198,7 @@ async def test_connections_of_one_address_are_bounded() -> None:
             await wire.ask(connection.connect("c"), C.CONNECTED)
         third = await client(running)
         assert await third.ended()
-        assert running.service.metrics.rejected_connections == 1
+        assert running.service.connections.rejected == 1
         await wires[0].stream.aclose()
         await until(lambda: running.service.metrics.active_connections == 1)
         await (await client(running)).ask(connection.connect("c"), C.CONNECTED)

@@ -8,8 +8,8 @@ import pytest
 
 from pyspark_pulsar._positions import BEGIN, LedgerSpan, Position, TopicRange
 from pyspark_pulsar._scan._chunk_search import cut_messages
+from pyspark_pulsar._scan._pace import Throttle
 from pyspark_pulsar._scan._range_reader import EntryReader, RangeReader
-from pyspark_pulsar._scan._throttle import Throttle
 from pyspark_pulsar._tests.entries import TOPIC, Entry, Reader
 
 LEDGERS = [LedgerSpan(n, 0, 9999) for n in range(1, 9)]

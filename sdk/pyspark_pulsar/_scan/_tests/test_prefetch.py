@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyspark_pulsar._scan._prefetch import STEP, Prefetch
+from pyspark_pulsar._scan._pace import STEP, Prefetch
 
 
 def test_it_begins_with_one_and_then_fits() -> None:

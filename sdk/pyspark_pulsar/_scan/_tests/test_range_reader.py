@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from geminga import OperationTimeoutError
 from pyspark_pulsar._positions import BEGIN, Position, TopicRange
+from pyspark_pulsar._scan._pace import Throttle
 from pyspark_pulsar._scan._range_reader import RangeReader
-from pyspark_pulsar._scan._throttle import Throttle
 from pyspark_pulsar._tests.entries import TOPIC, Entry, Reader
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyspark_pulsar._scan._throttle import BURST_S, Bucket, Throttle
+from pyspark_pulsar._scan._pace import BURST_S, Bucket, Throttle
 
 
 class Clock:
