@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 CHECKS := check-generated check-style check-imports check-types check-house
 
-.PHONY: run test test-fast check $(CHECKS) docs bench compat spark-versions lock proto clean
+.PHONY: run test test-fast nightly check $(CHECKS) docs bench compat spark-versions lock proto clean
 
 run: $(VENV)/run.stamp
 	exec $(BIN)/geminga standalone --data-dir $(or $(DATA_DIR),data) $(ARGS)
@@ -19,6 +19,10 @@ test: $(VENV)/dev.stamp
 
 test-fast: $(VENV)/dev.stamp
 	$(PYTEST) -n $(or $(WORKERS),2) -m 'not slow and not java and not spark' $(ARGS)
+
+# As `test`, with all rounds of the long models and kills.
+nightly: export GEMINGA_NIGHTLY := 1
+nightly: test
 
 # .pre-commit-config.yaml runs the same steps.
 check: $(CHECKS)

@@ -14,8 +14,9 @@ import geminga
 import geminga.blocking
 from compat_tests.faults.conftest import TOPIC, Starter
 from compat_tests.processes import ServerProcess
+from geminga_protocol._tests.rounds import rounds
 
-ROUNDS = 12
+ROUNDS = rounds(12)
 KEYS = 40
 
 

@@ -16,9 +16,10 @@ import pytest
 from compat_tests.faults.conftest import TOPIC
 from compat_tests.processes import start_geminga
 from compat_tests.wire.raw import RawClient, read_all
+from geminga_protocol._tests.rounds import rounds
 
 _MESSAGES = 12
-_SAMPLES = 6
+_SAMPLES = rounds(6)
 _PAGE_BYTES = 4096
 _HEADER_BYTES = 64
 

@@ -11,9 +11,10 @@ import pytest
 from compat_tests.faults.conftest import TOPIC, Starter
 from compat_tests.processes import ServerProcess
 from compat_tests.wire.raw import ConnectionEnded, RawClient, body_of, read_all, send_frame
+from geminga_protocol._tests.rounds import rounds
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand
 
-ROUNDS = 50
+ROUNDS = rounds(50)
 _IN_FLIGHT = 100
 _RECEIPTS_MAX = 600
 

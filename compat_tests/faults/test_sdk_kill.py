@@ -20,8 +20,9 @@ import geminga.blocking
 from compat_tests.faults.conftest import TOPIC
 from compat_tests.processes import ServerProcess, free_port, start_geminga
 from geminga import EARLIEST, BatchingType, CompressionType
+from geminga_protocol._tests.rounds import rounds
 
-KILLS = 4
+KILLS = rounds(4)
 KEYS = 5
 PRODUCERS: dict[str, dict[str, Any]] = {
     "batched": {"compression_type": CompressionType.LZ4},

@@ -1,4 +1,4 @@
-"""Two hundred seeds, the proof that a seed repeats, and breaks that must be found."""
+"""Many seeds, the proof that a seed repeats, and breaks that must be found."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import sys
 
 import pytest
 
+from geminga_protocol._tests.rounds import rounds
+
 from .canary import CANARIES
 from .run import run_seed
 
-BLOCKS = 20
+BLOCKS = rounds(20)
 SEEDS_PER_BLOCK = 10
 CANARY_SEEDS = 40
 """Within so many seeds each break is found."""

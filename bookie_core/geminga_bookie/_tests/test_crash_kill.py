@@ -16,8 +16,9 @@ import pytest
 from geminga_bookie._tests.kill_child import ENTRY_BYTES, LEDGERS
 from geminga_bookie._tests.support import packets, read_all, small_options
 from geminga_bookie.inprocess import open_bookie
+from geminga_protocol._tests.rounds import rounds
 
-ROUNDS = 6
+ROUNDS = rounds(6)
 
 
 def run_and_kill(directory: Path, log: Path, first: int, after_s: float) -> None:

@@ -7,12 +7,13 @@ from __future__ import annotations
 import pytest
 
 from geminga_broker.subscription._tests import key_shared_steps
+from geminga_protocol._tests.rounds import rounds
 
 STEPS = 10_000
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [*range(1, 15), 24])
+@pytest.mark.parametrize("seed", [*range(1, rounds(14) + 1), 24])
 async def test_random_steps(seed: int) -> None:
     model = await key_shared_steps.run(seed, STEPS)
     assert model.sends > STEPS / 20
