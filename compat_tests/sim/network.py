@@ -296,7 +296,7 @@ class Network:
         await trio.sleep(0.0005 + rng.random() * 0.01)
         if not self.is_calm and rng.random() < 0.03:
             await trio.sleep_until(deadline)
-            raise ConnectFailed(f"{host}:{port}: no connection before the deadline")
+            raise ConnectFailed(f"{host}:{port}: not connected before the deadline")
         if self.listener is None or self.nursery is None:
             raise ConnectFailed(f"{host}:{port}: refused")
         self._made += 1

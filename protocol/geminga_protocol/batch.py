@@ -51,7 +51,7 @@ class BatchBuilder:
         return self.messages >= self.messages_max or self.size_bytes >= self.bytes_max
 
     def add(self, metadata: SingleMessageMetadata, payload: Buffer) -> int:
-        """Add a message and answer its index; sets `payload_size`.
+        """Add a message and return its index; sets `payload_size`.
 
         Raises LocalProtocolError if metadata can't be encoded.
         """

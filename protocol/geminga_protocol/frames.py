@@ -159,7 +159,7 @@ class FrameReader:
         self._size_max = value + FRAME_PADDING_BYTES - 4
 
     def take_rest(self) -> bytes:
-        """Bytes of a frame that isn't whole yet, for whoever takes the stream over."""
+        """Bytes of a frame that isn't whole yet, for the next reader of the stream."""
         rest = b"".join(self._chunks)
         self._chunks.clear()
         self._held = 0
@@ -186,7 +186,7 @@ class FrameReader:
         return frames
 
     def _split(self, data: bytes, start: int, frames: list[Frame]) -> int:
-        """Append every whole frame of `data` from `start` on; answers where the first unfinished
+        """Append every whole frame of `data` from `start` on; returns where the first unfinished
         one begins.
         """
         view = memoryview(data)
@@ -268,7 +268,7 @@ class FrameReader:
             self._chunks.append(bytearray(data))
 
     def _know_needed(self, data: bytes, start: int, end: int, frames: list[Frame]) -> bool:
-        """Set how many bytes the held frame needs before the next look; answers whether it lacks
+        """Set how many bytes the held frame needs before the next look; returns whether it lacks
         some.
         """
         have = end - start

@@ -5,7 +5,7 @@ PR-03, PR-07).
     payload
 
 Both brackets are optional. The checksum is over everything after it. Functions take any contiguous
-buffer's view and answer views of it; all raise RemoteProtocolError where a length lies or metadata
+buffer's view and return views of it; all raise RemoteProtocolError where a length lies or metadata
 can't be parsed.
 """
 

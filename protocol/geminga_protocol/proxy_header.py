@@ -112,7 +112,7 @@ def _read_v1(line: bytes) -> Endpoint | None:
         return None
     versions = {b"TCP4": 4, b"TCP6": 6}
     if len(parts) != 6 or parts[1] not in versions:
-        raise ProxyHeaderError("a PROXY line of another form")
+        raise ProxyHeaderError("malformed PROXY line")
     source, _destination = (_ip(part, versions[parts[1]]) for part in parts[2:4])
     port, _port = (_port_of(part) for part in parts[4:6])
     return Endpoint(source, port)
@@ -122,16 +122,16 @@ def _ip(text: bytes, version: int) -> str:
     try:
         found = ipaddress.ip_address(text.decode("ascii"))
     except ValueError:
-        raise ProxyHeaderError("a PROXY line with a bad address") from None
+        raise ProxyHeaderError("PROXY line has an invalid address") from None
     # A zone ("%eth0") may hold anything.
     if found.version != version or b"%" in text:
-        raise ProxyHeaderError("a PROXY line with an address of another family")
+        raise ProxyHeaderError("PROXY line has an address of another family")
     return str(found)
 
 
 def _port_of(text: bytes) -> int:
     if not text.isdigit() or len(text) > 5 or int(text) > 65535:
-        raise ProxyHeaderError("a PROXY line with a bad port")
+        raise ProxyHeaderError("PROXY line has an invalid port")
     return int(text)
 
 
@@ -140,7 +140,7 @@ def _read_v2(family: int, rest: bytes) -> Endpoint | None:
     if layout is None:
         return None
     if len(rest) < layout.size:
-        raise ProxyHeaderError(f"a PROXY header too short for family 0x{family:02x}")
+        raise ProxyHeaderError(f"PROXY header is too short for family 0x{family:02x}")
     source, _destination, port, _port = layout.unpack_from(rest)
     return Endpoint(str(ipaddress.ip_address(source)), port)
 

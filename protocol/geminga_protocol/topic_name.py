@@ -130,7 +130,7 @@ class TopicName:
         return TopicName.parse(self._full[: self._full.rindex(PARTITION_SUFFIX)])
 
     def partition(self, index: int) -> TopicName:
-        """Partition `index`; a name that ends as that partition's answers itself
+        """Partition `index`; a name that ends as that partition's is returned as it is
         (TopicName.getPartition).
         """
         if index < 0 or index == self.partition_index:

@@ -46,4 +46,4 @@ async def run_guarded(
         await job(*args, **kwargs)
     except Exception:
         name = getattr(job, "__qualname__", repr(job))
-        _log.exception("a defect: %s broke off", name)
+        _log.exception("defect: %s failed", name)

@@ -96,6 +96,6 @@ class Ballast:
         except OSError as error:
             if is_full(error):
                 return False
-            logger.warning("%s can't be made, there is no ballast: %s", self.path, error)
+            logger.warning("%s can't be created, so no ballast is kept: %s", self.path, error)
             self._size_bytes = 0
         return True

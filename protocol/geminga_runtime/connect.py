@@ -47,7 +47,7 @@ async def connect(
     except TlsFailed as error:
         raise TlsRefused(f"{name}: {error}") from error
     except trio.TooSlowError as error:
-        raise ConnectFailed(f"{name}: no connection before the deadline") from error
+        raise ConnectFailed(f"{name}: not connected before the deadline") from error
     except OSError as error:
         raise ConnectFailed(f"{name}: {_reason(error)}") from error
     return FramedStream(stream, name=name, write_high_bytes=write_high_bytes)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 
 class ConnectionLost(ConnectionError):
-    """The connection broke, or was closed on our side, while somebody wanted to use it."""
+    """The connection broke, or was closed on our side, while it was in use."""
 
 
 class ConnectFailed(ConnectionError):

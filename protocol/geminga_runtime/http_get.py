@@ -76,7 +76,7 @@ class AnswerReader:
         if not self._has_head and not self._buffer:
             raise BadHttpAnswer("closed without an HTTP answer (is this the web service's port?)")
         if not self._has_head or self._is_chunked or self._left is not None:
-            raise BadHttpAnswer("the answer is cut short")
+            raise BadHttpAnswer("the response is cut short")
         self.is_whole = True
 
     def _read_head(self, head: bytes) -> None:
@@ -101,10 +101,10 @@ class AnswerReader:
             self._left = 0
         elif length is not None:
             if not (length.isascii() and length.isdigit() and len(length) < 16):
-                raise BadHttpAnswer("the length is no number")
+                raise BadHttpAnswer("Content-Length is not a number")
             self._left = int(length)
             if self._left > self._body_bytes_max:
-                raise BadHttpAnswer("the body is too long")
+                raise BadHttpAnswer("the response body is too long")
 
     def _read_chunk(self) -> bool:
         """Answers whether there may be more to read."""
@@ -116,7 +116,7 @@ class AnswerReader:
             if len(self._buffer) < 2:
                 return False
             if self._buffer[:2] != b"\r\n":
-                raise BadHttpAnswer("a chunk has no end")
+                raise BadHttpAnswer("a chunk has no line break at its end")
             del self._buffer[:2]
             self._left = None
         end = self._buffer.find(b"\r\n")
@@ -129,9 +129,9 @@ class AnswerReader:
         try:
             self._left = int(digits, 16) if len(digits) < 16 else -1
         except ValueError as error:
-            raise BadHttpAnswer("a chunk's length is no number") from error
+            raise BadHttpAnswer("a chunk's length is not a number") from error
         if not 0 <= self._left <= self._body_bytes_max - len(self._body):
-            raise BadHttpAnswer("the body is too long")
+            raise BadHttpAnswer("the response body is too long")
         if self._left == 0:
             # Trailers would follow; the connection isn't used again.
             self.is_whole = True
@@ -140,7 +140,7 @@ class AnswerReader:
     def _take(self, size_bytes: int) -> None:
         part = self._buffer[:size_bytes]
         if len(self._body) + len(part) > self._body_bytes_max:
-            raise BadHttpAnswer("the body is too long")
+            raise BadHttpAnswer("the response body is too long")
         self._body += part
         del self._buffer[: len(part)]
         if self._left is not None:
@@ -169,7 +169,7 @@ def _head(method: str, host: str, target: str, headers: Mapping[str, str]) -> by
     lines = [f"{method} {target} HTTP/1.1", f"Host: {host}", "Connection: close", "Accept: */*"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     if any("\r" in line or "\n" in line for line in lines):
-        raise BadHttpAnswer("a line break in what is asked")
+        raise BadHttpAnswer("line break in the request")
     return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 

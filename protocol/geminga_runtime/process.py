@@ -1,4 +1,4 @@
-"""A server's process: how it starts, what stops it, what it tells meanwhile."""
+"""A server's process: start, stop by signals, dumps of tasks, a watchdog."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ REQUESTS_MAX = 50_000
 
 
 class RequestTable(Generic[T]):
-    """Gives ids, keeps who waits, hands answers out; after `fail_all` it takes no more requests."""
+    """Hands out ids, and responses to the waiting callers. Takes no more after `fail_all`."""
 
     def __init__(self, *, requests_max: int = REQUESTS_MAX, first_id: int = 0) -> None:
         self._requests_max = requests_max
@@ -35,7 +35,7 @@ class RequestTable(Generic[T]):
         return f"<RequestTable {len(self._pending)} pending>"
 
     def next_id(self) -> RequestId:
-        """A new id, for requests whose answer nobody awaits too."""
+        """A new id, also for requests without a waiting caller."""
         request_id = self._next_id
         self._next_id += 1
         return RequestId(request_id)
@@ -76,7 +76,7 @@ class RequestTable(Generic[T]):
         raise RequestTimeout(f"no answer to request {request_id} in {timeout_s:g} s")
 
     def resolve(self, request_id: int, answer: T) -> bool:
-        """Hand an answer to who waits; False if nobody does (any more)."""
+        """Hand a response to its caller; False if none waits (any more)."""
         promise = self._pending.pop(request_id, None)
         if promise is None:
             return False
@@ -84,7 +84,7 @@ class RequestTable(Generic[T]):
         return True
 
     def reject(self, request_id: int, error: BaseException) -> bool:
-        """Raise an error in who waits; False if nobody does (any more)."""
+        """Raise an error in the caller; False if none waits (any more)."""
         promise = self._pending.pop(request_id, None)
         if promise is None:
             return False
@@ -92,7 +92,7 @@ class RequestTable(Generic[T]):
         return True
 
     def fail_all(self, error: BaseException) -> None:
-        """The connection is gone: raise `error` in all who wait and in all later calls. Once."""
+        """The connection is gone: raise `error` in all waiting and later calls. Once."""
         if self._failed is None:
             self._failed = error
             pending, self._pending = self._pending, {}

@@ -43,7 +43,7 @@ class ConnectionCount:
 
     @contextmanager
     def one_more(self) -> Iterator[bool]:
-        """Counts a connection while the context is open; answers whether there is room for it."""
+        """Count a connection while the context is open; yields whether there is room for it."""
         if self.open >= self.connections_max:
             if not self._refusing:
                 self._refusing = True
@@ -67,7 +67,7 @@ class ConnectionCount:
         ip = name.rpartition(":")[0]
         if self._by_ip[ip] >= self.per_ip_max:
             self.rejected += 1
-            _log.debug("refusing %s: %d connections of its address", name, self._by_ip[ip])
+            _log.debug("refusing %s: %d connections from its address", name, self._by_ip[ip])
             yield False
             return
         self._by_ip[ip] += 1
@@ -106,8 +106,8 @@ async def serve(
     ConnectionCount share the bound. Port 0 takes a free one. No file
     descriptors left: accepting is retried (trio.serve_listeners does). With `tls` all connections
     are by TLS; a handshake that fails or takes longer than its time ends them. With `proxy_header`
-    a connection may begin with a PROXY header, before TLS or in it; the stream's name is the
-    address that it tells then.
+    a connection may begin with a PROXY header, before TLS or in it; the stream's name is
+    then the address in it.
 
     Cancelled, it stops accepting at once and gives the handlers `drain_s` seconds to end. Raises
     BindFailed.
@@ -165,7 +165,7 @@ class _Opening:
         return self._proxy_header and self._tls is not None
 
     async def peer_name(self, stream: trio.SocketStream) -> str | None:
-        """Whom the connection is from; None if it isn't to be served."""
+        """The peer's address; None if the connection must not be served."""
         name = _peer_name(stream)
         if not self._proxy_header:
             return name
@@ -225,7 +225,7 @@ async def _read_proxy_header(stream: trio.SocketStream) -> str | None:
         if taken := reader.feed(data):
             await stream.socket.recv(taken)
     if reader.unused:
-        raise ProxyHeaderError("it begins like a PROXY header and is none")
+        raise ProxyHeaderError("starts like a PROXY header but is not one")
     return None if reader.source is None else str(reader.source)
 
 

@@ -7,7 +7,7 @@ The rules:
   never copied.
 - What is queued is counted. Over `write_high_bytes` the owner must stop producing (and stop reading
   the peer) until `on_writable` tells; nothing here waits or drops by itself.
-- A connection that broke swallows writes; the loss is told once, by `receive` or `flush`.
+- A connection that broke swallows writes; the loss is raised by `receive` and `flush`.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class FramedStream:
     async def run_writer(self) -> None:
         """Send what is written until the stream is closed or breaks; started once, by the owner.
 
-        Returns in both cases: whoever reads hears of the loss.
+        Returns in both cases: the reader gets the error.
         """
         if self._writer_runs:
             raise trio.BusyResourceError(f"{self.name} has a writer already")

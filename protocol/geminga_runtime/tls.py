@@ -56,7 +56,7 @@ class TlsOptions:
 @dataclass(frozen=True, slots=True)
 class ClientTls(TlsOptions):
     """A client's side. Without `trust_certs_file` the system's authorities are trusted; with
-    `allow_insecure` whoever answers is.
+    `allow_insecure` any server is.
     """
 
     validate_hostname: bool = True
@@ -140,9 +140,9 @@ class TlsContexts:
         try:
             self._context = self.options.context()
         except TlsConfigError as error:
-            _log.error("changed certificates can't be used, the old ones stay in use: %s", error)
+            _log.error("changed certificates can't be used, keeping the old ones: %s", error)
         else:
-            _log.info("certificates are read anew: %s", ", ".join(self._files))
+            _log.info("certificates reloaded: %s", ", ".join(self._files))
 
     def _stamps(self) -> tuple[tuple[int, int, int], ...]:
         return tuple(_stamp(path) for path in self._files)

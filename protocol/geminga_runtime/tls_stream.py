@@ -98,7 +98,9 @@ class TlsStream(trio.abc.Stream):
             data = await self._read_socket(RECORD_BYTES)
             if not data:
                 # Not TlsFailed: a server that is full, or a balancer whose server is away, does it.
-                raise ConnectionResetError("closed in the TLS handshake (is this the TLS port?)")
+                raise ConnectionResetError(
+                    "closed during the TLS handshake (is this the TLS port?)"
+                )
             self._has_heard = True
             self._incoming.write(data)
 

@@ -77,7 +77,7 @@ class Transport(Protocol):
         """Bytes that the kernel took at once: none, where that isn't worth a call. No error."""
 
     def close(self) -> None:
-        """End both directions, also under who reads or writes. Idempotent."""
+        """End both directions, also under a reader or writer. Idempotent."""
 
 
 def transport_of(stream: trio.abc.Stream) -> Transport:

@@ -221,7 +221,7 @@ def close_consumer(
     assigned_broker_url: str | None = None,
     assigned_broker_url_tls: str | None = None,
 ) -> bytes:
-    """CLOSE_CONSUMER; a broker that knows where the topic goes tells the URL (PIP-307)."""
+    """CLOSE_CONSUMER; a broker that knows where the topic goes gives the URL (PIP-307)."""
     body = CommandCloseConsumer(
         consumer_id=consumer_id,
         request_id=request_id,
@@ -237,7 +237,7 @@ def consumer_stats(request_id: int, consumer_id: int) -> bytes:
 
 
 def consumer_stats_error(request_id: int, code: ServerError, message: str) -> bytes:
-    """CONSUMER_STATS_RESPONSE that tells of a failure."""
+    """CONSUMER_STATS_RESPONSE with an error."""
     return framed(
         CommandConsumerStatsResponse(request_id=request_id, error_code=code, error_message=message)
     )

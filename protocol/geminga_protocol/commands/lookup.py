@@ -51,7 +51,7 @@ def partitioned_metadata_response(request_id: int, partitions: int) -> bytes:
 
 
 def partitioned_metadata_error(request_id: int, code: ServerError, message: str) -> bytes:
-    """PARTITIONED_METADATA_RESPONSE that tells of a failure."""
+    """PARTITIONED_METADATA_RESPONSE with an error."""
     body = _Partitioned(
         request_id=request_id, response=_Partitioned.Failed, error=code, message=message
     )
@@ -103,7 +103,7 @@ def lookup_response(
 
 
 def lookup_error(request_id: int, code: ServerError, message: str) -> bytes:
-    """LOOKUP_RESPONSE that tells of a failure."""
+    """LOOKUP_RESPONSE with an error."""
     body = _Lookup(response=_Lookup.Failed, request_id=request_id, error=code, message=message)
     return framed(body)
 

@@ -97,7 +97,7 @@ def close_producer(
     assigned_broker_url: str | None = None,
     assigned_broker_url_tls: str | None = None,
 ) -> bytes:
-    """CLOSE_PRODUCER; a broker that knows where the topic goes tells the URL (PIP-307)."""
+    """CLOSE_PRODUCER; a broker that knows where the topic goes gives the URL (PIP-307)."""
     body = CommandCloseProducer(
         producer_id=producer_id,
         request_id=request_id,

@@ -28,7 +28,7 @@ def get_schema_response(request_id: int, schema: Schema, schema_version: bytes) 
 
 
 def get_schema_error(request_id: int, code: ServerError, message: str) -> bytes:
-    """GET_SCHEMA_RESPONSE that tells of a failure; TopicNotFound: the topic has no schema."""
+    """GET_SCHEMA_RESPONSE with an error; TopicNotFound: the topic has no schema."""
     body = CommandGetSchemaResponse(request_id=request_id, error_code=code, error_message=message)
     return framed(body)
 
@@ -45,7 +45,7 @@ def get_or_create_schema_response(request_id: int, schema_version: bytes) -> byt
 
 
 def get_or_create_schema_error(request_id: int, code: ServerError, message: str) -> bytes:
-    """GET_OR_CREATE_SCHEMA_RESPONSE that tells of a failure."""
+    """GET_OR_CREATE_SCHEMA_RESPONSE with an error."""
     body = CommandGetOrCreateSchemaResponse(
         request_id=request_id, error_code=code, error_message=message
     )

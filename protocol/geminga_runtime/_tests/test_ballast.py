@@ -70,7 +70,7 @@ def test_a_file_system_that_can_not_hold_it_has_none(
     code = errno.EOPNOTSUPP
     assert held.restore()
     assert held.restore()
-    assert caplog.text.count("there is no ballast") == 1
+    assert caplog.text.count("so no ballast is kept") == 1
 
 
 def test_none_is_wanted(tmp_path: Path) -> None:

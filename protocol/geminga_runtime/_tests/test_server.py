@@ -148,7 +148,7 @@ async def test_connect_deadline(monkeypatch: pytest.MonkeyPatch, autojump_clock:
         raise AssertionError
 
     monkeypatch.setattr(trio, "open_tcp_stream", never)
-    with pytest.raises(ConnectFailed, match=r"\[::1\]:1: no connection before the deadline"):
+    with pytest.raises(ConnectFailed, match=r"\[::1\]:1: not connected before the deadline"):
         await connect("::1", 1, deadline=trio.current_time() + 3)
     assert trio.current_time() >= 3
 

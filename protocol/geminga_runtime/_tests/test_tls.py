@@ -100,14 +100,14 @@ def test_reload(authority: Authority, caplog: pytest.LogCaptureFixture) -> None:
     assert contexts.current() is first
     now_s = 10.0
     assert contexts.current() is first
-    assert "old ones stay in use: key_file" in caplog.text
+    assert "keeping the old ones: key_file" in caplog.text
     leaf.certificate.write_bytes(next_one.certificate.read_bytes())
     now_s = 19.0
     assert contexts.current() is first
     now_s = 20.0
     second = contexts.current()
     assert second is not first
-    assert "read anew" in caplog.text
+    assert "reloaded" in caplog.text
     leaf.certificate.unlink()
     now_s = 30.0
     assert contexts.current() is second

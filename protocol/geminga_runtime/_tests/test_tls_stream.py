@@ -287,7 +287,8 @@ async def test_tls_client_on_a_plain_port(nursery: trio.Nursery, authority: Auth
     with pytest.raises(TlsRefused, match="TLS"):
         await ask(bound, trusting(authority))
     with pytest.raises(
-        ConnectFailed, match=r"closed in the TLS handshake \(is this the TLS port\?\)"
+        ConnectFailed,
+        match=r"closed during the TLS handshake \(is this the TLS port\?\)",
     ) as caught:
         await ask(await start(nursery, None, closes), trusting(authority))
     assert not isinstance(caught.value, TlsRefused)

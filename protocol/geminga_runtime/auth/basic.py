@@ -40,7 +40,7 @@ class BasicProvider:
         self._hashes = {name: file.get_hash(name) or b"" for name in names}
         for user, hashed in self._hashes.items():
             if self._context.identify(hashed) == "plaintext":
-                raise ValueError(f"the password of {user!r} is not hashed in a way that is known")
+                raise ValueError(f"the password of {user!r} has an unknown kind of hash")
         self._digest_key = os.urandom(32)
         self._right: dict[str, bytes] = {}
         """User -> digest of the password that was found right: it need not be hashed slowly again,
@@ -71,15 +71,15 @@ class BasicProvider:
         try:
             user, colon, password = data.decode("utf-8").partition(":")
         except UnicodeDecodeError:
-            raise AuthenticationFailed("credentials that are no text") from None
+            raise AuthenticationFailed("credentials are not UTF-8") from None
         if not colon or not user or "\0" in password or "\0" in user:
-            raise AuthenticationFailed("credentials without user or password")
+            raise AuthenticationFailed("user or password is missing")
         digest = hashlib.blake2b(data, key=self._digest_key).digest()
         if hmac.compare_digest(self._right.get(user, b""), digest):
             await trio.lowlevel.checkpoint()
             return Identity(user, METHOD)
         try:
-            # Unknown users are one user here: there are as many as somebody makes up.
+            # Unknown users are one user here: any number of them can be made up.
             async with self._turns.turn(address, user if user in self._hashes else ""):
                 right = await trio.to_thread.run_sync(
                     self._check, user, password, limiter=self._limiter, abandon_on_cancel=True
@@ -93,7 +93,7 @@ class BasicProvider:
 
     def _check(self, user: str, password: str) -> bool:
         hashed = self._hashes.get(user)
-        # Who isn't there costs as much as who is, so that nobody learns the users' names by time.
+        # An unknown user costs as much as a known one, so that timing reveals no names.
         compared = hashed or self._decoy
         if compared is None:
             return False

@@ -15,7 +15,7 @@ from geminga_runtime.stream import FramedStream
 
 
 def fetcher(trust_certs_file_path: str, timeout_s: float) -> Callable[[str], Awaitable[bytes]]:
-    """A function that answers a URL's body and raises OSError.
+    """A function that returns a URL's body. Raises OSError.
 
     Trusts the system's authorities when no file is named. Raises ConfigError when it can't be read.
     """

@@ -32,9 +32,7 @@ def read_key(source: str) -> bytes:
     try:
         return base64.b64decode(source, validate=True)
     except binascii.Error:
-        raise KeySourceError(
-            "it is no data: or file: URL, no file that exists, nor Base64"
-        ) from None
+        raise KeySourceError("not a data: or file: URL, an existing file or Base64") from None
 
 
 def _from_data_url(source: str) -> bytes:

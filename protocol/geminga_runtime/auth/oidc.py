@@ -99,7 +99,7 @@ class OpenIdProvider:
         try:
             issuer = tokens.unverified_claims(data).get("iss")
             if not isinstance(issuer, str) or issuer not in self._issuers:
-                raise AuthenticationFailed("a token of an issuer that isn't allowed", "issuer")
+                raise AuthenticationFailed("token issuer is not allowed", "issuer")
             key = await self._key(issuer, tokens.key_id(data))
             token = tokens.verify(data, key, self._clock(), self._rules)
         except tokens.TokenExpired as error:
@@ -119,7 +119,7 @@ class OpenIdProvider:
             found = await self._refresh(issuer, found)
         if key_id in found.keys:
             return found.keys[key_id]
-        raise AuthenticationFailed("a token signed with a key that its issuer doesn't publish")
+        raise AuthenticationFailed("token is signed with a key that its issuer doesn't publish")
 
     async def _refresh(self, issuer: str, known: _KeySet | None) -> _KeySet:
         """Fetch once for all who wait; an old set serves until it expires."""

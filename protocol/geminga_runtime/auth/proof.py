@@ -28,7 +28,7 @@ CLOCK_CHECK_S = 60.0
 
 
 class Proved(Protocol):
-    """The connection whose peer is asked."""
+    """The connection whose peer is authenticated."""
 
     @property
     def nursery(self) -> trio.Nursery:
@@ -47,14 +47,14 @@ class Proved(Protocol):
 
     @property
     def supports_refresh(self) -> bool:
-        """Whether the peer can be asked for a fresh proof."""
+        """Whether the peer can renew its credentials on request."""
         ...
 
     def write(self, data: bytes, /) -> None:
         """Send a frame."""
 
     def refuse(self, why: str) -> None:
-        """Tell the peer that it isn't let in, log why, and close."""
+        """Tell the peer that authentication failed, log why, and close."""
 
 
 class _State(Enum):
@@ -65,8 +65,8 @@ class _State(Enum):
 
 
 Accept = Callable[[Identity], Awaitable[Identity | None]]
-"""Called once with who the peer is. Answers whose expiry is to be watched, None when the connection
-was refused after all. Raises AuthenticationFailed.
+"""Called once with the peer's identity. Returns the identity whose expiry is watched, or None if
+the connection was refused after all. Raises AuthenticationFailed.
 """
 
 
@@ -87,7 +87,7 @@ class Proof:
         self._identity: Identity | None = None
         self._renewed = trio.Event()
         self.on_renewed: Callable[[Identity, bytes], object] | None = None
-        """Hears of each fresh proof, and what it was made of."""
+        """Called with the identity and the credentials of each renewal."""
 
     def begin(self, command: CommandConnect, peer: Peer) -> None:
         """CONNECT came: check in a task."""
@@ -101,7 +101,7 @@ class Proof:
         self._connection.nursery.start_soon(self._step, command.auth_data)
 
     async def ask_another(self, method: str, data: bytes, peer: Peer) -> Identity:
-        """The proof of whom the peer speaks for; from now on it is that one that is asked.
+        """Authenticate the original client, for which the peer speaks; it is asked for renewals.
 
         Raises AuthenticationFailed.
         """
@@ -109,11 +109,11 @@ class Proof:
         self._exchange = self._authenticator.begin(method, peer)
         found = await self._exchange.step(data)
         if isinstance(found, Challenge):
-            raise AuthenticationFailed("original credentials of several steps")
+            raise AuthenticationFailed("original credentials of several steps are unsupported")
         return found
 
     def respond(self, method: str, data: bytes) -> None:
-        """AUTH_RESPONSE came: the next step, a fresh proof, or one that nobody asked for."""
+        """AUTH_RESPONSE came: the next step, a renewal, or an unexpected one."""
         if self._state not in (_State.CHALLENGED, _State.OPEN):
             self._connection.refuse("AUTH_RESPONSE out of turn")
         elif method and method != self._method:
@@ -160,30 +160,28 @@ class Proof:
     def _renew(self, identity: Identity) -> None:
         assert self._identity is not None
         if identity.role != self._identity.role:
-            raise AuthenticationFailed(
-                f"role {self._identity.role!r} came back as {identity.role!r}"
-            )
+            raise AuthenticationFailed(f"role {self._identity.role!r} became {identity.role!r}")
         if identity.expires_at_s is not None and identity.expires_at_s <= time.time():
-            # Asked again at once, the peer would show it again and again.
-            raise AuthenticationFailed("the fresh proof has expired as well", "expired_token")
+            # Asked again at once, the peer would send the same token for ever.
+            raise AuthenticationFailed("the new credentials have expired too", "expired_token")
         self._state = _State.OPEN
         self._identity = identity
         self._renewed.set()
 
     async def _watch_expiry(self) -> None:
-        """Ask for a fresh proof when the old one is over, and refuse if none comes in time."""
+        """When the credentials expire, ask for new ones, and refuse if none come in time."""
         while self._identity is not None and self._identity.expires_at_s is not None:
             left_s = self._identity.expires_at_s - time.time()
             if left_s > 0:
                 await trio.sleep(min(left_s, CLOCK_CHECK_S))
                 continue
             if not self._connection.supports_refresh:
-                self._connection.refuse("its proof expired and it can't renew it")
+                self._connection.refuse("credentials expired and the client can't renew them")
                 return
             self._renewed = trio.Event()
             self._challenge(REFRESH)
             with trio.move_on_after(self._refresh_s) as patience:
                 await self._renewed.wait()
             if patience.cancelled_caught:
-                self._connection.refuse(f"no fresh proof within {self._refresh_s:g} s")
+                self._connection.refuse(f"no new credentials within {self._refresh_s:g} s")
                 return

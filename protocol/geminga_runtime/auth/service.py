@@ -72,7 +72,7 @@ class Authenticator:
         return tuple(self._providers)
 
     def begin(self, method: str, peer: Peer) -> Exchange:
-        """A new proof. Raises AuthenticationFailed when nobody speaks the method and there is no
+        """A new proof. Raises AuthenticationFailed when no provider has the method and there is no
         anonymous role.
 
         A peer without method is taken by its certificate, if it has one and certificates count.
@@ -99,7 +99,7 @@ class Authenticator:
         method, data = _of_header(request.headers.get("authorization", ""))
         answer = await self.begin(method, request.peer).step(data)
         if isinstance(answer, Challenge):
-            raise AuthenticationFailed("a method of several steps over HTTP", "unsupported_method")
+            raise AuthenticationFailed("HTTP has no methods of several steps", "unsupported_method")
         return answer
 
 
@@ -112,7 +112,7 @@ class _Anonymous:
 
 
 class _Attempts:
-    """The first provider that is content wins; the last failure is the one that is told."""
+    """The first provider that accepts wins; if none does, the last failure is raised."""
 
     def __init__(
         self, service: Authenticator, method: str, open_: list[tuple[str, Exchange]]
@@ -157,8 +157,8 @@ def _of_header(header: str) -> tuple[str, bytes]:
         try:
             return "basic", base64.b64decode(rest, validate=True)
         except (binascii.Error, ValueError):
-            raise AuthenticationFailed("a Basic header that is not Base64") from None
-    raise AuthenticationFailed("an Authorization header of an unknown scheme", "unsupported_method")
+            raise AuthenticationFailed("Basic header is not Base64") from None
+    raise AuthenticationFailed("unknown scheme in the Authorization header", "unsupported_method")
 
 
 def load_authenticator(settings: AuthSettings) -> Authenticator | None:

@@ -47,10 +47,10 @@ class _Certificate:
             certificate = x509.load_der_x509_certificate(self._certificate)
             names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
         except ValueError:
-            raise AuthenticationFailed("an unreadable client certificate") from None
+            raise AuthenticationFailed("client certificate can't be parsed") from None
         if certificate.not_valid_after_utc.timestamp() <= self._clock():
             raise AuthenticationFailed("the client certificate has expired", "expired_certificate")
         # Of several, the last one, as Apache's AuthenticationProviderTls.
         if not names or not isinstance(names[-1].value, str) or not names[-1].value:
-            raise AuthenticationFailed("the client certificate names no common name")
+            raise AuthenticationFailed("client certificate has no common name")
         return Identity(names[-1].value, METHOD)

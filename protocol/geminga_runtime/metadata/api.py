@@ -112,7 +112,7 @@ class MetadataStore(Protocol):
         ephemeral: bool = False,
         sequential: bool = False,
     ) -> tuple[str, Stat]:
-        """Write the value; answers the path (with its ten-digit number if `sequential`) and the
+        """Write the value; returns the path (with its ten-digit number if `sequential`) and the
         new stat.
 
         Durable when it returns. Raises BadVersion if `expected_version` is another one than the

@@ -161,7 +161,7 @@ def _open_writer(path: Path) -> sqlite3.Connection:
 
 
 def open_reader(path: Path) -> sqlite3.Connection:
-    """A connection that only reads, beside whoever writes. Raises StoreOpenError."""
+    """A read-only connection, beside the process that writes. Raises StoreOpenError."""
     if not path.is_file():
         raise StoreOpenError(f"{path} is not there")
     try:

@@ -74,7 +74,7 @@ class SqliteWriter:
         self._thread.start()
 
     async def run(self, operation: Operation[T]) -> T:
-        """The operation's answer once it is on disk.
+        """The operation's result once it is on disk.
 
         Raises what the operation raises, SessionExpired after `aclose`, StoreUnavailable if the
         disk fails: then nothing of its transaction is done.

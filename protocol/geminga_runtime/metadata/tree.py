@@ -84,7 +84,7 @@ def check_put(request: Put) -> None:
 
 
 def apply_put(rows: Rows, request: Put, now_ms: int) -> tuple[str, Row, list[Notification]]:
-    """Do it; answers the path, the new row and what watchers must hear. Raises BadVersion."""
+    """Do it; returns the path, the new row and what watchers must hear. Raises BadVersion."""
     if request.sequential:
         return _put_sequential(rows, request, now_ms)
     path = request.path
@@ -149,7 +149,7 @@ def _created(path: str) -> list[Notification]:
 
 
 def apply_delete(rows: Rows, path: str, expected_version: int | None) -> list[Notification]:
-    """Do it; answers what watchers must hear. Raises NoNode, NotEmpty, BadVersion."""
+    """Do it; returns what watchers must hear. Raises NoNode, NotEmpty, BadVersion."""
     row = rows.read(path)
     if row is None:
         raise NoNode(path)

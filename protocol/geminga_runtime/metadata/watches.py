@@ -30,7 +30,7 @@ class _Watcher:
         try:
             used = self.send.statistics().current_buffer_used
             if self._lost and used:
-                # LOST is the last in the channel and still unread: who reads it reads all again.
+                # LOST is still unread: its reader will read everything again.
                 return
             self._lost = used >= self._events_max
             kept = Notification(Change.LOST, self.prefix) if self._lost else notification
