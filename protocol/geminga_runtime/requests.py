@@ -78,18 +78,16 @@ class RequestTable(Generic[T]):
     def resolve(self, request_id: int, answer: T) -> bool:
         """Hand a response to its caller; False if none waits (any more)."""
         promise = self._pending.pop(request_id, None)
-        if promise is None:
-            return False
-        promise.resolve(answer)
-        return True
+        if promise is not None:
+            promise.resolve(answer)
+        return promise is not None
 
     def reject(self, request_id: int, error: BaseException) -> bool:
         """Raise an error in the caller; False if none waits (any more)."""
         promise = self._pending.pop(request_id, None)
-        if promise is None:
-            return False
-        promise.reject(error)
-        return True
+        if promise is not None:
+            promise.reject(error)
+        return promise is not None
 
     def fail_all(self, error: BaseException) -> None:
         """The connection is gone: raise `error` in all waiting and later calls. Once."""

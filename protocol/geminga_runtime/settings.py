@@ -50,6 +50,11 @@ def setting(
     return field(default=default, metadata=metadata, repr=not secret)
 
 
+def listed(text: str) -> tuple[str, ...]:
+    """The parts of a value between commas, empty ones left out."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
 def gather(
     path: Path | None,
     environment: Mapping[str, str],

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from geminga_runtime.settings import ConfigError, setting
+from geminga_runtime.settings import ConfigError, listed, setting
 from geminga_runtime.tls import ServerTls, TlsConfigError, TlsContexts
 
 NO_PORT = -1
@@ -33,8 +33,8 @@ class TlsSettings:
             key_file=self.key_file,
             trust_certs_file=self.trust_certs_file,
             allow_insecure=self.allow_insecure,
-            protocols=_split(self.protocols),
-            ciphers=_split(self.ciphers),
+            protocols=listed(self.protocols),
+            ciphers=listed(self.ciphers),
             require_client_certificate=self.require_client_certificate,
         )
         try:
@@ -44,7 +44,3 @@ class TlsSettings:
             if error.field == "require_client_certificate":
                 key += " with tlsAllowInsecureConnection"
             raise ConfigError(f"{key}: {error.reason}") from error
-
-
-def _split(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())

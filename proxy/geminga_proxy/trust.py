@@ -19,7 +19,7 @@ from geminga_protocol.commands.connection import Original
 from geminga_proxy.addresses import Address
 from geminga_proxy.credentials import OwnCredentials
 from geminga_runtime.auth.api import Identity
-from geminga_runtime.settings import ConfigError
+from geminga_runtime.settings import ConfigError, listed
 
 LEARNED_MAX = 10_000
 """Brokers named by lookup responses that are remembered; the oldest is forgotten first."""
@@ -113,15 +113,15 @@ class Targets:
         """Raises ConfigError."""
         self._known = dict.fromkeys(known)
         self._learned: dict[Address, None] = {}
-        self._host_patterns = _split(host_names)
-        self._any_ip = "*" in _split(ip_addresses)
+        self._host_patterns = listed(host_names)
+        self._any_ip = "*" in listed(ip_addresses)
         try:
             self._networks = [
                 ipaddress.ip_network(part, strict=False)
-                for part in _split(ip_addresses)
+                for part in listed(ip_addresses)
                 if part != "*"
             ]
-            self._ports = None if "*" in _split(ports) else {int(part) for part in _split(ports)}
+            self._ports = None if "*" in listed(ports) else {int(part) for part in listed(ports)}
         except ValueError as error:
             raise ConfigError(f"brokerProxyAllowed…: {error}") from None
 
@@ -166,7 +166,3 @@ class Targets:
             return True
         found = ipaddress.ip_address(ip.partition("%")[0])
         return any(found in network for network in self._networks)
-
-
-def _split(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]

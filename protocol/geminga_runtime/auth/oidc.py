@@ -5,10 +5,12 @@ The issuer's keys are found by its discovery document, or read from a file, and 
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 import trio
@@ -16,7 +18,10 @@ import trio
 from geminga_protocol import tokens
 from geminga_runtime.auth.api import AuthenticationFailed, Identity, Peer
 from geminga_runtime.auth.settings import AuthSettings
-from geminga_runtime.settings import ConfigError
+from geminga_runtime.errors import ConnectionLost
+from geminga_runtime.http_get import BadHttpAnswer, get
+from geminga_runtime.settings import ConfigError, listed
+from geminga_runtime.stream import FramedStream
 
 METHOD = "token"
 DISCOVERY = "/.well-known/openid-configuration"
@@ -50,8 +55,8 @@ class OpenIdProvider:
     ) -> None:
         """Raises ConfigError."""
         self._settings = settings
-        self._issuers = _listed(settings.openid_issuers)
-        audiences = _listed(settings.openid_audiences)
+        self._issuers = listed(settings.openid_issuers)
+        audiences = listed(settings.openid_audiences)
         if not self._issuers or not audiences:
             raise ConfigError(
                 "authentication by OpenID needs openIDAllowedTokenIssuers and "
@@ -85,8 +90,6 @@ class OpenIdProvider:
         """Asks issuers over HTTPS, trusting the system's authorities or those of
         `openIDTokenIssuerTrustCertsFilePath`. Raises ConfigError.
         """
-        from geminga_runtime.auth.fetch import fetcher
-
         trust = settings.openid_issuer_trust_certs_file_path
         return cls(settings, fetcher(trust, settings.openid_http_timeout_ms / 1000))
 
@@ -185,5 +188,40 @@ def _read_file(path: Path) -> Mapping[str | None, tokens.VerifyingKey]:
         raise ConfigError(f"openIDJwksFile: {path} can't be read: {error}") from None
 
 
-def _listed(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
+def fetcher(trust_certs_file_path: str, timeout_s: float) -> Fetch:
+    """A function that returns a URL's body. Raises OSError.
+
+    Trusts the system's authorities when no file is named. Raises ConfigError when it can't be read.
+    """
+    try:
+        context = ssl.create_default_context(cafile=trust_certs_file_path or None)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"{trust_certs_file_path} can't be read: {error}") from None
+
+    async def fetch(url: str) -> bytes:
+        try:
+            with trio.fail_after(timeout_s):
+                return await _fetch(url, context)
+        except trio.TooSlowError:
+            raise OSError(f"{url} did not answer within {timeout_s:g} s") from None
+        except (ConnectionLost, BadHttpAnswer, trio.BrokenResourceError, ssl.SSLError) as error:
+            raise OSError(f"{url}: {error}") from error
+
+    return fetch
+
+
+async def _fetch(url: str, context: ssl.SSLContext) -> bytes:
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    stream: trio.abc.Stream
+    if parts.scheme == "https":
+        stream = await trio.open_ssl_over_tcp_stream(host, parts.port or 443, ssl_context=context)
+    elif parts.scheme == "http":
+        stream = await trio.open_tcp_stream(host, parts.port or 80)
+    else:
+        raise OSError(f"{url} is neither http nor https")
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    answer = await get(FramedStream(stream, name=parts.netloc), parts.netloc, target, {})
+    if answer.status != 200:
+        raise OSError(f"{url} answered {answer.status}")
+    return answer.body

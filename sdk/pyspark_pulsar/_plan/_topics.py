@@ -18,7 +18,6 @@ import geminga
 import geminga.blocking
 from pyspark_pulsar._names import full_name, partition_of
 from pyspark_pulsar._options import ReadOptions, TopicSelection
-from pyspark_pulsar._plan._readers import start_id
 from pyspark_pulsar._positions import BEGIN, LedgerSpan, Position, TopicPartition
 from pyspark_pulsar._rest import ledgers_by_rest
 from pyspark_pulsar.errors import InvalidOption, TopicMissing
@@ -35,6 +34,10 @@ SAMPLE_ENTRIES = 16
 """Entries read to learn how many messages batches have."""
 LEDGER_ENTRIES = 50_000
 """The probable size of a full ledger (managedLedgerMaxEntriesPerLedger)."""
+PENDING_CHUNKED_MAX = 1000
+"""Chunked messages that may be interleaved; a reader of old data meets those of all producers at
+once.
+"""
 _BEHIND_ALL = 1 << 62
 """An entry id above those of any ledger."""
 
@@ -169,6 +172,47 @@ class TopicProbe(NamedTuple):
             yield reader
         finally:
             reader.close()
+
+
+def start_id(at: Position, *, read_compacted: bool) -> geminga.MessageId:
+    """The start id of a reader whose first entry is the one at `at`, or the next one. The caller
+    skips the entry's messages before `at`.
+    """
+    if at.ledger_id < 0 and not read_compacted:
+        return geminga.EARLIEST
+    # With an id, a reader of a compacted topic knows before the first entry that it has something
+    # to read. From EARLIEST it compares the last id with a cursor of the log, which is behind what
+    # was trimmed.
+    return geminga.MessageId(max(0, at.ledger_id), max(0, at.entry_id))
+
+
+def open_reader(
+    client: geminga.blocking.Client,
+    options: ReadOptions,
+    topic: str,
+    at: Position,
+    *,
+    queue_size: int,
+) -> geminga.blocking.Reader:
+    """A reader whose first entry is the one at `at`, or the next one. The caller closes it. Raises
+    GemingaError.
+
+    Entries that can't be decrypted are returned as they are: the caller must check.
+    """
+    return client.create_reader(
+        topic,
+        start_id(at, read_compacted=options.read_compacted),
+        start_message_id_inclusive=True,
+        receiver_queue_size=queue_size,
+        auto_create=False,
+        read_compacted=options.read_compacted,
+        reader_name=options.reader_name,
+        subscription_role_prefix=options.subscription_role_prefix,
+        crypto_key_reader=options.key_reader(),
+        crypto_failure_action=geminga.ConsumerCryptoFailureAction.CONSUME,
+        max_pending_chunked_messages=PENDING_CHUNKED_MAX,
+        expire_time_of_incomplete_chunked_message_s=0.0,
+    )
 
 
 def layout(

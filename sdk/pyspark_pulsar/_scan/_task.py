@@ -17,8 +17,7 @@ from geminga.schema import SchemaInfo
 from pyspark_pulsar._clients import client_for
 from pyspark_pulsar._decode._metadata import EntrySlice
 from pyspark_pulsar._names import partition_of
-from pyspark_pulsar._plan._readers import open_reader
-from pyspark_pulsar._plan._topics import layout
+from pyspark_pulsar._plan._topics import layout, open_reader
 from pyspark_pulsar._positions import BEGIN, LedgerSpan, Position, TopicRange
 from pyspark_pulsar._scan._chunk_search import cut_messages
 from pyspark_pulsar._scan._loss import Continuity, check_start, lost

@@ -12,7 +12,7 @@ from dataclasses import replace
 import geminga.blocking
 from geminga import TopicNotFoundError
 from pyspark_pulsar._options import ReadOptions
-from pyspark_pulsar._plan._readers import open_reader
+from pyspark_pulsar._plan._topics import open_reader
 from pyspark_pulsar._positions import Position, TopicRange
 from pyspark_pulsar._scan._pace import Prefetch, Throttle
 from pyspark_pulsar._scan._range_reader import RangeReader

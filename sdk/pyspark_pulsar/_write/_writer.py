@@ -56,12 +56,35 @@ def make_stream_writer(
     return PulsarStreamWriter(frame, options)
 
 
-class PulsarWriter(DataSourceArrowWriter):
-    """Writes a DataFrame in a batch."""
+class _Writer:
+    """The common part of all writers. A batch has no `batchId`."""
 
     def __init__(self, frame: Frame, options: WriteOptions) -> None:
         self._frame = frame
         self._options = options
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int = 0) -> None:
+        """All tasks (of the micro-batch) are done."""
+        logger.info("%s: %d messages written", self._topics, _rows(messages))
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int = 0) -> None:
+        """A task failed finally: written messages remain, and a micro-batch may run again."""
+        logger.warning(
+            "%s: the write failed; at least %d messages were written and remain",
+            self._topics,
+            _rows(messages),
+        )
+
+    @property
+    def _topics(self) -> str:
+        return self._options.topic or "topics of __topic"
+
+
+class PulsarWriter(_Writer, DataSourceArrowWriter):
+    """Writes a DataFrame in a batch."""
+
+    def __init__(self, frame: Frame, options: WriteOptions) -> None:
+        super().__init__(frame, options)
         self._job_id = uuid.uuid4().hex
         """Created on the driver: all attempts of all tasks share it."""
 
@@ -69,32 +92,8 @@ class PulsarWriter(DataSourceArrowWriter):
         """In a task: write its rows, and wait for all receipts. Raises ConnectorError."""
         return _write(self._frame, self._options, iterator, self._job_id)
 
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """All tasks are done."""
-        _log(self._options, messages)
 
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """A task failed finally: written messages remain."""
-        _warn(self._options, messages)
-
-
-class _StreamWriter:
-    """The common part of both stream writers."""
-
-    def __init__(self, frame: Frame, options: WriteOptions) -> None:
-        self._frame = frame
-        self._options = options
-
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """All tasks of the micro-batch are done."""
-        _log(self._options, messages)
-
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """A task failed finally: written messages remain, and the micro-batch may run again."""
-        _warn(self._options, messages)
-
-
-class PulsarRowStreamWriter(_StreamWriter, DataSourceStreamWriter):
+class PulsarRowStreamWriter(_Writer, DataSourceStreamWriter):
     """Writes a stream on PySpark 4.0, which passes rows."""
 
     def __init__(self, frame: Frame, options: WriteOptions, schema: StructType) -> None:
@@ -108,7 +107,7 @@ class PulsarRowStreamWriter(_StreamWriter, DataSourceStreamWriter):
 
 if TYPE_CHECKING or DataSourceStreamArrowWriter is not None:
 
-    class PulsarStreamWriter(_StreamWriter, DataSourceStreamArrowWriter):
+    class PulsarStreamWriter(_Writer, DataSourceStreamArrowWriter):
         """Writes a stream."""
 
         def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -134,15 +133,5 @@ def _write(
     return Task(client_for(options.client), frame, options, who).run(batches)
 
 
-def _log(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
-    rows = sum(each.rows for each in messages if isinstance(each, Written))
-    logger.info("%s: %d messages written", options.topic or "topics of __topic", rows)
-
-
-def _warn(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
-    rows = sum(each.rows for each in messages if isinstance(each, Written))
-    logger.warning(
-        "%s: the write failed; at least %d messages were written and remain",
-        options.topic or "topics of __topic",
-        rows,
-    )
+def _rows(messages: Sequence[WriterCommitMessage | None]) -> int:
+    return sum(each.rows for each in messages if isinstance(each, Written))

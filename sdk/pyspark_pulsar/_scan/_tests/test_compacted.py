@@ -11,9 +11,8 @@ import pytest
 from geminga import EARLIEST, MessageId
 from pyspark_pulsar._options import ReadOptions, parse_read
 from pyspark_pulsar._plan._ranges import RangeResolver
-from pyspark_pulsar._plan._readers import start_id
 from pyspark_pulsar._plan._tasks import split_ranges
-from pyspark_pulsar._plan._topics import expand
+from pyspark_pulsar._plan._topics import expand, start_id
 from pyspark_pulsar._positions import BEGIN, Position, TopicRange
 from pyspark_pulsar._scan._task import ScanPlan, scan
 from pyspark_pulsar._tests.streaming import VALUE, Broker, Query, full, started

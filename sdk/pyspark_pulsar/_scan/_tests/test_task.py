@@ -18,8 +18,7 @@ from geminga.schema import Json
 from pyspark_pulsar._clients import client_for, close_clients
 from pyspark_pulsar._options import ParseMode, ReadOptions, parse_read
 from pyspark_pulsar._plan._filters import Limits, Narrowing
-from pyspark_pulsar._plan._readers import open_reader
-from pyspark_pulsar._plan._topics import TopicProbe, layout
+from pyspark_pulsar._plan._topics import TopicProbe, layout, open_reader
 from pyspark_pulsar._positions import BEGIN, Position, TopicRange
 from pyspark_pulsar._scan._task import ScanPlan, scan
 from pyspark_pulsar.errors import DataLoss, MalformedMessage
