@@ -89,7 +89,7 @@ def split_batch(metadata: MessageMetadata, payload: memoryview) -> list[Message]
     count = metadata.num_messages_in_batch
     end = len(payload)
     at = 0
-    # No index is made for what isn't there: a lying count ends at the end of the bytes.
+    # Nothing is allocated by the announced count: a false one ends with the bytes.
     while len(messages) < count:
         if end - at < 4:
             raise RemoteProtocolError(f"batch of {count} messages ends after {len(messages)}")

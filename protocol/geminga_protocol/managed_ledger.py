@@ -88,7 +88,7 @@ def _decoded(data: bytes, kind: type[M]) -> M:
             try:
                 return _parsed(_unpacked(memoryview(data), _HEADER.size + size), kind)
             except RemoteProtocolError:
-                # Plain protobuf can begin like the magic; if it isn't, this tells what is wrong.
+                # Plain protobuf can begin like the magic. If it is none, this raises its error.
                 return _parsed(data, kind)
     return _parsed(data, kind)
 

@@ -70,7 +70,7 @@ class RequestTable(Generic[T]):
             with trio.move_on_after(timeout_s):
                 return await promise.wait()
         finally:
-            # Answered, a request's own id may be in use again.
+            # Once answered, the id may belong to a new request.
             if self._pending.get(request_id) is promise:
                 del self._pending[request_id]
         raise RequestTimeout(f"no answer to request {request_id} in {timeout_s:g} s")

@@ -89,7 +89,7 @@ class ServerTls(TlsOptions):
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         _common(context, self)
         _load_chain(context, self)
-        # A client that has sent all and closes with a ticket unread would reset the connection.
+        # A client that closes before it has read a ticket would reset the connection.
         context.num_tickets = 0
         if self.require_client_certificate:
             if self.allow_insecure:
@@ -152,7 +152,7 @@ def peer_certificate(tls: ssl.SSLObject) -> bytes | None:
     """The certificate (DER) that the peer proved to have in the handshake, vouched for by a trusted
     authority; None if it showed none or none was verified.
     """
-    # Of an unverified one there is the binary form, and an empty parsed one.
+    # The parsed form of an unverified certificate is empty.
     return tls.getpeercert(binary_form=True) if tls.getpeercert() else None
 
 

@@ -97,7 +97,7 @@ class TlsStream(trio.abc.Stream):
                 return
             data = await self._read_socket(RECORD_BYTES)
             if not data:
-                # Not TlsFailed: a server that is full, or a balancer whose server is away, does it.
+                # Not TlsFailed: full servers, and load balancers without a server, close so too.
                 raise ConnectionResetError(
                     "closed during the TLS handshake (is this the TLS port?)"
                 )
@@ -150,10 +150,10 @@ class TlsStream(trio.abc.Stream):
                 parts.append(part)
                 size += len(part)
         except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
-            # Without a farewell too: the protocols above know what is whole.
+            # Also without close_notify: the protocol above knows what is complete.
             self._has_ended = True
         except ssl.SSLError as error:
-            # Told after what came whole before it.
+            # Raised after the data that came before it.
             self._broken = TlsFailed(tls_reason(error))
             if not parts:
                 raise self._broken from error
@@ -207,7 +207,7 @@ class TlsStream(trio.abc.Stream):
             if self._is_open and not self._unsent:
                 try:
                     self._tls.unwrap()
-                except ssl.SSLError:  # it wants the peer's answer, for which nobody waits
+                except ssl.SSLError:  # it waits for the peer's close_notify, which isn't needed
                     pass
                 self._say_last()
             self._socket.close()

@@ -105,7 +105,7 @@ class _SocketTransport:
         if self._drained:
             await trio.lowlevel.wait_readable(self._socket.fileno())
         else:
-            # The last read was full, so more is there: only let the others have their turn.
+            # The last read was full, so there is more: only give other tasks their turn.
             await trio.lowlevel.checkpoint()
         while True:
             try:
@@ -154,7 +154,7 @@ class _SocketTransport:
         try:
             return os.writev(self._socket.fileno(), buffers)
         except OSError:
-            # The socket is full, or the writer task meets the same error, and tells.
+            # The socket is full, or broken: then the writer task gets the same error.
             return 0
 
     def close(self) -> None:

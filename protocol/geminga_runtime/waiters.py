@@ -23,7 +23,7 @@ def own_copy(error: E) -> E:
     arguments = error.__reduce__()[1]
     made: E = kind.__new__(kind, *arguments)
     if not isinstance(kind.__init__, FunctionType):
-        # Python's own errors keep more than their arguments, and fill it in here.
+        # Built-in errors keep more than their arguments, and set it in `__init__`.
         kind.__init__(made, *arguments)
     made.args = error.args
     made.__dict__.update(error.__dict__)

@@ -131,13 +131,12 @@ class _Attempts:
                 self._service.failures[name, self._method, error.reason] += 1
                 continue
             except Exception as error:
-                # Of a plug-in: only this peer shall suffer. Its text may hold what the peer sent.
+                # An error of a plug-in fails this peer only. Its text may contain the peer's data.
                 kind = type(error).__name__
                 failure = AuthenticationFailed(f"{name} failed with {kind}", "provider_failed")
                 self._service.failures[name, self._method, failure.reason] += 1
                 continue
-            # Whoever began a conversation goes on with it, and whoever let the peer in is the one
-            # to be shown fresh credentials.
+            # The provider that began an exchange continues it, and gets renewed credentials.
             self._open = [(name, exchange)]
             if isinstance(answer, Identity):
                 self._service.successes[name, self._method] += 1

@@ -130,7 +130,7 @@ class SqliteWriter:
             self._fail(group, error)
         try:
             self._token.run_sync_soon(self._answer, group)
-        except trio.RunFinishedError:  # the loop has died meanwhile: nobody waits
+        except trio.RunFinishedError:  # the loop has ended meanwhile: no task waits
             pass
 
     def _fail(self, group: list[_Request], error: Exception) -> None:

@@ -110,7 +110,7 @@ def _put_sequential(rows: Rows, request: Put, now_ms: int) -> tuple[str, Row, li
     while True:
         path = f"{request.path}{sequence:010d}"
         sequence += 1
-        if rows.read(path) is None:  # somebody may have made a node of that very name
+        if rows.read(path) is None:  # a node may have this name already
             break
     rows.update(parent, parent_row._replace(sequence=sequence))
     row = Row(request.value, 0, now_ms, now_ms, request.owner)
