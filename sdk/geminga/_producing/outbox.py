@@ -358,9 +358,12 @@ class Outbox:
         self.fail(sequence_id, ChecksumError("the message was damaged in memory"))
         return False
 
-    def expire(self, send_timeout_s: float, now_s: float, topic: str) -> int:
+    def expire(
+        self, send_timeout_s: float, now_s: float, topic: str, refused: GemingaError | None = None
+    ) -> int:
         """Once the oldest message is older than the timeout, fail all that are pending
-        (ProducerImpl.run: later ones would overtake it); returns how many.
+        (ProducerImpl.run: later ones would overtake it); returns how many. The error tells what the
+        broker refused them with.
         """
         since_s = self.oldest_since_s
         # Added, not subtracted: the alarm is set to that sum, and would ring for ever if rounding
@@ -368,7 +371,9 @@ class Outbox:
         if since_s is None or now_s < since_s + send_timeout_s:
             return 0
         count = self.pending_messages
-        self.fail_all(OperationTimeoutError(f"no receipt within {send_timeout_s} s", topic=topic))
+        why = "" if refused is None else f"; the broker's last answer was {refused.code}: {refused}"
+        text = f"no receipt within {send_timeout_s} s{why}"
+        self.fail_all(OperationTimeoutError(text, topic=topic))
         return count
 
     def fail_all(self, error: GemingaError) -> None:

@@ -70,6 +70,8 @@ class PartitionProducer(SendingRoom):
         self._connection: Connection | None = None
         self._epoch = 0
         self._topic_epoch: int | None = None
+        self._refused: tuple[float, GemingaError | None] = -math.inf, None
+        """When the broker last refused a message, or the producer, and with what."""
 
     @property
     def name(self) -> str:
@@ -183,7 +185,8 @@ class PartitionProducer(SendingRoom):
         opened_s = outbox.open_since_s
         if opened_s is not None and (not outbox.in_flight or now_s >= opened_s + self._delay_s):
             self.seal()
-        expired = outbox.expire(self._send_timeout_s, now_s, self.topic)
+        refused = self._refused[1] if now_s < self._refused[0] + self._send_timeout_s else None
+        expired = outbox.expire(self._send_timeout_s, now_s, self.topic, refused)
         if expired:
             logger.warning("%s: %d messages got no receipt in time", self.topic, expired)
         next_s = math.inf
@@ -284,6 +287,8 @@ class PartitionProducer(SendingRoom):
             connection.remove_producer(self._id)
             if isinstance(error, GemingaError) and error.code in FAILS_PENDING:
                 self.outbox.fail_all(error)
+            if isinstance(error, GemingaError):
+                self._refused = trio.current_time(), error
             if not isinstance(error, GemingaError) or isinstance(error, OperationTimeoutError):
                 # Nothing is known of what the broker did: make sure that it forgets us.
                 connection.write(commands.close_producer(self._id, connection.next_request_id()))
@@ -347,6 +352,7 @@ class PartitionProducer(SendingRoom):
     def on_send_error(self, error: CommandSendError, code: str) -> None:
         """As the table in `_retry` says."""
         failure = from_broker(code, error.message, self.topic)
+        self._refused = trio.current_time(), failure
         action = send_error_action(code)
         connection = self._connection
         if action is SendErrorAction.TERMINATE:

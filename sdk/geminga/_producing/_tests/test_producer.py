@@ -244,6 +244,20 @@ async def test_send_errors_that_are_overcome(code: ServerError, autojump_clock: 
         assert set(stored(broker)) >= {b"1", b"2", b"3", b"4"}
 
 
+async def test_a_timeout_tells_what_the_broker_refused_with(autojump_clock: MockClock) -> None:
+    async with producing(send_timeout_s=10) as (broker, producer):
+        broker.fail["send"] = [(ServerError.PersistenceError, "the bookie is read-only")] * 1000
+        with pytest.raises(geminga.OperationTimeoutError, match="PersistenceError: the bookie is"):
+            await producer.send(b"x")
+        broker.fail["send"] = []
+        await producer.send(b"y")
+        await trio.sleep(60)
+        broker.hold_receipts = True
+        with pytest.raises(geminga.OperationTimeoutError) as caught:
+            await producer.send(b"z")
+        assert "Persistence" not in str(caught.value)
+
+
 async def test_partitions_take_turns_and_keys_stay(autojump_clock: MockClock) -> None:
     async with fake_broker() as broker, broker.client() as client:
         broker.partitions["persistent://public/default/p"] = 3
