@@ -82,7 +82,7 @@ class Handed(msgspec.Struct, eq=False, gc=False):
         is handed over.
         """
         if self._outgoing is not None:
-            self._outgoing.on_settled(self._index, lambda _: callback())
+            self._outgoing.on_settled(callback)
         elif self._failure is not None:
             callback()
         elif self._waiting is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 import trio
@@ -39,7 +40,7 @@ class Outgoing(msgspec.Struct, eq=False, gc=False):
     is_settled: bool = False
     error: GemingaError | None = None
     _event: trio.Event | None = None
-    _callbacks: list[tuple[int, Callable[[Receipt], object]]] | None = None
+    _callbacks: list[Callable[[], object]] | None = None
 
     def add(self, sequence_id: int, data: bytes, extras: Extras | None, size_bytes: int) -> int:
         """Take a message; returns its index."""
@@ -70,8 +71,8 @@ class Outgoing(msgspec.Struct, eq=False, gc=False):
             self._event.set()
         if self._callbacks is not None:
             callbacks, self._callbacks = self._callbacks, None
-            for index, callback in callbacks:
-                _call(callback, Receipt(self, index))
+            for callback in callbacks:
+                _call(callback)
 
     def forget_tasks(self) -> None:
         """No task waits for it any more: their loop has ended."""
@@ -86,14 +87,14 @@ class Outgoing(msgspec.Struct, eq=False, gc=False):
             self._event = trio.Event()
         await self._event.wait()
 
-    def on_settled(self, index: int, callback: Callable[[Receipt], object]) -> None:
+    def on_settled(self, callback: Callable[[], object]) -> None:
         """Have `callback` called once it is settled, at once if it is."""
         if self.is_settled:
-            _call(callback, Receipt(self, index))
+            _call(callback)
         elif self._callbacks is None:
-            self._callbacks = [(index, callback)]
+            self._callbacks = [callback]
         else:
-            self._callbacks.append((index, callback))
+            self._callbacks.append(callback)
 
 
 def first_failure(failed: list[Outgoing]) -> GemingaError:
@@ -184,11 +185,11 @@ class Receipt(msgspec.Struct, eq=False, gc=False):
 
         The callback must be short and must not raise; what it raises is logged.
         """
-        self._outgoing.on_settled(self._index, callback)
+        self._outgoing.on_settled(partial(callback, self))
 
 
-def _call(callback: Callable[[Receipt], object], receipt: Receipt) -> None:
+def _call(callback: Callable[[], object]) -> None:
     try:
-        callback(receipt)
+        callback()
     except Exception:
         logger.exception("a callback of a sent message failed")

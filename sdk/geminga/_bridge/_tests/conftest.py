@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import urllib.request
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -23,19 +24,30 @@ def topic() -> str:
     return f"persistent://public/default/faces-{next(_numbers)}"
 
 
+def ask(url: BrokerUrl, topic: str, what: str, method: str, body: str) -> None:
+    """One call of a topic's REST resources."""
+    request = urllib.request.Request(
+        f"{url.web_url}/admin/v2/{topic.replace('://', '/')}/{what}",
+        data=body.encode(),
+        headers={"content-type": "application/json"},
+        method=method,
+    )
+    with urllib.request.urlopen(request, timeout=60):
+        pass
+
+
 @pytest.fixture
 def partitioned(url: BrokerUrl) -> Callable[[str, int], str]:
     """Make a topic with partitions."""
-    import urllib.request
 
     def make(topic: str, partitions: int) -> str:
-        request = urllib.request.Request(
-            f"{url.web_url}/admin/v2/{topic.replace('://', '/')}/partitions",
-            data=str(partitions).encode(),
-            headers={"content-type": "application/json"},
-            method="PUT",
-        )
-        with urllib.request.urlopen(request, timeout=60):
-            return topic
+        ask(url, topic, "partitions", "PUT", str(partitions))
+        return topic
 
     return make
+
+
+@pytest.fixture
+def terminate(url: BrokerUrl) -> Callable[[str], None]:
+    """End a topic."""
+    return lambda topic: ask(url, topic, "terminate", "POST", "")

@@ -1,4 +1,4 @@
-"""`geminga.aio` on a real broker."""
+"""What `geminga.aio` alone has: turns of tasks, cancellation at any moment, loops that end."""
 
 from __future__ import annotations
 
@@ -35,45 +35,6 @@ def in_asyncio(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
 
 def texts(messages: list[ga.Message]) -> list[str]:
     return [each.data.decode() for each in messages]
-
-
-@in_asyncio
-async def test_everything_once(url: str, topic: str) -> None:
-    async with ga.connect(url) as client:
-        assert await client.list_partitions(topic) == [topic]
-        async with (
-            await client.create_producer(topic) as producer,
-            await client.subscribe(topic, "s") as consumer,
-        ):
-            sent = await producer.send(b"a", partition_key="k")
-            message = await consumer.receive(60)
-            assert (message.data, message.message_id) == (b"a", sent)
-            await consumer.acknowledge(message)
-            receipt = await producer.submit(b"b")
-            told: asyncio.Future[ga.Receipt] = asyncio.get_running_loop().create_future()
-            receipt.add_done_callback(told.set_result)
-            assert await told is receipt
-            assert await receipt.wait() == receipt.message_id
-            await producer.flush()
-            got = await consumer.receive_batch(10, wait_s=60)
-            assert texts(got) == ["b"]
-            consumer.negative_acknowledge(got[0])
-            await consumer.acknowledge_all(got)
-            await consumer.acknowledge_cumulative(got[0])
-            with pytest.raises(ga.OperationTimeoutError, match=r"0\.02 s"):
-                await consumer.receive(0.02)
-            assert await consumer.receive_batch(10, wait_s=0.02) == []
-            assert not await consumer.has_message_available()
-            await consumer.seek(ga.EARLIEST)
-            assert (await consumer.receive(60)).message_id == sent
-        with pytest.raises(ga.AlreadyClosedError):
-            await producer.send(b"x")
-        async with await client.create_reader(topic, ga.EARLIEST) as reader:
-            got = [await reader.read_next(60), await anext(reader)]
-            assert texts(got) == ["a", "b"]
-            assert not await reader.has_message_available()
-    with pytest.raises(ga.AlreadyClosedError):
-        await client.create_producer(topic)
 
 
 @in_asyncio
@@ -141,56 +102,6 @@ async def test_cancelled_receives_lose_nothing(url: str, topic: str) -> None:
         await producing
         assert texts(got) == [str(n) for n in range(300)]
         assert cancelled > 0
-
-
-@in_asyncio
-async def test_cancelled_calls_are_cancelled_in_the_loop(url: str, topic: str) -> None:
-    async with ga.connect(url) as client:
-        holder = await client.create_producer(topic, access_mode=ga.ProducerAccessMode.EXCLUSIVE)
-        waiting = asyncio.create_task(
-            client.create_producer(topic, access_mode=ga.ProducerAccessMode.WAIT_FOR_EXCLUSIVE)
-        )
-        await asyncio.sleep(0.05)
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        await holder.aclose()
-        async with asyncio.timeout(60):
-            again = await client.create_producer(
-                topic, access_mode=ga.ProducerAccessMode.WAIT_FOR_EXCLUSIVE
-            )
-        assert await again.send(b"x")
-
-
-@in_asyncio
-async def test_closing_wakes_who_waits(url: str, topic: str) -> None:
-    async with ga.connect(url) as client:
-        consumer = await client.subscribe(topic, "s")
-        waiting = asyncio.create_task(consumer.receive())
-        iterating = asyncio.create_task(_all_of(consumer))
-        await asyncio.sleep(0.02)
-    with pytest.raises(ga.AlreadyClosedError):
-        await waiting
-    assert await iterating == []
-
-
-async def _all_of(consumer: ga.Consumer) -> list[ga.Message]:
-    return [message async for message in consumer]
-
-
-@in_asyncio
-async def test_errors_of_the_body_come_out(url: str) -> None:
-    with pytest.raises(KeyError):
-        async with ga.connect(url):
-            raise KeyError
-
-
-@in_asyncio
-async def test_url_is_checked_at_the_call(url: str) -> None:
-    with pytest.raises(ga.InvalidServiceUrlError):
-        ga.connect("nowhere")
-    with pytest.raises(ga.InvalidArgumentError, match="no_such"):
-        ga.connect(url, no_such=1)
 
 
 def test_program_that_leaves_without_closing(url: str, topic: str) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import threading
 import time
-from collections.abc import Callable
 
 import pytest
 
@@ -30,43 +28,6 @@ def publish(url: str, topic: str, count: int) -> None:
 
 def numbers(entries: list[geminga.EntryBatch]) -> list[int]:
     return [int(payload) for entry in entries for payload in entry.payloads()]
-
-
-def test_blocking(url: BrokerUrl, topic: str) -> None:
-    publish(url, topic, 3000)
-    with gb.connect(url) as client:
-        reader = client.create_reader(topic, gb.EARLIEST, receiver_queue_size=500)
-        got: list[int] = []
-        while len(got) < 3000:
-            got += numbers(reader.read_batches(5, bytes_max=2000))
-        assert got == list(range(3000))
-        with pytest.raises(gb.OperationTimeoutError):
-            reader.read_batches(0)
-        with pytest.raises(gb.InvalidArgumentError, match="bytes_max"):
-            reader.read_batches(bytes_max=-1)
-        (last,) = reader.last_message_ids()
-        assert last.ledger_id >= 0
-        assert reader.incomplete_message_ids() == []
-        assert reader.received_ids() == [last.__class__(last.ledger_id, last.entry_id)]
-        assert reader.statistics().total_msgs_received == 3000
-        reader.close()
-        with pytest.raises(gb.AlreadyClosedError):
-            reader.read_batches()
-
-
-@pytest.mark.parametrize("at", [0, 1, 70, 299])
-def test_messages_and_entries_in_turn(url: BrokerUrl, topic: str, at: int) -> None:
-    """What was taken ahead for `read_next` comes before what is behind it."""
-    publish(url, topic, 300)
-    with gb.connect(url) as client:
-        reader = client.create_reader(topic, gb.EARLIEST)
-        got = [int(reader.read_next(60).data) for _ in range(at)]
-        while len(got) < 300:
-            got += numbers(reader.read_batches(5, bytes_max=20))
-            if len(got) < 300:
-                got.append(int(reader.read_next(60).data))
-        assert got == list(range(300))
-        assert not reader.has_message_available()
 
 
 @in_asyncio
@@ -124,42 +85,6 @@ def test_a_reader_keeps_what_it_took_when_the_connection_breaks(
 def cut(client: geminga.Client) -> None:
     for connection in list(client._core.pool.connections):
         connection.close("cut")
-
-
-def test_what_brokers_tell_of_topics(
-    url: BrokerUrl, topic: str, partitioned: Callable[[str, int], str]
-) -> None:
-    parts = partitioned(f"{topic}-parts", 2)
-    publish(url, topic, 1)
-    with gb.connect(url) as client:
-        pattern = re.compile(f"{topic}.*")
-        assert client.list_topics(pattern) == [topic, parts]
-        mode = gb.RegexSubscriptionMode.NON_PERSISTENT_ONLY
-        assert client.list_topics(pattern, mode) == []
-        assert client.list_partitions(topic, auto_create=False) == [topic]
-        expected = [f"{parts}-partition-{n}" for n in range(2)]
-        assert client.list_partitions(parts, auto_create=False) == expected
-        for missing in (f"{topic}-no", f"{parts}-partition-2", f"{topic}-partition-0"):
-            with pytest.raises(gb.TopicNotFoundError) as raised:
-                client.list_partitions(missing, auto_create=False)
-            assert raised.value.topic == missing
-            with pytest.raises(gb.TopicNotFoundError):
-                client.get_schema(missing)
-        assert client.get_schema(topic) is None
-        schema = geminga.schema.String()
-        client.create_producer(parts, schema=schema).close()
-        found = client.get_schema(parts)
-        assert found is not None
-        assert found.type == schema.info.type
-        assert client.get_schema(f"{parts}-partition-1") == found
-        assert client.get_schema(parts, (0).to_bytes(8, "big")) == found
-        assert client.get_schema(parts, (7).to_bytes(8, "big")) is None
-        with pytest.raises(gb.InvalidArgumentError, match="version"):
-            client.get_schema(parts, 0)
-        with pytest.raises(gb.InvalidArgumentError, match="pattern"):
-            client.list_topics(topic)
-        with pytest.raises(gb.InvalidArgumentError, match="mode"):
-            client.list_topics(pattern, "all")
 
 
 def test_a_seek_recalls_what_is_on_its_way(url: BrokerUrl, topic: str) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import random
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 
 import geminga.aio as ga
 import geminga.blocking as gb
-from geminga import BatchReceivePolicy, ConsumerInterceptor, ConsumerType, InitialPosition
+from geminga import BatchReceivePolicy, InitialPosition
 
 EARLIEST = InitialPosition.EARLIEST
 
@@ -84,76 +83,6 @@ def test_threads_in_order_and_closing_waits(url: str, topic: str) -> None:
         assert len(seen) == 301
 
 
-def test_threads_by_key(url: str, topic: str) -> None:
-    seen: defaultdict[str | None, list[int]] = defaultdict(list)
-    lock = threading.Lock()
-    running: list[str | None] = []
-    several = threading.Event()
-    most = 0
-
-    def listener(consumer: gb.Consumer, message: gb.Message) -> None:
-        nonlocal most
-        key = message.partition_key
-        with lock:
-            assert key not in running
-            running.append(key)
-            most = max(most, len(running))
-            if most > 1:
-                several.set()
-        assert several.wait(60)
-        time.sleep(random.random() * 0.002)
-        with lock:
-            running.remove(key)
-            seen[key].append(int(message.data))
-        consumer.acknowledge(message)
-
-    with gb.connect(url) as client:
-        send(client, topic, 200, keys=9, batching_enabled=False)
-        client.subscribe(
-            topic,
-            "s",
-            message_listener=listener,
-            message_listener_concurrency=4,
-            consumer_type=ConsumerType.KEY_SHARED,
-            initial_position=EARLIEST,
-        )
-        until(lambda: sum(map(len, seen.values())) == 200)
-    assert 1 < most <= 4
-    assert all(each == sorted(each) for each in seen.values())
-    assert len(seen) == 9
-
-
-def test_thread_that_fails_or_closes(url: str, topic: str, caplog: Any) -> None:
-    seen: list[tuple[bytes, int]] = []
-
-    def listener(consumer: gb.Consumer, message: gb.Message) -> None:
-        seen.append((message.data, message.redelivery_count))
-        if message.data == b"1":
-            if not message.redelivery_count:
-                raise ValueError("not now")
-            consumer.acknowledge(message)
-            consumer.close()
-        else:
-            consumer.acknowledge(message)
-
-    with gb.connect(url) as client:
-        send(client, topic, 3, batching_enabled=False)
-        client.subscribe(
-            topic,
-            "s",
-            message_listener=listener,
-            consumer_type=ConsumerType.SHARED,
-            negative_ack_redelivery_delay_s=0.05,
-            initial_position=EARLIEST,
-        )
-        until(lambda: len(seen) == 4)
-        assert seen == [(b"0", 0), (b"1", 0), (b"2", 0), (b"1", 1)]
-        assert "the message listener failed" in caplog.text
-        other = client.subscribe(topic, "s", consumer_type=ConsumerType.SHARED)
-        with pytest.raises(gb.OperationTimeoutError):
-            other.receive(0.1)
-
-
 def test_aio_coroutine_functions(url: str, topic: str) -> None:
     seen: list[int] = []
     started = asyncio.Event()
@@ -187,75 +116,7 @@ def test_aio_coroutine_functions(url: str, topic: str) -> None:
     asyncio.run(main())
 
 
-def test_aio_by_key(url: str, topic: str) -> None:
-    seen: defaultdict[str | None, list[int]] = defaultdict(list)
-    running: list[str | None] = []
-    all_of_them = asyncio.Event()
-    most = 0
-
-    async def listener(consumer: ga.Consumer, message: ga.Message) -> None:
-        nonlocal most
-        key = message.partition_key
-        assert key not in running
-        running.append(key)
-        most = max(most, len(running))
-        if most == 4:
-            all_of_them.set()
-        await asyncio.wait_for(all_of_them.wait(), 60)
-        await asyncio.sleep(random.random() * 0.002)
-        running.remove(key)
-        seen[key].append(int(message.data))
-        await consumer.acknowledge(message)
-
-    async def main() -> None:
-        async with ga.connect(url) as client:
-            await aio_send(client, topic, 200, keys=9)
-            await client.subscribe(
-                topic,
-                "s",
-                message_listener=listener,
-                message_listener_concurrency=4,
-                consumer_type=ConsumerType.KEY_SHARED,
-                initial_position=EARLIEST,
-            )
-            await aio_until(lambda: sum(map(len, seen.values())) == 200)
-
-    asyncio.run(main())
-    assert most == 4
-    assert all(each == sorted(each) for each in seen.values())
-
-
-class Doubling(ConsumerInterceptor):
-    def before_consume(self, topic: str, message: ga.Message) -> ga.Message:
-        return message.replace(data=message.data * 2)
-
-
 POLICY = BatchReceivePolicy(max_messages=7, timeout_s=0.05)
-
-
-def test_batches_interceptors_and_statistics(url: str, topic: str) -> None:
-    options: dict[str, Any] = {"batch_receive_policy": POLICY, "initial_position": EARLIEST}
-    with gb.connect(url) as client:
-        send(client, topic, 30)
-        with client.subscribe(topic, "s", interceptors=[Doubling()], **options) as consumer:
-            until(lambda: consumer.statistics().msg_num_in_receiver_queue == 30)
-            assert [consumer.receive().data for _ in range(3)] == [b"00", b"11", b"22"]
-            batches = [consumer.receive_batch() for _ in range(5)]
-            assert [len(each) for each in batches] == [7, 7, 7, 6, 0]
-            got = [each.data for batch in batches for each in batch]
-            assert got == [b"%d" % n * 2 for n in range(3, 30)]
-            assert consumer.statistics().total_msgs_received == 30
-
-    async def main() -> None:
-        async with ga.connect(url) as client:
-            consumer = await client.subscribe(topic, "t", **options)
-            await aio_until(lambda: consumer.statistics().msg_num_in_receiver_queue == 30)
-            assert [(await consumer.receive()).data for _ in range(3)] == [b"0", b"1", b"2"]
-            sizes = [len(await consumer.receive_batch()) for _ in range(5)]
-            assert sizes == [7, 7, 7, 6, 0]
-            assert consumer.statistics().total_msgs_received == 30
-
-    asyncio.run(main())
 
 
 async def aio_next(consumer: ga.Consumer) -> list[ga.Message]:
