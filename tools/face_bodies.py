@@ -245,24 +245,6 @@ def connect(service_url: str, **options: Unpack[ClientKeywords]) -> Connecting[C
 ''',
 }
 
-LAZY = '''
-
-def __getattr__(name: str) -> object:
-    """Import what is asked for when it is asked for: the import alone stays cheap."""
-    if name not in __all__:
-        raise AttributeError(f"module {package!r} has no attribute {{name!r}}")
-    module = importlib.import_module(_OWN[name]) if name in _OWN else geminga
-    value: object = getattr(module, name)
-    if name in ("connect", "Client"):
-        importlib.import_module("geminga._options.signatures").show_options(module)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted([*__all__, *(name for name in globals() if name[:2] == "__")])
-'''
-
 USAGE = """
     async with geminga.{package}.connect("pulsar://localhost:6650") as client:
         producer = await client.create_producer("my-topic")
@@ -275,3 +257,28 @@ The names are those of `geminga`, and so are messages, options and errors. All c
 share one background thread, in which the Trio client works. After a fork the child makes its own:
 what was made before raises ForkError there.
 """
+
+ABOUT = {
+    "geminga": """Geminga: a Pulsar client for Trio (spec SDK).
+
+    async with geminga.connect("pulsar://localhost:6650") as client:
+        producer = await client.create_producer("my-topic")
+        await producer.send(b"hello")
+        consumer = await client.subscribe("my-topic", "my-subscription")
+        async for message in consumer:
+            await consumer.acknowledge(message)
+
+What stands in `__all__` is the public API; all else is private. Logs go to the logger "geminga",
+which prints nothing by itself.
+""",
+    "geminga.schema": """Typed schemas (spec SDK-41; `Schema` of the Java client).
+
+    producer = await client.create_producer("orders", schema=geminga.schema.Avro(Order))
+    await producer.send(Order(id=1))
+    consumer = await client.subscribe("orders", "billing", schema=geminga.schema.Avro(Order))
+    order = (await consumer.receive()).value
+
+What stands in `__all__` is public. fastavro is imported with the first Avro schema.
+""",
+}
+"""Docstrings of the packages that are no derived faces."""

@@ -1,6 +1,7 @@
 """Write the blocking and the asyncio face of the SDK from its Trio classes.
 
-    python tools/faces.py            writes sdk/geminga/{blocking,aio}/*.py and _bridge/threads.py
+    python tools/faces.py            writes sdk/geminga/{blocking,aio}/*.py and _bridge/threads.py,
+                                     and the names of geminga and geminga.schema
     python tools/faces.py --check    fails when one of them is stale
 
 Names, signatures and docstrings are the Trio classes'. What a method does is one of the bodies
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from face_bodies import (
+    ABOUT,
     ASKS,
     BODIES,
     CLASSES,
@@ -26,10 +28,10 @@ from face_bodies import (
     DOCS,
     IMPORTS,
     INITS,
-    LAZY,
     PLAIN,
     USAGE,
 )
+from face_names import NAMES, PUBLIC_MODULES, SCHEMA_NAMES
 
 ROOT = Path(__file__).resolve().parent.parent
 SDK = ROOT / "sdk" / "geminga"
@@ -192,10 +194,9 @@ def module_text(face: Face, name: str) -> str:
     for each in sorted(used & CLASSES.keys() - {name}):
         lines.append(f"from geminga.{face.package}.{CLASSES[each]} import {each}")
     lines += [f"from {IMPORTS[each]} import {each}" for each in sorted(used & IMPORTS.keys())]
-    shared = {k: v for k, v in public_names()[1].items() if k not in CLASSES and k != "connect"}
-    for each in sorted(used & shared.keys() - own - IMPORTS.keys()):
-        module, original = shared[each].split()
-        lines.append(f"from {module} import {original} as {each}")
+    shared = {name: module for module, names in NAMES.items() for name in names}
+    for each in sorted(used & shared.keys() - own - IMPORTS.keys() - CLASSES.keys() - {"connect"}):
+        lines.append(f"from {shared[each]} import {each} as {each}")
     if "geminga" in used:
         lines.append(f"import geminga.{CLASSES[name]}")
     lines += [f"import {each}" for each in ("asyncio", "math") if each in used]
@@ -203,40 +204,45 @@ def module_text(face: Face, name: str) -> str:
     return head + "from __future__ import annotations\n\n" + "\n".join(lines) + "\n\n\n" + text
 
 
-def public_names() -> tuple[list[str], dict[str, str]]:
-    """The public names of `geminga`, and the module and name that each is in."""
-    tree = ast.parse((SDK / "__init__.py").read_text())
-    names: list[str] = []
-    homes: dict[str, str] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            names = ast.literal_eval(node.value)
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("geminga"):
-            for alias in node.names:
-                homes[alias.asname or alias.name] = f"{node.module} {alias.name}"
-    return names, homes
-
-
-def package_text(face: Face) -> str:
-    """The face's own `__init__`: the public names of `geminga`, its classes instead of Trio's."""
-    names, homes = public_names()
+def homes_of(face: Face | None) -> dict[str, list[str]]:
+    """The public names of a face, by the modules that they are taken from; None: of Trio's."""
+    if face is None:
+        return {module: list(names) for module, names in NAMES.items()}
+    homes: dict[str, list[str]] = {}
     own = {name: f"geminga.{face.package}.{module}" for name, module in CLASSES.items()}
-    own["connect"] = f"geminga.{face.package}.client"
-    own["Receipt"] = f"geminga._bridge.{face.module}"
-    homes |= {name: f"{module} {name}" for name, module in own.items() if name in names}
-    lines = ["if TYPE_CHECKING:"]
-    for name in names:
-        module, original = homes[name].split()
-        lines.append(f"    from {module} import {original} as {name}")
-    homes_listed = "".join(f"    {name!r}: {own[name]!r},\n" for name in sorted(own))
-    usage = face.spell(USAGE.format(package=face.package))
+    own |= {"connect": own["Client"], "Receipt": f"geminga._bridge.{face.module}"}
+    for module, names in NAMES.items():
+        for each in names:
+            homes.setdefault(own.get(each, module), []).append(each)
+    return homes
+
+
+def package_text(package: str, homes: dict[str, list[str]], about: str) -> str:
+    """A package's `__init__`: its public names, each imported when it is asked for."""
+    names = sorted(each.rpartition(" ")[2] for listed in homes.values() for each in listed)
+    typed, lazy = "", ""
+    for module in sorted(homes):
+        for each in sorted(homes[module]):
+            typed += f"    from {module} import {each if ' as ' in each else f'{each} as {each}'}\n"
+        lazy += f"    {module!r}: {tuple(sorted(homes[module]))!r},\n"
     listed = "".join(f"    {name!r},\n" for name in names)
-    return (
-        f'"""{face.about}\n{usage}\n{NOTE}\n"""\n\nfrom __future__ import annotations\n\n'
-        "import importlib\nfrom typing import TYPE_CHECKING\n\nimport geminga\n\n"
-        + "\n".join(lines)
-        + f"\n\n__all__ = [\n{listed}]\n_OWN = {{\n{homes_listed}}}\n"
-        + LAZY.format(package=f"geminga.{face.package}")
+    is_whole = package == "geminga"
+    if is_whole:
+        typed = "    import geminga.schema as schema  # noqa: F401\n" + typed
+    version = re.search(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert version is not None
+    first, _, rest = about.partition("\n")
+    text = (
+        f'"""{first}\n\n{NOTE}\n{rest}"""\n\nfrom __future__ import annotations\n\n'
+        f"{'import logging' if is_whole else ''}\nfrom typing import TYPE_CHECKING\n\n"
+        f"from geminga._options.lazy import lazily\n\nif TYPE_CHECKING:\n{typed}\n"
+    )
+    text += f'__version__ = "{version.group(1)}"\n' if is_whole else ""
+    text += f"__all__ = [\n{listed}]\n_HOMES = {{\n{lazy}}}\n"
+    modules = f", {PUBLIC_MODULES!r}" if is_whole else ""
+    text += f"__getattr__, __dir__ = lazily(__name__, _HOMES{modules})\n"
+    return text + (
+        'logging.getLogger("geminga").addHandler(logging.NullHandler())\n' if is_whole else ""
     )
 
 
@@ -284,9 +290,17 @@ def texts() -> dict[Path, str]:
         SDK / "_bridge" / "threads.py": threads_text(),
         SDK / "_bridge" / "thread_listening.py": thread_listening_text(),
     }
+    schema = {module: list(names) for module, names in SCHEMA_NAMES.items()}
+    made[SDK / "__init__.py"] = package_text("geminga", homes_of(None), ABOUT["geminga"])
+    made[SDK / "schema" / "__init__.py"] = package_text(
+        "geminga.schema", schema, ABOUT["geminga.schema"]
+    )
     for face in (BLOCKING, AIO):
         folder = SDK / face.package
-        made[folder / "__init__.py"] = package_text(face)
+        about = f"{face.about}\n{face.spell(USAGE.format(package=face.package))}"
+        made[folder / "__init__.py"] = package_text(
+            f"geminga.{face.package}", homes_of(face), about
+        )
         for name, module in CLASSES.items():
             made[folder / f"{module}.py"] = module_text(face, name)
     return {path: formatted(text) for path, text in made.items()}

@@ -1,5 +1,7 @@
 """A Pulsar client for asyncio programs (spec SDK-45).
 
+Made by tools/faces.py: don't edit.
+
     async with geminga.aio.connect("pulsar://localhost:6650") as client:
         producer = await client.create_producer("my-topic")
         await producer.send(b"hello")
@@ -10,16 +12,13 @@
 The names are those of `geminga`, and so are messages, options and errors. All clients of a process
 share one background thread, in which the Trio client works. After a fork the child makes its own:
 what was made before raises ForkError there.
-
-Made by tools/faces.py: don't edit.
 """
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
-import geminga
+from geminga._options.lazy import lazily
 
 if TYPE_CHECKING:
     from geminga._bridge.asyncs import Receipt as Receipt
@@ -217,29 +216,105 @@ __all__ = [
     "UnsupportedVersionError",
     "connect",
 ]
-_OWN = {
-    "Client": "geminga.aio.client",
-    "Consumer": "geminga.aio.consumer",
-    "Producer": "geminga.aio.producer",
-    "Reader": "geminga.aio.reader",
-    "Receipt": "geminga._bridge.asyncs",
-    "TableChanges": "geminga.aio.table_changes",
-    "TableView": "geminga.aio.table_view",
-    "connect": "geminga.aio.client",
+_HOMES = {
+    "geminga._bridge.asyncs": ("Receipt",),
+    "geminga._connection.statistics": ("ProducerStatistics",),
+    "geminga._consuming.statistics": ("ConsumerStatistics",),
+    "geminga.aio.client": ("Client", "connect"),
+    "geminga.aio.consumer": ("Consumer",),
+    "geminga.aio.producer": ("Producer",),
+    "geminga.aio.reader": ("Reader",),
+    "geminga.aio.table_changes": ("TableChanges",),
+    "geminga.aio.table_view": ("TableView",),
+    "geminga.auth": (
+        "Authentication",
+        "AuthenticationBasic",
+        "AuthenticationOAuth2",
+        "AuthenticationTls",
+        "AuthenticationToken",
+    ),
+    "geminga.encryption": (
+        "ConsumerCryptoFailureAction",
+        "CryptoKeyReader",
+        "DefaultCryptoKeyReader",
+        "EncryptionContext",
+        "EncryptionKeyInfo",
+        "ProducerCryptoFailureAction",
+    ),
+    "geminga.entry_batch": ("EntryBatch",),
+    "geminga.errors": (
+        "AlreadyClosedError",
+        "AuthenticationError",
+        "AuthorizationError",
+        "BrokerError",
+        "ChecksumError",
+        "ConnectionFailedError",
+        "ConsumerAssignError",
+        "ConsumerBusyError",
+        "ConsumerNotFoundError",
+        "CorruptMessageError",
+        "CryptoError",
+        "ForkError",
+        "GemingaError",
+        "IncompatibleSchemaError",
+        "InvalidArgumentError",
+        "InvalidSchemaError",
+        "InvalidServiceUrlError",
+        "InvalidStateError",
+        "InvalidTopicNameError",
+        "InvalidTransactionStatusError",
+        "InvalidValueError",
+        "MemoryLimitError",
+        "MessageTooBigError",
+        "MetadataError",
+        "NotAllowedError",
+        "OperationTimeoutError",
+        "PersistenceError",
+        "ProducerBusyError",
+        "ProducerFencedError",
+        "ProducerQueueFullError",
+        "QuotaExceededError",
+        "SchemaError",
+        "SchemaUnavailableError",
+        "ServiceNotReadyError",
+        "SubscriptionNotFoundError",
+        "TlsError",
+        "TooManyRequestsError",
+        "TopicNotFoundError",
+        "TopicTerminatedError",
+        "TransactionConflictError",
+        "TransactionCoordinatorNotFoundError",
+        "TransactionError",
+        "TransactionNotFoundError",
+        "UndecodableValueError",
+        "UnknownBrokerError",
+        "UnsupportedVersionError",
+    ),
+    "geminga.failover": ("AutoClusterFailover", "FailoverCluster"),
+    "geminga.message": ("Message",),
+    "geminga.options": (
+        "BatchReceivePolicy",
+        "BatchingType",
+        "ClientOptions",
+        "CompressionType",
+        "ConsumerEventListener",
+        "ConsumerInterceptor",
+        "ConsumerOptions",
+        "ConsumerType",
+        "DeadLetterPolicy",
+        "HashingScheme",
+        "InitialPosition",
+        "KeySharedPolicy",
+        "MultiplierBackoff",
+        "ProducerAccessMode",
+        "ProducerInterceptor",
+        "ProducerMessage",
+        "ProducerOptions",
+        "ReaderOptions",
+        "RegexSubscriptionMode",
+        "RoutedMessage",
+        "RoutingMode",
+    ),
+    "geminga_protocol.message_id": ("EARLIEST_ID as EARLIEST", "LATEST_ID as LATEST", "MessageId"),
 }
-
-
-def __getattr__(name: str) -> object:
-    """Import what is asked for when it is asked for: the import alone stays cheap."""
-    if name not in __all__:
-        raise AttributeError(f"module 'geminga.aio' has no attribute {name!r}")
-    module = importlib.import_module(_OWN[name]) if name in _OWN else geminga
-    value: object = getattr(module, name)
-    if name in ("connect", "Client"):
-        importlib.import_module("geminga._options.signatures").show_options(module)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted([*__all__, *(name for name in globals() if name[:2] == "__")])
+__getattr__, __dir__ = lazily(__name__, _HOMES)

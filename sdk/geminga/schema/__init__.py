@@ -1,5 +1,7 @@
 """Typed schemas (spec SDK-41; `Schema` of the Java client).
 
+Made by tools/faces.py: don't edit.
+
     producer = await client.create_producer("orders", schema=geminga.schema.Avro(Order))
     await producer.send(Order(id=1))
     consumer = await client.subscribe("orders", "billing", schema=geminga.schema.Avro(Order))
@@ -10,37 +12,43 @@ What stands in `__all__` is public. fastavro is imported with the first Avro sch
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
+from geminga._options.lazy import lazily
+
 if TYPE_CHECKING:
-    from geminga.schema._auto import AlreadyEncoded, AutoConsume, AutoProduce
-    from geminga.schema._avro import Avro, Json
-    from geminga.schema._base import Schema
-    from geminga.schema._info import SchemaInfo
-    from geminga.schema._key_value import KeyValue, KeyValueEncodingType
-    from geminga.schema._primitives import (
-        Boolean,
-        Bytes,
-        Date,
-        Double,
-        Float,
-        Instant,
-        Int8,
-        Int16,
-        Int32,
-        Int64,
-        LocalDate,
-        LocalDateTime,
-        LocalTime,
-        String,
-        Time,
-        Timestamp,
-    )
-    from geminga.schema._protobuf import Protobuf, ProtobufNative, message_class
-    from geminga.schema._records import GenericRecord
-    from geminga.schema._types import Micros, Precision
-    from geminga_protocol.schema_type import SchemaType
+    from geminga.schema._auto import AlreadyEncoded as AlreadyEncoded
+    from geminga.schema._auto import AutoConsume as AutoConsume
+    from geminga.schema._auto import AutoProduce as AutoProduce
+    from geminga.schema._avro import Avro as Avro
+    from geminga.schema._avro import Json as Json
+    from geminga.schema._base import Schema as Schema
+    from geminga.schema._info import SchemaInfo as SchemaInfo
+    from geminga.schema._key_value import KeyValue as KeyValue
+    from geminga.schema._key_value import KeyValueEncodingType as KeyValueEncodingType
+    from geminga.schema._primitives import Boolean as Boolean
+    from geminga.schema._primitives import Bytes as Bytes
+    from geminga.schema._primitives import Date as Date
+    from geminga.schema._primitives import Double as Double
+    from geminga.schema._primitives import Float as Float
+    from geminga.schema._primitives import Instant as Instant
+    from geminga.schema._primitives import Int8 as Int8
+    from geminga.schema._primitives import Int16 as Int16
+    from geminga.schema._primitives import Int32 as Int32
+    from geminga.schema._primitives import Int64 as Int64
+    from geminga.schema._primitives import LocalDate as LocalDate
+    from geminga.schema._primitives import LocalDateTime as LocalDateTime
+    from geminga.schema._primitives import LocalTime as LocalTime
+    from geminga.schema._primitives import String as String
+    from geminga.schema._primitives import Time as Time
+    from geminga.schema._primitives import Timestamp as Timestamp
+    from geminga.schema._protobuf import Protobuf as Protobuf
+    from geminga.schema._protobuf import ProtobufNative as ProtobufNative
+    from geminga.schema._protobuf import message_class as message_class
+    from geminga.schema._records import GenericRecord as GenericRecord
+    from geminga.schema._types import Micros as Micros
+    from geminga.schema._types import Precision as Precision
+    from geminga_protocol.schema_type import SchemaType as SchemaType
 
 __all__ = [
     "AlreadyEncoded",
@@ -54,10 +62,10 @@ __all__ = [
     "Float",
     "GenericRecord",
     "Instant",
-    "Int8",
     "Int16",
     "Int32",
     "Int64",
+    "Int8",
     "Json",
     "KeyValue",
     "KeyValueEncodingType",
@@ -76,7 +84,6 @@ __all__ = [
     "Timestamp",
     "message_class",
 ]
-
 _HOMES = {
     "geminga.schema._auto": ("AlreadyEncoded", "AutoConsume", "AutoProduce"),
     "geminga.schema._avro": ("Avro", "Json"),
@@ -90,10 +97,10 @@ _HOMES = {
         "Double",
         "Float",
         "Instant",
-        "Int8",
         "Int16",
         "Int32",
         "Int64",
+        "Int8",
         "LocalDate",
         "LocalDateTime",
         "LocalTime",
@@ -106,18 +113,4 @@ _HOMES = {
     "geminga.schema._types": ("Micros", "Precision"),
     "geminga_protocol.schema_type": ("SchemaType",),
 }
-_MODULES = {name: module for module, names in _HOMES.items() for name in names}
-
-
-def __getattr__(name: str) -> object:
-    """Import what is asked for when it is asked for."""
-    module = _MODULES.get(name)
-    if module is None:
-        raise AttributeError(f"module 'geminga.schema' has no attribute {name!r}")
-    value: object = getattr(importlib.import_module(module), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+__getattr__, __dir__ = lazily(__name__, _HOMES)
