@@ -11,7 +11,7 @@ import logging
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import trio
 
@@ -76,6 +76,10 @@ class Interval:
 
 
 _IDLE = Interval()
+_SUMMED = [
+    *(each.name for each in fields(ProducerStatistics) if each.name.startswith("total_")),
+    *("pending_queue_size", "pending_bytes", "partitions_connected"),
+]
 
 
 class Counts:
@@ -195,14 +199,7 @@ def summed(
     return _described(
         Interval(length_s, sent, sent_bytes, failed, acknowledged, slots, latency_max_s),
         partitions,
-        total_msgs_sent=sum(part.total_msgs_sent for part in each),
-        total_bytes_sent=sum(part.total_bytes_sent for part in each),
-        total_send_failed=sum(part.total_send_failed for part in each),
-        total_acks_received=sum(part.total_acks_received for part in each),
-        total_entries_acknowledged=sum(part.total_entries_acknowledged for part in each),
-        pending_queue_size=sum(part.pending_queue_size for part in each),
-        pending_bytes=sum(part.pending_bytes for part in each),
-        partitions_connected=sum(part.partitions_connected for part in each),
+        **{name: sum(getattr(part, name) for part in each) for name in _SUMMED},
     )
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from operator import sub
+from typing import NamedTuple
 
 logger = logging.getLogger("geminga")
 
@@ -48,8 +50,7 @@ class ConsumerStatistics:
     """The same of each topic or partition, by its full name; empty if there is only one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """Counts at a moment, or between two of them."""
 
     messages: int = 0
@@ -57,16 +58,6 @@ class Snapshot:
     failed: int = 0
     acks: int = 0
     acks_failed: int = 0
-
-    def since(self, earlier: Snapshot) -> Snapshot:
-        """What was added."""
-        return Snapshot(
-            self.messages - earlier.messages,
-            self.size_bytes - earlier.size_bytes,
-            self.failed - earlier.failed,
-            self.acks - earlier.acks,
-            self.acks_failed - earlier.acks_failed,
-        )
 
 
 class ConsumerCounts:
@@ -85,13 +76,11 @@ class ConsumerCounts:
         self._last = Snapshot()
         self._length_s = 0.0
 
-    def _now(self) -> Snapshot:
-        return Snapshot(self.messages, self.size_bytes, self.failed, self.acks, self.acks_failed)
-
     def roll(self, length_s: float) -> None:
         """An interval is over, and the next one begins."""
-        now = self._now()
-        self._last, self._began, self._length_s = now.since(self._began), now, length_s
+        now = Snapshot(self.messages, self.size_bytes, self.failed, self.acks, self.acks_failed)
+        self._last = Snapshot(*map(sub, now, self._began))
+        self._began, self._length_s = now, length_s
 
     def statistics(
         self, queued: int, taken: int, taken_bytes: int, connected: bool
@@ -120,24 +109,9 @@ def summed(partitions: Mapping[str, ConsumerStatistics]) -> ConsumerStatistics:
     """The numbers of a consumer from those of its partitions."""
     if len(partitions) == 1:
         return next(iter(partitions.values()))
-    each = partitions.values()
-    return ConsumerStatistics(
-        num_msgs_received=sum(part.num_msgs_received for part in each),
-        num_bytes_received=sum(part.num_bytes_received for part in each),
-        num_receive_failed=sum(part.num_receive_failed for part in each),
-        num_acks_sent=sum(part.num_acks_sent for part in each),
-        num_acks_failed=sum(part.num_acks_failed for part in each),
-        rate_msgs_received=sum(part.rate_msgs_received for part in each),
-        rate_bytes_received=sum(part.rate_bytes_received for part in each),
-        total_msgs_received=sum(part.total_msgs_received for part in each),
-        total_bytes_received=sum(part.total_bytes_received for part in each),
-        total_receive_failed=sum(part.total_receive_failed for part in each),
-        total_acks_sent=sum(part.total_acks_sent for part in each),
-        total_acks_failed=sum(part.total_acks_failed for part in each),
-        msg_num_in_receiver_queue=sum(part.msg_num_in_receiver_queue for part in each),
-        partitions_connected=sum(part.partitions_connected for part in each),
-        partition_stats=partitions,
-    )
+    numbers = [each.name for each in fields(ConsumerStatistics) if each.name != "partition_stats"]
+    totals = {name: sum(getattr(part, name) for part in partitions.values()) for name in numbers}
+    return ConsumerStatistics(**totals, partition_stats=partitions)
 
 
 def log_interval(subscription: str, name: str, found: ConsumerStatistics) -> None:
