@@ -49,8 +49,6 @@ class Acknowledger:
         self._core = core
         self._target = target
         self._counts = target.counts
-        self._topic = target.topic
-        self._consumer_id = target.consumer_id
         self._options = options
         self.acks = AckTracker(batch_index_ack=options.batch_index_ack_enabled)
         # With more messages left in a batch, one of them is noted and nothing is to be sent.
@@ -79,19 +77,17 @@ class Acknowledger:
         self._waiting_max = options.ack_grouping_max if options.ack_grouping_time_s else 1
         self._due_s = math.inf
         self._alarm = Alarm(self._on_alarm)
-        self._scope = trio.CancelScope()
         self._connection: Connection | None = None
 
     async def run(self) -> None:
         """Keep the times, until `stop`."""
-        with self._scope:
-            await self._alarm.run()
+        await self._alarm.run()
 
     def stop(self) -> None:
         """Nothing is sent any more."""
-        self._scope.cancel()
+        self._alarm.stop()
         self._connection = None
-        self._group.reject(AlreadyClosedError("the consumer is closed", topic=self._topic))
+        self._group.reject(AlreadyClosedError("the consumer is closed", topic=self._target.topic))
 
     def attached(self, connection: Connection) -> None:
         """Send by that connection; what waits goes at once, so that it isn't redelivered."""
@@ -229,7 +225,7 @@ class Acknowledger:
         """Send what waits; unattached, it goes on waiting."""
         connection = self._connection
         if connection is None:
-            if self._scope.cancel_called:
+            if self._alarm.is_stopped:
                 # Of a partition that is over, nothing can be sent any more.
                 self.acks.reset()
             return
@@ -260,13 +256,13 @@ class Acknowledger:
 
     def _command(self, group: AckGroup, request_id: int | None) -> bytes:
         if request_id is None and not group.cumulative:
-            return individual_acks(self._consumer_id, group.ids)
+            return individual_acks(self._target.consumer_id, group.ids)
         ids = [
             MessageId(ledger_id, entry_id, ack_set=ack_set)
             for ledger_id, entry_id, ack_set in group.ids
         ]
         return commands.ack(
-            self._consumer_id, ids, cumulative=group.cumulative, request_id=request_id
+            self._target.consumer_id, ids, cumulative=group.cumulative, request_id=request_id
         )
 
     async def _send_for_receipt(
@@ -292,11 +288,11 @@ class Acknowledger:
         answer = await connection.request(
             lambda request_id: self._command(group, request_id),
             timeout_s=self._core.options.operation_timeout_s,
-            topic=self._topic,
+            topic=self._target.topic,
         )
         response = answer.ackResponse
         if response.HasField("error"):
-            raise from_broker(error_name(response.error), response.message, self._topic)
+            raise from_broker(error_name(response.error), response.message, self._target.topic)
 
     @property
     def group(self) -> Promise[None] | None:

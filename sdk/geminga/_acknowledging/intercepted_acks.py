@@ -31,7 +31,7 @@ class InterceptedAcknowledger(Acknowledger):
     def acknowledge(self, entry: Entry, index: int) -> None:
         """As Acknowledger.acknowledge."""
         super().acknowledge(entry, index)
-        self._interceptors.acknowledged(self._topic, Message(entry, index).message_id)
+        self._interceptors.acknowledged(self._target.topic, Message(entry, index).message_id)
 
     def acknowledge_run(self, entry: Entry, indexes: Sequence[int]) -> None:
         """As Acknowledger.acknowledge_run."""
@@ -41,12 +41,12 @@ class InterceptedAcknowledger(Acknowledger):
     def acknowledge_id(self, message_id: MessageId) -> None:
         """As Acknowledger.acknowledge_id."""
         super().acknowledge_id(message_id)
-        self._interceptors.acknowledged(self._topic, message_id)
+        self._interceptors.acknowledged(self._target.topic, message_id)
 
     def acknowledge_cumulative(self, message_id: MessageId) -> None:
         """As Acknowledger.acknowledge_cumulative."""
         super().acknowledge_cumulative(message_id)
-        self._interceptors.acknowledged_cumulative(self._topic, message_id)
+        self._interceptors.acknowledged_cumulative(self._target.topic, message_id)
 
     def _failed(self, group: AckGroup, error: GemingaError) -> None:
         super()._failed(group, error)
@@ -54,11 +54,11 @@ class InterceptedAcknowledger(Acknowledger):
         if group.cumulative:
             tell = self._interceptors.acknowledged_cumulative
         for ledger_id, entry_id, _ in group.ids:
-            tell(self._topic, MessageId(ledger_id, entry_id, self._target.partition), error)
+            tell(self._target.topic, MessageId(ledger_id, entry_id, self._target.partition), error)
 
     def _before_redelivery(self, refused: list[Position], timed_out: list[Position]) -> None:
         partition = self._target.partition
         if refused:
-            self._interceptors.refused(self._topic, partition, refused)
+            self._interceptors.refused(self._target.topic, partition, refused)
         if timed_out:
-            self._interceptors.timed_out(self._topic, partition, timed_out)
+            self._interceptors.timed_out(self._target.topic, partition, timed_out)

@@ -22,6 +22,7 @@ class Alarm:
         self._at_s = math.inf
         self._scope = trio.CancelScope()
         self._now = Wakeup()
+        self._running = trio.CancelScope()
 
     def at(self, time_s: float) -> None:
         """Call back at that time, or earlier if that was asked for; the past means at once."""
@@ -34,14 +35,24 @@ class Alarm:
         self._now.set()
 
     async def run(self) -> None:
-        """Keep the time; started once, by the owner."""
-        while True:
-            with trio.CancelScope(deadline=self._at_s) as self._scope:
-                while True:
-                    await self._now.wait()
-                    self._call()
-                    self._scope.deadline = self._at_s
-            self._call()
+        """Keep the time until `stop`; started once, by the owner."""
+        with self._running:
+            while True:
+                with trio.CancelScope(deadline=self._at_s) as self._scope:
+                    while True:
+                        await self._now.wait()
+                        self._call()
+                        self._scope.deadline = self._at_s
+                self._call()
+
+    def stop(self) -> None:
+        """Never call back again."""
+        self._running.cancel()
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether `stop` was called."""
+        return self._running.cancel_called
 
     def _call(self) -> None:
         self._at_s = math.inf

@@ -66,9 +66,10 @@ class Connection:
         self._keep_alive_interval_s = keep_alive_interval_s
         self._requests: RequestTable[BaseCommand] = RequestTable()
         self._waiting: dict[int, trio.CancelScope] = {}
-        self._producers: dict[int, ProducerSink] = {}
-        self._consumers: dict[int, ConsumerSink] = {}
-        self._watchers: dict[int, TopicListSink] = {}
+        # To whom goes what comes for the producers, consumers and topic lists of these ids:
+        self.producers: dict[int, ProducerSink] = {}
+        self.consumers: dict[int, ConsumerSink] = {}
+        self.watchers: dict[int, TopicListSink] = {}
         self._connected: Promise[None] = Promise()
         self._authentication = authentication
         self._prefers_tls = prefers_tls
@@ -110,30 +111,6 @@ class Connection:
     def close(self, reason: str) -> None:
         """Give the connection up now; everybody on it is told."""
         self._lose(reason)
-
-    def add_producer(self, producer_id: int, sink: ProducerSink) -> None:
-        """Deliver to `sink` what comes for that producer."""
-        self._producers[producer_id] = sink
-
-    def add_consumer(self, consumer_id: int, sink: ConsumerSink) -> None:
-        """Deliver to `sink` what comes for that consumer."""
-        self._consumers[consumer_id] = sink
-
-    def remove_producer(self, producer_id: int) -> None:
-        """Deliver nothing more for that producer."""
-        self._producers.pop(producer_id, None)
-
-    def remove_consumer(self, consumer_id: int) -> None:
-        """Deliver nothing more for that consumer."""
-        self._consumers.pop(consumer_id, None)
-
-    def add_watcher(self, watcher_id: int, sink: TopicListSink) -> None:
-        """Tell `sink` what comes for that watcher."""
-        self._watchers[watcher_id] = sink
-
-    def remove_watcher(self, watcher_id: int) -> None:
-        """Tell nothing more about that watcher."""
-        self._watchers.pop(watcher_id, None)
 
     def next_request_id(self) -> int:
         """An id for a request whose answer nobody awaits."""
@@ -269,12 +246,12 @@ class Connection:
         command = frame.command
         if kind == _MESSAGE:
             message = command.message
-            consumer = self._consumers.get(message.consumer_id)
+            consumer = self.consumers.get(message.consumer_id)
             if consumer is not None and frame.payload is not None:
                 consumer.on_message(message, frame.payload)
         elif kind == _SEND_RECEIPT:
             receipt = command.send_receipt
-            producer = self._producers.get(receipt.producer_id)
+            producer = self.producers.get(receipt.producer_id)
             if producer is not None:
                 producer.on_receipt(receipt)
         else:
@@ -298,12 +275,12 @@ class Connection:
             if scope is not None:
                 scope.deadline = math.inf
         elif kind == BaseCommand.SEND_ERROR:
-            sink = self._producers.get(command.send_error.producer_id)
+            sink = self.producers.get(command.send_error.producer_id)
             if sink is not None:
                 sink.on_send_error(command.send_error, error_name(command.send_error.error))
         elif kind == BaseCommand.WATCH_TOPIC_UPDATE:
             update = command.watchTopicUpdate
-            watcher = self._watchers.get(update.watcher_id)
+            watcher = self.watchers.get(update.watcher_id)
             if watcher is not None:
                 watcher.on_topics_changed(update.new_topics, update.deleted_topics)
         elif kind in _FOR_CONSUMER or kind in _CLOSES:
@@ -316,21 +293,21 @@ class Connection:
     def _on_notice(self, kind: int, command: BaseCommand) -> None:
         if kind == BaseCommand.CLOSE_PRODUCER:
             closed = command.close_producer
-            producer = self._producers.pop(closed.producer_id, None)
+            producer = self.producers.pop(closed.producer_id, None)
             if producer is not None:
                 producer.on_lost(self._assigned(closed))
         elif kind == BaseCommand.CLOSE_CONSUMER:
             gone = command.close_consumer
-            consumer = self._consumers.pop(gone.consumer_id, None)
+            consumer = self.consumers.pop(gone.consumer_id, None)
             if consumer is not None:
                 consumer.on_lost(self._assigned(gone))
         elif kind == BaseCommand.ACTIVE_CONSUMER_CHANGE:
             change = command.active_consumer_change
-            consumer = self._consumers.get(change.consumer_id)
+            consumer = self.consumers.get(change.consumer_id)
             if consumer is not None:
                 consumer.on_active_change(change.is_active)
         else:
-            consumer = self._consumers.get(command.reachedEndOfTopic.consumer_id)
+            consumer = self.consumers.get(command.reachedEndOfTopic.consumer_id)
             if consumer is not None:
                 consumer.on_end_of_topic()
 
@@ -368,14 +345,14 @@ class Connection:
         self._connected.reject(error)
         self._requests.fail_all(error)
         sinks: list[ProducerSink | ConsumerSink] = [
-            *self._producers.values(),
-            *self._consumers.values(),
+            *self.producers.values(),
+            *self.consumers.values(),
         ]
-        self._producers.clear()
-        self._consumers.clear()
+        self.producers.clear()
+        self.consumers.clear()
         for sink in sinks:
             sink.on_lost(None)
-        watchers, self._watchers = self._watchers, {}
+        watchers, self.watchers = self.watchers, {}
         for watcher in watchers.values():
             watcher.on_watch_lost()
 

@@ -112,7 +112,7 @@ class Discovery:
         pattern = topics.pattern
         watcher_id = self._core.next_consumer_id()
         self._watch_lost = Wakeup()
-        connection.add_watcher(watcher_id, self)
+        connection.watchers[watcher_id] = self
         try:
             await connection.request(
                 lambda n: commands.watch_topic_list(n, watcher_id, pattern.namespace, pattern.text),
@@ -123,7 +123,7 @@ class Discovery:
             self._wakeup.set()
             await self._watch_lost.wait()
         finally:
-            connection.remove_watcher(watcher_id)
+            connection.watchers.pop(watcher_id, None)
             request_id = connection.next_request_id()
             connection.write(commands.watch_topic_list_close(request_id, watcher_id))
 

@@ -318,7 +318,7 @@ class PartitionConsumer:
             logger.debug("%s: closing the consumer: %s", self.topic, error)
         finally:
             if self._connection is not None:
-                self._connection.remove_consumer(self._id)
+                self._connection.consumers.pop(self._id, None)
             self.failed(AlreadyClosedError("the consumer is closed", topic=self.topic))
             self._handler.abandon()
 
@@ -330,7 +330,7 @@ class PartitionConsumer:
         """SUBSCRIBE, then acknowledgements that wait, then the permits."""
         while self._seek_asked is not None:
             await self._seek_asked.wait()
-        connection.add_consumer(self._id, self)
+        connection.consumers[self._id] = self
         try:
             await connection.request(
                 lambda n: self._subscription.command(
@@ -341,7 +341,7 @@ class PartitionConsumer:
             )
             await trio.lowlevel.checkpoint_if_cancelled()
         except BaseException as error:
-            connection.remove_consumer(self._id)
+            connection.consumers.pop(self._id, None)
             if not isinstance(error, GemingaError) or isinstance(error, OperationTimeoutError):
                 # Nothing is known of what the broker did: make sure that it forgets us.
                 connection.write(commands.close_consumer(self._id, connection.next_request_id()))

@@ -65,7 +65,6 @@ class PartitionProducer(SendingRoom):
         self._delay_s = options.batching_max_publish_delay_s
         self._send_timeout_s = options.send_timeout_s or math.inf
         self._alarm = Alarm(self._on_alarm)
-        self._alarm_scope = trio.CancelScope()
         self._handler = ConnectionHandler(core, self)
         self._connection: Connection | None = None
         self._epoch = 0
@@ -88,22 +87,18 @@ class PartitionProducer(SendingRoom):
         if self._encoder.sealer is not None:
             self._encoder.sealer.prepare()
         self.is_started = True
-        self._core.nursery.start_soon(self._keep_time)
+        self._core.nursery.start_soon(self._alarm.run)
         try:
             await self._handler.start()
         except BaseException:
-            self._alarm_scope.cancel()
+            self._alarm.stop()
             raise
 
     def start_soon(self) -> None:
         """The same without waiting: what is added meanwhile goes as soon as it is known."""
         self.is_started = True
-        self._core.nursery.start_soon(self._keep_time)
+        self._core.nursery.start_soon(self._alarm.run)
         self._handler.start_soon()
-
-    async def _keep_time(self) -> None:
-        with self._alarm_scope:
-            await self._alarm.run()
 
     # ---- sending ----
 
@@ -245,7 +240,7 @@ class PartitionProducer(SendingRoom):
             logger.debug("%s: closing the producer: %s", self.topic, error)
         finally:
             if self._connection is not None:
-                self._connection.remove_producer(self._id)
+                self._connection.producers.pop(self._id, None)
             self.failed(AlreadyClosedError("the producer is closed", topic=self.topic))
             self._handler.abandon()
 
@@ -274,7 +269,7 @@ class PartitionProducer(SendingRoom):
 
     async def attach(self, connection: Connection) -> None:
         """PRODUCER; then everything pending goes again, in order."""
-        connection.add_producer(self._id, self)
+        connection.producers[self._id] = self
         try:
             answer = await connection.request(
                 self._producer_command,
@@ -284,7 +279,7 @@ class PartitionProducer(SendingRoom):
             # Closed since the answer came: the broker must hear of it.
             await trio.lowlevel.checkpoint_if_cancelled()
         except BaseException as error:
-            connection.remove_producer(self._id)
+            connection.producers.pop(self._id, None)
             if isinstance(error, GemingaError) and error.code in FAILS_PENDING:
                 self.outbox.fail_all(error)
             if isinstance(error, GemingaError):
@@ -333,7 +328,7 @@ class PartitionProducer(SendingRoom):
         """Fail everything pending and everything to come."""
         self.error = error
         self._connection = None
-        self._alarm_scope.cancel()
+        self._alarm.stop()
         self.outbox.fail_all(error)
         self._room.unpark_all()
         self._memory.wake_all()
@@ -358,7 +353,7 @@ class PartitionProducer(SendingRoom):
         if action is SendErrorAction.TERMINATE:
             if connection is not None:
                 # Else the broker would count us among the topic's producers.
-                connection.remove_producer(self._id)
+                connection.producers.pop(self._id, None)
                 connection.write(commands.close_producer(self._id, connection.next_request_id()))
             self.failed(failure)
             self._handler.abandon()
