@@ -116,7 +116,7 @@ INITS = {
     "Reader": """
         self._session = session
         self._inner = inner
-        self._receiver = {prefix}Receiver(session, inner._consumer)
+        self._receiver = {prefix}Receiver(session, consumer_of(inner))
 """,
     "TableView": """
         self._session = session
@@ -172,6 +172,7 @@ DOCS = {
 """Docstrings that can't be the Trio face's."""
 
 IMPORTS = {
+    "consumer_of": "geminga.reader",
     "function": "geminga._options.arguments",
     "Callable": "collections.abc",
     "duration": "geminga._options.arguments",

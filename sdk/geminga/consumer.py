@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import partial
-from typing import Generic
+from typing import Any, Generic
 
 import trio
 
 from geminga._acknowledging.ack_runs import MessageOrId as MessageOrId
-from geminga._acknowledging.ack_runs import Run, id_of, note_runs
+from geminga._acknowledging.ack_runs import id_of, note_runs
 from geminga._acknowledging.acknowledger import wait_for_receipts
 from geminga._connection.core import Core
 from geminga._connection.opening import Block
@@ -24,16 +24,13 @@ from geminga._consuming.partition_consumer import PartitionConsumer
 from geminga._consuming.parts import ConsumerParts
 from geminga._consuming.receiving import (
     RECEIVES_BETWEEN_CHECKPOINTS,
-    BatchLimits,
     Receiving,
-    batch_limits,
 )
 from geminga._consuming.statistics import ConsumerStatistics
 from geminga._consuming.subscribe import Subscription
 from geminga._consuming.trio_listening import listen
 from geminga._consuming.typed_inbox import TypedInbox, make_inbox
 from geminga._dead_letter.sender import DeadLetterSender
-from geminga._entries.entry import Entry
 from geminga._options.arguments import delay, duration, several
 from geminga._options.checks import texts
 from geminga.errors import AlreadyClosedError, InvalidArgumentError
@@ -70,9 +67,8 @@ class Consumer(Block, Generic[V_co]):
         self._dead_letter_sender = dead_letter_sender
         self._receipts = options.ack_receipt_enabled
         self._listening: Listening | None = None
-        self._is_listened = False
         self._is_closed = False
-        self._receiving = Receiving(self._inbox)
+        self._receiving = Receiving(self._inbox, subscription)
         notify = self._receiving.notify
         if isinstance(self._inbox, TypedInbox):
             self._inbox.notify = notify
@@ -117,16 +113,12 @@ class Consumer(Block, Generic[V_co]):
         async with undone_on_error(self._parts.aclose):
             await self._parts.start()
         if listener is not None:
-            self._begin_listening()
+            self._receiving.is_listened = True
+            self._since_checkpoint = RECEIVES_BETWEEN_CHECKPOINTS
             calls = partial(listener, self), self.negative_acknowledge
             self._listening = listen(
                 self._core, self._subscription.options, self._receiving.next, *calls
             )
-
-    def _begin_listening(self) -> None:
-        """From now on only workers receive."""
-        self._is_listened = True
-        self._since_checkpoint = RECEIVES_BETWEEN_CHECKPOINTS
 
     # ---- receiving ----
 
@@ -145,13 +137,9 @@ class Consumer(Block, Generic[V_co]):
             if message is not None:
                 self._since_checkpoint += 1
                 return message
-        self._refuse_beside_listener()
+        self._receiving.refuse_beside_listener()
         self._since_checkpoint = 0
         return await self._receiving.wait_and_take(timeout_s)
-
-    def _refuse_beside_listener(self) -> None:
-        if self._is_listened:
-            raise InvalidArgumentError("all messages go to message_listener")
 
     @trio.lowlevel.enable_ki_protection
     async def receive_batch(
@@ -167,18 +155,10 @@ class Consumer(Block, Generic[V_co]):
         before its time was over, maybe nothing; an argument replaces the policy's own bound. That
         needs a receiver queue. Raises what `receive` does otherwise.
         """
-        limits = self._batch_limits(max_messages, max_bytes, wait_s)
+        limits = self._receiving.batch_limits(max_messages, max_bytes, wait_s)
         if limits.fills:
             return await self._receiving.receive_batch(*limits[:3])
         return await self._receiving.receive_some(*limits[:3])
-
-    def _batch_limits(
-        self, max_messages: int | None, max_bytes: int | None, wait_s: float | None
-    ) -> BatchLimits:
-        """Of one `receive_batch`. Raises InvalidArgumentError."""
-        limits = batch_limits(self._subscription, max_messages, max_bytes, wait_s)
-        self._refuse_beside_listener()
-        return limits
 
     def __aiter__(self) -> Consumer[V_co]:
         return self
@@ -217,14 +197,14 @@ class Consumer(Block, Generic[V_co]):
         if isinstance(message, Message):
             entry = message._entry
             source = entry.source
-            # `_part_of` again, without a call: this stands on the hot path.
+            # `part_of` again, without a call: this stands on the hot path.
             if isinstance(source, PartitionConsumer) and source.inbox is self._open_inbox:
                 part = source
             else:
-                part = self._part_of(message)
+                part = self._receiving.part_of(message)
             part.acknowledger.acknowledge(entry, message._index)
         else:
-            part = self._part_of(message)
+            part = self._receiving.part_of(message)
             part.acknowledger.acknowledge_id(message)
         if self._receipts:
             await wait_for_receipts((part.acknowledger,))
@@ -233,32 +213,10 @@ class Consumer(Block, Generic[V_co]):
         """The messages are done: `acknowledge` for each, with one wait for receipts."""
         several(messages, "messages")
         # All are looked at first, so that a wrong one leaves nothing half done.
-        await self._acknowledge_runs(self._runs(messages))
-
-    async def _acknowledge_runs(self, runs: list[Run]) -> None:
+        runs = self._receiving.runs(messages)
         note_runs(runs)
         if self._receipts:
             await wait_for_receipts({part.acknowledger: None for part, _, _ in runs})
-
-    def _runs(self, messages: Iterable[MessageOrId]) -> list[Run]:
-        """Messages of one entry that follow one another. Raises InvalidArgumentError for others';
-        any thread may ask.
-        """
-        runs: list[Run] = []
-        entry: Entry | None = None
-        indexes: list[int] = []
-        for message in messages:
-            if isinstance(message, Message):
-                if message._entry is entry:
-                    indexes.append(message._index)
-                    continue
-                entry = message._entry
-                indexes = [message._index]
-            else:
-                entry = None
-                indexes = []
-            runs.append((self._part_of(message), message, indexes))
-        return runs
 
     async def acknowledge_cumulative(self, message: MessageOrId) -> None:
         """The message and everything before it in its partition is done.
@@ -269,7 +227,7 @@ class Consumer(Block, Generic[V_co]):
             raise InvalidArgumentError(
                 "acknowledge_cumulative needs an Exclusive or Failover subscription"
             )
-        part = self._part_of(message)
+        part = self._receiving.part_of(message)
         part.acknowledger.acknowledge_cumulative(id_of(message))
         if self._receipts:
             await wait_for_receipts((part.acknowledger,))
@@ -279,7 +237,7 @@ class Consumer(Block, Generic[V_co]):
         as `negative_ack_backoff` says. Its whole batch comes again, but for what is acknowledged.
         """
         count = message.redelivery_count if isinstance(message, Message) else 0
-        self._source_of(message).acknowledger.refuse(id_of(message), count)
+        self._receiving.source_of(message).acknowledger.refuse(id_of(message), count)
 
     async def reconsume_later(
         self,
@@ -299,7 +257,7 @@ class Consumer(Block, Generic[V_co]):
             raise InvalidArgumentError(f"message must be a Message, not {message!r}")
         delay(delay_s, "delay_s")
         texts({} if properties is None else properties, "properties")
-        self._part_of(message)
+        self._receiving.part_of(message)
         if self._dead_letter_sender is None:
             raise InvalidArgumentError("reconsume_later needs retry_enabled")
         await self._dead_letter_sender.send_again(message, delay_s, properties or {})
@@ -309,22 +267,6 @@ class Consumer(Block, Generic[V_co]):
         """Have everything redelivered that was received and not acknowledged."""
         for part in self._parts.each:
             part.redeliver(None)
-
-    def _part_of(self, message: MessageOrId) -> PartitionConsumer:
-        part = self._source_of(message)
-        if self._open_inbox is None:
-            raise AlreadyClosedError(
-                "the consumer is closed: the message comes again", topic=part.topic
-            )
-        return part
-
-    def _source_of(self, message: MessageOrId) -> PartitionConsumer:
-        if isinstance(message, Message):
-            source = message._entry.source
-            if isinstance(source, PartitionConsumer) and source.inbox is self._inbox:
-                return source
-            raise InvalidArgumentError("message: it was received by another consumer")
-        return self._parts.of_id(message)
 
     # ---- asking and moving ----
 
@@ -369,6 +311,7 @@ class Consumer(Block, Generic[V_co]):
             await self._listening.stop()
         self._core.open.pop(self, None)
         self._open_inbox = None
+        self._receiving.is_closed = True
         parts = self._parts
         parts.error = parts.error or AlreadyClosedError("the consumer is closed")
         await parts.aclose()
@@ -378,3 +321,8 @@ class Consumer(Block, Generic[V_co]):
         if self._interceptors is not None and not self._is_closed:
             self._interceptors.close()
         self._is_closed = True
+
+
+def receiving_of(consumer: Consumer[Any]) -> Receiving:
+    """What a consumer receives with: for the package's own use."""
+    return consumer._receiving

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Generic, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Unpack
 
 import trio
 
@@ -13,11 +13,8 @@ from geminga._connection.core import Core
 from geminga._connection.opening import Block
 from geminga._connection.statistics import ProducerStatistics, log_interval, summed
 from geminga._connection.together import together, undone_on_error
-from geminga._entries.encode import Extras
-from geminga._options.arguments import several
 from geminga._producing.message_options import MessageKeywords as MessageKeywords
 from geminga._producing.message_options import extras_of, payload_of
-from geminga._producing.outbox import Placed
 from geminga._producing.partition_producer import PartitionProducer
 from geminga._producing.partitions import Partitions
 from geminga._producing.receipt import Outgoing, Receipt, first_failure
@@ -65,7 +62,7 @@ class Producer(Block, Generic[S]):
         self._choose = self._partitions.choose
         self._since_checkpoint = 0
         self._schema = options.schema
-        self._takes_bytes = options.schema is None or options.schema._passes_bytes
+        self._takes_bytes = self._partitions.takes_bytes
 
     def __repr__(self) -> str:
         return f"<Producer {self.producer_name!r} of {self._topic}>"
@@ -156,20 +153,11 @@ class Producer(Block, Generic[S]):
         sent. What was handed over before it is cancelled is sent. Raises what `send` does.
         """
         receipts: list[Receipt] = []
-        for payload, extras in self._all_prepared(payloads):
+        for payload, extras in self._partitions.all_prepared(payloads):
             if len(receipts) % SUBMITS_BETWEEN_CHECKPOINTS == 0:
                 await trio.lowlevel.checkpoint()
-            receipts.append(await self._send_checked_soon(payload, extras, None))
+            receipts.append(await self._partitions.send_checked_soon(payload, extras, None))
         return receipts
-
-    def _all_prepared(self, values: Iterable[S]) -> list[tuple[bytes, Extras | None]]:
-        """For `submit_many`. Raises InvalidArgumentError and MessageTooBigError."""
-        several(values, "payloads")
-        ready = [prepared(self._schema, each, None, {}) for each in values]
-        largest = max((len(payload) for payload, _ in ready), default=0)
-        for part in self._parts:
-            part.check_size(largest)
-        return ready
 
     def send_nowait(
         self, data: S, *, sequence_id: int | None = None, **described: Unpack[MessageKeywords]
@@ -179,28 +167,7 @@ class Producer(Block, Generic[S]):
         What doesn't go at once is written when the event loop turns.
         """
         payload, extras = prepared(self._schema, data, sequence_id, described)
-        return self._send_checked(payload, extras, sequence_id)
-
-    def _send_checked(self, data: bytes, extras: Extras | None, sequence_id: int | None) -> Receipt:
-        """The same with arguments that were looked at."""
-        part = self._parts[0] if len(self._parts) == 1 else self._choose(data, extras)
-        if not part.has_room():
-            part.check_room(len(data))
-        return part.add(data, extras, sequence_id)
-
-    def _send_run(self, payloads: Sequence[bytes]) -> list[Placed]:
-        """Messages with nothing but a payload, as far as there is room; none if these have to be
-        sent one by one.
-        """
-        return self._parts[0].add_run(payloads) if len(self._parts) == 1 else []
-
-    async def _send_checked_soon(
-        self, data: bytes, extras: Extras | None, sequence_id: int | None
-    ) -> Receipt:
-        """The same, waiting for room."""
-        part = self._choose(data, extras)
-        await part.wait_for_room(len(data))
-        return part.add(data, extras, sequence_id)
+        return self._partitions.send_checked(payload, extras, sequence_id)
 
     def statistics(self) -> ProducerStatistics:
         """What has been sent so far, over all partitions and of each."""
@@ -253,3 +220,8 @@ class Producer(Block, Generic[S]):
             failed = sum(part.counts.failed for part in self._parts)
             if failed and was_open:
                 logger.warning("%s: closed; %d messages were not sent", self._topic, failed)
+
+
+def partitions_of(producer: Producer[Any]) -> Partitions:
+    """What a producer sends with: for the package's own use."""
+    return producer._partitions

@@ -14,7 +14,7 @@ from geminga._connection.opening import Block
 from geminga._consuming.entry_reading import read_batches, received_ids, take_incomplete
 from geminga._consuming.statistics import ConsumerStatistics
 from geminga._options.arguments import duration, positive_size
-from geminga.consumer import Consumer
+from geminga.consumer import Consumer, receiving_of
 from geminga.entry_batch import EntryBatch
 from geminga.errors import AlreadyClosedError, OperationTimeoutError
 from geminga.message import Message, V_co
@@ -30,6 +30,7 @@ class Reader(Block, Generic[V_co]):
 
     def __init__(self, consumer: Consumer[V_co]) -> None:
         self._consumer = consumer
+        self._receiving = receiving_of(consumer)
 
     def __repr__(self) -> str:
         return f"<Reader {self._consumer.consumer_name!r} on {self.topics}>"
@@ -76,7 +77,7 @@ class Reader(Block, Generic[V_co]):
         if timeout_s is not None:
             duration(timeout_s, "timeout_s")
         positive_size(bytes_max, "bytes_max")
-        entries = await read_batches(self._consumer, bytes_max, timeout_s)
+        entries = await read_batches(self._receiving, bytes_max, timeout_s)
         if not entries:
             raise OperationTimeoutError(f"no message within {timeout_s} s")
         return entries
@@ -90,7 +91,7 @@ class Reader(Block, Generic[V_co]):
         of: a chunk that isn't its message's last, or one that can't be decoded. -1:-1 before the
         first one, and after a lost connection or a seek until the next one.
         """
-        return received_ids(self._consumer)
+        return received_ids(self._receiving)
 
     def incomplete_message_ids(self) -> list[MessageId]:
         """Last chunks that came since the reader was opened, or since this was asked, and whose
@@ -98,7 +99,7 @@ class Reader(Block, Generic[V_co]):
         (`max_pending_chunked_messages`, `expire_time_of_incomplete_chunked_message_s`). Of each
         partition the latest 10 000.
         """
-        return take_incomplete(self._consumer)
+        return take_incomplete(self._receiving)
 
     def statistics(self) -> ConsumerStatistics:
         """What the reader did."""
@@ -128,3 +129,8 @@ class Reader(Block, Generic[V_co]):
         message = await self._consumer.__anext__()
         await self._note(message)
         return message
+
+
+def consumer_of(reader: Reader[V_co]) -> Consumer[V_co]:
+    """The consumer that a reader reads with: for the package's own use."""
+    return reader._consumer

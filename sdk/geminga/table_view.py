@@ -124,7 +124,7 @@ class TableView(Block, Generic[R]):
 
     async def _last_places(self) -> dict[int, Place]:
         """Of each partition that has messages: where the last one stands."""
-        last = await self._reader._consumer.last_message_ids()
+        last = await self._reader.last_message_ids()
         return {each.partition: _place(each) for each in last if each.entry_id >= 0}
 
     async def _run(self) -> None:

@@ -13,7 +13,7 @@ import trio
 from geminga._acknowledging.ack_runs import MessageOrId, Run, note_runs
 from geminga._bridge.calls import Session
 from geminga._entries.entry import Entry
-from geminga.consumer import Consumer
+from geminga.consumer import Consumer, receiving_of
 from geminga.errors import GemingaError
 from geminga.message import Message
 from geminga_runtime.waiters import Promise
@@ -28,6 +28,7 @@ class AckSender:
     def __init__(self, session: Session, consumer: Consumer) -> None:
         self.session = session
         self.consumer = consumer
+        self.receiving = receiving_of(consumer)
         self._portal = session.portal
         self._checked: Entry | None = None
         """The entry whose message was acknowledged last, which is known to be this consumer's."""
@@ -37,14 +38,10 @@ class AckSender:
         self._drains = 0
         self._signalled_for = -1
         """As in Sender: a flag set before the loop is asked would deceive signal handlers."""
-        self.waits_for_receipts = consumer._subscription.options.ack_receipt_enabled
+        self.waits_for_receipts = self.receiving.subscription.options.ack_receipt_enabled
         """Whether an acknowledgement is done only when the broker has answered."""
 
     # ---- in the program's threads ----
-
-    def check(self, message: MessageOrId) -> None:
-        """Raises InvalidArgumentError if the message isn't of this consumer."""
-        self.consumer._part_of(message)
 
     def acknowledge(self, message: MessageOrId) -> None:
         """Hand an acknowledgement over. Raises InvalidArgumentError and ForkError."""
@@ -55,7 +52,7 @@ class AckSender:
             self._signal()
 
     def _check_once(self, message: MessageOrId) -> None:
-        self.check(message)
+        self.receiving.part_of(message)
         if isinstance(message, Message):
             self._checked = message._entry
 
@@ -92,7 +89,7 @@ class AckSender:
         try:
             read, self._read = self._read, None
             if read is not None:
-                part = self.consumer._part_of(read)
+                part = self.receiving.part_of(read)
                 part.acknowledger.acknowledge_cumulative(read.message_id)
         except GemingaError as error:
             logger.warning("acknowledgement failed: %s", error)
@@ -105,13 +102,13 @@ class AckSender:
     def _runs(self, messages: list[MessageOrId]) -> list[Run]:
         """Without those that can't be acknowledged any more."""
         try:
-            return self.consumer._runs(messages)
+            return self.receiving.runs(messages)
         except GemingaError as error:
             logger.warning("acknowledgement failed: %s", error)
         runs: list[Run] = []
         for message in messages:
             with suppress(GemingaError):
-                runs += self.consumer._runs([message])
+                runs += self.receiving.runs([message])
         return runs
 
     def note(self, runs: list[Run], groups: list[Promise[None] | None]) -> None:

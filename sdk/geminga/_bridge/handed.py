@@ -15,6 +15,7 @@ from geminga_runtime.waiters import own_copy
 
 Details = tuple[Extras | None, int | None]
 """What describes a message, and its sequence id."""
+NO_DETAILS: Details = (None, None)
 
 
 class Handed(msgspec.Struct, eq=False, gc=False):

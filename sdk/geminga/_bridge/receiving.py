@@ -65,11 +65,11 @@ class Receiver(AckSender):
         self._filling = trio.Lock()
         """One fill at a time: what it takes ahead is for all callers, and another one that waits at
         the inbox meanwhile would not see it."""
-        self._ahead_max = max(1, min(AHEAD_MAX, consumer._subscription.queue_size // 2))
-        if consumer._subscription.options.ack_timeout_s:
+        self._ahead_max = max(1, min(AHEAD_MAX, self.receiving.subscription.queue_size // 2))
+        if self.receiving.subscription.options.ack_timeout_s:
             # The time to acknowledge a message runs from when it is taken.
             self._ahead_max = 1
-        consumer._inbox.on_discard = self._on_discard
+        self.receiving.inbox.on_discard = self._on_discard
         session.portal.forkables.add(self)
 
     def after_fork(self) -> None:
@@ -209,8 +209,8 @@ class Receiver(AckSender):
                 self._local.extend(messages_of(received))
             return
         if not self._for_listener:
-            self.consumer._refuse_beside_listener()
-        messages = await self.consumer._receiving.receive_some(
+            self.receiving.refuse_beside_listener()
+        messages = await self.receiving.receive_some(
             max(messages_max, self._ahead_max),
             BYTES_AHEAD_MAX,
             timeout_s,
@@ -232,7 +232,7 @@ class Receiver(AckSender):
             if self._local or self._entries:
                 await trio.lowlevel.checkpoint()
                 return
-            entries = await read_batches(self.consumer, bytes_max, left_s)
+            entries = await read_batches(self.receiving, bytes_max, left_s)
             # No checkpoint since they were taken: cancellation loses none.
             self._forget_discarded()
             self._entries.extend(entries)
@@ -250,7 +250,7 @@ class Receiver(AckSender):
         messages_max -= len(ahead)
         bytes_max -= sum(message._entry.size_of(message._index) for message in ahead)
         if messages_max > 0 and bytes_max > 0:
-            messages = await self.consumer._receiving.receive_batch(messages_max, bytes_max, wait_s)
+            messages = await self.receiving.receive_batch(messages_max, bytes_max, wait_s)
             self._forget_discarded()
             self._are_few_bytes = False
             self._local.extend(messages)

@@ -147,6 +147,7 @@ class ThreadSender(Sender):
 
     def __init__(self, session: ThreadSession, producer: Producer[Any]) -> None:
         super().__init__(session, producer)
+        self._takes_bytes = self.partitions.takes_bytes
         self._since_turn = 0
         self._room_lock = session.host.lock()
 
@@ -165,7 +166,7 @@ class ThreadSender(Sender):
         """Hand a message over that has nothing but a payload; None if `submit` has to: there is
         a schema or no room, or it is the turn of the program's other tasks.
         """
-        if not self.producer._takes_bytes:
+        if not self._takes_bytes:
             return None
         size_bytes = len(data)
         since_turn = self._since_turn + (size_bytes if size_bytes > 1024 else 1024)
@@ -173,10 +174,10 @@ class ThreadSender(Sender):
             return None
         handed = Receipt(self.session, data, None)
         # As `_take_in`, without a call: this stands on the hot path.
-        if self._grant_messages <= 0 or self._grant_bytes <= 0:
+        if self._put_messages >= self._messages_limit or self._put_bytes >= self._bytes_limit:
             return None
-        self._grant_messages -= 1
-        self._grant_bytes -= size_bytes
+        self._put_messages += 1
+        self._put_bytes += size_bytes
         self._queue.append(handed)
         self._since_turn = since_turn
         if self._signalled_for != self._drains:
@@ -208,7 +209,7 @@ class ThreadSender(Sender):
         """As Producer.submit_many."""
         return [
             self._submit(Receipt(self.session, payload, None if extras is None else (extras, None)))
-            for payload, extras in self.producer._all_prepared(values)
+            for payload, extras in self.partitions.all_prepared(values)
         ]
 
     def send_nowait(
@@ -222,7 +223,7 @@ class ThreadSender(Sender):
         return handed
 
     def _make(self, data: object, sequence_id: int | None, described: MessageKeywords) -> Receipt:
-        payload, extras = prepared(self.producer._schema, data, sequence_id, described)
+        payload, extras = prepared(self.partitions.options.schema, data, sequence_id, described)
         if extras is not None or sequence_id is not None:
             return Receipt(self.session, payload, (extras, sequence_id))
         return Receipt(self.session, payload, None)
@@ -279,7 +280,7 @@ class ThreadReceiver(Receiver):
         self, max_messages: int | None, max_bytes: int | None, wait_s: float | None
     ) -> list[Message]:
         """As Consumer.receive_batch."""
-        limits = self.consumer._batch_limits(max_messages, max_bytes, wait_s)
+        limits = self.receiving.batch_limits(max_messages, max_bytes, wait_s)
         messages_max, bytes_max = limits.messages_max, limits.bytes_max
         if limits.fills:
             self.session.call(lambda: self.fill_batch(limits))
@@ -312,10 +313,9 @@ class ThreadReceiver(Receiver):
     def listen(self, consumer: C, listener: Callable[[C, Message], object]) -> None:
         """Call that with each message from now on."""
         host = self.session.host
-        inner = self.consumer
-        inner._begin_listening()
-        options = inner._subscription.options
-        source = ThreadReceiver(self.session, inner, for_listener=True)
+        self.receiving.is_listened = True
+        options = self.receiving.subscription.options
+        source = ThreadReceiver(self.session, self.consumer, for_listener=True)
         self._listening = Listening(
             host,
             lambda: source.receive(None),
@@ -355,12 +355,12 @@ class ThreadReceiver(Receiver):
 
     def acknowledge_now(self, message: MessageOrId) -> None:
         """As Consumer.acknowledge with `ack_receipt_enabled`."""
-        self._acknowledge_for_receipts(self.consumer._runs([message]))
+        self._acknowledge_for_receipts(self.receiving.runs([message]))
 
     def acknowledge_all(self, messages: Iterable[MessageOrId]) -> None:
         """As Consumer.acknowledge_all."""
         several(messages, "messages")
-        runs = self.consumer._runs(messages)
+        runs = self.receiving.runs(messages)
         if self.waits_for_receipts:
             self._acknowledge_for_receipts(runs)
         else:
@@ -374,7 +374,7 @@ class ThreadReceiver(Receiver):
 
     def refuse(self, message: MessageOrId) -> None:
         """As Consumer.negative_acknowledge."""
-        self.check(message)
+        self.receiving.part_of(message)
         self.session.portal.post(self.negative_acknowledge, message)
 
     def redeliver_all(self) -> None:

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from contextlib import suppress
 from itertools import groupby
-from typing import Any
 
 from geminga._consuming.partition_consumer import PartitionConsumer
+from geminga._consuming.receiving import Receiving
 from geminga._entries.entry import Source
-from geminga.consumer import Consumer
 from geminga.entry_batch import EntryBatch
 from geminga.message import Message
 from geminga_protocol.message_id import MessageId
 
 
 async def read_batches(
-    consumer: Consumer[Any], bytes_max: float, timeout_s: float | None
+    receiving: Receiving, bytes_max: float, timeout_s: float | None
 ) -> list[EntryBatch]:
     """The entries that are there once any is; none if none came in time. Raises what
     `Consumer.receive` does otherwise.
     """
-    entries = await consumer._receiving.receive_entries(bytes_max, timeout_s)
+    entries = await receiving.receive_entries(bytes_max, timeout_s)
     # So that the broker's figures tell how far the reader is.
     last: dict[Source, EntryBatch] = {each._entry.source: each for each in entries}
     for source, entry in last.items():
@@ -44,17 +43,17 @@ def messages_of(received: EntryBatch) -> list[Message]:
     return [Message(entry, n) for n in received.indexes]
 
 
-def received_ids(consumer: Consumer[Any]) -> list[MessageId]:
+def received_ids(receiving: Receiving) -> list[MessageId]:
     """The entry that came last of each partition. Any thread may ask."""
-    return [MessageId(*part.received_to, part.partition) for part in consumer._parts.each]
+    return [MessageId(*part.received_to, part.partition) for part in receiving.parts.each]
 
 
-def take_incomplete(consumer: Consumer[Any]) -> list[MessageId]:
+def take_incomplete(receiving: Receiving) -> list[MessageId]:
     """Last chunks of messages that couldn't be put together; they are told once. Any thread may
     ask.
     """
     found: list[MessageId] = []
-    for part in consumer._parts.each:
+    for part in receiving.parts.each:
         incomplete = part.acknowledger.chunks.incomplete
         with suppress(IndexError):
             # Another thread may take some at the same time.

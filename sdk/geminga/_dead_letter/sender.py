@@ -21,7 +21,7 @@ from geminga._dead_letter.schemas import LetterSchemas
 from geminga.errors import CryptoError, GemingaError, InvalidArgumentError
 from geminga.message import Message
 from geminga.options import DeadLetterPolicy
-from geminga.producer import Producer
+from geminga.producer import Producer, partitions_of
 from geminga_runtime.clock import wall_clock_ms
 
 logger = logging.getLogger("geminga")
@@ -79,12 +79,12 @@ class DeadLetterSender:
             # A letter has no room for the keys: nobody could ever read it.
             raise CryptoError("a message that is still encrypted can't be a letter", topic=topic)
         producer = await self._producer_of(topic, kind, message.topic_name)
-        version = await self._schemas.version_of(message, producer._partitions.parts[0].topic)
+        version = await self._schemas.version_of(message, partitions_of(producer).parts[0].topic)
         deliver_at_ms = wall_clock_ms() + delay_ms if delay_ms else None
         extras = letter_extras(message, properties, deliver_at_ms, version)
         try:
             # Full, it fails as Java's does: the message comes again, and nothing waits for ever.
-            receipt = producer._send_checked(message.data, extras, None)
+            receipt = partitions_of(producer).send_checked(message.data, extras, None)
             await receipt.wait()
         except GemingaError:
             await self._replace(topic, producer)  # noqa: ASYNC120
@@ -92,7 +92,7 @@ class DeadLetterSender:
 
     async def _replace(self, topic: str, producer: Producer) -> None:
         """Have the next letter open another producer if this one has failed for good."""
-        failed = any(part.error is not None for part in producer._partitions.parts)
+        failed = any(part.error is not None for part in partitions_of(producer).parts)
         if failed and self._producers.get(topic) is producer:
             del self._producers[topic]
             await producer.aclose()

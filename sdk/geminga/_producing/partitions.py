@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import trio
 
@@ -12,9 +14,13 @@ from geminga._connection.core import Core
 from geminga._connection.retry import FATAL
 from geminga._connection.together import together, undone_on_error
 from geminga._entries.encode import Extras
+from geminga._options.arguments import several
 from geminga._producing.intercepted import InterceptedProducer, Interceptors
+from geminga._producing.outbox import Placed
 from geminga._producing.partition_producer import PartitionProducer
+from geminga._producing.receipt import Receipt
 from geminga._producing.routing import Router
+from geminga._producing.schema_encoding import prepared
 from geminga.errors import GemingaError, InvalidArgumentError, TopicNotFoundError
 from geminga.options import ProducerAccessMode, ProducerOptions, RoutedMessage
 from geminga_protocol.topic_name import TopicName
@@ -27,9 +33,9 @@ class Partitions:
 
     def __init__(self, core: Core, topic: TopicName, count: int, options: ProducerOptions) -> None:
         """`count` is 0 for a topic without partitions."""
-        self._core = core
+        self.core = core
         self._topic = topic
-        self._options = options
+        self.options = options
         self._count = count
         given = options.interceptors
         self._interceptors = Interceptors(given) if given else None
@@ -47,8 +53,8 @@ class Partitions:
     def _new(self, topic: str, index: int) -> PartitionProducer:
         interceptors = self._interceptors
         if interceptors is None:
-            return PartitionProducer(self._core, topic, index, self._options)
-        return InterceptedProducer(self._core, topic, index, self._options, interceptors)
+            return PartitionProducer(self.core, topic, index, self.options)
+        return InterceptedProducer(self.core, topic, index, self.options, interceptors)
 
     @property
     def is_partitioned(self) -> bool:
@@ -60,7 +66,7 @@ class Partitions:
         """Whether partitions are started by their first message. One is started at once in any
         case, so that what is refused is refused then; exclusive producers have to hold all.
         """
-        options = self._options
+        options = self.options
         return (
             options.lazy_start_partitioned_producers
             and options.access_mode is ProducerAccessMode.SHARED
@@ -77,8 +83,8 @@ class Partitions:
         """
         first = [self.parts[self._router.current]] if self.is_lazy else self.parts
         await together(part.start for part in first)
-        if self._count and self._options.auto_update_partitions:
-            self._core.nursery.start_soon(self._watch)
+        if self._count and self.options.auto_update_partitions:
+            self.core.nursery.start_soon(self._watch)
 
     def stop(self) -> None:
         """Look for new partitions no more."""
@@ -102,6 +108,56 @@ class Partitions:
             part.start_soon()
         return part
 
+    # ---- sending what was checked ----
+
+    @property
+    def takes_bytes(self) -> bool:
+        """Whether bytes are sent as they are."""
+        schema = self.options.schema
+        return schema is None or schema._passes_bytes
+
+    @property
+    def pending_max(self) -> int:
+        """How many messages may be pending, over all."""
+        return self.options.max_pending_messages * len(self.parts)
+
+    @property
+    def settled_messages(self) -> int:
+        """How many messages got their receipt or failed so far."""
+        return sum(part.counts.messages + part.counts.failed for part in self.parts)
+
+    def all_prepared(self, values: Iterable[Any]) -> list[tuple[bytes, Extras | None]]:
+        """For `submit_many`. Raises InvalidArgumentError and MessageTooBigError."""
+        several(values, "payloads")
+        ready = [prepared(self.options.schema, each, None, {}) for each in values]
+        largest = max((len(payload) for payload, _ in ready), default=0)
+        for part in self.parts:
+            part.check_size(largest)
+        return ready
+
+    def send_checked(self, data: bytes, extras: Extras | None, sequence_id: int | None) -> Receipt:
+        """Take a message in, if there is room. Raises ProducerQueueFullError, MemoryLimitError, and
+        why nothing can be sent any more.
+        """
+        part = self.choose(data, extras)
+        if not part.has_room():
+            part.check_room(len(data))
+        return part.add(data, extras, sequence_id)
+
+    async def send_checked_soon(
+        self, data: bytes, extras: Extras | None, sequence_id: int | None
+    ) -> Receipt:
+        """The same, waiting for room."""
+        part = self.choose(data, extras)
+        await part.wait_for_room(len(data))
+        return part.add(data, extras, sequence_id)
+
+    def send_run(self, payloads: Sequence[bytes]) -> list[Placed]:
+        """Messages with nothing but a payload, as far as there is room; none if these have to be
+        sent one by one.
+        """
+        return self.parts[0].add_run(payloads) if len(self.parts) == 1 else []
+
     def _anew(self, part: PartitionProducer) -> PartitionProducer:
         """Another in the place of one that failed to start in time: its brokers may be there now,
         as they may for one that has been attached before.
@@ -116,14 +172,14 @@ class Partitions:
     def _route(self, data: bytes, extras: Extras | None) -> PartitionProducer:
         parts = self.parts
         key = None if extras is None else extras.partition_key
-        if self._options.message_router is not None:
+        if self.options.message_router is not None:
             routed = RoutedMessage(
                 data,
                 key,
                 None if extras is None else extras.ordering_key,
                 (extras.properties or {}) if extras is not None else {},
             )
-            chosen = self._options.message_router(routed, len(parts))
+            chosen = self.options.message_router(routed, len(parts))
             if not isinstance(chosen, int) or not 0 <= chosen < len(parts):
                 raise InvalidArgumentError(
                     f"message_router returned {chosen!r} for {len(parts)} partitions",
@@ -155,10 +211,10 @@ class Partitions:
     async def _watch(self) -> None:
         with self._watch_scope:
             while True:
-                await trio.sleep(self._options.auto_update_partitions_interval_s)
+                await trio.sleep(self.options.auto_update_partitions_interval_s)
                 try:
                     # A topic that was deleted is not made again for that.
-                    count = await self._core.lookup.partitions_of(
+                    count = await self.core.lookup.partitions_of(
                         str(self._topic), auto_create=False
                     )
                     await self._revive(count)

@@ -188,6 +188,11 @@ class Receipt(msgspec.Struct, eq=False, gc=False):
         self._outgoing.on_settled(partial(callback, self))
 
 
+def place_of(receipt: Receipt) -> tuple[Outgoing, int]:
+    """The frame that a message is in, and its index there."""
+    return receipt._outgoing, receipt._index
+
+
 def _call(callback: Callable[[], object]) -> None:
     try:
         callback()

@@ -12,6 +12,7 @@ from geminga._bridge.asyncs import AsyncBlock, AsyncReceiver, AsyncSession
 from geminga._consuming.statistics import ConsumerStatistics as ConsumerStatistics
 from geminga.entry_batch import EntryBatch as EntryBatch
 from geminga.message import Message, V_co
+from geminga.reader import consumer_of
 from geminga_protocol.message_id import MessageId
 
 
@@ -25,7 +26,7 @@ class Reader(AsyncBlock, Generic[V_co]):
     def __init__(self, session: AsyncSession, inner: geminga.reader.Reader[V_co]) -> None:
         self._session = session
         self._inner = inner
-        self._receiver = AsyncReceiver(session, inner._consumer)
+        self._receiver = AsyncReceiver(session, consumer_of(inner))
 
     def __repr__(self) -> str:
         return repr(self._inner)

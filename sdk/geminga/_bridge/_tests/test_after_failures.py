@@ -5,23 +5,23 @@ from __future__ import annotations
 import pytest
 
 import geminga.blocking as gb
+from geminga._producing.partitions import Partitions
 from geminga._producing.receipt import Receipt
-from geminga.producer import Producer
 from geminga.testing import BrokerUrl
 
 
 def test_a_failure_that_passes_leaves_nothing(
     url: BrokerUrl, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    send = Producer._send_checked
+    send = Partitions.send_checked
     failures = [gb.ConnectionFailedError("for now", topic=topic)]
 
-    def fail(self: Producer, *arguments: object) -> Receipt:
+    def fail(self: Partitions, *arguments: object) -> Receipt:
         if failures:
             raise failures.pop()
         return send(self, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Producer, "_send_checked", fail)
+    monkeypatch.setattr(Partitions, "send_checked", fail)
     with gb.connect(url) as client, client.create_producer(topic) as sending:
         with pytest.raises(gb.ConnectionFailedError, match="for now"):
             sending.send(b"a", properties={"k": "v"})
@@ -51,7 +51,7 @@ def test_each_that_asks_gets_an_error_of_its_own(
 
     with gb.connect(url) as client, client.create_producer(topic) as sending:
         with monkeypatch.context() as patched:
-            patched.setattr(Producer, "_send_checked", fail)
+            patched.setattr(Partitions, "send_checked", fail)
             receipt = sending.submit(b"a", properties={"k": "v"})
             seen = []
             for _ in range(2):

@@ -212,7 +212,7 @@ async def test_wrong_arguments(autojump_clock: MockClock) -> None:
 
 async def send_described(client: geminga.Client, extras: Extras) -> None:
     async with await client.create_producer("t", batching_enabled=False) as producer:
-        await producer._send_checked(b"m", extras, None).wait()
+        await producer._partitions.send_checked(b"m", extras, None).wait()
 
 
 @pytest.mark.parametrize("retry", [False, True])
