@@ -167,3 +167,34 @@ SCHEMA_NAMES: dict[str, tuple[str, ...]] = {
     "geminga_protocol.schema_type": ("SchemaType",),
 }
 """Of `geminga.schema`."""
+
+KEYWORDS = {
+    "Tls": ("_connection/tls_options", "TypedDict"),
+    "Client": ("options", "TlsKeywords"),
+    "Producer": ("options", "ProducerCryptoKeywords"),
+    "Consumer": ("_options/consumer", "ConsumerCryptoKeywords"),
+    "Reader": ("_options/consumer", "ConsumerCryptoKeywords"),
+}
+"""The classes of options that calls take as keywords: where each stands, and the base of its
+keywords.
+"""
+
+KEYWORD_TYPES = {
+    "collections.abc": ("Mapping", "Sequence"),
+    "geminga._options.consumer": (
+        *("ConsumerType", "DeadLetterPolicy", "InitialPosition", "KeySharedPolicy"),
+        *("MultiplierBackoff", "RegexSubscriptionMode"),
+    ),
+    "geminga._options.consumer_hooks": (
+        *("BatchReceivePolicy", "ConsumerEventListener", "ConsumerInterceptor"),
+    ),
+    "geminga._options.kinds": (
+        *("BatchingType", "CompressionType", "HashingScheme", "MessageRouter"),
+        *("ProducerAccessMode", "RoutingMode"),
+    ),
+    "geminga._options.producer_interceptors": ("ProducerInterceptor",),
+    "geminga.auth": ("Authentication",),
+    "geminga.encryption": ("ConsumerCryptoKeywords", "ProducerCryptoKeywords"),
+    "geminga.failover": ("AutoClusterFailover",),
+}
+"""Where the types of options come from."""

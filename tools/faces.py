@@ -1,7 +1,8 @@
 """Write the blocking and the asyncio face of the SDK from its Trio classes.
 
     python tools/faces.py            writes sdk/geminga/{blocking,aio}/*.py and _bridge/threads.py,
-                                     and the names of geminga and geminga.schema
+                                     the names of geminga and geminga.schema, and the keywords
+                                     of options, _options/keywords.py
     python tools/faces.py --check    fails when one of them is stale
 
 Names, signatures and docstrings are the Trio classes'. What a method does is one of the bodies
@@ -31,7 +32,7 @@ from face_bodies import (
     PLAIN,
     USAGE,
 )
-from face_names import NAMES, PUBLIC_MODULES, SCHEMA_NAMES
+from face_names import KEYWORD_TYPES, KEYWORDS, NAMES, PUBLIC_MODULES, SCHEMA_NAMES
 
 ROOT = Path(__file__).resolve().parent.parent
 SDK = ROOT / "sdk" / "geminga"
@@ -246,6 +247,26 @@ def package_text(package: str, homes: dict[str, list[str]], about: str) -> str:
     )
 
 
+def keywords_text() -> str:
+    """`_options/keywords.py`: a TypedDict for each class of options."""
+    imports = "".join(
+        f"from {module} import {', '.join(names)}\n" for module, names in KEYWORD_TYPES.items()
+    )
+    text = f'"""The keywords of calls with options. {NOTE}"""\n\n'
+    text += f"from __future__ import annotations\n\nfrom typing import TypedDict\n{imports}"
+    for name, (module, base) in KEYWORDS.items():
+        tree = ast.parse((SDK / f"{module}.py").read_text())
+        options = f"{name}Options"
+        node = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == options)
+        text += f"\n\nclass {name}Keywords({base}, total=False):\n"
+        text += f'    """Keywords of `{options}`."""\n\n'
+        for each in node.body:
+            # The schema is a parameter of the calls themselves: what they return is of its type.
+            if isinstance(each, ast.AnnAssign) and ast.unparse(each.target) != "schema":
+                text += f"    {ast.unparse(each.target)}: {ast.unparse(each.annotation)}\n"
+    return text
+
+
 def threads_text() -> str:
     """`_bridge/threads.py` from `_bridge/asyncs.py`."""
     text = BLOCKING.spell((SDK / "_bridge" / "asyncs.py").read_text())
@@ -288,6 +309,7 @@ def texts() -> dict[Path, str]:
     """All that is made."""
     made = {
         SDK / "_bridge" / "threads.py": threads_text(),
+        SDK / "_options" / "keywords.py": keywords_text(),
         SDK / "_bridge" / "thread_listening.py": thread_listening_text(),
     }
     schema = {module: list(names) for module, names in SCHEMA_NAMES.items()}

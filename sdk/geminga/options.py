@@ -1,17 +1,16 @@
 """Options of client, producers, consumers and readers, with Pulsar's names and the Java client's
 defaults.
 
-Each set exists twice: as a frozen dataclass, which checks its values, and as a TypedDict that types
-the keywords of the calls; a test holds them equal.
+Each set is a frozen dataclass, which checks its values. The TypedDicts that type the keywords of
+the calls are made of them by `tools/faces.py`.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from geminga._connection.tls_options import TlsKeywords
 from geminga._connection.tls_options import TlsOptions as TlsOptions
 from geminga._options.checks import (
     booleans,
@@ -25,81 +24,35 @@ from geminga._options.checks import (
     whole,
 )
 from geminga._options.checks import make as make
-from geminga._options.consumer import ConsumerKeywords as ConsumerKeywords
 from geminga._options.consumer import ConsumerOptions as ConsumerOptions
 from geminga._options.consumer import ConsumerType as ConsumerType
 from geminga._options.consumer import DeadLetterPolicy as DeadLetterPolicy
 from geminga._options.consumer import InitialPosition as InitialPosition
 from geminga._options.consumer import KeySharedPolicy as KeySharedPolicy
 from geminga._options.consumer import MultiplierBackoff as MultiplierBackoff
-from geminga._options.consumer import ReaderKeywords as ReaderKeywords
 from geminga._options.consumer import ReaderOptions as ReaderOptions
 from geminga._options.consumer import RegexSubscriptionMode as RegexSubscriptionMode
 from geminga._options.consumer_hooks import BatchReceivePolicy as BatchReceivePolicy
 from geminga._options.consumer_hooks import ConsumerEventListener as ConsumerEventListener
 from geminga._options.consumer_hooks import ConsumerInterceptor as ConsumerInterceptor
+from geminga._options.keywords import ClientKeywords as ClientKeywords
+from geminga._options.keywords import ConsumerKeywords as ConsumerKeywords
+from geminga._options.keywords import ProducerKeywords as ProducerKeywords
+from geminga._options.keywords import ReaderKeywords as ReaderKeywords
+from geminga._options.kinds import BatchingType as BatchingType
+from geminga._options.kinds import CompressionType as CompressionType
+from geminga._options.kinds import HashingScheme as HashingScheme
+from geminga._options.kinds import MessageRouter as MessageRouter
+from geminga._options.kinds import ProducerAccessMode as ProducerAccessMode
+from geminga._options.kinds import RoutedMessage as RoutedMessage
+from geminga._options.kinds import RoutingMode as RoutingMode
 from geminga._options.producer_interceptors import ProducerInterceptor as ProducerInterceptor
 from geminga._options.producer_interceptors import ProducerMessage as ProducerMessage
 from geminga.auth import Authentication, check_authentication
-from geminga.encryption import ProducerCryptoKeywords
 from geminga.encryption import ProducerCryptoOptions as ProducerCryptoOptions
 from geminga.errors import InvalidArgumentError
 from geminga.failover import AutoClusterFailover
 from geminga.schema._base import Schema, check_sending
-
-
-class CompressionType(enum.IntEnum):
-    """How payloads are compressed; the values are the wire's."""
-
-    NONE = 0
-    LZ4 = 1
-    ZLIB = 2
-    ZSTD = 3
-    SNAPPY = 4
-
-
-class ProducerAccessMode(enum.IntEnum):
-    """Who else may produce to the topic (PIP-68); the values are the wire's."""
-
-    SHARED = 0
-    EXCLUSIVE = 1
-    WAIT_FOR_EXCLUSIVE = 2
-    EXCLUSIVE_WITH_FENCING = 3
-
-
-class RoutingMode(enum.Enum):
-    """Which partition a message without key goes to (MessageRoutingMode)."""
-
-    ROUND_ROBIN = "round-robin"
-    SINGLE_PARTITION = "single-partition"
-
-
-class BatchingType(enum.Enum):
-    """Which messages share a batch (BatcherBuilder): all, or those of one key."""
-
-    DEFAULT = "default"
-    KEY_BASED = "key-based"
-
-
-class HashingScheme(enum.Enum):
-    """How a key becomes a partition (HashingScheme); clients of one topic must agree."""
-
-    JAVA_STRING_HASH = "java-string-hash"
-    MURMUR3_32 = "murmur3-32"
-
-
-MessageRouter = Callable[["RoutedMessage", int], int]
-"""(message, number of partitions) -> partition."""
-
-
-@dataclass(frozen=True, slots=True)
-class RoutedMessage:
-    """What a custom router sees of a message; a key given as bytes is their Base64 text."""
-
-    data: bytes
-    partition_key: str | None
-    ordering_key: bytes | None
-    properties: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -140,24 +93,6 @@ class ClientOptions(TlsOptions):
         whole(self, "lookup_redirects_max")
         text_or_none(self, "listener_name")
         lists_of_texts(self, "trusted_broker_hosts")
-
-
-class ClientKeywords(TlsKeywords, total=False):
-    """Keywords of `connect`."""
-
-    operation_timeout_s: float
-    connection_timeout_s: float
-    connections_per_broker: int
-    keep_alive_interval_s: float
-    memory_limit_bytes: int
-    listener_name: str | None
-    lookup_redirects_max: int
-    trusted_broker_hosts: Sequence[str]
-    initial_backoff_s: float
-    max_backoff_s: float
-    authentication: Authentication | None
-    failover: AutoClusterFailover | None
-    stats_interval_s: float
 
 
 @dataclass(frozen=True)
@@ -232,31 +167,3 @@ _PRODUCER_ENUMS: tuple[tuple[str, type[enum.Enum]], ...] = (
     ("hashing_scheme", HashingScheme),
     ("access_mode", ProducerAccessMode),
 )
-
-
-class ProducerKeywords(ProducerCryptoKeywords, total=False):
-    """Keywords of `Client.create_producer`."""
-
-    producer_name: str | None
-    initial_sequence_id: int | None
-    send_timeout_s: float
-    max_pending_messages: int
-    compression_type: CompressionType
-    batching_enabled: bool
-    batching_max_messages: int
-    batching_max_bytes: int
-    batching_max_publish_delay_s: float
-    batching_type: BatchingType
-    chunking_enabled: bool
-    chunk_max_message_size_bytes: int | None
-    routing_mode: RoutingMode
-    round_robin_partitions_max: int | None
-    message_router: MessageRouter | None
-    hashing_scheme: HashingScheme
-    lazy_start_partitioned_producers: bool
-    auto_update_partitions: bool
-    auto_update_partitions_interval_s: float
-    access_mode: ProducerAccessMode
-    initial_subscription_name: str | None
-    properties: Mapping[str, str]
-    interceptors: Sequence[ProducerInterceptor]

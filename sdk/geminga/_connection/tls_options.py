@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypedDict
 
 from geminga._options.checks import booleans, text_or_none
 from geminga.errors import InvalidArgumentError
@@ -63,18 +62,6 @@ class TlsOptions:
             ciphers=tuple(self.tls_ciphers),
             validate_hostname=self.tls_validate_hostname,
         )
-
-
-class TlsKeywords(TypedDict, total=False):
-    """Keywords of `TlsOptions`."""
-
-    tls_trust_certs_file_path: str | None
-    tls_allow_insecure_connection: bool
-    tls_validate_hostname: bool
-    tls_certificate_file_path: str | None
-    tls_private_key_file_path: str | None
-    tls_protocols: Sequence[str]
-    tls_ciphers: Sequence[str]
 
 
 OPTION_NAMES = {

@@ -12,7 +12,7 @@ from geminga._options.consumer_hooks import (
     ConsumerEventListener,
     ConsumerInterceptor,
 )
-from geminga.encryption import ConsumerCryptoKeywords, ConsumerCryptoOptions, check_key_names
+from geminga.encryption import ConsumerCryptoOptions, check_key_names
 from geminga.errors import InvalidArgumentError
 from geminga.schema._base import Schema, check_reading
 
@@ -250,47 +250,6 @@ _KINDS: Mapping[str, type[object]] = {
 }
 
 
-class ConsumerKeywords(ConsumerCryptoKeywords, total=False):
-    """Keywords of `Client.subscribe`."""
-
-    consumer_type: ConsumerType
-    initial_position: InitialPosition
-    consumer_name: str | None
-    receiver_queue_size: int
-    receiver_queue_total_max: int
-    auto_scaled_receiver_queue_size_enabled: bool
-    ack_grouping_time_s: float
-    ack_grouping_max: int
-    ack_receipt_enabled: bool
-    batch_index_ack_enabled: bool
-    negative_ack_redelivery_delay_s: float
-    negative_ack_backoff: MultiplierBackoff | None
-    ack_timeout_s: float
-    ack_timeout_backoff: MultiplierBackoff | None
-    regex_subscription_mode: RegexSubscriptionMode
-    pattern_auto_discovery_period_s: float
-    auto_update_partitions: bool
-    auto_update_partitions_interval_s: float
-    retry_enabled: bool
-    consumer_event_listener: ConsumerEventListener | None
-    interceptors: Sequence[ConsumerInterceptor]
-    message_listener_concurrency: int
-    batch_receive_policy: BatchReceivePolicy | None
-    read_compacted: bool
-    replicate_subscription_state: bool
-    dead_letter_policy: DeadLetterPolicy | None
-    priority_level: int
-    durable: bool
-    auto_create: bool
-    start_message_id_inclusive: bool
-    key_shared_policy: KeySharedPolicy | None
-    max_pending_chunked_messages: int
-    auto_ack_oldest_chunked_message_on_queue_full: bool
-    expire_time_of_incomplete_chunked_message_s: float
-    properties: Mapping[str, str]
-    subscription_properties: Mapping[str, str]
-
-
 @dataclass(frozen=True)
 class ReaderOptions(ConsumerCryptoOptions):
     """Options of `Client.create_reader`. With `read_compacted` only the latest message of each key
@@ -342,17 +301,3 @@ class ReaderOptions(ConsumerCryptoOptions):
             crypto_key_reader=self.crypto_key_reader,
             crypto_failure_action=self.crypto_failure_action,
         )
-
-
-class ReaderKeywords(ConsumerCryptoKeywords, total=False):
-    """Keywords of `Client.create_reader`."""
-
-    reader_name: str | None
-    subscription_name: str | None
-    subscription_role_prefix: str
-    read_compacted: bool
-    auto_create: bool
-    receiver_queue_size: int
-    start_message_id_inclusive: bool
-    max_pending_chunked_messages: int
-    expire_time_of_incomplete_chunked_message_s: float
