@@ -26,6 +26,9 @@ logger = logging.getLogger("geminga")
 
 Ts = TypeVarTuple("Ts")
 
+Posts = deque[tuple[Callable[..., object], tuple[object, ...]]]
+"""Functions that a loop is to call, with their arguments."""
+
 EXIT_TIMEOUT_S = 5.0
 """How long the interpreter's exit waits for clients that the program left open."""
 WAIT_STEP_S = 0.1 if os.name == "nt" else threading.TIMEOUT_MAX
@@ -38,7 +41,7 @@ class Portal:
     def __init__(self) -> None:
         self.is_forked = False
         """Whether this is a copy in a child process, where its thread doesn't exist."""
-        self._posts: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
+        self._posts: Posts = deque()
         self._turns = 0
         """How often the loop has begun to run posts."""
         self._woken_for = -1
@@ -140,15 +143,8 @@ class Portal:
 
     def _run_posts(self) -> None:
         self._turns += 1
-        posts = self._posts
-        # Not until it is empty: a thread that posts without end would keep all else waiting.
-        for _ in range(len(posts)):
-            function, args = posts.popleft()
-            try:
-                function(*args)
-            except Exception:
-                # A mistake, but no reason to end every client of the process.
-                logger.exception("a call of the background loop failed")
+        # A mistake in one is no reason to end every client of the process.
+        run_posts(self._posts, "a call of the background loop failed")
 
     def check_may_wait(self) -> None:
         """Raises InvalidStateError in the loop's own thread, which would wait for itself."""
@@ -213,6 +209,18 @@ class Closer(Protocol):
 
     def loop_ended(self, error: AlreadyClosedError) -> None:
         """In what was the loop's thread, after the loop has ended without it."""
+
+
+def run_posts(posts: Posts, failure: str) -> None:
+    """Call those that are there now, not until there is none: a thread that posts without end would
+    keep all else waiting. What they raise is logged.
+    """
+    for _ in range(len(posts)):
+        function, args = posts.popleft()
+        try:
+            function(*args)
+        except Exception:
+            logger.exception(failure)
 
 
 def acquire(lock: LockType) -> None:

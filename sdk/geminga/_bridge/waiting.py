@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractContextManager
 from typing import TypeVar, TypeVarTuple
 
-from geminga._bridge.portal import Portal, acquire
+from geminga._bridge.portal import Portal, Posts, acquire, run_posts
 from geminga._options.arguments import function as check_function
 from geminga.errors import InvalidArgumentError
 
@@ -177,7 +177,7 @@ class AsyncHost:
                 "and geminga.blocking.connect without an event loop"
             ) from None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._posts: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
+        self._posts: Posts = deque()
         self._is_awake = False
 
     def waiter(self) -> AsyncWaiter:
@@ -233,10 +233,4 @@ class AsyncHost:
 
     def _run_posts(self) -> None:
         self._is_awake = False
-        posts = self._posts
-        for _ in range(len(posts)):
-            function, args = posts.popleft()
-            try:
-                function(*args)
-            except Exception:
-                logger.exception("a callback of a sent message failed")
+        run_posts(self._posts, "a callback of a sent message failed")

@@ -88,8 +88,8 @@ class Core:
         _all.add(self)
         self.open: dict[Block, None] = {}
         """Producers, consumers and readers that the client closes at its end."""
-        self._producer_ids = itertools.count(0)
-        self._consumer_ids = itertools.count(0)
+        self.producer_ids = itertools.count(0)
+        self.consumer_ids = itertools.count(0)
         self.lookup = self._lookup_at(0)
         if options.failover is not None:
             nursery.start_soon(watch, options.failover, self._probe, self._switch)
@@ -150,14 +150,6 @@ class Core:
                     raise
                 logger.warning("%s; trying again in %.1f s", error, delay_s)
             await trio.sleep(delay_s)
-
-    def next_producer_id(self) -> int:
-        """An id for a producer, unique in the client."""
-        return next(self._producer_ids)
-
-    def next_consumer_id(self) -> int:
-        """An id for a consumer, unique in the client."""
-        return next(self._consumer_ids)
 
 
 _all: weakref.WeakSet[Core] = weakref.WeakSet()

@@ -110,7 +110,7 @@ class Discovery:
 
     async def _watch_on(self, connection: Connection, topics: PatternTopics) -> None:
         pattern = topics.pattern
-        watcher_id = self._core.next_consumer_id()
+        watcher_id = next(self._core.consumer_ids)
         self._watch_lost = Wakeup()
         connection.watchers[watcher_id] = self
         try:

@@ -62,7 +62,7 @@ class PartitionConsumer:
         of it."""
         self._core = core
         self._subscription = subscription
-        self._id = core.next_consumer_id()
+        self._id = next(core.consumer_ids)
         self.inbox = context.inbox
         self._notify = context.notify
         self._permits = Permits(

@@ -54,7 +54,7 @@ class PartitionProducer(SendingRoom):
 
     def __init__(self, core: Core, topic: str, partition: int, options: ProducerOptions) -> None:
         self._partition = partition
-        self._id = core.next_producer_id()
+        self._id = next(core.producer_ids)
         encoder = Encoder(self._id, topic, options, wall_clock_ms)
         kind = KeyedOutbox if options.batching_type is BatchingType.KEY_BASED else Outbox
         outbox = kind(options, encoder, trio.current_time, self._on_settled)
