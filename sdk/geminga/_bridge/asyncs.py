@@ -249,7 +249,7 @@ class AsyncSender(Sender):
         """As Producer.aclose."""
         if not self.session.portal.is_forked and self.session.is_running:
             with suppress(AlreadyClosedError):
-                await self.call(self.producer.aclose)
+                await self.session.call(self.aclose)
 
 
 class AsyncReceiver(Receiver):

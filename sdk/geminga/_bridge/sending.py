@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
@@ -23,6 +24,7 @@ from geminga.producer import Producer, partitions_of
 from geminga_runtime.waiters import own_copy
 
 T = TypeVar("T")
+logger = logging.getLogger("geminga")
 
 BYTES_IN_HAND_MAX = 4 * 1024 * 1024
 """After that much it is looked again whether the client's memory limit leaves room."""
@@ -285,3 +287,11 @@ class Sender:
         """Call a function once the Trio producer has all that was handed over before."""
         await self.caught_up()
         return await function()
+
+    async def aclose(self) -> None:
+        """As Producer.aclose, once the Trio producer has all that was handed over before."""
+        await self.caught_up()
+        refused = self._refused_messages
+        if refused and not isinstance(self._why_over(), AlreadyClosedError):
+            logger.warning("%s: closed; %d messages were refused", self.producer.topic, refused)
+        await self.producer.aclose()

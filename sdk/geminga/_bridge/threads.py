@@ -243,7 +243,7 @@ class ThreadSender(Sender):
         """As Producer.aclose."""
         if not self.session.portal.is_forked and self.session.is_running:
             with suppress(AlreadyClosedError):
-                self.call(self.producer.aclose)
+                self.session.call(self.aclose)
 
 
 class ThreadReceiver(Receiver):

@@ -59,3 +59,16 @@ def test_each_that_asks_gets_an_error_of_its_own(
                     receipt.wait()
                 seen.append(caught.value)
         assert seen[0] is not seen[1]
+
+
+def test_a_block_with_refused_messages_warns(
+    url: BrokerUrl, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with gb.connect(url) as client:
+        with client.create_producer(topic) as sending:
+            receipts = [sending.send_nowait(b"x" * 6 * 1024 * 1024) for _ in range(2)]
+        assert all(isinstance(each.error, gb.MessageTooBigError) for each in receipts)
+        assert f"{topic}: closed; 2 messages were refused" in caplog.text
+        caplog.clear()
+        sending.close()
+        assert not caplog.records
