@@ -57,9 +57,6 @@ class Connection:
         *,
         prefers_tls: bool = False,
     ) -> None:
-        self.name = stream.name
-        self.max_message_size_bytes = 0
-        self.protocol_version = 0
         self.supports_topic_watchers = False
         self._stream = stream
         self._reader = FrameReader()
@@ -72,16 +69,25 @@ class Connection:
         self.watchers: dict[int, TopicListSink] = {}
         self._connected: Promise[None] = Promise()
         self._authentication = authentication
-        self._prefers_tls = prefers_tls
-        self._is_proxied = False
+        self._goes_by_tls: bool | None = prefers_tls
+        """By which of its URLs another broker is gone to; None: by none, there is a proxy."""
         self._challenged = Wakeup()
-        self._heard = True
         self.read_at_s = 0.0
         """When the last bytes came, by Trio's clock."""
         self._lost_reason: str | None = None
 
     def __repr__(self) -> str:
         return f"<Connection {self.name} {self._lost_reason or 'open'}>"
+
+    @property
+    def name(self) -> str:
+        """Where it goes, for people."""
+        return self._stream.name
+
+    @property
+    def max_message_size_bytes(self) -> int:
+        """The broker's limit."""
+        return self._reader.max_message_size
 
     @property
     def is_lost(self) -> bool:
@@ -162,7 +168,8 @@ class Connection:
             supports_topic_watchers=True,
             supports_get_partitioned_metadata_without_auto_creation=True,
         )
-        self._is_proxied = proxy_to_broker_url is not None
+        if proxy_to_broker_url is not None:
+            self._goes_by_tls = None
         who = self._authentication
         with trio.move_on_after(timeout_s) as scope:
             try:
@@ -200,7 +207,6 @@ class Connection:
         reason = "closed by the broker"
         try:
             while data := await self._stream.receive():
-                self._heard = True
                 self.read_at_s = trio.current_time()
                 for frame in self._reader.feed(data):
                     self._on_frame(frame)
@@ -215,12 +221,13 @@ class Connection:
         self._lose(reason)
 
     async def _keep_alive(self) -> None:
+        asked_s = -math.inf
         while True:
             await trio.sleep(self._keep_alive_interval_s)
-            if not self._heard:
+            if self.read_at_s < asked_s:
                 self._lose(f"nothing heard for {self._keep_alive_interval_s} s")
                 return
-            self._heard = False
+            asked_s = trio.current_time()
             self._stream.write(connection_commands.PING)
 
     async def _answer_challenges(self) -> None:
@@ -313,18 +320,16 @@ class Connection:
 
     def _assigned(self, notice: CommandCloseProducer | CommandCloseConsumer) -> str | None:
         """Where the topic goes (PIP-307); behind a proxy brokers can't be gone to."""
-        if self._is_proxied:
+        if self._goes_by_tls is None:
             return None
         secure, plain = notice.assignedBrokerServiceUrlTls, notice.assignedBrokerServiceUrl
-        return (secure if self._prefers_tls else plain) or None
+        return (secure if self._goes_by_tls else plain) or None
 
     def _on_connected(self, command: BaseCommand) -> None:
         connected = command.connected
-        self.protocol_version = connected.protocol_version
         self.supports_topic_watchers = connected.feature_flags.supports_topic_watchers
-        limit = connected.max_message_size or self._reader.max_message_size
-        self.max_message_size_bytes = limit
-        self._reader.max_message_size = limit
+        if connected.max_message_size:
+            self._reader.max_message_size = connected.max_message_size
         self._connected.resolve(None)
 
     def _on_error(self, command: BaseCommand) -> None:
