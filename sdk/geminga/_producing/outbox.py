@@ -103,9 +103,7 @@ class Outbox:
     @property
     def oldest_since_s(self) -> float | None:
         """When the oldest pending message was added."""
-        if self._window:
-            return self._window[0].created_s
-        return self.open_since_s
+        return self._window[0].created_s if self._window else self.open_since_s
 
     @property
     def is_lone(self) -> bool:
@@ -395,5 +393,7 @@ class Outbox:
     def _settle(self, outgoing: Outgoing, error: GemingaError | None) -> None:
         self.pending_messages -= outgoing.count
         self.pending_bytes -= outgoing.size_bytes
-        outgoing.settle(error)
+        # Counted before anybody is told: another thread may look at the numbers at once.
+        outgoing.error = error
         self._settled(outgoing)
+        outgoing.settle(error)

@@ -374,3 +374,14 @@ async def test_submitting_many_sends_none_if_one_is_too_large(autojump_clock: Mo
         receipts = await producer.submit_many(b"%d" % n for n in range(1500))
         assert [await each.wait() for each in receipts]
         assert stored(broker) == [b"%d" % n for n in range(1500)]
+
+
+async def test_who_is_told_finds_it_counted(autojump_clock: MockClock) -> None:
+    async with producing() as (_, producer):
+        counted: list[int] = []
+        receipt = await producer.submit(b"x")
+        receipt.add_done_callback(
+            lambda _: counted.append(producer.statistics().total_acks_received)
+        )
+        await receipt.wait()
+        assert counted == [1]
