@@ -53,7 +53,7 @@ class Pump:
         self.machine: Machine | None = None
         self.lock = trio.Lock()
         self.delays: DelayedDelivery | None = None
-        self._base_cursor = self._cursor = cursor
+        self._cursor = cursor
         self._cursor_of = cursor_of
         """What an active consumer reads with: compacted or not."""
         self._before = before
@@ -70,11 +70,9 @@ class Pump:
         self._pause: fx.Again | fx.WakeAt | fx.PauseUntil | None = None
         """How the round ended; None: wait to be woken."""
 
-    def use(self, machine: Machine, delays: DelayedDelivery | None) -> None:
+    def use(self, machine: Machine, delays: DelayedDelivery | None, cursor: Cursor) -> None:
         """Run this machine from now on."""
-        self.machine = machine
-        self.delays = delays
-        self._cursor = self._base_cursor
+        self.machine, self.delays, self._cursor = machine, delays, cursor
 
     def wake(self) -> None:
         """Something changed: entries, permits, consumers."""

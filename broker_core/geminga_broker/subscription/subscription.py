@@ -162,7 +162,7 @@ class Subscription:
         consumer = Consumer(request, self, self._host.options)
         machine.step(ev.Joined(consumer, policy))
         if machine is not self.machine:
-            self.pump.use(machine, delays)
+            self.pump.use(machine, delays, self.cursor)
         if self.remembers is not None:
             self.remembers.use.begin()
         self.cursor.on_available(self.pump.wake)

@@ -31,7 +31,6 @@ class TopicBase:
     def __init__(
         self, name: TopicName, environment: TopicEnvironment, options: TopicOptions
     ) -> None:
-        self.topic_name = name
         self.name = str(name)
         self.partition = name.partition_index
         self.environment = environment
