@@ -29,7 +29,7 @@ SAVE_PAUSE_S_MAX = 10.0
 
 
 class DelayedDelivery:
-    """Runs what the machine asks for with CollectDue, SaveDelays and PassOver. A cursor that is
+    """Runs what the machine asks for with CollectDue, SAVE_DELAYS and PASS_OVER. A cursor that is
     not durable has no snapshots.
     """
 

@@ -8,7 +8,8 @@ next event of the round. All others are done before anything else can happen.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Generic, NamedTuple, TypeAlias
+from enum import Enum
+from typing import Generic, NamedTuple, TypeAlias
 
 from geminga_broker.log.api import Ack, Entry
 from geminga_broker.subscription.state import NO_ACK_SETS, NO_COUNTS, M
@@ -35,18 +36,6 @@ class CollectDue(NamedTuple):
     """Take over saved delays, and collect so many entries whose time has come."""
 
     entries_max: int
-
-
-class SaveDelays(NamedTuple):
-    """Save delayed entries, and delete snapshots that are needed no longer, beside all else."""
-
-
-class PassOver(NamedTuple):
-    """Move the cursor over delayed entries."""
-
-
-class Rewind(NamedTuple):
-    """Read again from the mark-delete position."""
 
 
 class Send(NamedTuple, Generic[M]):
@@ -97,14 +86,6 @@ class ReadFor(NamedTuple, Generic[M]):
     member: M
 
 
-class Wake(NamedTuple):
-    """Run a round soon."""
-
-
-class Again(NamedTuple):
-    """This round is over; run the next one without waiting."""
-
-
 class WakeAt(NamedTuple):
     """This round is over; run the next one at that time at the latest (wall clock)."""
 
@@ -117,27 +98,29 @@ class PauseUntil(NamedTuple):
     time_s: float
 
 
-REWIND: Final = Rewind()
-SAVE_DELAYS: Final = SaveDelays()
-PASS_OVER: Final = PassOver()
-WAKE: Final = Wake()
-AGAIN: Final = Again()
+class Order(Enum):
+    """Effects that carry nothing."""
+
+    REWIND = "read again from the mark-delete position"
+    WAKE = "run a round soon"
+    AGAIN = "this round is over; run the next one without waiting"
+    SAVE_DELAYS = "save delayed entries, and delete snapshots that are needed no longer"
+    PASS_OVER = "move the cursor over delayed entries"
+
+
+REWIND, WAKE, AGAIN, SAVE_DELAYS, PASS_OVER = Order
 
 Effect: TypeAlias = (
     Read
     | ReadAt
     | CollectDue
-    | SaveDelays
-    | PassOver
-    | Rewind
     | Send[M]
     | Acknowledge[M]
     | AcknowledgeUpto
     | CountRedelivered[M]
     | TellActive[M]
     | ReadFor[M]
-    | Wake
-    | Again
     | WakeAt
     | PauseUntil
+    | Order
 )

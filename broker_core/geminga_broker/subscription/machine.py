@@ -77,8 +77,6 @@ class OrderedMachine(Generic[M]):
                 return [fx.WAKE]
             case ev.OptionsChanged():
                 self.state.options = event.options
-            case _:
-                pass
         return []
 
     def _elect(self, now_s: float, added: M | None = None) -> list[fx.Effect[M]]:

@@ -67,7 +67,7 @@ class Pump:
         self._paced = False
         self._sent = (0, 0)
         """Messages and bytes of this round."""
-        self._pause: fx.Again | fx.WakeAt | fx.PauseUntil | None = None
+        self._pause: fx.Order | fx.WakeAt | fx.PauseUntil | None = None
         """How the round ended; None: wait to be woken."""
 
     def use(self, machine: Machine, delays: DelayedDelivery | None, cursor: Cursor) -> None:
@@ -118,14 +118,14 @@ class Pump:
                 if member is not None:
                     for follows in machine.step(ev.PartsRecorded(member, parts)):
                         self._act(machine, follows)
-            case fx.Wake():
+            case fx.WAKE:
                 self._event.set()
-            case fx.Again() | fx.WakeAt() | fx.PauseUntil():
+            case fx.AGAIN | fx.WakeAt() | fx.PauseUntil():
                 self._pause = effect
-            case fx.SaveDelays() | fx.PassOver():
+            case fx.SAVE_DELAYS | fx.PASS_OVER:
                 assert self.delays is not None, "only a machine with delays asks for this"
                 (self.delays.save if effect is fx.SAVE_DELAYS else self.delays.pass_over)()
-            case fx.Rewind():
+            case fx.REWIND:
                 self._cursor.rewind()
             case fx.AcknowledgeUpto(ack, with_part):
                 if not ack.ack_set or with_part:
@@ -261,7 +261,7 @@ class Pump:
     async def _wait(self, event: trio.Event) -> None:
         """Wait as the round's last effect says, at most until woken."""
         match self._pause:
-            case fx.Again():
+            case fx.AGAIN:
                 return
             case fx.WakeAt(due_ms):
                 # The wall clock may be set while this waits.

@@ -108,5 +108,3 @@ class TrackedMachine(Generic[M]):
             case ev.OptionsChanged():
                 state.options = event.options
                 holdings.change()
-            case _:
-                pass

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from typing import Generic, TypeVar
 
 import trio
 
 from geminga_broker.errors import BrokerError
+from geminga_broker.log.api import LogError
 from geminga_broker.log.reserved_cursors import RESERVED_CURSORS
 from geminga_broker.metrics.rates import Rates
 from geminga_broker.policies.model import TopicOptions, TopicPolicies
@@ -21,12 +23,13 @@ from geminga_broker.topic.stats import SubscriptionStats, TopicStats
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import TopicName
 
+S = TypeVar("S", bound=ConsumerOwner)
 
-class TopicBase:
+
+class TopicBase(Generic[S]):
     """State and checks of a topic, with or without storage."""
 
     persistent = True
-    subscriptions: Mapping[str, ConsumerOwner]
 
     def __init__(
         self, name: TopicName, environment: TopicEnvironment, options: TopicOptions
@@ -34,6 +37,7 @@ class TopicBase:
         self.name = str(name)
         self.partition = name.partition_index
         self.environment = environment
+        self.subscriptions: dict[str, S] = {}
         self.options = options
         self.state = TopicState.OPEN
         self.on_fenced: Callable[[], None] = lambda: None
@@ -81,6 +85,23 @@ class TopicBase:
     def idle(self) -> bool:
         """Without clients: may be deleted as inactive if there is no subscription either."""
         return self._registry.empty and self.consumer_count == 0
+
+    def subscription(self, name: str) -> S:
+        """Raises BrokerError SubscriptionNotFound."""
+        try:
+            return self.subscriptions[name]
+        except KeyError:
+            text = f"Subscription {name} not found"
+            raise BrokerError(ServerError.SubscriptionNotFound, text) from None
+
+    def check_no_subscription(self, name: str) -> None:
+        """Raises BrokerError ConsumerBusy if there is one of that name."""
+        if name in self.subscriptions:
+            text = f"Subscription already exists for topic: {name}"
+            raise BrokerError(ServerError.ConsumerBusy, text)
+
+    def publish_failed(self, error: LogError) -> None:
+        """A run failed: give the topic up if another broker has fenced its log."""
 
     def is_registered(self, producer: Producer) -> bool:
         """Whether it is registered, and not waiting for exclusive access."""

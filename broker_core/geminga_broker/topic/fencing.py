@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
 import trio
 
@@ -14,6 +13,7 @@ from geminga_broker.log.api import LogError, ManagedLedger
 from geminga_broker.subscription.consumer import SubscribeRequest
 from geminga_broker.subscription.subscription import Subscription
 from geminga_broker.topic.api import SubType
+from geminga_broker.topic.base import S, TopicBase
 from geminga_broker.topic.producer import Producer
 from geminga_broker.topic.registry import ProducerRegistry
 from geminga_broker.topic.states import ProducerEvent
@@ -21,21 +21,6 @@ from geminga_protocol.pb.pulsar_api_pb2 import ProducerAccessMode, ServerError
 
 EPOCH_PROPERTY = "pulsar.topic.epoch"
 """The log's property that holds the topic epoch; the key is Apache's."""
-
-
-class ExclusiveTopic(Protocol):
-    """A topic that one producer can have for itself."""
-
-    log: ManagedLedger
-
-    def is_registered(self, producer: Producer) -> bool:
-        """Whether it is still there, and not waiting."""
-
-    def check_open(self) -> None:
-        """Raises BrokerError ServiceNotReady while the topic is being given up."""
-
-    def publish_failed(self, error: LogError) -> None:
-        """Give the topic up if another broker has fenced its log."""
 
 
 def stored_epoch(properties: Mapping[str, str]) -> int | None:
@@ -67,19 +52,18 @@ async def evict_dead_consumer(subscription: Subscription, request: SubscribeRequ
         old.close()
 
 
-async def store_epoch(topic: ExclusiveTopic, producer: Producer) -> None:
+async def store_epoch(topic: TopicBase[S], log: ManagedLedger, producer: Producer) -> None:
     """Make an exclusive producer's epoch durable, so that a broker that loads the topic later
     fences producers of earlier epochs. If it fails, closes the producer and raises BrokerError.
     """
-    if producer.request.access_mode == ProducerAccessMode.Shared or not topic.is_registered(
-        producer
-    ):
+    shared = producer.request.access_mode == ProducerAccessMode.Shared
+    if shared or not topic.is_registered(producer):
         return
     # Shielded: a cancellation must not come between the producer's entry and its owner's reference
     # to it.
     with trio.CancelScope(shield=True):
         try:
-            await topic.log.set_property(EPOCH_PROPERTY, str(producer.topic_epoch))
+            await log.set_property(EPOCH_PROPERTY, str(producer.topic_epoch))
         except LogError as error:
             producer.disconnect()
             topic.publish_failed(error)
@@ -91,10 +75,12 @@ async def store_epoch(topic: ExclusiveTopic, producer: Producer) -> None:
         raise BrokerError(ServerError.ProducerFenced, text)
 
 
-async def grant_exclusive_access(topic: ExclusiveTopic, producer: Producer) -> None:
+async def grant_exclusive_access(
+    topic: TopicBase[S], log: ManagedLedger, producer: Producer
+) -> None:
     """A waiting producer has the topic now: call its `on_ready` once the epoch is durable."""
     try:
-        await store_epoch(topic, producer)
+        await store_epoch(topic, log, producer)
     except BrokerError:
         producer.disconnect()
         return

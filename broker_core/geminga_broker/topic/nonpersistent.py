@@ -8,7 +8,7 @@ from typing import TypeAlias
 import trio
 
 from geminga_broker.errors import BrokerError
-from geminga_broker.log.api import Ack, AppendDone, Entry, LogError
+from geminga_broker.log.api import Ack, AppendDone, Entry
 from geminga_broker.log.entry import LogEntry
 from geminga_broker.metrics.rates import Rates
 from geminga_broker.policies.model import TopicOptions
@@ -176,7 +176,7 @@ class NonPersistentSubscription:
         return stats
 
 
-class NonPersistentTopic(TopicBase):
+class NonPersistentTopic(TopicBase[NonPersistentSubscription]):
     """One topic without a log."""
 
     persistent = False
@@ -189,7 +189,6 @@ class NonPersistentTopic(TopicBase):
         options: TopicOptions | None = None,
     ) -> None:
         super().__init__(name, environment, options or TopicOptions())
-        self.subscriptions: dict[str, NonPersistentSubscription] = {}
 
     async def add_producer(self, request: ProducerRequest) -> Producer:
         """Raises BrokerError as PersistentTopic.add_producer."""
@@ -214,9 +213,6 @@ class NonPersistentTopic(TopicBase):
         self.rates.add(messages, size)
         self.environment.catch_up.appended(1, 0)
         done(NOWHERE, len(entries), None)
-
-    def publish_failed(self, error: LogError) -> None:
-        """Does not happen: nothing is stored."""
 
     async def subscribe(self, request: SubscribeRequest) -> Consumer:
         """Raises BrokerError as PersistentTopic.subscribe."""
@@ -244,9 +240,7 @@ class NonPersistentTopic(TopicBase):
     ) -> None:
         """Raises BrokerError ConsumerBusy if it exists; `start` has no meaning here."""
         self.check_open()
-        if name in self.subscriptions:
-            text = f"Subscription already exists for topic: {name}"
-            raise BrokerError(ServerError.ConsumerBusy, text)
+        self.check_no_subscription(name)
         subscription = NonPersistentSubscription(name, self, SubType.Exclusive)
         subscription.properties = dict(properties or {})
         self.subscriptions[name] = subscription
@@ -254,7 +248,7 @@ class NonPersistentTopic(TopicBase):
 
     async def delete_subscription(self, name: str, *, force: bool = False) -> None:
         """Raises BrokerError SubscriptionNotFound, and ConsumerBusy with consumers connected."""
-        subscription = self._get(name)
+        subscription = self.subscription(name)
         if subscription.consumers and not force:
             text = "Subscription has active connected consumers"
             raise BrokerError(ServerError.ConsumerBusy, text)
@@ -262,16 +256,9 @@ class NonPersistentTopic(TopicBase):
         self.subscriptions.pop(name, None)
         await trio.lowlevel.checkpoint()
 
-    def _get(self, name: str) -> NonPersistentSubscription:
-        try:
-            return self.subscriptions[name]
-        except KeyError:
-            text = f"Subscription {name} not found"
-            raise BrokerError(ServerError.SubscriptionNotFound, text) from None
-
     async def skip(self, name: str, entries: object) -> None:
         """Raises BrokerError NotAllowedError: nothing is stored."""
-        self._get(name)
+        self.subscription(name)
         await trio.lowlevel.checkpoint()
         text = "This operation is not allowed on a non-persistent topic"
         raise BrokerError(ServerError.NotAllowedError, text)

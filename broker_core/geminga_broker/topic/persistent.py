@@ -47,7 +47,7 @@ from geminga_runtime.background import run_guarded
 _log = logging.getLogger(__name__)
 
 
-class PersistentTopic(TopicBase):
+class PersistentTopic(TopicBase[Subscription]):
     """One topic; the log's cursors are its subscriptions."""
 
     entry_step = 1
@@ -63,7 +63,6 @@ class PersistentTopic(TopicBase):
         self.log = log
         if log.terminated:
             self.enter(TopicEvent.TERMINATE)
-        self.subscriptions: dict[str, Subscription] = {}
         self.entries_added = 0
         self.oldest_backlog_s = -1
         """Age of the oldest unacknowledged message as of the last check; -1: not known."""
@@ -74,7 +73,7 @@ class PersistentTopic(TopicBase):
         self._creating = trio.Lock()
         self._registry.epoch = stored_epoch(log.properties)
         self._registry.grant_access = lambda producer: environment.nursery.start_soon(
-            run_guarded, grant_exclusive_access, self, producer
+            run_guarded, grant_exclusive_access, self, log, producer
         )
         for cursor in log.cursors.values():
             if cursor.durable and RESERVED_CURSORS.get(cursor.name, True):
@@ -94,7 +93,7 @@ class PersistentTopic(TopicBase):
         # the producer's entry and its owner's learning of it.
         self.admit_producer(request, producer)
         if producer.ready:
-            await store_epoch(self, producer)
+            await store_epoch(self, self.log, producer)
         return producer
 
     def append(self, entries: Sequence[tuple[Buffer, int]], done: AppendDone) -> None:
@@ -228,9 +227,7 @@ class PersistentTopic(TopicBase):
         """
         self.check_open()
         async with self._creating:
-            if name in self.subscriptions:
-                text = f"Subscription already exists for topic: {name}"
-                raise BrokerError(ServerError.ConsumerBusy, text)
+            self.check_no_subscription(name)
             initial = start
             if start not in (EARLIEST, LATEST):
                 initial = self.log.previous_position(start)
@@ -238,7 +235,7 @@ class PersistentTopic(TopicBase):
 
     async def delete_subscription(self, name: str, *, force: bool = False) -> None:
         """Raises BrokerError SubscriptionNotFound, and ConsumerBusy with consumers connected."""
-        subscription = _require(self.subscriptions, name)
+        subscription = self.subscription(name)
         if subscription.consumers and not force:
             text = "Subscription has active connected consumers"
             raise BrokerError(ServerError.ConsumerBusy, text)
@@ -246,19 +243,19 @@ class PersistentTopic(TopicBase):
 
     async def skip(self, name: str, entries: int | None) -> None:
         """Move the subscription over that many entries, None: over all."""
-        await _require(self.subscriptions, name).skip(entries)
+        await self.subscription(name).skip(entries)
 
     async def reset(self, name: str, position: Position) -> None:
         """Let the subscription read from the position on; consumers are closed and come back."""
-        await _require(self.subscriptions, name).seek(position)
+        await self.subscription(name).seek(position)
 
     async def reset_to_time(self, name: str, timestamp_ms: int) -> None:
         """Let the subscription read from the first message published at or after."""
-        await _require(self.subscriptions, name).seek_time(timestamp_ms)
+        await self.subscription(name).seek_time(timestamp_ms)
 
     async def expire(self, name: str, older_than_s: int) -> None:
         """Acknowledge all that was published longer ago."""
-        subscription = _require(self.subscriptions, name)
+        subscription = self.subscription(name)
         before_ms = self.environment.now_ms() - older_than_s * 1000
         subscription.expire(self.log.previous_position(await self.log.find_by_time(before_ms)))
 
@@ -353,15 +350,6 @@ class PersistentTopic(TopicBase):
 
     def __repr__(self) -> str:
         return f"<PersistentTopic {self.name}>"
-
-
-def _require(subscriptions: Mapping[str, Subscription], name: str) -> Subscription:
-    """Raises BrokerError SubscriptionNotFound."""
-    try:
-        return subscriptions[name]
-    except KeyError:
-        text = f"Subscription {name} not found"
-        raise BrokerError(ServerError.SubscriptionNotFound, text) from None
 
 
 async def _forget_reader(log: ManagedLedger, name: str) -> None:

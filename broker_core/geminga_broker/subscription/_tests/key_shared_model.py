@@ -24,13 +24,13 @@ from geminga_broker.subscription._tests.key_shared_client import ModelConnection
 from geminga_broker.subscription.consumer import Consumer
 from geminga_broker.subscription.delayed_tracker import DelayedTracker
 from geminga_broker.subscription.effects import (
-    Again,
+    AGAIN,
+    REWIND,
+    WAKE,
     Effect,
     Read,
     ReadAt,
-    Rewind,
     Send,
-    Wake,
 )
 from geminga_broker.subscription.entry_filters import FilterContext
 from geminga_broker.subscription.events import (
@@ -195,9 +195,9 @@ class Model:
         if isinstance(effect, Send):
             self.sending(effect.member, effect.entries, effect.messages)
             effect.member.send(*effect[1:])
-        elif isinstance(effect, Rewind):
+        elif effect is REWIND:
             self.cursor.rewind()
-        elif isinstance(effect, Wake | Again):
+        elif effect in (WAKE, AGAIN):
             self.woken = True
         elif isinstance(effect, Read | ReadAt):
             assert self.reading is None
