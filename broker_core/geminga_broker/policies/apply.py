@@ -14,7 +14,7 @@ from geminga_broker.policies.rate_limit import Rate, RateLimit, SubscribeLimit, 
 from geminga_broker.subscription.broker_limit import BrokerUnackedLimit
 from geminga_broker.topic import deduplication
 from geminga_broker.topic.api import PublishItem
-from geminga_broker.topic.base import TopicBase
+from geminga_broker.topic.base import S, TopicBase
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_broker.topic.producer import Admission
 from geminga_protocol.errors import RemoteProtocolError
@@ -42,7 +42,7 @@ def broker_limits(config: PolicyConfig) -> BrokerLimits:
 
 
 def apply_common_policies(
-    topic: TopicBase, policies: TopicPolicies, limits: BrokerLimits = BrokerLimits()
+    topic: TopicBase[S], policies: TopicPolicies, limits: BrokerLimits = BrokerLimits()
 ) -> None:
     """Apply the policies that persistent and non-persistent topics have in common."""
     topic.policies = policies
