@@ -130,7 +130,8 @@ def _key_shared(command: CommandSubscribe) -> KeySharedPolicy | None:
         return None
     meta = command.keySharedMeta
     if meta.keySharedMode == KeySharedMode.STICKY:
-        return KeySharedPolicy.from_ranges(meta.hashRanges)
+        ranges = tuple((each.start, each.end) for each in meta.hashRanges)
+        return KeySharedPolicy(KeySharedMode.STICKY, ranges)
     return KeySharedPolicy(allow_out_of_order=meta.allowOutOfOrderDelivery)
 
 

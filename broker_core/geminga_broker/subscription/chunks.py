@@ -38,15 +38,6 @@ class Chunk(NamedTuple):
     last: bool
 
 
-class Given(NamedTuple):
-    """Result of `give_out`."""
-
-    end: int
-    """The entries before it were handled; no consumer could take those from here on."""
-    again: list[Position]
-    """Chunks before it that must wait for entries in the replay queue."""
-
-
 def chunks_in(entries: Sequence[Entry]) -> dict[int, Chunk]:
     """The chunks among entries by index. Few other entries are parsed."""
     found: dict[int, Chunk] = {}
@@ -124,8 +115,10 @@ class ChunkKeeper(Generic[M]):
         consumers: Sequence[M],
         send: Callable[[M, int, int], None],
         waits: Position | None,
-    ) -> Given:
-        """Give out entries (position, messages), of which some are chunks, in order.
+    ) -> tuple[int, list[Position]]:
+        """Give out entries (position, messages), of which some are chunks, in order. Returns where
+        the entries begin that no consumer can take, and those chunks before it that must wait for
+        entries in the replay queue.
 
         `send` sends a run to a consumer and lowers its room at once. `waits` is the first position
         in the replay queue: only the first chunk of a message may pass it.
@@ -141,7 +134,7 @@ class ChunkKeeper(Generic[M]):
                     done = at + end
                     send(consumer, at + first, done)
                 if done < start:
-                    return Given(done, again)
+                    return done, again
             if start == len(items):
                 break
             at = start + 1
@@ -160,10 +153,10 @@ class ChunkKeeper(Generic[M]):
                 send(owner, start, at)
                 self._note(chunk, owner)
             elif owner is None or not any(c in able and c.room > 0 for c in consumers):
-                return Given(start, again)
+                return start, again
             else:
                 self._parked.setdefault(owner, SortedSet()).add(position)
-        return Given(len(items), again)
+        return len(items), again
 
     def _owner(self, chunk: Chunk) -> M | None:
         """The consumer that has chunks of the message; None if this is the first."""

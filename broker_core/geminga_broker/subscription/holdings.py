@@ -47,11 +47,6 @@ class Holdings(Generic[M]):
         """Whether the broker's limit of unacknowledged messages holds this subscription back."""
 
     @property
-    def unacked(self) -> int:
-        """Messages sent and not acknowledged."""
-        return sum([member.unacked for member in self.state.members])
-
-    @property
     def blocked(self) -> bool:
         """Whether the subscription's unacked limit is reached; ends at half of it."""
         if self._paused():
@@ -59,7 +54,7 @@ class Holdings(Generic[M]):
         limit = self.state.options.unacked_per_subscription_max
         if not limit:
             self.over_limit = False
-        elif (unacked := self.unacked) >= limit:
+        elif (unacked := sum([member.unacked for member in self.state.members])) >= limit:
             self.over_limit = True
         elif unacked < limit / 2:
             self.over_limit = False

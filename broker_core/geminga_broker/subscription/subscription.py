@@ -247,7 +247,9 @@ class Subscription:
             position = log.next_position(log.last_position)
         self._seeking += 1
         try:
-            async with self._paused():
+            self._end_told = False
+            self.disconnect_all()
+            async with self.pump.lock:  # no round runs meanwhile
                 await self.cursor.seek(position)
                 self.pump.post(ev.DeletedOutside(self.cursor.mark_delete))
                 if self._compacted is not None:
@@ -288,12 +290,6 @@ class Subscription:
     def _deleted_from_outside(self) -> None:
         self.pump.post(ev.DeletedOutside(self.cursor.mark_delete))
         self.tell_end_if_reached()
-
-    def _paused(self) -> trio.Lock:
-        """Close all consumers; while the answer is held no round runs."""
-        self._end_told = False
-        self.disconnect_all()
-        return self.pump.lock
 
     async def unsubscribe(self, consumer: Consumer, *, force: bool = False) -> None:
         """Delete the subscription; only its sole consumer may, unless forced."""

@@ -15,7 +15,6 @@ from geminga_protocol.buffers import Buffer
 from geminga_protocol.ids import Position
 from geminga_protocol.pb.pulsar_api_pb2 import (
     CommandSubscribe,
-    IntRange,
     KeySharedMode,
     ProducerAccessMode,
 )
@@ -139,11 +138,6 @@ class KeySharedPolicy:
     mode: int = KeySharedMode.AUTO_SPLIT
     ranges: tuple[tuple[int, int], ...] = ()
     allow_out_of_order: bool = False
-
-    @classmethod
-    def from_ranges(cls, ranges: Sequence[IntRange]) -> KeySharedPolicy:
-        """STICKY over the ranges of a KeySharedMeta."""
-        return cls(KeySharedMode.STICKY, tuple((r.start, r.end) for r in ranges))
 
 
 class LastMessage(NamedTuple):

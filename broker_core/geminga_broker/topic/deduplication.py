@@ -10,10 +10,9 @@ replayed. Everything but opening and closing is synchronous and works per run of
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from itertools import islice
-from typing import Protocol
 
 from geminga_broker.log.api import Cursor, CursorNotFound, Entry, EntryDamaged, ManagedLedger
 from geminga_broker.log.reserved_cursors import DEDUPLICATION
@@ -54,18 +53,12 @@ class Fate(Enum):
     LOST = "lost"
 
 
-class Waiting(Protocol):
-    """A producer whose next answer is that of a duplicate."""
-
-    def answer_duplicates(self) -> None:
-        """Answer those whose originals are stored or lost now."""
-
-
 class Deduplication:
     """The sequence ids of one topic. Made by `open_deduplication`."""
 
     def __init__(self, cursor: Cursor, options: DeduplicationOptions, now_s: float) -> None:
-        self.waiting: dict[Waiting, None] = {}
+        self.waiting: dict[Callable[[], None], None] = {}
+        """Called when the original of a duplicate is stored or lost, which a producer waits for."""
         self._cursor = cursor
         self._options = options
         self._stored: dict[str, int] = dict(cursor.properties)
@@ -141,8 +134,8 @@ class Deduplication:
 
     def answer_waiting(self) -> None:
         """Let producers answer the duplicates that wait for their originals."""
-        for producer in list(self.waiting):
-            producer.answer_duplicates()
+        for answer_duplicates in list(self.waiting):
+            answer_duplicates()
 
     def failed(self, name: str) -> None:
         """Storing failed for a producer: accept again what is not stored."""

@@ -278,7 +278,7 @@ class Producer:
             fate = Fate.STORED if known is None else known.fate(self.name, sent)
             if fate is Fate.PENDING:
                 assert known is not None
-                known.waiting[self] = None
+                known.waiting[self.answer_duplicates] = None
                 return
             self._pending.next_sent()
             self._duplicates -= 1
@@ -287,7 +287,7 @@ class Producer:
                 self.disconnect()
             self._receipts([sent], EARLIEST, 0)
         if known is not None:
-            known.waiting.pop(self, None)
+            known.waiting.pop(self.answer_duplicates, None)
         if self.state is ProducerState.CLOSING and not pending:
             self.close()
 

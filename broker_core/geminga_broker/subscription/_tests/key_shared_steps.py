@@ -92,8 +92,8 @@ def check_books(model: Model) -> None:
         if any(holder is not model.owners[slot] for holder in line.held.values())
     }
     shown = [each for hashes in holders.draining_hashes().values() for each in hashes]
-    assert {each.key_hash for each in shown} == draining
-    assert all(len(model.lines[each.key_hash].held) == each.entries for each in shown)
+    assert {each.hash for each in shown} == draining
+    assert all(len(model.lines[each.hash].held) == each.unack_msgs for each in shown)
     for consumer in model.members:
         assert consumer.unacked == sum(consumer.pending.values())
     waiting = [n for line in model.lines.values() for n in line.todo if n < model.cursor.next]

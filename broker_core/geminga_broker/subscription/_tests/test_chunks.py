@@ -90,12 +90,12 @@ class Group:
 
         items = [(position(index), 1) for index in batch]
         waits = position(min(self.replay)) if self.replay else None
-        given = self.keeper.give_out(items, chunks, self.members, send, waits)
-        self.replay.update(entry for _, entry in given.again)
+        end, queued = self.keeper.give_out(items, chunks, self.members, send, waits)
+        self.replay.update(entry for _, entry in queued)
         if again:
-            self.replay.update(batch[given.end :])
+            self.replay.update(batch[end:])
         else:
-            self.read += given.end
+            self.read += end
         for member, complete in done:
             if complete and self.rng.random() < self.nacks:
                 self.replay.update(complete)
@@ -180,8 +180,7 @@ def test_messages_without_end_are_bounded(monkeypatch: pytest.MonkeyPatch) -> No
     member.room = 100
     items = [(position(index), 1) for index in range(30)]
     chunks = {index: Chunk(index, 0, last=False) for index in range(30)}
-    given = keeper.give_out(items, chunks, [member], lambda *_: None, None)
-    assert given.end == 30
+    assert keeper.give_out(items, chunks, [member], lambda *_: None, None) == (30, [])
     assert list(keeper._owners) == list(range(20, 30))
 
 

@@ -7,21 +7,12 @@ DrainingHashesTracker.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
+from geminga_broker.topic.stats import DrainingHashStats
 from geminga_protocol.ids import Position
 
 C = TypeVar("C")
-
-
-class DrainingHash(NamedTuple):
-    """A hash that waits until its old owner is done with it."""
-
-    key_hash: int
-    entries: int
-    """Entries that the old owner holds."""
-    blocked: int
-    """How often an entry had to wait for it."""
 
 
 class DrainingHashes(Generic[C]):
@@ -114,11 +105,11 @@ class DrainingHashes(Generic[C]):
         """How many hashes drain."""
         return len(self._draining)
 
-    def draining_hashes(self) -> dict[C, list[DrainingHash]]:
+    def draining_hashes(self) -> dict[C, list[DrainingHashStats]]:
         """Hashes that wait, ascending, by the consumer that they wait for."""
-        found: dict[C, list[DrainingHash]] = {}
+        found: dict[C, list[DrainingHashStats]] = {}
         for slot, blocked in sorted(self._draining.items()):
-            waits = DrainingHash(slot, 1 + self._more.get(slot, 0), blocked)
+            waits = DrainingHashStats(slot, 1 + self._more.get(slot, 0), blocked)
             found.setdefault(self._holders[slot], []).append(waits)
         return found
 

@@ -28,7 +28,7 @@ from geminga_broker.subscription.strategies.hash_ring import (
     StickyRanges,
 )
 from geminga_broker.topic.api import KeySharedPolicy, SubType
-from geminga_broker.topic.stats import DrainingHashStats, SubscriptionStats
+from geminga_broker.topic.stats import SubscriptionStats
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.ids import Position
 from geminga_protocol.keys import key_slot
@@ -181,10 +181,9 @@ class KeyShared(Generic[M]):
             found.key_hash_range_arrays = list(self.selector.ranges(member))
             if not self._drains:
                 continue
-            hashes = draining.get(member, [])
-            found.draining_hashes = [DrainingHashStats(*each) for each in hashes]
+            found.draining_hashes = hashes = draining.get(member, [])
             found.draining_hashes_count = len(hashes)
-            found.draining_hashes_unacked_messages = sum(each.entries for each in hashes)
+            found.draining_hashes_unacked_messages = sum(each.unack_msgs for each in hashes)
             found.draining_hashes_cleared_total = self.draining.cleared_by(member)
             stats.draining_hashes_count += found.draining_hashes_count
             stats.draining_hashes_unacked_messages += found.draining_hashes_unacked_messages

@@ -22,9 +22,9 @@ steps = st.lists(
 
 def table_of(holders: DrainingHashes[str]) -> dict[int, tuple[str, int, int]]:
     return {
-        each: (consumer, count, blocked)
+        each.hash: (consumer, each.unack_msgs, each.blocked_attempts)
         for consumer, hashes in holders.draining_hashes().items()
-        for each, count, blocked in hashes
+        for each in hashes
     }
 
 
