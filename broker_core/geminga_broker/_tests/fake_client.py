@@ -8,6 +8,7 @@ import trio
 
 from geminga_broker.subscription.consumer import SubscribeRequest
 from geminga_broker.topic.api import ProducerRequest, PublishItem
+from geminga_broker.topic.producer import Producer
 from geminga_protocol.frames import FrameReader
 from geminga_protocol.ids import EntryId, LedgerId, Position
 from geminga_protocol.payload import build, parse_metadata
@@ -134,7 +135,7 @@ def key_of(data: bytes) -> str:
 
 def producer_request(
     connection: FakeConnection, name: str = "p", **more: object
-) -> ProducerRequest:
+) -> ProducerRequest[Producer]:
     return ProducerRequest(connection, 1, name, **more)
 
 

@@ -9,7 +9,8 @@ from geminga_broker.session.authorization import reauthorize
 from geminga_broker.session.registry import Opening
 from geminga_broker.session.schema_commands import schema_of
 from geminga_broker.session.session import Session
-from geminga_broker.topic.api import ProducerRequest, TopicProducer
+from geminga_broker.topic.api import ProducerRequest
+from geminga_broker.topic.producer import Producer
 from geminga_broker.topic.topic import Topic
 from geminga_protocol.commands import answers, producing
 from geminga_protocol.ids import LATEST
@@ -65,7 +66,7 @@ async def _open(session: Session, command: CommandProducer, opening: Opening) ->
 
 async def _join_topic(
     session: Session, command: CommandProducer, opening: Opening
-) -> tuple[TopicProducer, bytes] | None:
+) -> tuple[Producer, bytes] | None:
     """The producer and its schema's version; None if the client has closed it meanwhile: it may
     have opened a successor, which this late one must not replace.
     """
@@ -113,7 +114,7 @@ async def ensure_subscription(topic: Topic, name: str) -> None:
 
 
 def _became_ready(
-    session: Session, request_id: int, schema_version: bytes, producer: TopicProducer
+    session: Session, request_id: int, schema_version: bytes, producer: Producer
 ) -> None:
     """The producer has exclusive access now: send the second PRODUCER_SUCCESS, unless the first is
     still to come, which then says so.
@@ -122,18 +123,14 @@ def _became_ready(
         _answer(session, request_id, producer, schema_version)
 
 
-def _was_refused(
-    session: Session, request_id: int, producer: TopicProducer, error: BrokerError
-) -> None:
+def _was_refused(session: Session, request_id: int, producer: Producer, error: BrokerError) -> None:
     """The producer was fenced while it waited: fail its request."""
     if session.producers.get(producer.producer_id) is producer:
         session.producers.forget(producer.producer_id)
         session.write(answers.error(request_id, error.code, str(error)))
 
 
-def _answer(
-    session: Session, request_id: int, producer: TopicProducer, schema_version: bytes
-) -> None:
+def _answer(session: Session, request_id: int, producer: Producer, schema_version: bytes) -> None:
     session.write(
         producing.producer_success(
             request_id,
@@ -164,7 +161,7 @@ def close_producer(session: Session, command: CommandCloseProducer) -> None:
     session.write(answers.success(command.request_id))
 
 
-def _closed(session: Session, command: CommandCloseProducer, producer: TopicProducer) -> None:
+def _closed(session: Session, command: CommandCloseProducer, producer: Producer) -> None:
     if session.producers.get(command.producer_id) is producer:
         session.producers.forget(command.producer_id)
     session.write(answers.success(command.request_id))

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from fastcrc import crc32
 
 from geminga_broker.session.session import Session, SessionClosed
-from geminga_broker.topic.api import PublishItem, TopicProducer
+from geminga_broker.topic.api import PublishItem
+from geminga_broker.topic.producer import Producer
 from geminga_protocol.commands import producing
 from geminga_protocol.frames import Frame
 from geminga_protocol.payload import MAGIC_CRC32C
@@ -25,7 +26,7 @@ unpack_front = _FRONT.unpack_from
 crc32c = crc32.iscsi
 _new_item = tuple.__new__
 
-Run = tuple[TopicProducer | None, list[PublishItem]]
+Run = tuple[Producer | None, list[PublishItem]]
 
 
 def publish_run(session: Session, frames: Sequence[Frame], start: int) -> int:
@@ -86,7 +87,7 @@ def publish_run(session: Session, frames: Sequence[Frame], start: int) -> int:
     return index
 
 
-def _producer(session: Session, producer_id: int) -> TopicProducer | None:
+def _producer(session: Session, producer_id: int) -> Producer | None:
     """The open producer; None for one that the broker closed: its last SENDs are dropped, and the
     client sends them again after it has reconnected.
     """

@@ -25,7 +25,7 @@ from geminga_broker.session.backpressure import Backpressure
 from geminga_broker.session.liveness import Liveness
 from geminga_broker.session.registry import Registry
 from geminga_broker.subscription.consumer import Consumer
-from geminga_broker.topic.api import TopicProducer
+from geminga_broker.topic.producer import Producer
 from geminga_protocol.commands import consuming, producing
 from geminga_protocol.errors import ProtocolError
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, FeatureFlags, ServerError
@@ -119,7 +119,7 @@ class Session:
         self.features = FeatureFlags()
         self.respond: Callable[[str, bytes], None] | None = None
         """Takes AUTH_RESPONSE, once CONNECT has begun an authentication."""
-        self.producers: Registry[TopicProducer] = Registry()
+        self.producers: Registry[Producer] = Registry()
         self.consumers: Registry[Consumer] = Registry()
         self.watchers: dict[int, trio.CancelScope] = {}
         self.read_scope = trio.CancelScope()

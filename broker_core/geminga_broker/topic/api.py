@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import trio
 
@@ -90,6 +90,9 @@ class TopicEnvironment:
     """Shared by all topics of a broker."""
 
 
+P = TypeVar("P")
+
+
 class PublishItem(NamedTuple):
     """One SEND: a message or a batch. `payload` is all that followed the command (checksum already
     verified); the topic copies it before `publish` returns.
@@ -103,7 +106,7 @@ class PublishItem(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ProducerRequest:
+class ProducerRequest(Generic[P]):
     """PRODUCER, after names are resolved.
 
     `producer_name` is never empty: the session makes one up if the client gave none
@@ -127,8 +130,8 @@ class ProducerRequest:
     metadata: Mapping[str, str] = field(default_factory=dict)
     publish_pending: Callable[[int, int], None] = lambda messages, size: None
     throttle: Callable[[float], None] = lambda pause_s: None
-    on_ready: Callable[[TopicProducer], None] = lambda producer: None
-    on_refused: Callable[[TopicProducer, BrokerError], None] = lambda producer, error: None
+    on_ready: Callable[[P], None] = lambda producer: None
+    on_refused: Callable[[P, BrokerError], None] = lambda producer, error: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,36 +152,3 @@ class LastMessage(NamedTuple):
     batch_index: int
     partition: int
     mark_delete: Position | None
-
-
-class TopicProducer(Protocol):
-    """A registered producer."""
-
-    name: str
-    producer_id: int
-    epoch: int
-    topic_epoch: int | None
-    """What PRODUCER_SUCCESS reports; None where there is none."""
-
-    @property
-    def ready(self) -> bool:
-        """False while it waits for exclusive access."""
-
-    @property
-    def closed(self) -> bool:
-        """Whether it left the topic."""
-
-    @property
-    def last_sequence_id(self) -> int:
-        """The highest stored sequence id of its name; -1 without deduplication."""
-
-    def publish(self, items: Sequence[PublishItem]) -> None:
-        """Append; receipts and SEND_ERRORs go to the connection, in order (BR-24)."""
-
-    def finish(self, closed: Callable[[], None]) -> None:
-        """CLOSE_PRODUCER: take no more, answer what is pending, then leave the topic and call
-        `closed`.
-        """
-
-    def close(self) -> None:
-        """The connection is gone: leave the topic now. Idempotent."""

@@ -112,7 +112,7 @@ class TopicBase(Generic[S]):
         if self.fenced:
             raise BrokerError(ServerError.ServiceNotReady, "Topic is temporarily unavailable")
 
-    def admit_producer(self, request: ProducerRequest, producer: Producer) -> Producer:
+    def admit_producer(self, request: ProducerRequest[Producer], producer: Producer) -> Producer:
         """Checks, then the registry decides. Raises BrokerError."""
         self.check_open()
         if self.terminated:

@@ -190,7 +190,7 @@ class NonPersistentTopic(TopicBase[NonPersistentSubscription]):
     ) -> None:
         super().__init__(name, environment, options or TopicOptions())
 
-    async def add_producer(self, request: ProducerRequest) -> Producer:
+    async def add_producer(self, request: ProducerRequest[Producer]) -> Producer:
         """Raises BrokerError as PersistentTopic.add_producer."""
         producer = Producer(request, self)
         await evict_dead_producer(self._registry, producer)

@@ -82,7 +82,7 @@ class PersistentTopic(TopicBase[Subscription]):
 
     # ---- publishing ----
 
-    async def add_producer(self, request: ProducerRequest) -> Producer:
+    async def add_producer(self, request: ProducerRequest[Producer]) -> Producer:
         """Raises BrokerError ProducerBusy, ProducerFenced, TopicTerminatedError, ServiceNotReady,
         MetadataError (encryption), NotAllowedError, ProducerBlockedQuotaExceededError.
         """

@@ -80,7 +80,7 @@ class Producer:
         "producer_id", "rates", "request", "state", "topic_epoch",
     )  # fmt: skip
 
-    def __init__(self, request: ProducerRequest, target: PublishTarget) -> None:
+    def __init__(self, request: ProducerRequest[Producer], target: PublishTarget) -> None:
         self.request = request
         self.connection = request.connection
         self.producer_id = request.producer_id
