@@ -80,7 +80,7 @@ def decode(data: bytes | memoryview) -> tuple[int, Columns]:
 class Run:
     """Entries ascending by time; `place` is that of its snapshot, None while it has none."""
 
-    __slots__ = ("_columns", "_start", "count", "first", "last", "place")
+    __slots__ = ("_start", "columns", "count", "first", "last", "place")
 
     def __init__(self, columns: Columns, place: tuple[int, int] | None = None) -> None:
         self.count = len(columns.due_ms)
@@ -90,19 +90,15 @@ class Run:
         """Number of the next entry: so many were taken."""
         self.place = place
         self._start = 0
-        self._columns = columns
+        self.columns = columns
+        """The entries in memory: all, as long as it isn't saved."""
         if place is not None:
             self.saved(place)
 
     @property
-    def columns(self) -> Columns:
-        """The entries in memory: all, as long as it isn't saved."""
-        return self._columns
-
-    @property
     def resident(self) -> int:
         """How many entries are in memory."""
-        return len(self._columns.due_ms)
+        return len(self.columns.due_ms)
 
     @property
     def is_missing(self) -> bool:
@@ -112,7 +108,7 @@ class Run:
     def saved(self, place: tuple[int, int]) -> None:
         """It has a snapshot now: keep only what comes next."""
         self.place = place
-        self._keep(self._columns, self._start)
+        self._keep(self.columns, self._start)
 
     def loaded(self, columns: Columns) -> None:
         """The snapshot's entries."""
@@ -120,18 +116,18 @@ class Run:
 
     def _keep(self, columns: Columns, start: int) -> None:
         first = self.first - start
-        self._columns = columns.part(first, first + WINDOW_ENTRIES)
+        self.columns = columns.part(first, first + WINDOW_ENTRIES)
         self._start = self.first
 
     def due_ms(self) -> int:
         """When the next one is due. Only if it isn't missing."""
-        return self._columns.due_ms[self.first - self._start]
+        return self.columns.due_ms[self.first - self._start]
 
     def take(self) -> tuple[Position, int]:
         """Take the next one out."""
         index = self.first - self._start
         self.first += 1
-        _, ledgers, entries, hashes = self._columns
+        _, ledgers, entries, hashes = self.columns
         return Position(LedgerId(ledgers[index]), EntryId(entries[index])), hashes[index]
 
 

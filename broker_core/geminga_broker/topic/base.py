@@ -51,6 +51,9 @@ class TopicBase(Generic[S]):
         self.admission: Admission | None = None
         self.publishes_limited = 0
         self._registry = ProducerRegistry(self.name, options.producers_max)
+        self.producers = self._registry.by_name
+        """Registered producers by name, waiting ones left out."""
+        self.disconnect_producers = self._registry.disconnect_all
 
     def enter(self, event: TopicEvent) -> None:
         """Change the state as the event asks for."""
@@ -70,11 +73,6 @@ class TopicBase(Generic[S]):
         """Policies changed. Limits hold for clients that come from now on."""
         self.options = options
         self._registry.producers_max = options.producers_max
-
-    @property
-    def producers(self) -> dict[str, Producer]:
-        """Registered producers by name, waiting ones left out."""
-        return self._registry.by_name
 
     @property
     def consumer_count(self) -> int:
@@ -125,10 +123,6 @@ class TopicBase(Generic[S]):
         if self.deduplication is not None:
             self.deduplication.added(producer.name)
         return producer
-
-    def disconnect_producers(self) -> None:
-        """Close all, and those that wait for access; their clients come back, and are checked."""
-        self._registry.disconnect_all()
 
     def remove_producer(self, producer: Producer) -> None:
         """Forget a closed producer."""
