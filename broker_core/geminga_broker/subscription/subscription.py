@@ -100,7 +100,6 @@ class Subscription:
         )
         self.post = self.pump.post
         self.backlog_entries = cursor.backlog_entries
-        self.set_properties = cursor.set_cursor_properties
         self._fenced = False
         self._all_leave = False
         self._end_told = False
@@ -128,6 +127,10 @@ class Subscription:
     def properties(self) -> Mapping[str, str]:
         """What was said at its making."""
         return self.cursor.cursor_properties
+
+    async def set_properties(self, properties: Mapping[str, str]) -> None:
+        """Replace its properties; durable on return. Raises LogError."""
+        await self.cursor.set_cursor_properties(properties)
 
     def apply_policies(self) -> None:
         """Follow the topic's policies and options as they are now."""
@@ -328,9 +331,15 @@ class Subscription:
             is_replicated=self.replicated,
             durable=cursor.durable,
             replicated=self.replicated,
-            subscription_properties=dict(cursor.cursor_properties),
+            subscription_properties=dict(self.properties),
         )
-        stats.count_consumers()
+        for each in consumers:
+            stats.msg_rate_out += each.msg_rate_out
+            stats.msg_throughput_out += each.msg_throughput_out
+            stats.bytes_out_counter += each.bytes_out_counter
+            stats.msg_out_counter += each.msg_out_counter
+            stats.msg_rate_redeliver += each.msg_rate_redeliver
+            stats.message_ack_rate += each.message_ack_rate
         if machine is not None:
             filtered = machine.state.filtered
             stats.filter_processed_msg_count = filtered.processed

@@ -163,7 +163,11 @@ class NonPersistentSubscription:
         consumers = [consumer.stats() for consumer in self.consumers]
         strategy = self._strategy
         active = strategy.active if isinstance(strategy, SingleActive) else None
-        stats = SubscriptionStats(
+        return SubscriptionStats(
+            msg_rate_out=sum(c.msg_rate_out for c in consumers),
+            msg_throughput_out=sum(c.msg_throughput_out for c in consumers),
+            bytes_out_counter=sum(c.bytes_out_counter for c in consumers),
+            msg_out_counter=sum(c.msg_out_counter for c in consumers),
             type=SubType.Name(SubType.ValueType(self.sub_type)),
             active_consumer_name=active.name if active is not None else None,
             consumers=consumers,
@@ -172,8 +176,6 @@ class NonPersistentSubscription:
             subscription_properties=dict(self.properties),
             msg_drop_rate=self.dropped.per_second(trio.current_time())[0],
         )
-        stats.count_consumers()
-        return stats
 
 
 class NonPersistentTopic(TopicBase[NonPersistentSubscription]):

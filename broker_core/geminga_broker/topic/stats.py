@@ -148,16 +148,6 @@ class SubscriptionStats(Struct, rename="camel"):
     durable: bool = True
     replicated: bool = False
 
-    def count_consumers(self) -> None:
-        """Add what goes out to its consumers."""
-        for each in self.consumers:
-            self.msg_rate_out += each.msg_rate_out
-            self.msg_throughput_out += each.msg_throughput_out
-            self.bytes_out_counter += each.bytes_out_counter
-            self.msg_out_counter += each.msg_out_counter
-            self.msg_rate_redeliver += each.msg_rate_redeliver
-            self.message_ack_rate += each.message_ack_rate
-
 
 class CompactionStats(Struct, rename="camel"):
     """The last compaction (CompactionStatsImpl)."""

@@ -22,6 +22,7 @@ from geminga_broker.compaction._tests.world import (
     received,
     single,
 )
+from geminga_broker.compaction.ledgers import INTERNAL
 from geminga_broker.compaction.outcome import Status
 from geminga_broker.compaction.topic_compaction import CompactionRunning
 from geminga_broker.errors import BrokerError
@@ -210,6 +211,20 @@ async def test_seeking(autojump_clock: MockClock, trimmed: bool) -> None:
         assert await after_seek(time_ms=105) == [b"5", b"6", b"7"]
         assert await after_seek(time_ms=1) == [b"4", b"5", b"6", b"7"]
         assert await after_seek(time_ms=999) == []
+
+
+async def test_the_broker_keeps_its_properties_to_itself(autojump_clock: MockClock) -> None:
+    async with open_topic(World()) as topic:
+        await append(topic, [single("a", b"1")])
+        topic.compaction.trigger()
+        await topic.compaction.wait()
+        cursor, subscription = topic.log.cursors[COMPACTION], topic.subscriptions[COMPACTION]
+        await cursor.set_cursor_properties({INTERNAL + "own": "1", "k": "v"})
+        assert subscription.properties == {"k": "v"}
+        await subscription.set_properties({"k": "w"})
+        assert cursor.cursor_properties == {INTERNAL + "own": "1", "k": "w"}
+        shown = topic.stats().subscriptions[COMPACTION].subscription_properties
+        assert shown == subscription.properties == {"k": "w"}
 
 
 async def test_what_is_refused(autojump_clock: MockClock) -> None:
