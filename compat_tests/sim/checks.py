@@ -99,7 +99,7 @@ def check_clients(clients: list[Client], books: Books) -> None:
         if left:
             books.violate(f"tasks are left in a client: {left}")
         for connection in core.pool.connections:
-            if connection._producers or connection._consumers or connection._waiting:
+            if connection.producers or connection.consumers or connection._waiting:
                 books.violate(f"{connection} still knows producers, consumers or requests")
 
 
