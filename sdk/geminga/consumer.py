@@ -307,14 +307,17 @@ class Consumer(Block, Generic[V_co]):
         acknowledged goes to other consumers, or comes again. Calls of a `message_listener` that run
         are waited for, unless it is the listener that closes.
         """
-        if self._listening is not None:
-            await self._listening.stop()
-        self._core.open.pop(self, None)
-        self._open_inbox = None
-        self._receiving.is_closed = True
         parts = self._parts
-        parts.error = parts.error or AlreadyClosedError("the consumer is closed")
-        await parts.aclose()
+        try:
+            if self._listening is not None:
+                await self._listening.stop()
+        finally:
+            # Cancelled, it still tells the brokers.
+            self._core.open.pop(self, None)
+            self._open_inbox = None
+            self._receiving.is_closed = True
+            parts.error = parts.error or AlreadyClosedError("the consumer is closed")
+            await parts.aclose()  # noqa: ASYNC102 - it writes before it waits
         if self._dead_letter_sender is not None:
             await self._dead_letter_sender.aclose()
         self._receiving.wake_all()

@@ -233,8 +233,12 @@ class PartitionProducer(SendingRoom):
             if self._connection is not None or (self.is_started and self.outbox.is_held):
                 # What couldn't be sent is told by its receipts; the broker must hear of the end.
                 timeout_s = self._core.options.operation_timeout_s
-                with suppress(GemingaError), trio.move_on_after(timeout_s):
-                    await self.flush()
+                try:
+                    with suppress(GemingaError), trio.move_on_after(timeout_s):
+                        await self.flush()
+                except BaseException:
+                    self._say_goodbye()
+                    raise
                 await self._tell_closed()
         except GemingaError as error:
             logger.debug("%s: closing the producer: %s", self.topic, error)
@@ -243,6 +247,12 @@ class PartitionProducer(SendingRoom):
                 self._connection.producers.pop(self._id, None)
             self.failed(AlreadyClosedError("the producer is closed", topic=self.topic))
             self._handler.abandon()
+
+    def _say_goodbye(self) -> None:
+        """Tell the broker without waiting: else it would count us among the topic's producers."""
+        connection = self._connection
+        if connection is not None:
+            connection.write(commands.close_producer(self._id, connection.next_request_id()))
 
     async def _tell_closed(self) -> None:
         connection = self._connection
@@ -352,9 +362,8 @@ class PartitionProducer(SendingRoom):
         connection = self._connection
         if action is SendErrorAction.TERMINATE:
             if connection is not None:
-                # Else the broker would count us among the topic's producers.
                 connection.producers.pop(self._id, None)
-                connection.write(commands.close_producer(self._id, connection.next_request_id()))
+            self._say_goodbye()
             self.failed(failure)
             self._handler.abandon()
         elif action is SendErrorAction.FAIL:

@@ -47,6 +47,26 @@ async def test_a_cancelled_block_waits_only_so_long(autojump_clock: MockClock) -
                 await producer.submit(b"x")
                 await trio.sleep_forever()
         assert 1 < trio.current_time() - began_s < 4
+        await trio.sleep(0.1)
+        assert not broker.topic("t").producers
+
+
+async def test_a_cancelled_block_with_a_busy_listener(autojump_clock: MockClock) -> None:
+    called = trio.Event()
+
+    async def listener(consumer: geminga.Consumer, message: geminga.Message) -> None:
+        called.set()
+        await trio.sleep(1000)
+
+    async with fake_broker() as broker, broker.client() as client:
+        with trio.CancelScope() as scope:
+            async with client.subscribe("t", "s", message_listener=listener):
+                async with client.create_producer("t") as producer:
+                    await producer.send(b"x")
+                await called.wait()
+                scope.cancel()
+        await trio.sleep(0.1)
+        assert not broker.topic("t").subscriptions["s"].consumers
 
 
 async def test_a_reader_whose_seek_fails_is_closed(autojump_clock: MockClock) -> None:
