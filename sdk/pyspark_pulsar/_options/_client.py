@@ -56,7 +56,7 @@ class ClientSettings:
         try:
             return geminga.auth.from_config(self.auth_plugin, self.auth_params)
         except geminga.InvalidArgumentError as error:
-            if str(error).startswith("auth plug-in"):
+            if f"{self.auth_plugin!r} is none of" in str(error):
                 raise InvalidOption(PREFIX + "authPluginClassName", str(error)) from None
             raise InvalidOption(PREFIX + "authParams", f"{error}; {AUTH_FAULT}") from None
 

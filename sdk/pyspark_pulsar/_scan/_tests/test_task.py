@@ -83,7 +83,7 @@ def send(client: geminga.blocking.Client, topic: str, count: int, *, batch: int 
     ) as producer:  # fmt: skip
         for n in range(count):
             producer.submit(b"%d" % n)
-            if n % (batch * 4) == 0:
+            if n % (batch * 2) == 0:
                 # A broker looks for full ledgers between writes.
                 producer.flush()
         producer.flush()
