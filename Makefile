@@ -18,7 +18,7 @@ test: $(VENV)/dev.stamp
 	$(PYTEST) -n $(or $(WORKERS),2) $(ARGS)
 
 test-fast: $(VENV)/dev.stamp
-	$(PYTEST) -n $(or $(WORKERS),2) -m 'not slow and not java and not spark' $(ARGS)
+	$(PYTEST) -n $(or $(WORKERS),2) -m 'not slow and not java and not spark' --ignore compat_tests/clients --ignore compat_tests/faults $(ARGS)
 
 # As `test`, with all rounds of the long models and kills.
 nightly: export GEMINGA_NIGHTLY := 1

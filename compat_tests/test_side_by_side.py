@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
+@pytest.mark.slow
 def test_a_test_that_ends_its_worker_fails_once(tmp_path: Path) -> None:
     folder = tmp_path / "tests"
     folder.mkdir()

@@ -107,6 +107,7 @@ async def test_a_body_that_nobody_reads_leaves_nothing_behind(chunks: int) -> No
         await until_none(count)
 
 
+@pytest.mark.slow
 async def test_connections_are_bounded_in_all_and_by_address() -> None:
     for count in (ConnectionCount(3), ConnectionCount(100, 3)):
         async with served(count) as port:
@@ -126,6 +127,7 @@ async def test_connections_are_bounded_in_all_and_by_address() -> None:
             await until_none(count)
 
 
+@pytest.mark.slow
 async def test_who_reads_no_answer_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web_connection, "SEND_S", 0.3)
     count = ConnectionCount(10)

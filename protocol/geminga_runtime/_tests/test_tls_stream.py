@@ -227,6 +227,7 @@ async def test_replaced_on_disk(
         assert await old.receive() == b"still here"
 
 
+@pytest.mark.slow
 async def test_stalled_handshake(
     nursery: trio.Nursery, authority: Authority, leaf: Leaf, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -243,6 +244,7 @@ async def test_stalled_handshake(
     assert await ask(bound, trusting(authority)) == b"hello"
 
 
+@pytest.mark.slow
 async def test_many_that_say_nothing_keep_nobody_out(
     nursery: trio.Nursery, authority: Authority, leaf: Leaf, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -68,6 +68,7 @@ def seen(rows: list[Row], topic: str) -> list[Sent]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_stream_has_each_message_once(
     seed: int, url: geminga.testing.BrokerUrl, client: geminga.blocking.Client

@@ -155,6 +155,7 @@ def contents(client: geminga.blocking.Client, world: World) -> dict[str, list[st
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_each_row_is_written_once(
     seed: int,

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+import pytest
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -152,6 +153,7 @@ class Play:
             assert start == self.oracle.read(at)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(STEPS, st.booleans())
 def test_readers_see_what_the_oracle_says(steps: list[object], retain_null_key: bool) -> None:

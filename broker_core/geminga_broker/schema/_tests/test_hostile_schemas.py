@@ -104,6 +104,7 @@ def test_what_is_nested_beside_the_types_is_refused() -> None:
         validate(SchemaData(SchemaType.BYTES, bytes(SCHEMA_BYTES_MAX + 1)))
 
 
+@pytest.mark.slow
 async def test_large_schemas_are_compared_beside_the_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

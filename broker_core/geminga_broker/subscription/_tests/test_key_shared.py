@@ -100,6 +100,7 @@ async def test_a_stuck_consumer_blocks_only_its_own_keys(world: World) -> None:
     assert len(got) < 1000
 
 
+@pytest.mark.slow
 async def test_look_ahead_is_bounded(world: World) -> None:
     topic = world.topic(look_ahead_per_consumer_entries=50, look_ahead_entries_max=80)
     one, _ = await join(topic, 1)

@@ -34,6 +34,7 @@ async def test_a_client_that_says_nothing_is_dropped(monkeypatch: pytest.MonkeyP
         await until(lambda: running.service.metrics.active_connections == 1)
 
 
+@pytest.mark.slow
 async def test_a_lookup_client_that_falls_silent_is_dropped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -51,6 +52,7 @@ async def test_a_lookup_client_that_falls_silent_is_dropped(
                 pass
 
 
+@pytest.mark.slow
 async def test_a_silent_tunnel_is_dropped() -> None:
     async with brokers() as (broker,), proxied(broker, brokerProxyReadTimeoutMs="2500") as running:
         wire = await open_tunnel(running, broker)

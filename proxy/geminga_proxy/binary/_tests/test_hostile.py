@@ -89,6 +89,7 @@ async def busy_until_closed(wire: Wire) -> float:
             return time.time()
 
 
+@pytest.mark.slow
 async def test_a_forwarded_proof_that_no_broker_looks_at_ends_its_tunnel() -> None:
     async with brokers() as (broker,), proxied(broker, **FORWARDS) as running:
         wire = await forwarded_tunnel(running, broker, short_token("joe", 1))
@@ -97,6 +98,7 @@ async def test_a_forwarded_proof_that_no_broker_looks_at_ends_its_tunnel() -> No
         assert 1 < ended_s - began_s < 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pieces", [1, 7])
 async def test_a_tunnel_goes_on_when_its_client_shows_the_broker_a_fresh_proof(pieces: int) -> None:
     async with brokers() as (broker,), proxied(broker, **FORWARDS) as running:
@@ -114,6 +116,7 @@ async def test_a_tunnel_goes_on_when_its_client_shows_the_broker_a_fresh_proof(p
         assert running.service.metrics.tunnels == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shown", [b"rubbish", b"old", b"another"])
 async def test_a_proof_that_is_none_does_not_keep_a_tunnel(shown: bytes) -> None:
     async with brokers() as (broker,), proxied(broker, **FORWARDS) as running:

@@ -143,6 +143,7 @@ async def test_credentials_are_forwarded_when_asked_for() -> None:
         assert (seen.original_auth_method, seen.original_principal) == ("token", "joe")
 
 
+@pytest.mark.slow
 async def test_a_tunnel_ends_with_the_clients_proof() -> None:
     async with brokers() as (broker,), proxied(broker, **AUTH) as running:
         wire = await client(running)

@@ -72,6 +72,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(entries(), STARTS, st.booleans(), STEPS, st.sampled_from([1, 3, 20]), st.booleans())
 @settings(max_examples=200, deadline=None)
 def test_as_one_by_one(

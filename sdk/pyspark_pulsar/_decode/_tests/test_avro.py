@@ -50,6 +50,7 @@ def topics(draw: st.DrawFn) -> tuple[Any, list[Any], list[str]]:
     return definition, some, draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
 
 
+@pytest.mark.slow
 @relaxed
 @given(topics(), st.booleans())
 def test_columns_are_what_the_sdk_decodes(
@@ -87,6 +88,7 @@ def broken(payload: bytes, chance: random.Random) -> bytes:
     return chance.randbytes(len(payload) + chance.randrange(3))
 
 
+@pytest.mark.slow
 @relaxed
 @given(topics(), st.integers(0, 1 << 32), st.booleans())
 def test_broken_payloads_spoil_nobody_else(

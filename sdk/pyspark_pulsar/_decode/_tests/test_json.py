@@ -52,6 +52,7 @@ def topics(draw: st.DrawFn) -> tuple[Any, list[Any], list[str]]:
     return definition, some, draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
 
 
+@pytest.mark.slow
 @relaxed
 @given(topics())
 def test_columns_are_what_the_sdk_wrote(topic: tuple[Any, list[Any], list[str]]) -> None:
@@ -71,6 +72,7 @@ def test_columns_are_what_the_sdk_wrote(topic: tuple[Any, list[Any], list[str]])
         assert told(rows_of(found, columns)) == told(kept)
 
 
+@pytest.mark.slow
 @relaxed
 @given(topics(), st.integers(0, 1 << 32))
 def test_broken_payloads_spoil_nobody_else(

@@ -23,6 +23,7 @@ def topics(draw: st.DrawFn) -> tuple[Any, list[Any]]:
     return definition, draw(st.lists(values(definition), min_size=1, max_size=6))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Avro, Json])
 def test_columns_to_payloads_and_back(kind: Any) -> None:
     @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))

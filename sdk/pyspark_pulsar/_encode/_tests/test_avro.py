@@ -32,6 +32,7 @@ def encoded(definition: Any, array: pa.Array) -> list[bytes]:
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(frames())
 def test_each_row_is_what_fastavro_writes(frame: tuple[t.StructType, list[dict[str, Any]]]) -> None:

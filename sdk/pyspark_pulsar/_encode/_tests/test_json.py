@@ -50,6 +50,7 @@ def encoded(definition: Any, array: pa.Array) -> list[Any]:
     return [json.loads(each) for each in json_rows(plan, array)]
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(frames())
 def test_each_row_is_its_values(frame: tuple[t.StructType, list[dict[str, Any]]]) -> None:

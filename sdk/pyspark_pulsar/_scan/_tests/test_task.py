@@ -130,6 +130,7 @@ def send_chunked(client: geminga.blocking.Client, topic: str, name: bytes) -> No
             producer.send(name + b"%d" % n + b"." * 900)
 
 
+@pytest.mark.slow
 def test_messages_in_chunks_are_read_once_wherever_a_split_cuts_them(
     url: geminga.testing.BrokerUrl, client: geminga.blocking.Client
 ) -> None:

@@ -17,6 +17,7 @@ def broker() -> Iterator[Broker]:
         yield found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 6])
 def test_limits_of_messages_are_kept_exactly(broker: Broker, batch: int) -> None:
     topic = broker.topic("limited", partitions=3)
