@@ -62,8 +62,12 @@ async def _serve(start: Callable[..., Awaitable[object]], describe: Callable[[T]
     async with trio.open_nursery() as nursery:
         running: T = await nursery.start(start)
         freeze_after_start()
+        line = f"ready in {process_age_s():.2f} s: {describe(running)}"
         with suppress(OSError):  # standard output may be a file on a full disk
-            print(f"ready in {process_age_s():.2f} s: {describe(running)}", flush=True)
+            try:
+                print(line, flush=True)
+            except UnicodeEncodeError:  # it may have a path with any characters
+                print(line.encode("ascii", "backslashreplace").decode(), flush=True)
         with watch_loop():
             await trio.sleep_forever()
 

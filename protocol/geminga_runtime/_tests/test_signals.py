@@ -100,3 +100,26 @@ def test_second_signal_ends_the_process() -> None:
             child.wait(0.3)
         child.send_signal(signal.SIGINT)
         assert child.wait(60) == 128 + signal.SIGINT
+
+
+READY = """
+import os, signal, trio
+from geminga_runtime.process import run_server
+
+async def serve(*, task_status):
+    task_status.started("data=/tmp/\\xe9\\udcff")
+    trio.lowlevel.current_trio_token().run_sync_soon(os.kill, os.getpid(), signal.SIGTERM)
+    await trio.sleep_forever()
+
+assert run_server(serve, str) is None
+"""
+
+
+def test_a_server_starts_whatever_its_output_can_show() -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(
+        [sys.executable, "-c", READY],
+        env=environment, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert done.stdout.startswith("ready in ")
+    assert done.stdout.endswith("data=/tmp/\\xe9\\udcff\n")

@@ -82,7 +82,9 @@ class Background:
             await self._run(function, *args)
         except trio.Cancelled:
             raise
-        except BaseException:  # noqa: ASYNC103
+        except BaseException as error:  # noqa: ASYNC103
+            if isinstance(error, BaseExceptionGroup) and _only(error):
+                raise  # only cancelled: the program has ended
             # What a system task raises would end the whole program as an internal error of Trio's.
             logger.exception("a task of the client failed")
 
@@ -134,7 +136,7 @@ async def background_of_block() -> AsyncGenerator[Background, None]:
         raise
 
 
-def _only(group: BaseExceptionGroup[BaseException], error: BaseException) -> bool:
+def _only(group: BaseExceptionGroup[BaseException], error: BaseException | None = None) -> bool:
     """Whether nothing but that error is in the group, cancellation apart."""
     for each in group.exceptions:
         if each is error or isinstance(each, trio.Cancelled):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 import geminga.blocking as gb
@@ -27,6 +29,20 @@ def test_a_failure_that_passes_leaves_nothing(
             sending.send(b"a", properties={"k": "v"})
         assert sending.send(b"b")
         assert sending.submit(b"c").wait()
+
+
+def test_a_router_that_raises(
+    url: BrokerUrl, topic: str, partitioned: Callable[[str, int], str]
+) -> None:
+    """Its error comes out at the call, and the message takes no room any more."""
+    with gb.connect(url) as client:
+        sending = client.create_producer(
+            partitioned(topic, 2), message_router=lambda m, n: 1 // 0, max_pending_messages=1
+        )
+        for _ in range(4):
+            with pytest.raises(gb.InvalidArgumentError, match="ZeroDivisionError"):
+                sending.send(b"x")
+        assert sending.pending_messages == 0
 
 
 def test_a_closed_client_takes_nothing(url: BrokerUrl, topic: str) -> None:

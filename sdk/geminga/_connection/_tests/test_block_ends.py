@@ -119,3 +119,19 @@ async def test_no_error_of_a_task_ends_the_program(caplog: pytest.LogCaptureFixt
     Background(None).start_soon(fail)
     await trio.testing.wait_all_tasks_blocked()
     assert "a task of the client failed" in caplog.text
+
+
+def test_tasks_with_nurseries_end_quietly_with_the_program(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def wait_in_a_nursery() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep_forever)
+            await trio.sleep_forever()
+
+    async def program() -> None:
+        Background(None).start_soon(wait_in_a_nursery)
+        await trio.testing.wait_all_tasks_blocked()
+
+    trio.run(program)
+    assert caplog.text == ""
