@@ -1,12 +1,8 @@
-"""Distinct types for the numbers that must not be mixed up (spec PR-11)."""
+"""Positions of entries (spec PR-11)."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, NewType
-
-LedgerId = NewType("LedgerId", int)
-EntryId = NewType("EntryId", int)
-RequestId = NewType("RequestId", int)
+from typing import NamedTuple
 
 
 class Position(NamedTuple):
@@ -15,12 +11,12 @@ class Position(NamedTuple):
     An entry id of -1 means "before the first entry of that ledger".
     """
 
-    ledger_id: LedgerId
-    entry_id: EntryId
+    ledger_id: int
+    entry_id: int
 
     def __str__(self) -> str:
         return f"{self.ledger_id}:{self.entry_id}"
 
 
-EARLIEST = Position(LedgerId(-1), EntryId(-1))
-LATEST = Position(LedgerId((1 << 63) - 1), EntryId((1 << 63) - 1))
+EARLIEST = Position(-1, -1)
+LATEST = Position((1 << 63) - 1, (1 << 63) - 1)

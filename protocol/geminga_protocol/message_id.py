@@ -82,7 +82,7 @@ class MessageId:
     @property
     def position(self) -> Position:
         """The entry alone."""
-        return Position(self.ledger_id, self.entry_id)  # type: ignore[arg-type]
+        return Position(self.ledger_id, self.entry_id)
 
     def serialize(self) -> bytes:
         """The bytes that MessageId.toByteArray gives in the Java client: another client can read

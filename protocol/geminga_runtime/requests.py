@@ -7,7 +7,6 @@ from typing import Generic, TypeVar
 
 import trio
 
-from geminga_protocol.ids import RequestId
 from geminga_runtime.errors import RequestTimeout, TooManyRequests
 from geminga_runtime.waiters import Promise, own_copy
 
@@ -34,18 +33,18 @@ class RequestTable(Generic[T]):
     def __repr__(self) -> str:
         return f"<RequestTable {len(self._pending)} pending>"
 
-    def next_id(self) -> RequestId:
+    def next_id(self) -> int:
         """A new id, also for requests without a waiting caller."""
         request_id = self._next_id
         self._next_id += 1
-        return RequestId(request_id)
+        return request_id
 
     async def call(
         self,
-        send: Callable[[RequestId], object],
+        send: Callable[[int], object],
         *,
         timeout_s: float,
-        request_id: RequestId | None = None,
+        request_id: int | None = None,
     ) -> T:
         """Send a request and wait for its answer.
 

@@ -19,7 +19,7 @@ from geminga_protocol.batch import BatchBuilder, split_batch
 from geminga_protocol.commands import connection, consuming, producing
 from geminga_protocol.encode import send as send_prefix
 from geminga_protocol.frames import SUBMESSAGE, Frame
-from geminga_protocol.ids import EntryId, LedgerId, Position
+from geminga_protocol.ids import Position
 from geminga_protocol.message_id import MessageId
 from geminga_protocol.payload import build, split
 from geminga_protocol.pb.pulsar_api_pb2 import (
@@ -79,7 +79,7 @@ class OpenProducer:
         self.pending: deque[tuple[int, int]] = deque()
         self.refused: set[int] = set()
         self.ready = True
-        self.last = Position(LedgerId(-1), EntryId(-1))
+        self.last = Position(-1, -1)
 
 
 class OpenConsumer:
@@ -93,7 +93,7 @@ class OpenConsumer:
         self.given = 0
         self.received = 0
         self.steps_back = 0
-        self.last = Position(LedgerId(-1), EntryId(-1))
+        self.last = Position(-1, -1)
         self.held: dict[Position, tuple[int, int]] = {}
         self.on_part: Callable[[Position, int], None] = lambda position, index: None
 

@@ -10,7 +10,7 @@ from geminga_broker.subscription.consumer import SubscribeRequest
 from geminga_broker.topic.api import ProducerRequest, PublishItem
 from geminga_broker.topic.producer import Producer
 from geminga_protocol.frames import FrameReader
-from geminga_protocol.ids import EntryId, LedgerId, Position
+from geminga_protocol.ids import Position
 from geminga_protocol.payload import build, parse_metadata
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, MessageMetadata
 
@@ -147,7 +147,7 @@ def subscribe_request(
 
 
 def position(entry: int, ledger: int = 7) -> Position:
-    return Position(LedgerId(ledger), EntryId(entry))
+    return Position(ledger, entry)
 
 
 NO_PROPERTIES: Mapping[str, str] = {}

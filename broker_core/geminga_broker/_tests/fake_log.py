@@ -19,15 +19,15 @@ from geminga_broker.log.api import (
 )
 from geminga_protocol import ack_set as ack_sets
 from geminga_protocol.errors import RemoteProtocolError
-from geminga_protocol.ids import EARLIEST, LATEST, EntryId, LedgerId, Position
+from geminga_protocol.ids import EARLIEST, LATEST, Position
 from geminga_protocol.payload import parse_metadata, peek_broker_entry_metadata
 from geminga_protocol.pb.pulsar_api_pb2 import BrokerEntryMetadata, MessageMetadata
 
-LEDGER = LedgerId(7)
+LEDGER = 7
 
 
 def at(entry: int) -> Position:
-    return Position(LEDGER, EntryId(entry))
+    return Position(LEDGER, entry)
 
 
 class FakeEntry:

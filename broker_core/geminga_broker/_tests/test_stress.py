@@ -27,7 +27,7 @@ from geminga_broker.subscription.subscription import Subscription
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_broker.topic.producer import Producer
 from geminga_protocol.commands import consuming
-from geminga_protocol.ids import EARLIEST, EntryId, LedgerId, Position
+from geminga_protocol.ids import EARLIEST, Position
 from geminga_protocol.message_id import MessageId
 from geminga_protocol.pb.pulsar_api_pb2 import ProducerAccessMode
 from geminga_protocol.topic_name import TopicName
@@ -158,7 +158,7 @@ class Actor:
             chosen = rng.sample(held, rng.randint(1, len(held)))
             parts = [(p, rng.choice((0, 0, 0, rng.getrandbits(BATCH_MAX)))) for p in chosen]
             if rng.random() < 0.1:
-                parts.append((Position(LedgerId(rng.randrange(9)), EntryId(10**6)), 0))
+                parts.append((Position(rng.randrange(9), 10**6), 0))
             if rng.random() < 0.1:
                 parts += [(p, rng.getrandbits(BATCH_MAX)) for p, _ in parts[:3]]
             await peer.ack(consumer, parts, cumulative=False)
@@ -241,7 +241,7 @@ async def drain(books: Books, broker: WireBroker, topic: str, name: str) -> None
                     await peer.ack(consumer, [parts.pop(0)], cumulative=False)
         await peer.close_consumer(consumer)
         await peer.wire.stream.aclose()
-    skipped = books.skipped_upto.get(key, Position(LedgerId(-1), EntryId(-1)))
+    skipped = books.skipped_upto.get(key, Position(-1, -1))
     known = books.acked.get(key, set())
     lost = [
         position

@@ -16,7 +16,7 @@ from geminga_broker.compaction.raw_entry import read_raw
 from geminga_broker.log.api import LogClosed, LogReadFailed
 from geminga_broker.log.entry import LogEntry
 from geminga_protocol.errors import RemoteProtocolError
-from geminga_protocol.ids import EntryId, Position
+from geminga_protocol.ids import Position
 from geminga_runtime.metadata.api import MetadataError
 
 _log = logging.getLogger(__name__)
@@ -200,7 +200,7 @@ class CompactedLedger:
 
 def after(position: Position) -> Position:
     """The least position behind this one."""
-    return Position(position.ledger_id, EntryId(position.entry_id + 1))
+    return Position(position.ledger_id, position.entry_id + 1)
 
 
 def _remember(places: OrderedDict[K, V], key: K, value: V) -> None:

@@ -23,7 +23,7 @@ from geminga_broker.compaction.ledger import PASSWORD
 from geminga_broker.log.api import LogError, LogFenced, LogReadFailed, LogWriteFailed
 from geminga_broker.log.cursor import LogCursor
 from geminga_broker.log.options import LedgerDurability
-from geminga_protocol.ids import EntryId, LedgerId, Position
+from geminga_protocol.ids import Position
 from geminga_protocol.pb.pulsar_api_pb2 import MessageIdData
 from geminga_runtime.metadata.api import MetadataError
 
@@ -92,7 +92,7 @@ class CompactedLedgers:
             upto = metadata.custom_metadata.get(_UPTO)
             if upto is not None and metadata.state is LedgerState.CLOSED:
                 told = MessageIdData.FromString(upto)
-                end = Position(LedgerId(told.ledgerId), EntryId(told.entryId))
+                end = Position(told.ledgerId, told.entryId)
                 if EMPTIED not in self._cursor.properties or end > self._cursor.mark_delete:
                     found = ledger_id, end
         return found

@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 from geminga_broker.log.entry import LogEntry
 from geminga_protocol.buffers import Buffer
 from geminga_protocol.errors import RemoteProtocolError
-from geminga_protocol.ids import EntryId, LedgerId, Position
+from geminga_protocol.ids import Position
 from geminga_protocol.messages import parser
 from geminga_protocol.pb.pulsar_api_pb2 import MessageIdData
 
@@ -50,4 +50,4 @@ def read_raw(view: memoryview) -> LogEntry:
     data = view[end + 4 : end + 4 + rest]
     if not about.IsInitialized() or len(data) != rest:
         raise RemoteProtocolError("an entry of a compacted ledger is cut off")
-    return LogEntry(Position(LedgerId(about.ledgerId), EntryId(about.entryId)), data)
+    return LogEntry(Position(about.ledgerId, about.entryId), data)

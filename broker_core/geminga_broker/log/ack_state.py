@@ -15,7 +15,7 @@ from pyroaring import BitMap
 from geminga_broker.log.api import Ack
 from geminga_broker.log.chain import LedgerChain
 from geminga_protocol import ack_set as words
-from geminga_protocol.ids import EntryId, LedgerId, Position
+from geminga_protocol.ids import Position
 
 _SHORT_RUN_ENTRIES = 16
 """Runs up to this length are followed entry by entry, longer ones by doubling steps."""
@@ -194,8 +194,8 @@ class AckState:
                 last = run_end(bitmap, first)
                 if len(found) == limit:
                     return None
-                lower = Position(LedgerId(ledger_id), EntryId(first - 1))
-                found.append((lower, Position(LedgerId(ledger_id), EntryId(last))))
+                lower = Position(ledger_id, first - 1)
+                found.append((lower, Position(ledger_id, last)))
                 following = bitmap.next_set_bit(last + 1) if last < bitmap.max() else None
                 if following is None:
                     break
@@ -213,7 +213,7 @@ class AckState:
         """
         for ledger_id, partial in self._partial.items():
             for entry_id, bits in partial.items():
-                yield Position(LedgerId(ledger_id), EntryId(entry_id)), words.from_bits(bits)
+                yield Position(ledger_id, entry_id), words.from_bits(bits)
 
     def first_unacked(self, position: Position) -> Position:
         """The position if it is an unacknowledged entry, else the next one that is; at the end the
@@ -226,7 +226,7 @@ class AckState:
             if bitmap is None or position[1] not in bitmap:
                 return position
             last = run_end(bitmap, position[1])
-            position = chain.next_position(Position(position[0], EntryId(last)))
+            position = chain.next_position(Position(position[0], last))
 
     def skip_target(self, entries: int) -> Position:
         """Where mark-delete must move to so that so many unacknowledged entries fall behind it."""
@@ -313,7 +313,7 @@ class AckState:
             self.holes -= last + 1 - following[1]
             if not bitmap:
                 del holes[following[0]]
-            self.mark_delete = Position(following[0], EntryId(last))
+            self.mark_delete = Position(following[0], last)
 
     def _add_bitmap(self, ledger_id: int, bitmap: BitMap) -> None:
         ledger = self._chain.get(ledger_id)

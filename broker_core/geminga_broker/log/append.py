@@ -32,7 +32,7 @@ from geminga_broker.log.options import LogOptions
 from geminga_broker.log.reading import new_tuple
 from geminga_broker.log.state import LogState
 from geminga_protocol.buffers import Buffer
-from geminga_protocol.ids import EARLIEST, EntryId, LedgerId, Position
+from geminga_protocol.ids import EARLIEST, Position
 from geminga_runtime.metadata.api import MetadataError
 
 _log = logging.getLogger(__name__)
@@ -191,8 +191,8 @@ class LogAppender:
         end = first + count
         ledger.entries = end
         ledger.size_bytes = writer.length
-        ledger_id = LedgerId(ledger.ledger_id)
-        self._context.last_position = Position(ledger_id, EntryId(end - 1))
+        ledger_id = ledger.ledger_id
+        self._context.last_position = Position(ledger_id, end - 1)
         pending = self._pending
         while pending and first < end:
             head = pending[0]
@@ -200,7 +200,7 @@ class LogAppender:
             if head.end <= end:
                 pending.popleft()
                 part_end = head.end
-            head.done(Position(ledger_id, EntryId(first)), part_end - first, None)
+            head.done(Position(ledger_id, first), part_end - first, None)
             first = part_end
         if self._held and not pending and self._context.state in _ERRORS:
             self._refuse_held()

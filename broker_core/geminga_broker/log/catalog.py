@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from geminga_broker.log.api import LogFenced
 from geminga_broker.log.chain import LedgerChain, LedgerInfo
-from geminga_protocol.ids import EntryId, LedgerId, Position
+from geminga_protocol.ids import Position
 from geminga_protocol.managed_ledger import decode_ledger_info, encode_ledger_info
 from geminga_protocol.pb.managed_ledger_pb2 import ManagedLedgerInfo
 from geminga_runtime.metadata.api import (
@@ -59,7 +59,7 @@ class LogCatalog:
         self.deleting = {int(ledger_id): None for ledger_id in listed.split(",") if ledger_id}
         if self._info.HasField("terminatedPosition"):
             at = self._info.terminatedPosition
-            self.terminated = Position(LedgerId(at.ledgerId), EntryId(at.entryId))
+            self.terminated = Position(at.ledgerId, at.entryId)
         return self._info
 
     async def save(self, ledgers: Iterable[LedgerInfo]) -> None:

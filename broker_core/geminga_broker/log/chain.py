@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import pairwise
 
-from geminga_protocol.ids import EntryId, LedgerId, Position
+from geminga_protocol.ids import EARLIEST, Position
 
 
 class LedgerInfo:
@@ -35,7 +35,7 @@ class LedgerInfo:
 
     def position(self, entry_id: int) -> Position:
         """The position of that entry of this ledger."""
-        return Position(LedgerId(self.ledger_id), EntryId(entry_id))
+        return Position(self.ledger_id, entry_id)
 
 
 class LedgerChain:
@@ -96,7 +96,7 @@ class LedgerChain:
     def first_position(self) -> Position:
         """Before the first entry that is still there."""
         if not self.ledgers:
-            return Position(LedgerId(-1), EntryId(-1))
+            return EARLIEST
         return self.ledgers[0].position(-1)
 
     def last_position(self) -> Position:
@@ -106,9 +106,7 @@ class LedgerChain:
         for ledger in reversed(self.ledgers):
             if ledger.entries:
                 return ledger.position(ledger.entries - 1)
-        return (
-            self.ledgers[-1].position(-1) if self.ledgers else Position(LedgerId(-1), EntryId(-1))
-        )
+        return self.ledgers[-1].position(-1) if self.ledgers else EARLIEST
 
     def next_position(self, position: Position) -> Position:
         """The position after, in the next ledger with entries if need be; at the end the next to be
@@ -117,12 +115,12 @@ class LedgerChain:
         ledger_id, entry_id = position
         ledger = self._by_id.get(ledger_id)
         if ledger is not None and entry_id + 1 < ledger.entries:
-            return Position(ledger_id, EntryId(entry_id + 1))
+            return Position(ledger_id, entry_id + 1)
         for later in self.ledgers[bisect_right(self._ids, ledger_id) :]:
             if later.entries:
                 return later.position(0)
         if not self.ledgers:
-            return Position(ledger_id, EntryId(entry_id + 1))
+            return Position(ledger_id, entry_id + 1)
         return self.ledgers[-1].position(self.ledgers[-1].entries)
 
     def holds(self, position: Position) -> bool:
@@ -152,8 +150,8 @@ class LedgerChain:
         """The last entry before the position; (first ledger, -1) at the beginning."""
         ledger_id, entry_id = position
         if entry_id < 0:
-            ledger_id, entry_id = LedgerId(ledger_id - 1), EntryId((1 << 63) - 1)
-        return self.at_or_before(Position(ledger_id, EntryId(entry_id - 1)))
+            ledger_id, entry_id = ledger_id - 1, (1 << 63) - 1
+        return self.at_or_before(Position(ledger_id, entry_id - 1))
 
     def ordinal(self, position: Position) -> int:
         """How many entries were written up to and with the position."""

@@ -18,7 +18,7 @@ from geminga_broker.log.cursor_writer import CursorWriter
 from geminga_broker.log.entry import LogEntry
 from geminga_broker.log.reading import LogReads, limited
 from geminga_broker.log.snapshot_log import SnapshotLog
-from geminga_protocol.ids import EntryId, Position
+from geminga_protocol.ids import Position
 
 CACHE_GRACE_S = 10.0
 """A consumer that leaves and comes back within this time finds the log's tail in the cache."""
@@ -161,7 +161,7 @@ class LogCursor:
                     return []
                 self._count_fetched(entries)
             end = entries[-1].position
-            self.read_position = Position(end[0], EntryId(end[1] + 1))
+            self.read_position = Position(end[0], end[1] + 1)
             if state.holes or entries[0].position <= state.mark_delete:
                 deleted = state.is_deleted
                 entries = [entry for entry in entries if not deleted(entry.position)]
@@ -215,7 +215,7 @@ class LogCursor:
             if deleted is not None:
                 passed = passed | deleted
             end = run_end(passed, position[1])
-            position = state.first_unacked(Position(position[0], EntryId(end + 1)))
+            position = state.first_unacked(Position(position[0], end + 1))
         self.read_position = position
 
     def ack(self, acks: Iterable[Ack]) -> list[Position]:

@@ -18,7 +18,7 @@ from pyroaring import BitMap
 from geminga_broker.log.ack_state import AckState
 from geminga_broker.log.bit_words import from_words, to_words
 from geminga_protocol.errors import RemoteProtocolError
-from geminga_protocol.ids import EntryId, LedgerId, Position
+from geminga_protocol.ids import Position
 from geminga_protocol.pb.managed_ledger_pb2 import (
     ManagedCursorInfo,
     NestedPositionInfo,
@@ -102,7 +102,7 @@ def read_position_infos(infos: Sequence[PositionInfo]) -> CursorSnapshot:
         merged.properties.extend(info.properties)
     if last.HasField("lastActive"):
         merged.lastActive = last.lastActive
-    return _snapshot(Position(LedgerId(last.ledgerId), EntryId(last.entryId)), merged, bitmaps)
+    return _snapshot(Position(last.ledgerId, last.entryId), merged, bitmaps)
 
 
 def closed_cursor_info(
@@ -124,7 +124,7 @@ def closed_cursor_info(
 
 def read_cursor_info(info: ManagedCursorInfo) -> CursorSnapshot:
     """What the metadata store alone says."""
-    mark = Position(LedgerId(info.markDeleteLedgerId), EntryId(info.markDeleteEntryId))
+    mark = Position(info.markDeleteLedgerId, info.markDeleteEntryId)
     return _snapshot(mark, info, [])
 
 
@@ -227,4 +227,4 @@ def _snapshot(
 
 
 def _nested(info: NestedPositionInfo) -> Position:
-    return Position(LedgerId(info.ledgerId), EntryId(info.entryId))
+    return Position(info.ledgerId, info.entryId)

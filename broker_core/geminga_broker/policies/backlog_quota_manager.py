@@ -25,7 +25,7 @@ from geminga_broker.policies.quota import (
 from geminga_broker.subscription.subscription import Subscription
 from geminga_broker.topic.api import TopicEnvironment
 from geminga_broker.topic.deduplication import Deduplication
-from geminga_protocol.ids import EntryId, LedgerId, Position
+from geminga_protocol.ids import EARLIEST, Position
 
 _log = logging.getLogger(__name__)
 
@@ -159,7 +159,7 @@ async def _evict_by_age(topic: QuotaTopic, limit_s: int, *, precise: bool) -> No
     """Acknowledge for every subscription what is too old, or else the ledgers that are."""
     log = topic.log
     now_ms = topic.environment.now_ms()
-    last = Position(LedgerId(-1), EntryId(-1))
+    last = EARLIEST
     if precise:
         before_ms = now_ms - int(EVICTION_FACTOR * limit_s * 1000)
         last = log.previous_position(await log.find_by_time(before_ms))
@@ -167,6 +167,6 @@ async def _evict_by_age(topic: QuotaTopic, limit_s: int, *, precise: bool) -> No
         for ledger in log.statistics().ledgers:
             if not ledger.closed_ms or now_ms - ledger.closed_ms <= limit_s * 1000:
                 break
-            last = Position(LedgerId(ledger.ledger_id), EntryId(ledger.entries - 1))
+            last = Position(ledger.ledger_id, ledger.entries - 1)
     for subscription in list(topic.subscriptions.values()):
         subscription.expire(last)

@@ -19,7 +19,7 @@ from geminga_protocol import ack_set as ack_sets
 from geminga_protocol.commands import answers, consuming
 from geminga_protocol.encode import framed
 from geminga_protocol.frames import Frame
-from geminga_protocol.ids import EARLIEST, LATEST, EntryId, LedgerId, Position
+from geminga_protocol.ids import EARLIEST, LATEST, Position
 from geminga_protocol.message_id import MessageId, signed
 from geminga_protocol.pb.pulsar_api_pb2 import (
     BaseCommand,
@@ -141,7 +141,7 @@ def _position(data: MessageIdData) -> Position:
         return LATEST  # C++ clients can't write the largest entry id
     if ledger_id < 0:
         return EARLIEST
-    return Position(LedgerId(ledger_id), EntryId(signed(data.entryId)))
+    return Position(ledger_id, signed(data.entryId))
 
 
 def flow(session: Session, command: CommandFlow) -> None:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from pyroaring import BitMap
 
 from geminga_broker.log.api import Entry
-from geminga_protocol.ids import EntryId, LedgerId, Position
+from geminga_protocol.ids import Position
 
 RUN_ENTRIES = 8192
 """Entries of a run: sorting them takes some milliseconds, a snapshot of them 200 KB."""
@@ -128,7 +128,7 @@ class Run:
         index = self.first - self._start
         self.first += 1
         _, ledgers, entries, hashes = self.columns
-        return Position(LedgerId(ledgers[index]), EntryId(entries[index])), hashes[index]
+        return Position(ledgers[index], entries[index]), hashes[index]
 
 
 class DelayedTracker:
@@ -229,7 +229,7 @@ class DelayedTracker:
         run = Run(columns, place)
         new = 0
         for ledger_id, entry_id in zip(columns.ledgers, columns.entries, strict=True):
-            position = Position(LedgerId(ledger_id), EntryId(entry_id))
+            position = Position(ledger_id, entry_id)
             if position not in self and not deleted(position):
                 self._track(position)
                 new += 1

@@ -13,7 +13,7 @@ from geminga_broker.subscription.subscription import Subscription
 from geminga_broker.topic.api import LastMessage
 from geminga_broker.topic.stats import CursorStats, InternalStats, LedgerInfo, iso_time
 from geminga_protocol.errors import RemoteProtocolError
-from geminga_protocol.ids import EntryId, Position
+from geminga_protocol.ids import Position
 from geminga_runtime.clock import wall_clock_ms
 
 
@@ -42,7 +42,7 @@ async def last_message(
         entry = await compaction.last_entry()
         if entry is not None:
             return LastMessage(entry.position, last_index(entry), partition, None)
-    return LastMessage(Position(position.ledger_id, EntryId(-1)), -1, partition, None)
+    return LastMessage(Position(position.ledger_id, -1), -1, partition, None)
 
 
 _STATES = {

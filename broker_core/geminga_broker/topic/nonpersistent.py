@@ -31,13 +31,13 @@ from geminga_broker.topic.producer import Producer
 from geminga_broker.topic.states import TopicEvent
 from geminga_broker.topic.stats import InternalStats, SubscriptionStats, TopicStats
 from geminga_protocol.buffers import Buffer
-from geminga_protocol.ids import EntryId, LedgerId, Position
+from geminga_protocol.ids import Position
 from geminga_protocol.pb.pulsar_api_pb2 import (
     ServerError,
 )
 from geminga_protocol.topic_name import TopicName
 
-NOWHERE = Position(LedgerId(0), EntryId(0))
+NOWHERE = Position(0, 0)
 """Message id of everything that is not stored (NonPersistentTopic.publishMessage)."""
 
 

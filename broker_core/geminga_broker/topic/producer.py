@@ -29,7 +29,7 @@ from geminga_broker.topic.stats import PublisherStats
 from geminga_protocol.buffers import Buffer
 from geminga_protocol.commands.producing import send_error
 from geminga_protocol.errors import RemoteProtocolError
-from geminga_protocol.ids import EARLIEST, EntryId, Position
+from geminga_protocol.ids import EARLIEST, Position
 from geminga_protocol.payload import parse_metadata
 from geminga_protocol.pb.pulsar_api_pb2 import ProducerAccessMode, ServerError
 from geminga_protocol.receipts import send_receipts
@@ -257,7 +257,7 @@ class Producer:
         self.request.publish_pending(-count - dropped, -size)
         known = self._target.deduplication
         if known is not None:
-            last = Position(first.ledger_id, EntryId(first.entry_id + count - 1))
+            last = Position(first.ledger_id, first.entry_id + count - 1)
             run = () if self.state is ProducerState.BROKEN else stored
             known.record(self.name, run, last, count)
         self.answer_duplicates()

@@ -6,7 +6,6 @@ import pytest
 import trio
 import trio.testing
 
-from geminga_protocol.ids import RequestId
 from geminga_runtime.errors import ConnectionLost, RequestTimeout, TooManyRequests
 from geminga_runtime.requests import RequestTable
 
@@ -39,14 +38,14 @@ async def test_requests_with_ids_of_their_own(nursery: trio.Nursery) -> None:
     answers: list[str] = []
 
     async def ask() -> None:
-        call = table.call(lambda request_id: None, timeout_s=1, request_id=RequestId(7))
+        call = table.call(lambda request_id: None, timeout_s=1, request_id=7)
         answers.append(await call)
 
     nursery.start_soon(ask)
     await trio.testing.wait_all_tasks_blocked()
     assert 7 in table
     with pytest.raises(AssertionError, match="request 7 waits already"):
-        await table.call(lambda request_id: None, timeout_s=1, request_id=RequestId(7))
+        await table.call(lambda request_id: None, timeout_s=1, request_id=7)
     assert table.resolve(7, "first")
     assert 7 not in table
     with trio.fail_after(1):

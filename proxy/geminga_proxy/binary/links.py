@@ -13,7 +13,6 @@ import trio
 
 from geminga_protocol.commands import connection
 from geminga_protocol.frames import Frame, FramingError
-from geminga_protocol.ids import RequestId
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand
 from geminga_proxy.addresses import Address
 from geminga_proxy.binary.connecting import BrokerConnection, BrokerUnavailable, Client, Connector
@@ -63,7 +62,7 @@ class Link:
             return await self._requests.call(
                 lambda _id: stream.write(data),
                 timeout_s=timeout_s,
-                request_id=RequestId(request.id),
+                request_id=request.id,
             )
         except TooManyRequests:
             raise BrokerUnavailable(f"{self.address} takes no request now") from None

@@ -20,7 +20,6 @@ from geminga_protocol.buffers import Buffer
 from geminga_protocol.commands import connection as connection_commands
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.frames import BROKEN, SUBMESSAGE, Frame, FrameReader, FramingError
-from geminga_protocol.ids import RequestId
 from geminga_protocol.pb.pulsar_api_pb2 import (
     BaseCommand,
     CommandCloseConsumer,
@@ -135,7 +134,7 @@ class Connection:
         answer: BaseCommand | None = None
         scope = trio.CancelScope(deadline=trio.current_time() + timeout_s)
 
-        def send(given: RequestId) -> None:
+        def send(given: int) -> None:
             nonlocal request_id
             request_id = given
             self._waiting[given] = scope

@@ -27,7 +27,7 @@ from geminga_broker.errors import BrokerError
 from geminga_broker.limits import check_subscription
 from geminga_broker.service import BrokerService
 from geminga_broker.topic.topic import Topic
-from geminga_protocol.ids import EARLIEST, LATEST, EntryId, LedgerId, Position
+from geminga_protocol.ids import EARLIEST, LATEST, Position
 from geminga_protocol.topic_name import TopicName
 
 OnTopic = Callable[[Topic, TopicName, str, Request], Awaitable[None]]
@@ -52,7 +52,7 @@ class ResetCursorData(msgspec.Struct, rename="camel"):
             return LATEST
         if self.ledger_id < 0:
             return EARLIEST
-        return Position(LedgerId(self.ledger_id), EntryId(self.entry_id))
+        return Position(self.ledger_id, self.entry_id)
 
 
 async def _targets(service: BrokerService, name: TopicName) -> list[TopicName]:

@@ -11,15 +11,12 @@ from geminga_broker.compaction.raw_entry import raw_parts, read_raw
 from geminga_broker.log.entry import LogEntry
 from geminga_protocol import payload
 from geminga_protocol.errors import RemoteProtocolError
-from geminga_protocol.ids import EntryId, LedgerId, Position
+from geminga_protocol.ids import Position
 from geminga_protocol.pb.pulsar_api_pb2 import CompressionType, EncryptionKeys, MessageIdData
 
 
 def entries_of(datas: list[bytes]) -> list[LogEntry]:
-    return [
-        LogEntry(Position(LedgerId(3), EntryId(n)), memoryview(data))
-        for n, data in enumerate(datas)
-    ]
+    return [LogEntry(Position(3, n), memoryview(data)) for n, data in enumerate(datas)]
 
 
 def compacted(datas: list[bytes], *, retain_null_key: bool = False) -> dict[int, bytes]:
@@ -139,7 +136,7 @@ def test_removed_messages_are_counted_as_apache_does() -> None:
 
 def test_entries_of_a_compacted_ledger_are_apaches() -> None:
     data = single("a", b"1")
-    position = Position(LedgerId(7), EntryId(300))
+    position = Position(7, 300)
     written = b"".join(bytes(part) for part in raw_parts(position, -1, data))
     about = MessageIdData(ledgerId=7, entryId=300, partition=-1, batch_index=-1)
     front = about.SerializeToString()

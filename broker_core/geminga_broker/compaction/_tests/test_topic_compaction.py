@@ -35,7 +35,7 @@ from geminga_broker.policies.maintenance import compact_if_due
 from geminga_broker.policies.model import CompactionPolicy, TopicPolicies
 from geminga_broker.policies.quota import BacklogQuota, QuotaPolicy, Quotas
 from geminga_broker.topic.api import InitialPosition, SubType
-from geminga_protocol.ids import EARLIEST, LATEST, EntryId, Position
+from geminga_protocol.ids import EARLIEST, LATEST, Position
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 
 LATER = InitialPosition.Latest
@@ -349,5 +349,5 @@ async def test_places_in_a_ledger_are_found_with_little_memory(
             left = [b"%d" % n for n in range(max(at, 50), 150)]
             got = await read_all(topic, start=positions[at])
             assert [value for _, value in got] == left
-        beyond = Position(positions[-1].ledger_id, EntryId(150))
+        beyond = Position(positions[-1].ledger_id, 150)
         assert await read_all(topic, start=beyond) == []

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geminga_broker.log.chain import LedgerChain, LedgerInfo
-from geminga_protocol.ids import EARLIEST, LATEST, EntryId, LedgerId, Position
+from geminga_protocol.ids import EARLIEST, LATEST, Position
 
 
 def pos(ledger_id: int, entry_id: int) -> Position:
-    return Position(LedgerId(ledger_id), EntryId(entry_id))
+    return Position(ledger_id, entry_id)
 
 
 def chain_of(sizes: list[int]) -> LedgerChain:

@@ -22,7 +22,7 @@ from geminga_broker.log.api import (
     Ack,
 )
 from geminga_broker.log.options import CursorOptions, LogOptions, Retention, Rollover
-from geminga_protocol.ids import EARLIEST, LATEST, EntryId, LedgerId, Position
+from geminga_protocol.ids import EARLIEST, LATEST, Position
 
 SMALL = LogOptions(rollover=Rollover(entries_max=3, min_s=0))
 KEEP = Retention(-1, -1)
@@ -113,7 +113,7 @@ async def test_replay_leaves_out_what_was_acknowledged(
             positions += await publish(log, [f"m{n}"])
         await drain(cursor)
         cursor.ack([Ack(positions[4])])
-        wanted = [positions[n] for n in (1, 2, 3, 4, 5, 7)] + [Position(LedgerId(999), EntryId(0))]
+        wanted = [positions[n] for n in (1, 2, 3, 4, 5, 7)] + [Position(999, 0)]
         found = await cursor.read_at(wanted)
         assert [text_of(entry) for entry in found] == ["m1", "m2", "m3", "m5", "m7"]
         cursor.rewind()

@@ -25,7 +25,7 @@ from geminga_broker.policies.quota import (
     closed_ms_of_oldest,
     entries_to_evict,
 )
-from geminga_protocol.ids import EARLIEST, EntryId, LedgerId, Position
+from geminga_protocol.ids import EARLIEST, Position
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 
 REFUSED = {
@@ -40,7 +40,7 @@ LEDGERS = (
 
 
 def at(ledger: int, entry: int) -> Position:
-    return Position(LedgerId(ledger), EntryId(entry))
+    return Position(ledger, entry)
 
 
 @pytest.mark.parametrize(

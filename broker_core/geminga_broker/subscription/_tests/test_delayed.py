@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from geminga_broker.subscription import delayed_tracker as delayed
 from geminga_broker.subscription.delayed_tracker import BadSnapshot, DelayedTracker, decode
-from geminga_protocol.ids import EntryId, LedgerId, Position
+from geminga_protocol.ids import Position
 
 
 @contextmanager
@@ -24,7 +24,7 @@ def small_runs() -> Iterator[None]:
 
 
 def at(number: int) -> Position:
-    return Position(LedgerId(3 + number // 50), EntryId(number % 50))
+    return Position(3 + number // 50, number % 50)
 
 
 class Disk:
@@ -135,7 +135,7 @@ def test_many_take_little_memory() -> None:
     tracemalloc.start()
     disk = Disk()
     for n in range(30_000):
-        disk.tracker.add(n * 7919 % 100_003, Position(LedgerId(3), EntryId(n)), -1)
+        disk.tracker.add(n * 7919 % 100_003, Position(3, n), -1)
     whole, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert whole < 2_500_000

@@ -26,7 +26,7 @@ from geminga_broker.subscription.strategies.key_shared import KeyShared
 from geminga_broker.subscription.tracked import TrackedMachine
 from geminga_broker.topic.api import SubType, TopicEnvironment
 from geminga_broker.topic.persistent import PersistentTopic
-from geminga_protocol.ids import EntryId, LedgerId, Position
+from geminga_protocol.ids import Position
 from geminga_protocol.topic_name import TopicName
 
 START_MS = 1_000_000
@@ -84,7 +84,7 @@ async def life(storage: Storage, *, crash: bool = True) -> AsyncIterator[Broker]
 
 def received(connection: FakeConnection) -> list[Position]:
     ids = [command.message.message_id for command in connection.messages()]
-    return [Position(LedgerId(m.ledgerId), EntryId(m.entryId)) for m in ids]
+    return [Position(m.ledgerId, m.entryId) for m in ids]
 
 
 async def all_ledgers(storage: Storage) -> set[int]:

@@ -26,7 +26,7 @@ from geminga_broker.subscription._tests.test_delaying import (
 )
 from geminga_broker.subscription._tests.test_dispatch_shared import publish
 from geminga_broker.topic.api import SubType
-from geminga_protocol.ids import EntryId, Position
+from geminga_protocol.ids import Position
 
 __all__ = ["small_runs"]
 
@@ -91,7 +91,7 @@ async def test_nothing_is_tracked_that_mark_delete_has_passed(
         await broker.consume(kind)
         await broker.fill()
         last = broker.log.last_position
-        half = Position(last[0], EntryId(DELAYED // 2 - 1))
+        half = Position(last[0], DELAYED // 2 - 1)
         if how == "clear":
             await broker.topic.skip("sub", DELAYED // 2)
         elif how == "expire":

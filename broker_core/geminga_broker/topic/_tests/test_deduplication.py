@@ -26,7 +26,7 @@ from geminga_broker.topic import deduplication
 from geminga_broker.topic.api import PublishItem, TopicEnvironment
 from geminga_broker.topic.deduplication import Deduplication
 from geminga_broker.topic.persistent import PersistentTopic
-from geminga_protocol.ids import EARLIEST, LATEST, EntryId, LedgerId, Position
+from geminga_protocol.ids import EARLIEST, LATEST, Position
 from geminga_protocol.payload import build
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, MessageMetadata, ServerError
 from geminga_protocol.topic_name import TopicName
@@ -235,7 +235,7 @@ def made(log: FakeLog | None = None, **options: int) -> Deduplication:
 
 def stored(known: Deduplication, name: str, sequence_id: int, entry: int) -> None:
     sent = known.take(name, item(sequence_id))
-    known.record(name, [sent], Position(LedgerId(7), EntryId(entry)), 1)
+    known.record(name, [sent], Position(7, entry), 1)
 
 
 async def test_producers_that_left_are_forgotten_in_time() -> None:
@@ -274,7 +274,7 @@ def test_against_a_set(sends: list[tuple[str, int, int]]) -> None:
         assert (type(sent) is tuple) == new
         if new:
             seen[name] = max(sequence_id, highest)
-            known.record(name, [sent], Position(LedgerId(7), EntryId(entry)), 1)
+            known.record(name, [sent], Position(7, entry), 1)
             assert known.stored(name) == seen[name]
 
 
