@@ -17,7 +17,15 @@ from geminga_bookie.errors import (
 )
 from geminga_bookie.lac import NO_LAC, LacWaiters, packet_lac
 from geminga_bookie.options import LiveLedgers
-from geminga_bookie.port import AddDone, check_add, check_lac, check_ledger, check_read
+from geminga_bookie.port import (
+    AddDone,
+    Completion,
+    check_add,
+    check_lac,
+    check_ledger,
+    check_read,
+    complete,
+)
 
 
 class _Ledger:
@@ -44,7 +52,7 @@ class MemoryBookie:
         self._bookie_id = bookie_id
         self._ledgers: dict[int, _Ledger] = {}
         self._waiters = LacWaiters()
-        self._completed: list[tuple[AddDone, int, int, BookkeeperError | None]] = []
+        self._completed: list[Completion] = []
 
     @property
     def bookie_id(self) -> str:
@@ -93,12 +101,11 @@ class MemoryBookie:
                 self._advance(ledger_id, ledger, packet_lac(packets[-1]))
         if not self._completed:
             trio.lowlevel.current_trio_token().run_sync_soon(self._complete)
-        self._completed.append((done, first_entry_id, len(packets), error))
+        self._completed.append(Completion(done, first_entry_id, len(packets), error))
 
     def _complete(self) -> None:
         completed, self._completed = self._completed, []
-        for done, first, count, error in completed:
-            done(first, count, error)
+        complete(completed)
 
     def _advance(self, ledger_id: int, ledger: _Ledger, lac: int) -> None:
         if lac > ledger.lac:

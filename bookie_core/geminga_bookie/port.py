@@ -8,8 +8,9 @@ on the wire.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from geminga_bookie.errors import BookkeeperError, IncorrectParameter
 
@@ -23,6 +24,26 @@ AddDone = Callable[[int, int, BookkeeperError | None], None]
 """(first entry id, count, error): a run of entries is durable, or failed. Called in the loop, in
 the order of adds.
 """
+
+_log = logging.getLogger(__name__)
+
+
+class Completion(NamedTuple):
+    """The outcome of a run: `done` is called in the loop with the other fields."""
+
+    done: AddDone
+    first: int
+    entries: int
+    error: BookkeeperError | None
+
+
+def complete(completions: Sequence[Completion]) -> None:
+    """Call back in order. A callback that raises keeps no outcome from the others."""
+    for done, first, count, error in completions:
+        try:
+            done(first, count, error)
+        except Exception:
+            _log.exception("the callback of %d entries from %d on failed", count, first)
 
 
 class BookiePort(Protocol):

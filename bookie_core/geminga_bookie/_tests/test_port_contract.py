@@ -19,6 +19,7 @@ from geminga_bookie._tests.support import (
     small_options,
 )
 from geminga_bookie.errors import (
+    BookkeeperError,
     IncorrectParameter,
     LedgerFenced,
     NoSuchEntry,
@@ -67,6 +68,20 @@ class TestBookiePort:
             assert (first, error) == (expected, None)
             expected += count
         assert expected == 100
+
+    async def test_a_callback_that_raises_keeps_no_outcome_from_the_others(
+        self, bookie: BookiePort, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def broken(_first: int, _count: int, _error: BookkeeperError | None) -> None:
+            raise RuntimeError("a defect")
+
+        outcomes = Outcomes()
+        bookie.add(7, KEY, 0, packets(7, range(2)), broken)
+        bookie.add(7, KEY, 2, packets(7, range(2, 4)), outcomes)
+        await outcomes.wait_for(2)
+        assert outcomes.runs == [(2, 2, None)]
+        assert "a defect" in caplog.text
+        await add(bookie, 7, [4])
 
     async def test_missing_entries_and_ledgers(self, bookie: BookiePort) -> None:
         with pytest.raises(NoSuchLedger):

@@ -117,6 +117,9 @@ class LedgerWriter(LedgerReader, Protocol):
         id.
         """
 
+    def abandon(self, error: BookkeeperError) -> None:
+        """Fail what has no answer yet, and every later append, with the error."""
+
 
 class LedgerClient(Protocol):
     """Factory of ledgers over any bookie ports and metadata store."""

@@ -6,6 +6,7 @@ runs.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -26,11 +27,13 @@ from geminga_protocol.bookkeeper.digest import Digest
 from geminga_protocol.buffers import Buffer
 from geminga_runtime.waiters import Promise
 
+_log = logging.getLogger(__name__)
+
 
 class _Pending(NamedTuple):
     """An append that is not wholly answered: entries from `first` to before `end`.
 
-    It is kept whole: how much of it is answered follows from the last confirmed entry.
+    It is kept whole: how much of it is answered follows from `LedgerAppender._answered`.
     """
 
     first: int
@@ -60,27 +63,24 @@ class LedgerAppender(LedgerHandle):
         [bookie_id] = known.metadata.ensembles[0]
         self._bookie = port_of(ports, bookie_id)
         self._master_key = packets.master_key(known.metadata.password)
-        self._pushed = -1
+        self.last_add_pushed = -1
         self._pushed_length = 0
         self._pending: deque[_Pending] = deque()
+        self._answered = 0
+        """Entries before it have their answer."""
         self._failure: BookkeeperError | None = None
         self._drained: Promise[None] | None = None
         self._added_now = self._added
-
-    @property
-    def last_add_pushed(self) -> int:
-        """Highest entry id given out, -1 if none."""
-        return self._pushed
 
     def append(
         self, entries: Sequence[Sequence[Buffer]], done: AppendDone
     ) -> tuple[int, list[memoryview]]:
         """See `LedgerWriter.append`."""
-        ledger_id = self._metadata.ledger_id
-        first = self._pushed + 1
+        ledger_id = self.ledger_id
+        first = self.last_add_pushed + 1
         entry_id = first
         length = self._pushed_length
-        lac = self._lac
+        lac = self.last_add_confirmed
         packet = self._digest.packet
         overhead = self._digest.overhead_bytes
         made: list[bytes] = []
@@ -94,7 +94,7 @@ class LedgerAppender(LedgerHandle):
         if self._failure is not None:
             done(first, len(made), self._failure)
             return first, views
-        self._pushed = entry_id - 1
+        self.last_add_pushed = entry_id - 1
         self._pushed_length = length
         self._pending.append(_Pending(first, entry_id, made, length, done))
         self._bookie.add(ledger_id, self._master_key, first, made, self._added_now)
@@ -102,7 +102,7 @@ class LedgerAppender(LedgerHandle):
 
     async def read_last_add_confirmed(self) -> int:
         """The writer knows it."""
-        return self._lac
+        return self.last_add_confirmed
 
     async def close(self) -> None:
         """See `LedgerWriter.close`. After a failed append the ledger ends at its last confirmed
@@ -120,7 +120,7 @@ class LedgerAppender(LedgerHandle):
             self._failure = LedgerClosed(f"ledger {self.ledger_id}")
         if self._known.metadata.state is LedgerState.CLOSED:
             return
-        closed = self._known.closed(self._lac, self._length)
+        closed = self._known.closed(self.last_add_confirmed, self.length)
         try:
             self._known = await self._store.update(self._known, closed)
         except MetadataConflict:
@@ -130,39 +130,45 @@ class LedgerAppender(LedgerHandle):
                 raise self._failure from None
         self._metadata = closed
 
+    def abandon(self, error: BookkeeperError) -> None:
+        """See `LedgerWriter.abandon`."""
+        if self._failure is None:
+            self._fail(error)
+
     def _added(self, first: int, count: int, error: BookkeeperError | None) -> None:
         """The bookie's answer for a run of entries."""
         if self._failure is not None:
             return
-        if error is not None or first != self._lac + 1:
+        if error is not None or first != self.last_add_confirmed + 1:
             self._fail(error or StorageFailed(f"ledger {self.ledger_id}: answers out of order"))
             return
         end = first + count
-        self._lac = end - 1
+        self.last_add_confirmed = end - 1
         pending = self._pending
-        while pending and first < end:
+        while pending and self._answered < end:
             head = pending[0]
             if head.end > end:
-                part_end = end
-                self._length = packets.header(head.packets[end - 1 - head.first])[3]
+                self.length = packets.header(head.packets[end - 1 - head.first])[3]
+                self._answer(head, end, None)
             else:
                 pending.popleft()
-                last = head
-                # Appends of one caller that are complete are answered together.
-                while pending and pending[0].done is head.done and pending[0].end <= end:
-                    last = pending.popleft()
-                part_end = last.end
-                self._length = last.length
-            head.done(first, part_end - first, None)
-            first = part_end
+                self.length = head.length
+                self._answer(head, head.end, None)
         if not pending and self._drained is not None:
             self._drained.resolve(None)
 
     def _fail(self, error: BookkeeperError) -> None:
         self._failure = error
-        pending, self._pending = self._pending, deque()
-        for head in pending:
-            first = max(head.first, self._lac + 1)
-            head.done(first, head.end - first, error)
+        while self._pending:
+            head = self._pending.popleft()
+            self._answer(head, head.end, error)
         if self._drained is not None:
             self._drained.resolve(None)
+
+    def _answer(self, append: _Pending, end: int, error: BookkeeperError | None) -> None:
+        """Answer an append up to `end`. A callback that raises keeps no answer from the others."""
+        first, self._answered = self._answered, end
+        try:
+            append.done(first, end - first, error)
+        except Exception:
+            _log.exception("ledger %d: the answer to an append failed", self.ledger_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 
 from geminga_bookie.client.api import LedgerMetadata, LedgerOptions, LedgerState
 from geminga_bookie.client.append import LedgerAppender
@@ -41,6 +41,9 @@ class BookkeeperClient:
         self._store = LedgerMetadataStore(store)
         self._now_ms = now_ms
         self._digests: dict[tuple[int, bytes], Digest] = {}
+        # See `LedgerClient` for these.
+        self.delete = self._store.delete
+        self.ledgers = self._store.ids
 
     async def create(self, options: LedgerOptions) -> LedgerAppender:
         """See `LedgerClient.create`."""
@@ -87,17 +90,9 @@ class BookkeeperClient:
             await handle.read_last_add_confirmed()
         return handle
 
-    async def delete(self, ledger_id: int) -> None:
-        """See `LedgerClient.delete`."""
-        await self._store.delete(ledger_id)
-
     async def metadata(self, ledger_id: int) -> LedgerMetadata:
         """See `LedgerClient.metadata`."""
         return (await self._store.read(ledger_id)).metadata
-
-    def ledgers(self) -> AsyncIterator[int]:
-        """See `LedgerClient.ledgers`."""
-        return self._store.ids()
 
     def _digest(self, metadata: LedgerMetadata) -> Digest:
         """One digest for all ledgers of a kind and password: there are few."""

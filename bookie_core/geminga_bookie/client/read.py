@@ -27,32 +27,20 @@ class LedgerHandle:
     def __init__(
         self, metadata: LedgerMetadata, digest: Digest, ports: Mapping[str, BookiePort]
     ) -> None:
+        # See `LedgerReader` for these.
+        self.ledger_id = metadata.ledger_id
+        self.last_add_confirmed = metadata.last_entry_id
+        self.length = metadata.length
         self._metadata = metadata
         self._digest = digest
         self._ports = ports
-        self._lac = metadata.last_entry_id
-        self._length = metadata.length
-
-    @property
-    def ledger_id(self) -> int:
-        """The ledger's id."""
-        return self._metadata.ledger_id
-
-    @property
-    def last_add_confirmed(self) -> int:
-        """See `LedgerReader`."""
-        return self._lac
-
-    @property
-    def length(self) -> int:
-        """See `LedgerReader`."""
-        return self._length
 
     async def read(self, first: int, last: int, *, bytes_max: int = 1 << 62) -> list[memoryview]:
         """See `LedgerReader.read`. Raises NoSuchEntry beyond the last add confirmed."""
-        if not 0 <= first <= last or last > self._lac:
+        if not 0 <= first <= last or last > self.last_add_confirmed:
             raise NoSuchEntry(
-                f"entries {first}..{last} of ledger {self.ledger_id}, which ends at {self._lac}"
+                f"entries {first}..{last} of ledger {self.ledger_id}, "
+                f"which ends at {self.last_add_confirmed}"
             )
         found: list[memoryview] = []
         at = first
@@ -66,27 +54,27 @@ class LedgerHandle:
     async def read_last_add_confirmed(self) -> int:
         """See `LedgerReader`. Of a closed ledger it is known."""
         if self._metadata.state is not LedgerState.CLOSED:
-            bookies = ensemble_of(self._metadata.ensembles, max(self._lac, 0))
+            bookies = ensemble_of(self._metadata.ensembles, max(self.last_add_confirmed, 0))
             for bookie_id in bookies:
                 try:
-                    lac = await self._port(bookie_id).read_lac(self.ledger_id)
+                    lac = await port_of(self._ports, bookie_id).read_lac(self.ledger_id)
                 except NoSuchLedger:
                     continue
-                self._lac = max(self._lac, lac)
+                self.last_add_confirmed = max(self.last_add_confirmed, lac)
             await self._learn_length()
-        return self._lac
+        return self.last_add_confirmed
 
     async def aclose(self) -> None:
         """See `LedgerReader`; there is nothing to give back."""
 
     async def _learn_length(self) -> None:
-        if self._lac < 0:
+        if self.last_add_confirmed < 0:
             return
         try:
-            [packet] = await self._packets(self._lac, 1, 1)
+            [packet] = await self._packets(self.last_add_confirmed, 1, 1)
         except (DigestMismatch, NoSuchEntry):
             return  # the entries before it can be read all the same
-        self._length = packets.header(packet)[3]
+        self.length = packets.header(packet)[3]
 
     async def _read_run(self, first: int, last: int, bytes_max: int) -> list[memoryview]:
         """Entries from the first on, as many as one replica gives at once."""
@@ -112,7 +100,7 @@ class LedgerHandle:
         failure: BookkeeperError = NoSuchEntry(f"entry {self.ledger_id}:{first}")
         for index in write_set(first, metadata.ensemble_size, metadata.write_quorum):
             try:
-                return await self._port(ensemble[index]).read(
+                return await port_of(self._ports, ensemble[index]).read(
                     self.ledger_id, first, entries_max=entries_max, bytes_max=bytes_max
                 )
             except BookkeeperError as error:
@@ -120,9 +108,6 @@ class LedgerHandle:
                 if not isinstance(error, NoSuchEntry | NoSuchLedger) or len(ensemble) == 1:
                     failure = error
         raise failure
-
-    def _port(self, bookie_id: str) -> BookiePort:
-        return port_of(self._ports, bookie_id)
 
 
 def port_of(ports: Mapping[str, BookiePort], bookie_id: str) -> BookiePort:

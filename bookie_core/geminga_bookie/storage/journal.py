@@ -20,7 +20,7 @@ import trio
 
 from geminga_bookie.errors import BookieReadOnly, BookkeeperError, StorageFailed
 from geminga_bookie.options import JournalOptions
-from geminga_bookie.port import AddDone
+from geminga_bookie.port import AddDone, Completion, complete
 from geminga_bookie.storage.journal_files import JournalFiles, Segment
 from geminga_bookie.storage.journal_format import (
     ENTRIES,
@@ -55,15 +55,6 @@ class Request(NamedTuple):
     size_bytes: int = 0
     done: AddDone | None = None
     error: BookkeeperError | None = None
-
-
-class Completion(NamedTuple):
-    """An answer: `done` is called in the loop with the other fields."""
-
-    done: AddDone
-    first: int
-    entries: int
-    error: BookkeeperError | None
 
 
 class JournalStatistics(NamedTuple):
@@ -145,7 +136,7 @@ class Journal:
             try:
                 if error is not None:
                     self._token.run_sync_soon(self._on_failure, error)
-                self._token.run_sync_soon(_complete, completions)
+                self._token.run_sync_soon(complete, completions)
             except trio.RunFinishedError:
                 logger.warning(
                     "the event loop ended first: the outcome of %d runs is lost", len(group)
@@ -289,8 +280,3 @@ def _completions(group: list[Request], error: BookkeeperError | None) -> list[Co
         completions.append(Completion(done, number, count, outcome))
         last_ledger, last_next = ledger_id, number + count
     return completions
-
-
-def _complete(completions: list[Completion]) -> None:
-    for done, first, count, error in completions:
-        done(first, count, error)

@@ -8,9 +8,8 @@ it works on runs.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from functools import partial
 
 import trio
 
@@ -36,16 +35,6 @@ from geminga_protocol.ids import EARLIEST, Position
 from geminga_runtime.metadata.api import MetadataError
 
 _log = logging.getLogger(__name__)
-
-
-class _Append(NamedTuple):
-    """An append that is not wholly answered: entries from `first` to before `end` of the open
-    ledger. It is kept whole: how much of it is answered follows from the ledger's entries.
-    """
-
-    first: int
-    end: int
-    done: AppendDone
 
 
 _ERRORS: dict[LogState, type[LogError]] = {
@@ -81,9 +70,11 @@ class LogAppender:
         self._retry_s = 0.0
         self._cause = ""
         self._barren = False
-        self._pending: deque[_Append] = deque()
+        self._unanswered = 0
+        """Entries that the open ledger was given and has not answered: it keeps their order."""
+        self._refusal: LogError | None = None
+        """Why the open ledger failed."""
         self._held: list[tuple[list[tuple[bytes, int]], AppendDone]] = []
-        self._written_now = self._written
 
     def append(self, entries: Sequence[tuple[Buffer, int]], done: AppendDone) -> None:
         """See `ManagedLedger.append`."""
@@ -101,9 +92,8 @@ class LogAppender:
             self.index = index
         else:
             payloads = [(entry[0],) for entry in entries]
-        first = writer.last_add_pushed + 1
-        self._pending.append(_Append(first, first + len(payloads), done))
-        _, views = writer.append(payloads, self._written_now)
+        self._unanswered += len(payloads)
+        first, views = writer.append(payloads, partial(self._written, done))
         if self._wants_cache() and self._context.writer is writer:
             self._fill_cache(first, views, entries)
 
@@ -147,12 +137,16 @@ class LogAppender:
 
     def fence(self, why: str) -> None:
         """Another broker owns the log: nothing is acknowledged any more."""
-        self._context.writer = self._context.unclosed = None
-        if self._context.state not in (LogState.FENCED, LogState.CLOSED):
-            _log.warning("log=%s is fenced: %s", self._context.name, why)
-            self._context.enter(LogState.FENCED)
-        self._refuse_pending(LogFenced(f"{self._context.name}: {why}"))
-        self._refuse_held()
+        context = self._context
+        writer = context.writer or context.unclosed
+        context.writer = context.unclosed = None
+        if context.state not in (LogState.FENCED, LogState.CLOSED):
+            _log.warning("log=%s is fenced: %s", context.name, why)
+            context.enter(LogState.FENCED)
+        if writer is not None:
+            writer.abandon(LedgerFenced(why))
+        if not self._unanswered:
+            self._refuse_held()
 
     @property
     def ledger_age_s(self) -> float:
@@ -179,65 +173,63 @@ class LogAppender:
             entry_id += 1
         self._context.cache.add(ledger_id, first, made, size_bytes)
 
-    def _written(self, first: int, count: int, error: BookkeeperError | None) -> None:
-        """The ledger's answer for a run of entries, in order."""
-        if error is not None:
-            self._failed(first, error)
-            return
-        writer = self._context.writer or self._context.unclosed
-        if writer is None:
-            return  # fenced meanwhile: nothing is confirmed any more
-        ledger = self._ledger
+    def _written(
+        self, done: AppendDone, first: int, count: int, error: BookkeeperError | None
+    ) -> None:
+        """The ledger's answer for entries of one append; appends are answered in order."""
+        try:
+            if error is None:
+                self._stored(done, first, count)
+            else:
+                self._failed(done, first, count, error)
+        finally:
+            self._unanswered -= count
+            if self._held and not self._unanswered:
+                self._refuse_late()
+
+    def _refuse_late(self) -> None:
+        """All is answered: now refuse what came while the ledger failed, or the log was ended."""
+        if self._refusal is not None or self._context.state in _ERRORS:
+            self._refuse_held(self._refusal)
+
+    def _stored(self, done: AppendDone, first: int, count: int) -> None:
+        context = self._context
+        writer = context.writer or context.unclosed
+        assert writer is not None, "a ledger that was given up confirms nothing"
         end = first + count
+        ledger = self._ledger
         ledger.entries = end
         ledger.size_bytes = writer.length
-        ledger_id = ledger.ledger_id
-        self._context.last_position = Position(ledger_id, end - 1)
-        pending = self._pending
-        while pending and first < end:
-            head = pending[0]
-            part_end = end
-            if head.end <= end:
-                pending.popleft()
-                part_end = head.end
-            head.done(Position(ledger_id, first), part_end - first, None)
-            first = part_end
-        if self._held and not pending and self._context.state in _ERRORS:
-            self._refuse_held()
+        context.last_position = Position(ledger.ledger_id, end - 1)
+        done(Position(ledger.ledger_id, first), count, None)
+        if end <= writer.last_add_confirmed:
+            return  # another append of the same group commit is answered next
         self._grown()
-        rollover = self._context.options.rollover
+        rollover = context.options.rollover
         if end >= rollover.entries_max or ledger.size_bytes >= rollover.size_bytes_max:
             self.roll_if_due()
 
-    def _failed(self, first: int, error: BookkeeperError) -> None:
+    def _failed(self, done: AppendDone, first: int, count: int, error: BookkeeperError) -> None:
         """The ledger takes no more: refuse what is not written, and go on in a new ledger.
 
         Also fail the appends queued behind it: the producer resends, and order must hold.
         """
-        if not self._pending:
-            return
-        self._context.cache.truncate(self._ledger.ledger_id, first)
-        if isinstance(error, LedgerFenced):
-            self.fence(str(error))
-            return
-        self._cause = str(error) or type(error).__name__
-        self._barren = not self._ledger.entries
-        refusal = LogWriteFailed(f"{self._context.name}: {self._cause}")
-        _log.warning("log=%s: entries were not written: %s", self._context.name, error)
-        if self._context.writer is not None:
-            self._context.writer, self._context.unclosed = None, self._context.writer
-            self._spawn(self.roll)
-        held, self._held = self._held, []
-        self._refuse_pending(refusal)
-        for entries, done in held:
-            done(EARLIEST, len(entries), refusal)
-
-    def _refuse_pending(self, error: LogError) -> None:
-        """Answer what the ledger has not confirmed."""
-        confirmed = self._ledger.entries
-        pending, self._pending = self._pending, deque()
-        for head in pending:
-            head.done(EARLIEST, head.end - max(head.first, confirmed), error)
+        context = self._context
+        if self._refusal is None:
+            context.cache.truncate(self._ledger.ledger_id, first)
+            self._cause = str(error) or type(error).__name__
+            text = f"{context.name}: {self._cause}"
+            if isinstance(error, LedgerFenced):
+                self._refusal = LogFenced(text)
+                self.fence(self._cause)
+            else:
+                self._refusal = LogWriteFailed(text)
+                self._barren = not self._ledger.entries
+                _log.warning("log=%s: entries were not written: %s", context.name, error)
+                if context.writer is not None:
+                    context.writer, context.unclosed = None, context.writer
+                    self._spawn(self.roll)
+        done(EARLIEST, count, self._refusal)
 
     def _hold(self, entries: Sequence[tuple[Buffer, int]], done: AppendDone) -> None:
         """Keep an append until there is a ledger, or refuse it: in its turn, so that no answer
@@ -245,7 +237,7 @@ class LogAppender:
         """
         state = self._context.state
         kind = _ERRORS.get(state)
-        if kind is not None and not self._pending:
+        if kind is not None and not self._unanswered:
             done(EARLIEST, len(entries), kind(f"{self._context.name} is {state.value}"))
         elif state is LogState.NO_LEDGER and trio.current_time() < self._retry_s:
             done(EARLIEST, len(entries), LogWriteFailed(f"{self._context.name}: {self._cause}"))
@@ -254,13 +246,13 @@ class LogAppender:
             if state is LogState.NO_LEDGER:
                 self._spawn(self.roll)
 
-    def _refuse_held(self) -> None:
+    def _refuse_held(self, refusal: LogError | None = None) -> None:
         held, self._held = self._held, []
-        kind = _ERRORS.get(self._context.state, LogWriteFailed)
+        if refusal is None:
+            kind = _ERRORS.get(self._context.state, LogWriteFailed)
+            refusal = kind(f"{self._context.name}: {self._cause or 'is closed'}")
         for entries, done in held:
-            done(
-                EARLIEST, len(entries), kind(f"{self._context.name}: {self._cause or 'is closed'}")
-            )
+            done(EARLIEST, len(entries), refusal)
 
     async def _next_ledger(self) -> None:
         context = self._context
@@ -338,6 +330,7 @@ class LogAppender:
         if not self._context.last_position[1] + 1:
             self._context.last_position = ledger.position(-1)
         self._ledger = ledger
+        self._refusal = None
         self._start_index = self.index
         self._opened_s = trio.current_time()
         self._context.writer = writer

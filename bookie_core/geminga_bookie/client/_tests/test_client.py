@@ -150,7 +150,7 @@ async def test_an_append_is_answered_by_several_runs(world: World) -> None:
     assert writer.length == 6
 
 
-async def test_appends_of_one_caller_are_answered_together(world: World) -> None:
+async def test_each_append_is_answered_for_itself(world: World) -> None:
     writer = await world.client.create(LedgerOptions())
     world.bookie.held = []
     mine, other = Answers(), Answers()
@@ -158,11 +158,50 @@ async def test_appends_of_one_caller_are_answered_together(world: World) -> None
         writer.append([(b"a",), (b"b",)], answers)
     done = world.bookie.held[0][0]
     done(0, 7, None)
-    assert (mine, other) == ([(0, 4, None), (6, 1, None)], [(4, 2, None)])
+    assert (mine, other) == ([(0, 2, None), (2, 2, None), (6, 1, None)], [(4, 2, None)])
     assert writer.length == 7
     done(7, 3, None)
-    assert mine[2:] == [(7, 3, None)]
+    assert mine[3:] == [(7, 1, None), (8, 2, None)]
     assert writer.length == 10
+
+
+async def test_a_callback_that_raises_keeps_no_answer_from_the_others(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(_first: int, _count: int, _error: BookkeeperError | None) -> None:
+        raise RuntimeError("a defect")
+
+    writer = await world.client.create(LedgerOptions())
+    world.bookie.held = []
+    answers = Answers()
+    for done in (broken, answers, broken, answers):
+        writer.append([(b"a",)], done)
+    world.bookie.held[0][0](0, 2, None)
+    world.bookie.held[0][0](2, 1, StorageFailed("disk"))
+    assert [(first, type(error)) for first, _, error in answers] == [
+        (1, type(None)),
+        (3, StorageFailed),
+    ]
+    assert caplog.text.count("the answer to an append failed") == 2
+
+
+async def test_an_abandoned_ledger_answers_each_entry_once(world: World) -> None:
+    writer = await world.client.create(LedgerOptions())
+    world.bookie.held = []
+    answers = Answers()
+
+    def leave(first: int, count: int, error: BookkeeperError | None) -> None:
+        answers(first, count, error)
+        writer.abandon(StorageFailed("not ours any more"))
+
+    for done in (leave, answers, answers):
+        writer.append([(b"a",), (b"b",)], done)
+    world.bookie.held[0][0](0, 5, None)
+    world.bookie.held[0][0](5, 1, None)
+    assert [(first, count) for first, count, _ in answers] == [(0, 2), (2, 2), (4, 2)]
+    assert [type(error) for _, _, error in answers] == [type(None)] + [StorageFailed] * 2
+    writer.append([(b"c",)], answers)
+    assert isinstance(answers[-1][2], StorageFailed)
 
 
 async def test_after_an_error_everything_later_fails(world: World) -> None:

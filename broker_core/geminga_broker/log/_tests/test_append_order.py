@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from geminga_bookie.errors import StorageFailed
+from geminga_bookie.memory import MemoryBookie
+from geminga_bookie.port import AddDone
 from geminga_broker.log._tests.held import HeldBookie
 from geminga_broker.log._tests.world import NAME, World, drain, message, publish
-from geminga_broker.log.api import AppendDone, LogClosed, LogError, LogTerminated, LogWriteFailed
+from geminga_broker.log.api import (
+    AppendDone,
+    LogClosed,
+    LogError,
+    LogFenced,
+    LogTerminated,
+    LogWriteFailed,
+)
 from geminga_broker.log.options import LogOptions, Retention
 from geminga_broker.log.topic_log import TopicLog
 from geminga_protocol.ids import EARLIEST, Position
@@ -85,3 +94,50 @@ async def test_who_comes_too_late_is_refused_behind_what_is_being_written(
     errors = [error for _, error in ends]
     assert errors[0] is (LogWriteFailed if fails else None)
     assert errors[1:] == [LogWriteFailed if fails else refusal] * 2 + [refusal]
+
+
+class GroupingBookie(MemoryBookie):
+    """Answers all that `grouping` held back with one call, as a group commit does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.grouping = False
+        self.held: list[tuple[AddDone, int, int]] = []
+
+    def add(
+        self,
+        ledger_id: int,
+        master_key: bytes,
+        first_entry_id: int,
+        packets: Sequence[bytes],
+        done: AddDone,
+        *,
+        recovery: bool = False,
+    ) -> None:
+        if self.grouping:
+            self.held.append((done, first_entry_id, len(packets)))
+            done = lambda *_: None  # noqa: E731 - the group answers for it
+        super().add(ledger_id, master_key, first_entry_id, packets, done, recovery=recovery)
+
+    def release(self) -> None:
+        done, first, _ = self.held[0]
+        done(first, sum(count for _, _, count in self.held), None)
+
+
+async def test_a_log_lost_in_the_middle_of_a_group_answers_each_entry_once() -> None:
+    bookie = GroupingBookie()
+    async with World(bookie).broker(KEEP) as broker:
+        log = await broker.open(NAME)
+        answers: list[tuple[int, type[LogError] | None]] = []
+
+        def done(_first: Position, count: int, error: LogError | None) -> None:
+            answers.append((count, None if error is None else type(error)))
+            if len(answers) == 1:
+                log._appender.fence("another broker has it")
+                log.append([(message("late"), 1)], done)
+
+        bookie.grouping = True
+        for texts in ("12", "345", "6"):
+            log.append([(message(text), 1) for text in texts], done)
+        bookie.release()
+        assert answers == [(2, None), (3, LogFenced), (1, LogFenced), (1, LogFenced)]
