@@ -31,7 +31,8 @@ class CompactedTopic(Protocol):
 
 
 class CompactedCursor:
-    """A cursor for consumers that read compacted. Acknowledgements are those of the log's cursor.
+    """An `EntryCursor` for consumers that read compacted. Acknowledgements are those of the log's
+    cursor.
 
     It reads on from where it is after each compaction: what was replaced meanwhile comes later. The
     log's cursor knows no positions in ledgers that are trimmed, so what was read and acknowledged
@@ -40,18 +41,11 @@ class CompactedCursor:
 
     def __init__(self, cursor: Cursor, topic: CompactedTopic, request: SubscribeRequest) -> None:
         self.name = cursor.name
-        self.durable = cursor.durable
-        self._log = cursor
-        # These are the log cursor's.
         self.ack = cursor.ack
         self.ack_set = cursor.ack_set
-        self.on_available = cursor.on_available
         self.read_at = cursor.read_at
-        self.persist = cursor.persist
-        self.skip = cursor.skip
-        self.backlog_entries = cursor.backlog_entries
-        self.set_cursor_properties = cursor.set_cursor_properties
-        self.statistics = cursor.statistics
+        self.find_by_time = topic.find_by_time
+        self._log = cursor
         self._topic = topic
         self._fetched = (0, 0)
         self._moves = 0
@@ -89,7 +83,7 @@ class CompactedCursor:
     async def read(
         self, *, entries_max: int, bytes_max: int, upto: Position | None = None
     ) -> Sequence[Entry]:
-        """See `Cursor.read`. What is compacted may all be read. Raises LogReadFailed."""
+        """See `EntryCursor.read`. What is compacted may all be read. Raises LogReadFailed."""
         while True:
             horizon = self._topic.horizon
             place = self.read_position
@@ -125,10 +119,6 @@ class CompactedCursor:
         self._mark = self._log.mark_delete
         self._floor = self._place = None if position == LATEST else position
 
-    async def find_by_time(self, timestamp_ms: int) -> Position:
-        """See `CompactedTopic.find_by_time`."""
-        return await self._topic.find_by_time(timestamp_ms)
-
     def is_deleted(self, position: Position) -> bool:
         """Whether it is acknowledged."""
         begin = self._begin()
@@ -142,7 +132,7 @@ class CompactedCursor:
         ack_set: tuple[int, ...] = (),
         properties: Mapping[str, int] | None = None,
     ) -> None:
-        """See `Cursor.ack_cumulative`."""
+        """See `EntryCursor.ack_cumulative`."""
         if self._floor is not None and not ack_set and position >= self._floor:
             self._floor = after(position)
         self._log.ack_cumulative(position, ack_set, properties)
@@ -159,27 +149,10 @@ class CompactedCursor:
             self._log.read_position, self._place = self._place, None
         return self._log
 
-    # ---- the log's cursor as it is ----
-
-    @property
-    def properties(self) -> Mapping[str, int]:
-        """See `Cursor.properties`."""
-        return self._log.properties
-
     @property
     def mark_delete(self) -> Position:
-        """See `Cursor.mark_delete`."""
+        """See `EntryCursor.mark_delete`."""
         return self._log.mark_delete
-
-    @property
-    def cursor_properties(self) -> Mapping[str, str]:
-        """See `Cursor.cursor_properties`."""
-        return self._log.cursor_properties
-
-    async def seek(self, position: Position) -> None:
-        """See `Cursor.seek`."""
-        await self._log.seek(position)
-        self.sought(position)
 
 
 def _start(cursor: Cursor, request: SubscribeRequest) -> Position | None:

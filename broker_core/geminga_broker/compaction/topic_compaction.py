@@ -215,7 +215,7 @@ class TopicCompaction:
             if not isinstance(cursor, LogCursor):
                 return
             # Newer messages than the compacted ones may not go first.
-            with cursor.keeping():
+            with cursor.trim.keeping():
                 cursor.ack_cumulative(self._host.log.last_position, properties={EMPTIED: 1})
                 await cursor.persist()
             await self._replace(None, None)
@@ -283,7 +283,7 @@ class TopicCompaction:
         writer = await ledgers.create(end, host.partition)
         try:
             await write_kept(self._walk(end), keys, writer, host.partition, self.outcome)
-            with cursor.keeping():
+            with cursor.trim.keeping():
                 cursor.ack_cumulative(end, properties={LEDGER_PROPERTY: writer.ledger_id})
                 # Whether it is stored or not, from here on the new ledger is what counts in memory,
                 # and the old one stays until it is.
@@ -318,8 +318,8 @@ class TopicCompaction:
     def _ledgers(self, cursor: LogCursor) -> CompactedLedgers:
         log = self._host.log
         assert isinstance(log, TopicLog), "a cursor of a log"
-        durability = log.options.durability
-        return CompactedLedgers(log.client, durability, self._host.name, cursor)
+        durability = log.context.options.durability
+        return CompactedLedgers(log.context.client, durability, self._host.name, cursor)
 
     async def _collect(self, ledgers: CompactedLedgers) -> None:
         async with self._lock:

@@ -38,13 +38,18 @@ class AckState:
     nothing.
     """
 
-    __slots__ = ("_chain", "_holes", "_partial", "_partial_bytes", "holes", "mark_delete")
+    __slots__ = (
+        "_chain", "_holes", "_partial", "_partial_bytes", "deleted_of", "holes", "mark_delete",
+    )  # fmt: skip
 
     def __init__(self, chain: LedgerChain, mark_delete: Position) -> None:
         self._chain = chain
         self.mark_delete = mark_delete
         self.holes = 0
         self._holes: dict[int, BitMap] = {}
+        self.deleted_of = self._holes.get
+        """Entries of the ledger that are acknowledged beyond mark-delete, None if there are none.
+        Not to be changed."""
         self._partial: dict[int, dict[int, int]] = {}
         self._partial_bytes = 0
 
@@ -54,12 +59,6 @@ class AckState:
             return True
         bitmap = self._holes.get(position[0])
         return bitmap is not None and 0 <= position[1] < _ENTRIES_MAX and position[1] in bitmap
-
-    def deleted_of(self, ledger_id: int) -> BitMap | None:
-        """Entries of the ledger that are acknowledged beyond mark-delete, None if there are none.
-        Not to be changed.
-        """
-        return self._holes.get(ledger_id)
 
     def ack_set(self, position: Position) -> tuple[int, ...]:
         """BitSet words of the batch's unacknowledged messages; empty if no part of it is

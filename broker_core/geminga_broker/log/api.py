@@ -135,35 +135,22 @@ class LogStatistics(NamedTuple):
     """How long ago the open ledger was made."""
 
 
-class Cursor(Protocol):
-    """A subscription's place in the log. Mark-delete: every entry up to it is acknowledged."""
+class EntryCursor(Protocol):
+    """What a subscription dispatches from: it reads, and acknowledges what was read. Mark-delete:
+    every entry up to it is acknowledged.
+    """
 
     name: str
-    durable: bool
     read_position: Position
     fetched: tuple[int, int]
     """Entries and bytes that its reads took from ledgers, past the cache."""
 
     @property
-    def properties(self) -> Mapping[str, int]:
-        """Go with mark-delete and are persisted with it."""
-
-    @property
     def mark_delete(self) -> Position:
         """Every entry up to it is acknowledged."""
 
-    @property
-    def cursor_properties(self) -> Mapping[str, str]:
-        """Properties of the subscription."""
-
     def available(self, upto: Position | None = None) -> bool:
         """Whether `read` would find an entry now."""
-
-    def on_available(self, wake: Callable[[], None] | None) -> None:
-        """Call `wake` (synchronously, once per completed run) whenever new entries can be read.
-
-        A cursor is active, and the cache filled for it, until `wake` is None, and a little longer.
-        """
 
     async def read(
         self, *, entries_max: int, bytes_max: int, upto: Position | None = None
@@ -201,6 +188,28 @@ class Cursor(Protocol):
     ) -> None:
         """Move mark-delete to the position (or before it, with a partially acknowledged batch).
         A position beyond the end changes nothing.
+        """
+
+
+class Cursor(EntryCursor, Protocol):
+    """A subscription's place in the log."""
+
+    @property
+    def durable(self) -> bool:
+        """Whether it is stored."""
+
+    @property
+    def properties(self) -> Mapping[str, int]:
+        """Go with mark-delete and are persisted with it."""
+
+    @property
+    def cursor_properties(self) -> Mapping[str, str]:
+        """Properties of the subscription."""
+
+    def on_available(self, wake: Callable[[], None] | None) -> None:
+        """Call `wake` (synchronously, once per completed run) whenever new entries can be read.
+
+        A cursor is active, and the cache filled for it, until `wake` is None, and a little longer.
         """
 
     async def persist(self) -> None:

@@ -54,7 +54,7 @@ class LogCatalog:
             return None
         self._known, self._version = node.value, node.stat.version
         self._info = decode_ledger_info(node.value)
-        self.properties = {entry.key: entry.value for entry in self._info.properties}
+        self.properties.update((entry.key, entry.value) for entry in self._info.properties)
         listed = self.properties.pop(DELETING_PROPERTY, "")
         self.deleting = {int(ledger_id): None for ledger_id in listed.split(",") if ledger_id}
         if self._info.HasField("terminatedPosition"):

@@ -41,12 +41,14 @@ class LedgerInfo:
 class LedgerChain:
     """Spans in ascending order of ledger ids; only the last may still grow."""
 
-    __slots__ = ("_by_id", "_ids", "ledgers")
+    __slots__ = ("_by_id", "_ids", "get", "ledgers")
 
     def __init__(self) -> None:
         self.ledgers: list[LedgerInfo] = []
         self._ids: list[int] = []
         self._by_id: dict[int, LedgerInfo] = {}
+        self.get = self._by_id.get
+        """That ledger; None if the chain does not hold it."""
 
     def __iter__(self) -> Iterator[LedgerInfo]:
         return iter(self.ledgers)
@@ -63,10 +65,6 @@ class LedgerChain:
     def size_bytes(self) -> int:
         """Bytes of entries in all ledgers."""
         return sum(ledger.size_bytes for ledger in self.ledgers)
-
-    def get(self, ledger_id: int) -> LedgerInfo | None:
-        """That ledger; None if the chain does not hold it."""
-        return self._by_id.get(ledger_id)
 
     def add(self, ledger: LedgerInfo) -> None:
         """Put a ledger at the end. Its id must be the highest: ids order as the ledgers

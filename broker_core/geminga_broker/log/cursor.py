@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-import trio
 from pyroaring import BitMap
 
 from geminga_broker.log.ack_state import AckState, run_end
@@ -18,10 +16,8 @@ from geminga_broker.log.cursor_writer import CursorWriter
 from geminga_broker.log.entry import LogEntry
 from geminga_broker.log.reading import LogReads, limited
 from geminga_broker.log.snapshot_log import SnapshotLog
+from geminga_broker.log.trim import TrimHold
 from geminga_protocol.ids import Position
-
-CACHE_GRACE_S = 10.0
-"""A consumer that leaves and comes back within this time finds the log's tail in the cache."""
 
 
 class LogAccess(NamedTuple):
@@ -49,22 +45,19 @@ class LogCursor:
         properties: Mapping[str, int],
         last_active_ms: int | None = None,
     ) -> None:
+        context = access.context
         self.name = name
-        self.durable = store is not None
         self.properties = dict(properties)
         self.fetched = (0, 0)
         self.state = state
         self.read_position = state.first_unacked(state.mark_delete)
         self._access = access
-        self._chain = access.context.chain
-        self.use = CursorUse(access.context.options.now_ms, last_active_ms)
-        self.writer = CursorWriter(
-            self, store, access.context.options.cursors, access.context.spawn
-        )
+        self.use = CursorUse(context.options.now_ms, last_active_ms)
+        self.trim = TrimHold(context.chain, state, access.passed)
+        self.writer = CursorWriter(self, store, context.options.cursors, context.spawn)
         self.snapshot_log: SnapshotLog | None = None
         """Records beside the cursor; None if it is not durable."""
         if store is not None:
-            context = access.context
             self.snapshot_log = SnapshotLog(
                 self.writer, context.client, context.options, (context.name, name)
             )
@@ -74,14 +67,14 @@ class LogCursor:
         self.backlog_entries = state.backlog
         self.persist = self.writer.persist
         self.set_cursor_properties = self.writer.set_properties
-        self._wake: Callable[[], None] | None = None
-        self._kept_until_s = 0.0
-        self._moves = 0
-        self._waits_for = self.read_position[0]
-        self._kept_from: Position | None = None
 
     def __repr__(self) -> str:
         return f"<LogCursor {self.name} at {self.mark_delete}, reads {self.read_position}>"
+
+    @property
+    def durable(self) -> bool:
+        """Whether it is stored."""
+        return self.snapshot_log is not None
 
     @property
     def mark_delete(self) -> Position:
@@ -103,33 +96,17 @@ class LogCursor:
         return self.state.first_unacked(self.read_position) <= last
 
     def on_available(self, wake: Callable[[], None] | None) -> None:
-        """See `Cursor.on_available`. A cursor is active, and the cache kept for it, while something
-        waits on it, and `CACHE_GRACE_S` longer.
-        """
+        """See `Cursor.on_available`."""
         if wake is not None:
             self._access.active[self] = None
-        elif self._wake is not None:
-            self._kept_until_s = trio.current_time() + CACHE_GRACE_S
-        self._wake = wake
-
-    @property
-    def active(self) -> bool:
-        """Whether the cache is kept for it."""
-        return self._wake is not None or (
-            self._kept_until_s > 0 and trio.current_time() < self._kept_until_s
-        )
-
-    def grown(self) -> None:
-        """The log has new entries."""
-        if self._wake is not None:
-            self._wake()
+        self.use.wait(wake)
 
     async def read(
         self, *, entries_max: int, bytes_max: int, upto: Position | None = None
     ) -> list[LogEntry]:
         """See `Cursor.read`. Raises LogReadFailed."""
         state = self.state
-        chain = self._chain
+        chain = self._access.context.chain
         while True:
             if state.holes or self.read_position <= state.mark_delete:
                 position = state.first_unacked(self.read_position)
@@ -149,11 +126,10 @@ class LogCursor:
             if entries:
                 entries = limited(entries, bytes_max)
             else:
-                moves = self._moves
                 entries = await self._access.reads.entries(
                     position, entries_max=last - first + 1, bytes_max=bytes_max
                 )
-                if moves != self._moves:
+                if self.read_position != position:
                     continue  # seek or rewind came in between
                 if entries and upto is not None and entries[-1].position > upto:
                     continue  # the ledger was trimmed: these are of the next
@@ -171,7 +147,7 @@ class LogCursor:
     async def read_at(self, positions: Sequence[Position]) -> list[LogEntry]:
         """See `Cursor.read_at`. Raises LogReadFailed."""
         found: list[LogEntry] = []
-        reads = self._access.reads
+        reads, chain = self._access.reads, self._access.context.chain
         index = 0
         while index < len(positions):
             ledger_id, first = positions[index]
@@ -181,7 +157,7 @@ class LogCursor:
                 first + run,
             ):
                 run += 1
-            if not self._chain.holds(positions[index]):
+            if not chain.holds(positions[index]):
                 index += 1
                 continue
             entries = reads.cached(ledger_id, first, first + run - 1)
@@ -201,7 +177,6 @@ class LogCursor:
 
     def rewind(self) -> None:
         """See `Cursor.rewind`."""
-        self._moves += 1
         self.read_position = self.state.first_unacked(self.mark_delete)
 
     def pass_over(self, members: Callable[[int], BitMap | None]) -> None:
@@ -211,8 +186,7 @@ class LogCursor:
         state = self.state
         position = state.first_unacked(self.read_position)
         while (passed := members(position[0])) is not None and position[1] in passed:
-            deleted = state.deleted_of(position[0])
-            if deleted is not None:
+            if (deleted := state.deleted_of(position[0])) is not None:
                 passed = passed | deleted
             end = run_end(passed, position[1])
             position = state.first_unacked(Position(position[0], end + 1))
@@ -236,27 +210,11 @@ class LogCursor:
                 self.properties = dict(properties)
             self._changed()
 
-    @property
-    def trim_mark(self) -> Position:
-        """Up to here the log needs not be kept for this cursor."""
-        return self.mark_delete if self._kept_from is None else self._kept_from
-
-    @contextmanager
-    def keeping(self) -> Iterator[None]:
-        """What mark-delete passes in the block is kept until the block ends; if it raises, until
-        a later one ends well.
-        """
-        if self._kept_from is None:
-            self._kept_from = self.mark_delete
-        yield
-        self._kept_from = None
-        self._access.passed()
-
     async def seek(self, position: Position) -> None:
         """See `Cursor.seek`."""
-        self._moves += 1
-        position = self._chain.at_or_after(position)
-        self.state.reset(self._chain.previous_position(position))
+        chain = self._access.context.chain
+        position = chain.at_or_after(position)
+        self.state.reset(chain.previous_position(position))
         self.read_position = position
         self._changed()
         await self.persist()
@@ -277,7 +235,7 @@ class LogCursor:
         return CursorStatistics(
             self.name,
             self.durable,
-            self.active,
+            self.use.is_active,
             self.mark_delete,
             self.read_position,
             self.state.holes,
@@ -288,7 +246,4 @@ class LogCursor:
     def _changed(self) -> None:
         self.writer.changes += 1
         self._access.changed(self)
-        waits_for = self._chain.next_position(self.state.mark_delete)[0]
-        if waits_for != self._waits_for:
-            self._waits_for = waits_for
-            self._access.passed()
+        self.trim.moved()

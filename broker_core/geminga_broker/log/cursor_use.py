@@ -1,15 +1,25 @@
-"""When a cursor was last used, over restarts (spec BR-38; Apache's `lastActive`).
+"""What waits on a cursor, and when it was last used, over restarts (spec BR-03, BR-38; Apache's
+`lastActive`).
 
-It is written with each state of the cursor, and when the log is closed.
+The time is written with each state of the cursor, and when the log is closed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import trio
+
+CACHE_GRACE_S = 10.0
+"""A consumer that leaves and comes back within this time finds the log's tail in the cache."""
+
 
 class CursorUse:
-    """The last time, by the wall clock; while there are users it is now."""
+    """The last time, by the wall clock; while there are users it is now.
+
+    A cursor is active, and the cache kept for it, while something waits on it, and `CACHE_GRACE_S`
+    longer.
+    """
 
     def __init__(self, now_ms: Callable[[], int], last_ms: int | None) -> None:
         """`last_ms` is what was stored; None: used just now."""
@@ -18,6 +28,26 @@ class CursorUse:
         self._current = False
         self.written_ms = self._last_ms
         """What the last write began with."""
+        self._wake: Callable[[], None] | None = None
+        self._kept_until_s = 0.0
+
+    def wait(self, wake: Callable[[], None] | None) -> None:
+        """Call `wake` when the log has new entries; None: nothing waits any more."""
+        if wake is None and self._wake is not None:
+            self._kept_until_s = trio.current_time() + CACHE_GRACE_S
+        self._wake = wake
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the cache is kept for the cursor."""
+        return self._wake is not None or (
+            self._kept_until_s > 0 and trio.current_time() < self._kept_until_s
+        )
+
+    def grown(self) -> None:
+        """The log has new entries."""
+        if self._wake is not None:
+            self._wake()
 
     @property
     def last_ms(self) -> int:

@@ -127,7 +127,7 @@ class LogCursors:
         """Up to where each durable cursor lets the chain go: what readers have not read does not
         hold it.
         """
-        return [cursor.trim_mark for cursor in self.by_name.values() if cursor.durable]
+        return [cursor.trim.mark for cursor in self.by_name.values() if cursor.durable]
 
     async def persist_properties(self) -> None:
         """Write down cursors that have properties: what deduplication knows of entries that are
@@ -146,7 +146,7 @@ class LogCursors:
     def grown(self) -> None:
         """Wake the waiters for new entries."""
         for cursor in self.by_name.values():
-            cursor.grown()
+            cursor.use.grown()
 
     def wants_cache(self) -> bool:
         """Whether an active cursor is near the tail, so that it will read what is appended now."""
@@ -155,7 +155,7 @@ class LogCursors:
         last = context.last_position
         near = in_use = False
         for cursor in self._access.active:
-            if not cursor.active:
+            if not cursor.use.is_active:
                 continue
             in_use = True
             at = cursor.read_position
@@ -176,7 +176,7 @@ class LogCursors:
         rest.
         """
         cache, active = self._context.cache, self._access.active
-        for cursor in [cursor for cursor in active if not cursor.active]:
+        for cursor in [cursor for cursor in active if not cursor.use.is_active]:
             del active[cursor]
         if cache.size_bytes:
             marks = [cursor.mark_delete for cursor in active]

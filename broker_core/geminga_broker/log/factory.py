@@ -50,7 +50,8 @@ class ManagedLedgerFactory:
         self.cache = EntryCache(self.options.cache_bytes_max)
         self.client = client
         self._store = store
-        self._logs: dict[str, TopicLog] = {}
+        self.logs: dict[str, TopicLog] = {}
+        """Open logs by name. Not to be changed."""
         self._opening: dict[str, Promise[TopicLog]] = {}
         self._dirty: DirtyCursors = {}
         self._nursery: trio.Nursery | None = None
@@ -79,19 +80,14 @@ class ManagedLedgerFactory:
             await self._stack.aclose()
         return None
 
-    @property
-    def logs(self) -> dict[str, TopicLog]:
-        """Open logs by name. Not to be changed."""
-        return self._logs
-
     async def open(self, name: str, *, create: bool = True) -> TopicLog:
         """The open log of that name; many callers at once share one opening.
 
         Raises LogNotFound, LogFenced, LogReadFailed (with the cause, storage or metadata),
         LogClosed.
         """
-        log = self._logs.get(name)
-        usable = log is not None and log.state not in (LogState.CLOSED, LogState.FENCED)
+        log = self.logs.get(name)
+        usable = log is not None and log.context.state not in (LogState.CLOSED, LogState.FENCED)
         if log is not None and usable and not log.closing:
             return log
         promise = self._opening.get(name)
@@ -118,8 +114,8 @@ class ManagedLedgerFactory:
         except LogNotFound:
             return
         await log.delete()
-        if self._logs.get(name) is log:
-            del self._logs[name]
+        if self.logs.get(name) is log:
+            del self.logs[name]
 
     async def exists(self, name: str) -> bool:
         """Whether the store knows the log."""
@@ -132,9 +128,9 @@ class ManagedLedgerFactory:
     async def close_all(self) -> None:
         """Close every open log, all at once."""
         async with trio.open_nursery() as nursery:
-            for log in list(self._logs.values()):
+            for log in list(self.logs.values()):
                 nursery.start_soon(log.close)
-        self._logs.clear()
+        self.logs.clear()
 
     async def _open(self, name: str, create: bool, promise: Promise[TopicLog]) -> None:
         try:
@@ -156,13 +152,13 @@ class ManagedLedgerFactory:
             promise.reject(LogClosed(f"{name} was not opened: the factory is closed"))
             raise
         else:
-            self._logs[name] = log
+            self.logs[name] = log
             promise.resolve(log)
         finally:
             del self._opening[name]
 
     async def _load(self, name: str, create: bool) -> TopicLog:
-        old = self._logs.pop(name, None)
+        old = self.logs.pop(name, None)
         if old is not None:
             await old.close()
         catalog = LogCatalog(self._store, name)
@@ -236,11 +232,11 @@ class ManagedLedgerFactory:
         while True:
             await trio.sleep(self.options.roll_check_interval_s)
             turns = Turns()
-            for name, log in list(self._logs.items()):
+            for name, log in list(self.logs.items()):
                 await turns.spend()
-                if log.state is LogState.CLOSED:
-                    if self._logs.get(name) is log:
-                        del self._logs[name]
+                if log.context.state is LogState.CLOSED:
+                    if self.logs.get(name) is log:
+                        del self.logs[name]
                 else:
                     _guarded(log.roll_if_due)
 
@@ -249,7 +245,7 @@ class ManagedLedgerFactory:
         while True:
             await trio.sleep(self.options.retention_check_interval_s)
             turns = Turns()
-            for log in list(self._logs.values()):
+            for log in list(self.logs.values()):
                 await turns.spend()
                 _guarded(log.trim_if_due)
 

@@ -28,10 +28,8 @@ class LogReads:
     def __init__(self, context: LogContext) -> None:
         self._context = context
         self._handles: OrderedDict[int, LedgerReader] = OrderedDict()
-
-    def cached(self, ledger_id: int, first: int, last: int) -> list[LogEntry]:
+        self.cached = context.cache.get
         """Entries first..last of the ledger, as many as the cache has from the first on."""
-        return self._context.cache.get(ledger_id, first, last)
 
     async def entries(
         self, position: Position, *, entries_max: int, bytes_max: int

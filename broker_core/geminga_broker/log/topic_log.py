@@ -37,14 +37,10 @@ class TopicLog:
         self, context: LogContext, store: MetadataStore, dirty: DirtyCursors, index: int
     ) -> None:
         self.name = context.name
-        self.client = context.client
-        """Makes and opens its ledgers."""
-        self.options = context.options
-        """How it is kept."""
+        self.context = context
+        """What its parts share, for parts that others add."""
         self.closing = False
         """Whether it is being closed, or was: it must not be used any more."""
-        self._context = context
-        self._chain = context.chain
         self._reads = LogReads(context)
         self._trimmer = LogTrimmer(context)
         self._cursors = LogCursors(context, store, self._reads, dirty, self._trimmer.schedule)
@@ -57,37 +53,32 @@ class TopicLog:
             rolled=self._trimmer.schedule,
         )
         # See `ManagedLedger` for these.
+        self.cursors: Mapping[str, LogCursor] = self._cursors.by_name
+        self.properties: Mapping[str, str] = context.catalog.properties
         self.append = self._appender.append
         self.open_reader = self._cursors.open_reader
         self.trim = self._trimmer.trim
-        self.next_position = self._chain.next_position
-        self.previous_position = self._chain.previous_position
-        self.entries_between = self._chain.entries_between
+        self.next_position = context.chain.next_position
+        self.previous_position = context.chain.previous_position
+        self.entries_between = context.chain.entries_between
 
     def __repr__(self) -> str:
-        return f"<TopicLog {self.name}, {self._context.state.value}, ends at {self.last_position}>"
-
-    @property
-    def cursors(self) -> Mapping[str, LogCursor]:
-        """See `ManagedLedger.cursors`."""
-        return self._cursors.by_name
-
-    @property
-    def properties(self) -> Mapping[str, str]:
-        """See `ManagedLedger.properties`."""
-        return self._context.catalog.properties
+        return f"<TopicLog {self.name}, {self.context.state.value}, ends at {self.last_position}>"
 
     async def set_property(self, key: str, value: str) -> None:
         """See `ManagedLedger.set_property`. Raises LogFenced, LogWriteFailed, LogClosed."""
-        catalog = self._context.catalog
-        async with self._context.mutex:
-            self._context.check_open()
-            before = dict(catalog.properties)
+        catalog = self.context.catalog
+        async with self.context.mutex:
+            self.context.check_open()
+            before = catalog.properties.get(key)
             catalog.properties[key] = value
             try:
-                await catalog.save(self._chain)
+                await catalog.save(self.context.chain)
             except MetadataError as error:
-                catalog.properties = before
+                if before is None:
+                    del catalog.properties[key]
+                else:
+                    catalog.properties[key] = before
                 raise LogWriteFailed(f"{self.name}: {key} can't be kept: {error}") from error
             except LogFenced as error:
                 self._appender.fence(str(error))
@@ -96,17 +87,12 @@ class TopicLog:
     @property
     def last_position(self) -> Position:
         """See `ManagedLedger.last_position`."""
-        return self._context.last_position
-
-    @property
-    def state(self) -> LogState:
-        """Where the log stands."""
-        return self._context.state
+        return self.context.last_position
 
     @property
     def terminated(self) -> bool:
         """See `ManagedLedger.terminated`."""
-        return self._context.catalog.terminated is not None
+        return self.context.catalog.terminated is not None
 
     def set_retention(self, retention: Retention) -> None:
         """From now on consumed ledgers stay for so long, and what that lets go is trimmed soon."""
@@ -121,7 +107,7 @@ class TopicLog:
         """
         await self._cursors.load()
         if self.terminated:
-            self._context.enter(LogState.TERMINATED)
+            self.context.enter(LogState.TERMINATED)
         else:
             await self._appender.start()
 
@@ -134,8 +120,8 @@ class TopicLog:
         cursor_properties: Mapping[str, str] | None = None,
     ) -> LogCursor:
         """See `ManagedLedger.open_cursor`. Raises LogFenced, LogWriteFailed, LogClosed."""
-        async with self._context.mutex:
-            self._context.check_open()
+        async with self.context.mutex:
+            self.context.check_open()
             return await self._cursors.open(
                 name, initial, properties or {}, cursor_properties or {}
             )
@@ -163,12 +149,12 @@ class TopicLog:
                 break
             found += more
             bytes_max -= sum(entry.size for entry in more)
-            first = self._chain.next_position(more[-1].position)
+            first = self.context.chain.next_position(more[-1].position)
         return found
 
     async def find_by_time(self, timestamp_ms: int) -> Position:
         """See `ManagedLedger.find_by_time`. Raises LogReadFailed."""
-        chain = self._chain
+        chain = self.context.chain
         low = chain.ordinal(chain.first_position())
         high = chain.ordinal(chain.last_position())
         # Invariant: entries up to `low` are older, those after `high` are not.
@@ -184,15 +170,15 @@ class TopicLog:
 
     async def terminate(self) -> Position:
         """See `ManagedLedger.terminate`. Raises LogFenced, LogWriteFailed, LogClosed."""
-        context = self._context
+        context = self.context
         async with context.mutex:
-            self._context.check_open()
+            self.context.check_open()
             if self.terminated and context.state is LogState.TERMINATED:
                 return self.last_position
             try:
                 await self._appender.finish(LogState.TERMINATED)
                 context.catalog.terminated = self.last_position
-                await context.catalog.save(self._chain)
+                await context.catalog.save(self.context.chain)
             except (BookkeeperError, MetadataError) as error:
                 context.catalog.terminated = None
                 raise LogWriteFailed(f"{self.name} can't be terminated: {error}") from error
@@ -219,7 +205,7 @@ class TopicLog:
 
     def trim_if_due(self) -> None:
         """For the factory's timer: what is consumed grows too old without an event (BR-04)."""
-        if len(self._chain) > 1 or self._context.catalog.deleting:
+        if len(self.context.chain) > 1 or self.context.catalog.deleting:
             self._trimmer.schedule()
 
     async def close(self) -> None:
@@ -230,14 +216,14 @@ class TopicLog:
         """
         again, self.closing = self.closing, True
         try:
-            async with self._context.mutex:
+            async with self.context.mutex:
                 await self._close()
         finally:
-            if not again and self._context.state is not LogState.CLOSED:
-                self._context.spawn(self.close)
+            if not again and self.context.state is not LogState.CLOSED:
+                self.context.spawn(self.close)
 
     async def _close(self) -> None:
-        context = self._context
+        context = self.context
         if context.state is LogState.CLOSED:
             return
         owned = context.state is not LogState.FENCED
@@ -254,14 +240,14 @@ class TopicLog:
         """See `ManagedLedger.delete`. Raises LogWriteFailed, LogFenced; can be called
         again then.
         """
-        context = self._context
+        context = self.context
         async with context.mutex:
             try:
                 if context.state is not LogState.CLOSED:
                     await self._appender.finish(LogState.CLOSED)
                 # From here on the next open finds the log empty, and continues the deletion.
                 context.catalog.deleting.update(
-                    dict.fromkeys(ledger.ledger_id for ledger in self._chain)
+                    dict.fromkeys(ledger.ledger_id for ledger in self.context.chain)
                 )
                 await context.catalog.save([])
                 await self._cursors.remove_all()
@@ -275,17 +261,17 @@ class TopicLog:
     def statistics(self) -> LogStatistics:
         """See `ManagedLedger.statistics`."""
         return LogStatistics(
-            self._context.state.value,
-            self._chain.entries,
-            self._chain.size_bytes,
+            self.context.state.value,
+            self.context.chain.entries,
+            self.context.chain.size_bytes,
             self.last_position,
             tuple(
                 LedgerStatistics(
                     ledger.ledger_id, ledger.entries, ledger.size_bytes, ledger.closed_ms
                 )
-                for ledger in self._chain
+                for ledger in self.context.chain
             ),
-            self._context.cache.size_bytes,
+            self.context.cache.size_bytes,
             self._appender.ledger_age_s,
         )
 
@@ -293,4 +279,4 @@ class TopicLog:
         self._cursors.release()
         with trio.CancelScope(shield=True):
             await self._reads.close()
-        self._context.cache.clear()
+        self.context.cache.clear()

@@ -5,7 +5,8 @@ ManagedLedgerImpl.internalTrimLedgers).
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from geminga_bookie.errors import BookkeeperError
@@ -41,6 +42,47 @@ def ledgers_to_trim(
             break
         gone.append(ledger)
     return gone
+
+
+class Marked(Protocol):
+    """What is known of a cursor's acknowledgements."""
+
+    mark_delete: Position
+
+
+class TrimHold:
+    """Up to where one cursor lets its log be trimmed."""
+
+    def __init__(self, chain: LedgerChain, state: Marked, passed: Callable[[], None]) -> None:
+        """`passed` is called when mark-delete has passed the end of a ledger."""
+        self._chain = chain
+        self._state = state
+        self._passed = passed
+        self._waits_for = chain.next_position(state.mark_delete)[0]
+        self._kept_from: Position | None = None
+
+    @property
+    def mark(self) -> Position:
+        """Up to here the log needs not be kept for the cursor."""
+        return self._state.mark_delete if self._kept_from is None else self._kept_from
+
+    @contextmanager
+    def keeping(self) -> Iterator[None]:
+        """What mark-delete passes in the block is kept until the block ends; if it raises, until
+        a later one ends well.
+        """
+        if self._kept_from is None:
+            self._kept_from = self._state.mark_delete
+        yield
+        self._kept_from = None
+        self._passed()
+
+    def moved(self) -> None:
+        """Mark-delete may have moved."""
+        waits_for = self._chain.next_position(self._state.mark_delete)[0]
+        if waits_for != self._waits_for:
+            self._waits_for = waits_for
+            self._passed()
 
 
 class CursorsToTrim(Protocol):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import trio
 
-from geminga_broker.log.api import Cursor, LogError, LogReadFailed
+from geminga_broker.log.api import EntryCursor, LogError, LogReadFailed
 from geminga_broker.log.cursor import LogCursor
 from geminga_broker.log.snapshot_log import SnapshotLog
 from geminga_broker.subscription.delayed_tracker import BadSnapshot, DelayedTracker, decode
@@ -35,7 +35,7 @@ class DelayedDelivery:
 
     def __init__(
         self,
-        cursor: Cursor,
+        cursor: EntryCursor,
         nursery: trio.Nursery,
         entries_max: int,
         wake: Callable[[], None],

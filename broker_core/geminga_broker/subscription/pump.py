@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import trio
 
-from geminga_broker.log.api import Cursor, LogClosed, LogError, LogFenced
+from geminga_broker.log.api import EntryCursor, LogClosed, LogError, LogFenced
 from geminga_broker.policies.rate_limit import Published, Rate, RateLimit, limit_of, take_all
 from geminga_broker.subscription import effects as fx
 from geminga_broker.subscription import events as ev
@@ -46,8 +46,8 @@ class Pump:
         self,
         name: str,
         environment: TopicEnvironment,
-        cursor: Cursor,
-        cursor_of: Callable[[Consumer], Cursor],
+        cursor: EntryCursor,
+        cursor_of: Callable[[Consumer], EntryCursor],
         before: Callable[[Position], Position],
     ) -> None:
         self.machine: Machine | None = None
@@ -234,7 +234,7 @@ class Pump:
         finally:
             self._running = False
 
-    async def _give_way(self, cursor: Cursor, before: tuple[int, int]) -> None:
+    async def _give_way(self, cursor: EntryCursor, before: tuple[int, int]) -> None:
         """After a round that read old entries: let tail work have the loop (BR-40)."""
         catch_up = self._environment.catch_up
         entries, size = cursor.fetched

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 from sortedcontainers import SortedSet
 
-from geminga_broker.log.api import Cursor, Entry
+from geminga_broker.log.api import Entry, EntryCursor
 from geminga_protocol.ids import Position
 
 NO_HASH = -1
@@ -22,7 +22,7 @@ C = TypeVar("C")
 
 
 async def read_some(
-    cursor: Cursor, positions: Sequence[Position], bytes_max: int
+    cursor: EntryCursor, positions: Sequence[Position], bytes_max: int
 ) -> tuple[Sequence[Position], list[Entry]]:
     """Read entries again until they are about as many bytes. Returns the positions asked for, and
     their unacknowledged entries. Raises LogReadFailed.

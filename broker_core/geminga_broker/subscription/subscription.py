@@ -10,7 +10,7 @@ import trio
 
 from geminga_broker.compaction.reading import CompactedCursor, CompactedTopic
 from geminga_broker.errors import BrokerError
-from geminga_broker.log.api import Ack, Cursor, ManagedLedger
+from geminga_broker.log.api import Ack, Cursor, EntryCursor, ManagedLedger
 from geminga_broker.log.cursor import LogCursor
 from geminga_broker.metrics.rates import Rates
 from geminga_broker.policies.model import TopicOptions, TopicPolicies
@@ -176,7 +176,7 @@ class Subscription:
         self.tell_end_if_reached(consumer)
         return consumer
 
-    def _cursor_of(self, consumer: Consumer) -> Cursor:
+    def _cursor_of(self, consumer: Consumer) -> EntryCursor:
         """What an active consumer's entries are read with."""
         if not consumer.request.read_compacted:
             return self.cursor

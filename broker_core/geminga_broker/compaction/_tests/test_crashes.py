@@ -85,7 +85,7 @@ def faults(monkeypatch: pytest.MonkeyPatch) -> Faults:
 
 async def ledgers_of(topic: PersistentTopic) -> tuple[set[int], int | None]:
     """All compacted ledgers that there are, and the one that counts."""
-    client = topic.log.client
+    client = topic.log.context.client
     found = set()
     async for ledger_id in client.ledgers():
         about = (await client.metadata(ledger_id)).custom_metadata
@@ -213,7 +213,7 @@ async def test_a_deleted_topic_leaves_no_ledger(autojump_clock: MockClock) -> No
     world = World()
     await prepare(world)
     async with open_topic(world) as topic:
-        client = topic.log.client
+        client = topic.log.context.client
         topic.compaction.trigger()
         for _ in range(20):
             await trio.lowlevel.checkpoint()
@@ -226,7 +226,7 @@ async def test_deleting_the_subscription_gives_the_log_back(autojump_clock: Mock
     await prepare(world)
     async with open_topic(world) as topic:
         assert await read_all(topic) == OLD
-        client = topic.log.client
+        client = topic.log.context.client
         await topic.delete_subscription(COMPACTION)
         assert topic.compaction.horizon is None
         assert await read_all(topic) == WHOLE_LOG

@@ -321,7 +321,7 @@ async def test_a_compacted_ledger_that_is_lost_is_told_of(autojump_clock: MockCl
         await append(topic, [single("a", b"1"), single("a", b"2")])
         await compact(topic)
         lost = (await topic.compaction.ledger_info()).ledger_id
-        await topic.log.client.delete(lost)
+        await topic.log.context.client.delete(lost)
     async with open_topic(world) as topic:
         with pytest.raises(LogReadFailed, match=f"compacted ledger {lost}"):
             await topic.compaction.last_entry()

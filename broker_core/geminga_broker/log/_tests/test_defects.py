@@ -166,7 +166,9 @@ async def test_a_trim_that_is_cut_off_leaves_no_ledger_that_is_to_be_deleted(
             with trio.move_on_after(5) as scope:
                 await log.trim()
             assert scope.cancelled_caught
-        assert log._context.catalog.deleting
-        assert not {ledger.ledger_id for ledger in log._chain} & set(log._context.catalog.deleting)
+        assert log.context.catalog.deleting
+        assert not {ledger.ledger_id for ledger in log.context.chain} & set(
+            log.context.catalog.deleting
+        )
         await log.trim()
-        assert not log._context.catalog.deleting
+        assert not log.context.catalog.deleting

@@ -16,7 +16,7 @@ from geminga_broker._tests.fake_client import (
 from geminga_broker._tests.topic_world import World
 from geminga_broker._tests.wire import Type, WireClient, message, open_broker
 from geminga_broker.config import BrokerConfig
-from geminga_broker.log.cursor import CACHE_GRACE_S
+from geminga_broker.log.cursor_use import CACHE_GRACE_S
 from geminga_broker.subscription.strategies.key_shared import KeyShared
 from geminga_broker.subscription.strategies.shared import Shared
 from geminga_broker.topic.api import SubType
