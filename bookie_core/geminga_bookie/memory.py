@@ -49,15 +49,10 @@ class MemoryBookie:
     """
 
     def __init__(self, bookie_id: str = "127.0.0.1:3181") -> None:
-        self._bookie_id = bookie_id
+        self.bookie_id = bookie_id
         self._ledgers: dict[int, _Ledger] = {}
         self._waiters = LacWaiters()
         self._completed: list[Completion] = []
-
-    @property
-    def bookie_id(self) -> str:
-        """Its id in ledger metadata."""
-        return self._bookie_id
 
     def _handle(self, ledger_id: int, master_key: bytes) -> _Ledger:
         check_ledger(ledger_id, master_key)

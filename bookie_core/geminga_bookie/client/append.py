@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from geminga_bookie.client.api import AppendDone, LedgerState
+from geminga_bookie.client.api import AppendDone, LedgerState, LedgerWriter
 from geminga_bookie.client.metadata_store import LedgerMetadataStore, VersionedMetadata
 from geminga_bookie.client.read import LedgerHandle, port_of
 from geminga_bookie.errors import (
@@ -172,3 +172,39 @@ class LedgerAppender(LedgerHandle):
             append.done(first, end - first, error)
         except Exception:
             _log.exception("ledger %d: the answer to an append failed", self.ledger_id)
+
+
+def append_whole(
+    writer: LedgerWriter,
+    entries: Sequence[Sequence[Buffer]],
+    finished: Callable[[BookkeeperError | None], None],
+) -> int:
+    """Append, and call `finished` once: when all are durable, or the first has failed. Returns the
+    first entry's id.
+    """
+    left = len(entries)
+
+    def done(_first: int, count: int, error: BookkeeperError | None) -> None:
+        nonlocal left
+        if left <= 0:
+            return
+        left = left - count if error is None else 0
+        if not left:
+            finished(error)
+
+    return writer.append(entries, done)[0]
+
+
+async def append_durably(writer: LedgerWriter, entries: Sequence[Sequence[Buffer]]) -> int:
+    """Append; returns the first entry's id when all are durable. Raises BookkeeperError."""
+    written: Promise[None] = Promise()
+
+    def finished(error: BookkeeperError | None) -> None:
+        if error is None:
+            written.resolve(None)
+        else:
+            written.reject(error)
+
+    first = append_whole(writer, entries, finished)
+    await written.wait()
+    return first

@@ -53,8 +53,9 @@ class InProcessBookie:
     """
 
     def __init__(self, options: BookieOptions, storage: Storage) -> None:
-        self._bookie_id = options.bookie_id
-        self._storage = storage
+        self.bookie_id = options.bookie_id
+        self.storage = storage
+        """Its parts, for the one that opened it."""
         self._table = storage.table
         self._states = storage.table.states
         self._waiters = LacWaiters()
@@ -71,21 +72,6 @@ class InProcessBookie:
         )
         self.gc = GarbageCollector(storage, self.checkpointer, options.gc, self._waiters.wake)
         self.reader = Reader(storage.table, options)
-
-    @property
-    def bookie_id(self) -> str:
-        """Its id in ledger metadata."""
-        return self._bookie_id
-
-    @property
-    def instance_id(self) -> str:
-        """What its cookies carry."""
-        return self._storage.directories.instance_id
-
-    @property
-    def storage(self) -> Storage:
-        """Its parts, for the one that opened it."""
-        return self._storage
 
     def add(
         self,
@@ -176,7 +162,7 @@ class InProcessBookie:
     ) -> None:
         """Through the journal's queue, so that the answer comes behind those of earlier adds."""
         state = self._states.get(ledger_id)
-        journals = self._storage.journals
+        journals = self.storage.journals
         submit = state.submit if state is not None else journals[ledger_id % len(journals)].submit
         submit(Request(ENTRIES, ledger_id, first, packets, 0, done, error))
 
@@ -306,14 +292,14 @@ class InProcessBookie:
                     self._journal_errors.pop(part, None)
                     self.health.set("journal", self._journal_errors)
 
-            self._storage.journals[part.number].submit(Request(BARRIER, -1, -1, done=done))
+            self.storage.journals[part.number].submit(Request(BARRIER, -1, -1, done=done))
         await trio.lowlevel.checkpoint()
 
     def statistics(self) -> BookieStatistics:
         """Counters of this moment."""
-        stores = self._storage.stores
+        stores = self.storage.stores
         return BookieStatistics(
-            [journal.statistics() for journal in self._storage.journals],
+            [journal.statistics() for journal in self.storage.journals],
             sum(store.active.size_bytes for store in stores)
             + sum(store.sealed.cache.size_bytes for store in stores if store.sealed),
             sum(store.read_cache.size_bytes for store in stores),

@@ -72,6 +72,8 @@ class GarbageCollector:
         self._damaged: set[tuple[LedgerDirectory, int]] = set()
         self._incomplete: set[LedgerDirectory] = set()
         self._stopping = threading.Event()
+        self.stop = self._stopping.set
+        """Have a running compaction or scrub give up; what a compaction wrote is thrown away."""
 
     async def run(self, live_ledgers: LiveLedgers) -> None:
         """Collect for ever; compaction when its interval has passed."""
@@ -128,7 +130,7 @@ class GarbageCollector:
         """Drop deleted ledgers from memory and index; returns why the index still has them."""
         async with self._checkpointer.paused():
             for ledger_id, store in garbage.items():
-                self._storage.table.forget(ledger_id)
+                self._storage.table.states.pop(ledger_id, None)
                 store.forget(ledger_id)
                 self._on_deleted(ledger_id)
             try:
@@ -234,10 +236,6 @@ class GarbageCollector:
                 for log_id in store.logs.ids():
                     damaged += scrub_log(store.logs, log_id, throttle)
         return damaged
-
-    def stop(self) -> None:
-        """Have a running compaction or scrub give up; what a compaction wrote is thrown away."""
-        self._stopping.set()
 
     def _throttle(self) -> Callable[[int], None]:
         started, copied = time.monotonic(), 0

@@ -14,6 +14,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import trio
@@ -57,14 +58,15 @@ class Request(NamedTuple):
     error: BookkeeperError | None = None
 
 
-class JournalStatistics(NamedTuple):
+@dataclass(slots=True)
+class JournalStatistics:
     """Since the start; `sync_s` is the time of the last durable write."""
 
-    groups: int
-    entries: int
-    bytes: int
-    sync_s: float
-    queued: int
+    groups: int = 0
+    entries: int = 0
+    bytes: int = 0
+    sync_s: float = 0.0
+    queued: int = 0
 
 
 class Journal:
@@ -90,8 +92,7 @@ class Journal:
         self._is_end_marked = True
         self._unwritten: dict[tuple[int, int], bytes] = {}
         """Items without a callback, of failed groups: they are written with the next group."""
-        self._groups = self._entries = self._bytes = 0
-        self._sync_s = 0.0
+        self._counts = JournalStatistics()
         self.position = JournalPosition(0, 0)
         """Behind the last record that is on disk, and so acknowledged. Only ever set whole."""
         self.submit = self._queue.put
@@ -121,9 +122,7 @@ class Journal:
 
     def statistics(self) -> JournalStatistics:
         """Counters for metrics and tests."""
-        return JournalStatistics(
-            self._groups, self._entries, self._bytes, self._sync_s, self._queue.qsize()
-        )
+        return replace(self._counts, queued=self._queue.qsize())
 
     def _run(self) -> None:
         stopping = False
@@ -197,7 +196,7 @@ class Journal:
             return (BookieReadOnly if full else StorageFailed)(f"journal: {error}")
         if self._segment is not None:
             self.position = JournalPosition(self._segment.journal_id, self._segment.offset)
-        self._groups += 1
+        self._counts.groups += 1
         return None
 
     def _encode(self, group: list[Request]) -> tuple[list[bytes], list[bytes], bool]:
@@ -213,7 +212,7 @@ class Journal:
                 index.append(encode_item(*request[:4]))
                 if request.kind == ENTRIES:
                     packets += request.payload
-        self._entries += len(packets)
+        self._counts.entries += len(packets)
         return index, packets, barrier
 
     def _keep_unwritten(self, group: list[Request]) -> None:
@@ -243,21 +242,21 @@ class Journal:
             # All before it in the file was written so too.
             started = time.perf_counter()
             segment.file.write_durably(buffers, segment.offset)
-            self._sync_s = time.perf_counter() - started
+            self._counts.sync_s = time.perf_counter() - started
         else:
             segment.file.write(buffers, segment.offset)
         segment.offset += size
         segment.sequence += 1
         self._end = JournalPosition(segment.journal_id, segment.offset)
         self._unwritten.clear()
-        self._bytes += size
+        self._counts.bytes += size
 
     def _sync(self) -> None:
         if self._segment is None:
             return
         started = time.perf_counter()
         self._segment.file.sync()
-        self._sync_s = time.perf_counter() - started
+        self._counts.sync_s = time.perf_counter() - started
 
 
 def _completions(group: list[Request], error: BookkeeperError | None) -> list[Completion]:

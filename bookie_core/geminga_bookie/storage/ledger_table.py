@@ -74,7 +74,8 @@ class LedgerTable:
         self.stores = stores
         self._refusals = refusals or Refusals()
         self._submits = submits
-        self._limbo = limbo
+        self.is_in_limbo = limbo
+        """Whether a damaged journal may have held ledgers that are not known here."""
         self.doubtful_to = -1
         """In limbo: the highest id of a ledger that metadata knew when the bookie started."""
         self._dirty: list[LedgerRuntime] = []
@@ -115,16 +116,11 @@ class LedgerTable:
             state = self._enter(*found)
         return state
 
-    @property
-    def is_in_limbo(self) -> bool:
-        """Whether a damaged journal may have held ledgers that are not known here."""
-        return self._limbo
-
     def known(self, ledger_id: int) -> LedgerRuntime:
         """Raises NoSuchLedger, or UnknownLedgerState where a damaged journal may have held it."""
         state = self.find(ledger_id)
         if state is None:
-            if self._limbo:
+            if self.is_in_limbo:
                 raise UnknownLedgerState(f"ledger {ledger_id}: the journal was damaged")
             raise NoSuchLedger(f"ledger {ledger_id}")
         return state
@@ -139,7 +135,7 @@ class LedgerTable:
         check_ledger(ledger_id, master_key)
         state = self.find(ledger_id)
         if state is None:
-            limbo = self._limbo and not (fresh and ledger_id > self.doubtful_to)
+            limbo = self.is_in_limbo and not (fresh and ledger_id > self.doubtful_to)
             state = self._enter(
                 LedgerRecord(ledger_id, master_key, limbo, limbo, NO_LAC, NO_LAC),
                 self._place(ledger_id),
@@ -165,7 +161,7 @@ class LedgerTable:
         `store` if that is given."""
         state = self.find(ledger_id)
         if state is None:
-            record = LedgerRecord(ledger_id, b"", False, self._limbo, NO_LAC, NO_LAC)
+            record = LedgerRecord(ledger_id, b"", False, self.is_in_limbo, NO_LAC, NO_LAC)
             state = self._enter(record, store or self._place(ledger_id))
         return state
 
@@ -198,10 +194,6 @@ class LedgerTable:
             taken.setdefault(state.store, []).append(state.record())
         self._dirty = left
         return taken
-
-    def forget(self, ledger_id: int) -> None:
-        """A deleted ledger; what was still to be written of it isn't."""
-        self.states.pop(ledger_id, None)
 
     def trim(self) -> None:
         """Forget clean states beyond the bound."""

@@ -56,7 +56,7 @@ class OfflineBookie:
     def ledgers(self) -> list[int]:
         """Ids of the ledgers that it holds anything of."""
         held = {record.ledger_id for store in self._stores for record in store.index.ledgers()}
-        return sorted(held.union(self._journaled.ledgers()))
+        return sorted(held.union(self._journaled))
 
     def entry_ids(self, ledger_id: int) -> list[int]:
         """Ids of the entries held, ascending."""

@@ -3,7 +3,7 @@ Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 
 class CachedRun:
@@ -53,9 +53,9 @@ class WriteCache:
                 return take_bounded(run.packets, index, entries_max, bytes_max)
         return None
 
-    def ledgers(self) -> Iterable[int]:
+    def __iter__(self) -> Iterator[int]:
         """Ids of the ledgers that have entries here."""
-        return self._ledgers.keys()
+        return iter(self._ledgers)
 
     def entry_ids(self, ledger_id: int) -> Iterator[int]:
         """Ids held, in no order, perhaps more than once."""

@@ -10,6 +10,7 @@ from typing import Protocol
 import trio
 
 from geminga_bookie.client.api import LedgerWriter
+from geminga_bookie.client.append import append_durably
 from geminga_bookie.errors import BookkeeperError
 from geminga_broker.compaction.keys import LatestKeys
 from geminga_broker.compaction.ledger import after
@@ -21,7 +22,6 @@ from geminga_broker.subscription.catch_up import ROUND_BYTES, ROUND_ENTRIES, Cat
 from geminga_protocol.buffers import Buffer
 from geminga_protocol.ids import EARLIEST, Position
 from geminga_runtime.metadata.api import MetadataError
-from geminga_runtime.waiters import Promise
 
 STEP_ENTRIES = 100
 STEP_BYTES = 1 << 20
@@ -135,25 +135,9 @@ async def write_kept(
                     kept.append(raw_parts(entry.position, partition, data))
                     outcome.written(memoryview(data).nbytes)
             if kept:
-                await _write(writer, kept)
+                await append_durably(writer, kept)
         await writer.close()
     except (BookkeeperError, MetadataError) as error:
         text = f"compacted ledger {writer.ledger_id}: {error}"
         raise LogWriteFailed(text) from error
     outcome.read_bytes += walk.read_bytes
-
-
-async def _write(writer: LedgerWriter, entries: Sequence[tuple[Buffer, Buffer]]) -> None:
-    left = len(entries)
-    written: Promise[None] = Promise()
-
-    def done(_first: int, count: int, error: BookkeeperError | None) -> None:
-        nonlocal left
-        left -= count
-        if error is not None:
-            written.reject(error)
-        elif left == 0:
-            written.resolve(None)
-
-    writer.append(entries, done)
-    await written.wait()

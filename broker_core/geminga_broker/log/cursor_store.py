@@ -19,6 +19,7 @@ from typing import NamedTuple
 import trio
 
 from geminga_bookie.client.api import LedgerClient, LedgerWriter
+from geminga_bookie.client.append import append_durably, append_whole
 from geminga_bookie.errors import BookkeeperError, NoSuchLedger
 from geminga_broker.log.api import LogFenced
 from geminga_broker.log.catalog import ROOT
@@ -45,7 +46,6 @@ from geminga_runtime.metadata.api import (
     MetadataStore,
     NoNode,
 )
-from geminga_runtime.waiters import Promise
 
 _log = logging.getLogger(__name__)
 
@@ -163,7 +163,7 @@ class CursorStore:
                 self._writer = None
             done(error)
 
-        _append(writer, infos, finished)
+        append_whole(writer, _encoded(infos), finished)
 
     async def write_to_new_ledger(self, infos: Sequence[PositionInfo]) -> None:
         """Write the state to a new ledger and make that the cursor's. Durable on return.
@@ -173,18 +173,9 @@ class CursorStore:
         writer = await self._client.create(
             self._options.durability.ledger_options(self.key.log_name, self.key.cursor_name)
         )
-        written: Promise[None] = Promise()
-
-        def finished(error: BookkeeperError | None) -> None:
-            if error is None:
-                written.resolve(None)
-            else:
-                written.reject(error)
-
         info = infos[-1]
         try:
-            _append(writer, infos, finished)
-            await written.wait()
+            await append_durably(writer, _encoded(infos))
             await self._put(
                 ManagedCursorInfo(
                     cursorsLedgerId=writer.ledger_id,
@@ -274,23 +265,8 @@ class CursorStore:
             _log.warning("cursor=%s: ledger %d is not deleted: %s", self.key, ledger_id, error)
 
 
-def _append(
-    writer: LedgerWriter,
-    infos: Sequence[PositionInfo],
-    finished: Callable[[BookkeeperError | None], None],
-) -> None:
-    """Append the parts of one state, and tell once when all are durable or the first has failed."""
-    left = len(infos)
-
-    def answered(first: int, count: int, error: BookkeeperError | None) -> None:
-        nonlocal left
-        if left <= 0:
-            return
-        left = left - count if error is None else 0
-        if not left:
-            finished(error)
-
-    writer.append([(encode_position_info(info),) for info in infos], answered)
+def _encoded(infos: Sequence[PositionInfo]) -> list[tuple[bytes]]:
+    return [(encode_position_info(info),) for info in infos]
 
 
 async def cursor_names(store: MetadataStore, log_name: str) -> list[str]:

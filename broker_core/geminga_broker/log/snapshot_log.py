@@ -15,12 +15,12 @@ from typing import Protocol
 import trio
 
 from geminga_bookie.client.api import LedgerClient, LedgerReader, LedgerWriter
+from geminga_bookie.client.append import append_durably
 from geminga_bookie.errors import BookkeeperError
 from geminga_broker.log.api import LogError, LogReadFailed, LogWriteFailed
 from geminga_broker.log.options import LogOptions
 from geminga_broker.log.salvage import DAMAGE, open_salvaged
 from geminga_runtime.metadata.api import MetadataError
-from geminga_runtime.waiters import Promise
 
 _log = logging.getLogger(__name__)
 
@@ -143,16 +143,7 @@ class SnapshotLog:
                 await self._client.delete(writer.ledger_id)  # noqa: ASYNC120
                 raise
             self._writer = writer
-        written: Promise[int] = Promise()
-
-        def done(first: int, count: int, error: BookkeeperError | None) -> None:
-            if error is None:
-                written.resolve(first)
-            else:
-                written.reject(error)
-
-        writer.append([(data,)], done)
-        return writer.ledger_id, await written.wait()
+        return writer.ledger_id, await append_durably(writer, [(data,)])
 
     def _written(self, ledger_id: int) -> LedgerReader | None:
         """The open ledger, if it is that."""

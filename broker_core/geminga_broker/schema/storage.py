@@ -17,6 +17,7 @@ import trio
 from google.protobuf.message import DecodeError
 
 from geminga_bookie.client.api import LedgerClient, LedgerMetadata, LedgerOptions
+from geminga_bookie.client.append import append_durably
 from geminga_bookie.errors import BookkeeperError, NoSuchLedger
 from geminga_broker.log.options import LedgerDurability
 from geminga_broker.log.salvage import DAMAGE
@@ -35,7 +36,6 @@ from geminga_runtime.metadata.api import (
     MetadataStore,
     NoNode,
 )
-from geminga_runtime.waiters import Promise
 
 _log = logging.getLogger(__name__)
 
@@ -179,16 +179,8 @@ class SchemaStorage:
         entry = SchemaEntry(schema_data=data, index=index)
         writer = await self._ledgers.create(self._options(schema_id))
         try:
-            written: Promise[int] = Promise()
-
-            def done(first: int, _count: int, error: BookkeeperError | None) -> None:
-                if error is None:
-                    written.resolve(first)
-                else:
-                    written.reject(error)
-
-            writer.append([(entry.SerializeToString(),)], done)
-            position = PositionInfo(ledgerId=writer.ledger_id, entryId=await written.wait())
+            entry_id = await append_durably(writer, [(entry.SerializeToString(),)])
+            position = PositionInfo(ledgerId=writer.ledger_id, entryId=entry_id)
             await writer.close()
             info = IndexEntry(version=number, position=position, hash=digest)
             value = SchemaLocator(info=info, index=[*known, info]).SerializeToString()

@@ -12,6 +12,7 @@ import trio
 from trio.testing import MockClock
 
 from geminga_bookie.client import BookkeeperClient
+from geminga_bookie.client.metadata_store import LedgerMetadataStore
 from geminga_broker.compaction._tests.world import (
     KeyValue,
     append,
@@ -49,7 +50,8 @@ class Faults:
         self.afterwards = False
         for kind, names in (
             (MemoryMetadataStore, ("put", "delete")),
-            (BookkeeperClient, ("create", "delete", "open")),
+            (BookkeeperClient, ("create", "open")),
+            (LedgerMetadataStore, ("delete",)),
         ):
             for name in names:
                 monkeypatch.setattr(kind, name, self._counted(getattr(kind, name)))
