@@ -80,9 +80,7 @@ class TooManyRequests(BookkeeperError):
 
 
 class UnknownLedgerState(BookkeeperError):
-    """The bookie may have lost entries of this ledger in an unclean stop and doesn't guess
-    (BK-02).
-    """
+    """After an unclean stop the bookie may lack entries of this ledger: no guess (BK-02)."""
 
     code = -106
     retryable = True
@@ -96,6 +94,4 @@ class StorageFailed(BookkeeperError):
 
 
 class DataDirError(Exception):
-    """A directory can't be used: in use, another version, another bookie's, not writable. One
-    sentence says which.
-    """
+    """A directory can't be used: in use, not writable, of another version or bookie."""

@@ -1,5 +1,4 @@
-"""The bookie in this process: `async with open_bookie(options) as bookie` (the `BookiePort`
-seam)."""
+"""The bookie in this process: `async with open_bookie(options) as bookie` (a `BookiePort`)."""
 
 from __future__ import annotations
 
@@ -108,8 +107,7 @@ async def _open_on_disk(
 
 
 async def _close(storage: Storage, opened: list[InProcessBookie]) -> None:
-    """Journals first, so that their last positions can become the marks; then the last
-    checkpoint."""
+    """Journals first: their last positions can become the marks of the last checkpoint."""
 
     def stop_journals() -> None:
         for journal in storage.journals:

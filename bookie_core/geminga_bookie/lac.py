@@ -33,8 +33,7 @@ class LacWaiters:
             waiting[0].set()
 
     async def park(self, ledger_id: int) -> None:
-        """Sleep until the next `wake` of that ledger. Many may wait; the last to leave clears the
-        place."""
+        """Sleep until the next `wake` of that ledger. Many may wait; the last clears the place."""
         event, count = self._waiting.get(ledger_id, (trio.Event(), 0))
         self._waiting[ledger_id] = (event, count + 1)
         try:

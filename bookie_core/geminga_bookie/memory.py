@@ -1,5 +1,4 @@
-"""A bookie without files: for tests and `--in-memory`. The same contract as the one on disk, except
-that it forgets."""
+"""A bookie without files, for tests and `--in-memory`: the same contract, but it forgets."""
 
 from __future__ import annotations
 

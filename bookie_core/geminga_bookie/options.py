@@ -23,8 +23,7 @@ class JournalOptions:
     segment_bytes: int = 64 * 1024 * 1024
     """Size of a pre-allocated, zero-filled journal file."""
     first_segment_bytes: int = 4 * 1024 * 1024
-    """Size of a file that must be made at once, without waiting for a whole one to be filled with
-    zeros."""
+    """Size of a file that is needed at once, before a whole one is filled with zeros."""
     group_bytes_max: int = 4 * 1024 * 1024
     """A group commit takes no further run once it holds this many bytes."""
     group_entries_max: int = 8192
@@ -36,8 +35,7 @@ class JournalOptions:
 
 @dataclass(frozen=True, slots=True)
 class GcOptions:
-    """Garbage collection and compaction (BK-06); BookKeeper's `gc*`, `minor*` and `major*`
-    settings."""
+    """Garbage collection, compaction (BK-06): BookKeeper's `gc*`, `minor*`, `major*` settings."""
 
     gc_interval_s: float = 15 * 60.0
     minor_interval_s: float = 3600.0
@@ -62,8 +60,7 @@ class DiskOptions:
     """It takes writes again when every disk is at or under this share."""
     check_interval_s: float = 10.0
     ballast_bytes: int = 4 * 1024 * 1024
-    """Room that each directory keeps, so that the bookie can start again on a full disk; 0 keeps
-    none."""
+    """Each directory keeps so much room to start on a full disk; 0 keeps none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +71,7 @@ class BookieOptions:
     journal_dirs: Sequence[Path] = ()
     ledger_dirs: Sequence[Path] = ()
     index_dirs: Sequence[Path] = ()
-    """Where the indexes stand, one for each of `ledger_dirs`; empty puts them into the ledger
-    directories."""
+    """Where the indexes stand, one for each of `ledger_dirs`; empty: in the ledger directories."""
     in_memory: bool = False
     write_cache_bytes: int = 64 * 1024 * 1024
     """Both halves of all ledger directories together."""

@@ -21,9 +21,7 @@ ADD_BYTES_MAX = 128 * 1024 * 1024
 """One add: with what else is in its group it must fit into one record of the journal."""
 
 AddDone = Callable[[int, int, BookkeeperError | None], None]
-"""(first entry id, count, error): a run of entries is durable, or failed. Called in the loop, in
-the order of adds.
-"""
+"""(first entry id, count, error): a run is durable or failed. Called in the loop, in order."""
 
 _log = logging.getLogger(__name__)
 
@@ -90,9 +88,7 @@ class BookiePort(Protocol):
         """Store an explicit LAC."""
 
     async def wait_lac(self, ledger_id: int, previous_lac: int) -> int:
-        """Wait until the LAC is above `previous_lac`, and return it (long poll; the caller sets
-        the deadline).
-        """
+        """Wait until the LAC is above `previous_lac`; returns it. The caller sets the deadline."""
 
     async def force(self, ledger_id: int) -> None:
         """Return when all that was added to the ledger is on disk."""

@@ -64,9 +64,7 @@ class _Probe:
 
 
 class SharedCheck:
-    """The check for unauthenticated clients: however often they ask, it stores one message in
-    `CHECK_KEPT_S`.
-    """
+    """The unauthenticated clients' check: it stores one message in `CHECK_KEPT_S` at most."""
 
     def __init__(self, service: BrokerService) -> None:
         self._service = service

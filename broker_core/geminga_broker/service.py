@@ -60,9 +60,7 @@ class ProducerNames:
 
 
 class BrokerService:
-    """One broker's parts: sessions, the REST API and metrics take from it what they need. Made by
-    `open_service`.
-    """
+    """One broker's parts, for sessions, REST API and metrics. Made by `open_service`."""
 
     def __init__(
         self, config: BrokerConfig, store: MetadataStore, logs: Storage, nursery: trio.Nursery

@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 TLS_PEER_CERTIFICATE = "geminga.tls_peer_certificate"
-"""Key of the scope of a request that came by TLS: the client's verified certificate (DER), or None
-if it has shown none.
-"""
+"""Scope key of requests over TLS: the client's verified certificate (DER), or None."""
 
 BACKLOG = 256
 CONNECTIONS_MAX = 2048

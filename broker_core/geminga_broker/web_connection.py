@@ -24,9 +24,7 @@ from geminga_runtime.server import ConnectionCount
 _log = logging.getLogger(__name__)
 
 SEND_S = 30.0
-"""Longest time for a part of an answer to get to the client's kernel; a WebSocket's idle timeout is
-its own.
-"""
+"""Longest time for a part of an answer to reach the client; WebSockets have their own."""
 SEND_BYTES = 64 * 1024
 """Such a part."""
 QUEUE_MAX = 2
@@ -102,9 +100,7 @@ class Connection(TCPServer):
 
 
 class _Http1(H11Protocol):
-    """Refuses HTTP/2, whose streams have no bounds here, by ignoring the offer to upgrade (RFC
-    9110, 7.8).
-    """
+    """Refuses HTTP/2: its streams have no bounds here. Ignores the upgrade (RFC 9110, 7.8)."""
 
     _is_refused = False
 

@@ -16,9 +16,7 @@ from geminga_bookie.errors import BookkeeperError
 from geminga_protocol.buffers import Buffer
 
 AppendDone = Callable[[int, int, BookkeeperError | None], None]
-"""(first entry id, count, error). Runs come in order; after an error every later run of that
-writer fails too.
-"""
+"""(first entry id, count, error), in order; after an error all later runs of the writer fail."""
 
 
 class DigestType(Enum):
@@ -113,9 +111,7 @@ class LedgerWriter(LedgerReader, Protocol):
         """
 
     async def close(self) -> None:
-        """Wait for what is pushed, and close the ledger by compare-and-set with its last entry
-        id.
-        """
+        """Wait for what is pushed, then close the ledger by compare-and-set with its end."""
 
     def abandon(self, error: BookkeeperError) -> None:
         """Fail what has no answer yet, and every later append, with the error."""
@@ -136,9 +132,7 @@ class LedgerClient(Protocol):
         """
 
     async def delete(self, ledger_id: int) -> None:
-        """Remove its metadata; bookies collect the entries later. Idempotent: a missing ledger is
-        no error.
-        """
+        """Remove its metadata; bookies collect the entries later. Idempotent."""
 
     async def metadata(self, ledger_id: int) -> LedgerMetadata:
         """Raises NoSuchLedger."""

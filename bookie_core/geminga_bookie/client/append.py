@@ -179,9 +179,7 @@ def append_whole(
     entries: Sequence[Sequence[Buffer]],
     finished: Callable[[BookkeeperError | None], None],
 ) -> int:
-    """Append, and call `finished` once: when all are durable, or the first has failed. Returns the
-    first entry's id.
-    """
+    """Append; `finished` gets called once: all is durable, or an error. Returns the first id."""
     left = len(entries)
 
     def done(_first: int, count: int, error: BookkeeperError | None) -> None:

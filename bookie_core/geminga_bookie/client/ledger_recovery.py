@@ -92,9 +92,7 @@ class _Recovery:
         return f"ledger {self._metadata.ledger_id}"
 
     async def _fence(self) -> int:
-        """Fence so many bookies that the old writer gets no ack quorum any more; the highest LAC
-        they know.
-        """
+        """Fence until the old writer gets no ack quorum; returns the highest LAC that they know."""
         metadata = self._metadata
         ensemble = metadata.ensembles[max(metadata.ensembles)]
         answers: dict[int, int] = {}

@@ -1,6 +1,4 @@
-"""Ledger metadata in the metadata store, at BookKeeper's paths and in its format (spec BK-20,
-BK-27).
-"""
+"""Ledger metadata in the metadata store, with BookKeeper's paths and format (spec BK-20, BK-27)."""
 
 from __future__ import annotations
 

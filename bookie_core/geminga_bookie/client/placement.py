@@ -22,9 +22,7 @@ def choose_ensemble(bookies: Sequence[str], ensemble_size: int, ledger_id: int) 
 
 
 def write_set(entry_id: int, ensemble_size: int, write_quorum: int) -> list[int]:
-    """Indexes into the ensemble of the bookies that get the entry: consecutive ones from entry mod
-    E.
-    """
+    """Indexes of the bookies that get the entry: consecutive ones from entry mod E."""
     return [(entry_id + n) % ensemble_size for n in range(write_quorum)]
 
 

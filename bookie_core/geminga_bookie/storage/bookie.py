@@ -83,8 +83,7 @@ class InProcessBookie:
         *,
         recovery: bool = False,
     ) -> None:
-        """See `BookiePort.add`. The packets are kept as they are; the caller must not change the
-        sequence."""
+        """See `BookiePort.add`. The packets are kept: the caller must not change the sequence."""
         size = sum(map(len, packets))
         if self.throttle or not self._insert(
             ledger_id, master_key, first_entry_id, packets, size, done, recovery
@@ -203,8 +202,7 @@ class InProcessBookie:
             raise outcome[0]
 
     async def fence(self, ledger_id: int, master_key: bytes) -> int:
-        """See `BookiePort.fence`. Adds are refused from this moment on, even if the journal then
-        fails."""
+        """See `BookiePort.fence`. Adds are refused at once, even if the journal then fails."""
         state = self._table.open(ledger_id, master_key)
         if not state.fenced:
             state.fenced = True
@@ -268,8 +266,7 @@ class InProcessBookie:
         self._failed.set()
 
     async def run_health(self, interval_s: float, retry_s: float) -> None:
-        """Look at the disks now and then; after a failed journal write, try whether it works
-        again."""
+        """Check the disks at intervals; after a failed journal write, try it again."""
         while True:
             full = await trio.to_thread.run_sync(self.health.full)
             self.health.set("disk", full)

@@ -1,5 +1,4 @@
-"""Checkpoints (spec BK-03): seal the write caches, flush them, then move the journals' marks. In
-this order, always."""
+"""Checkpoints (spec BK-03): seal the write caches, flush them, move the marks; in this order."""
 
 from __future__ import annotations
 
@@ -67,8 +66,7 @@ class Checkpointer:
         return True
 
     async def run(self) -> None:
-        """Flush whenever a half is full, and every `interval_s`; after a failure try again until it
-        works."""
+        """Flush when a half is full, and every `interval_s`; retry failures."""
         times = 0
         while True:
             if not self._is_due and not times:
@@ -85,8 +83,7 @@ class Checkpointer:
                 await self._wake.wait()
 
     async def _flush_sealed(self) -> Failures:
-        """Bring what is sealed to its place and move the marks; returns what failed, which can be
-        repeated."""
+        """Write what is sealed to its place, move the marks; returns what failed, to repeat it."""
         self._wake = trio.Event()
         async with self._lock:
             failures = await trio.to_thread.run_sync(self._flush)
@@ -139,8 +136,7 @@ class Checkpointer:
             self._on_unlocked()
 
     async def checkpoint(self) -> None:
-        """All that was added before is in entry logs and index when this returns. For while `run`
-        runs."""
+        """While `run` runs: on return, all earlier adds are in entry logs and index."""
         while self._sealed or not self.seal():
             await self._done.wait()
         await self._done.wait()

@@ -62,8 +62,7 @@ class Cookie(NamedTuple):
 
 
 def roles(options: BookieOptions) -> Iterator[tuple[str, Path]]:
-    """Every directory with its role. Index directories of their own are in it, the default ones
-    aren't."""
+    """Every directory with its role, without index directories that are default."""
     for kind, directories in (
         ("journal", options.journal_dirs),
         ("ledgers", options.ledger_dirs),
@@ -177,8 +176,7 @@ class DataDirs:
 async def check_metadata_cookie(
     store: MetadataStore, bookie_id: str, instance_id: str, *, is_new: bool
 ) -> None:
-    """Compare with the cookie in the metadata store, and put it there for a new bookie. Raises
-    DataDirError."""
+    """Compare with the cookie in the metadata store; a new bookie's is put. Raises DataDirError."""
     path = f"{COOKIES_PATH}/{bookie_id}"
     node = await store.get(path)
     if node is None:

@@ -1,5 +1,4 @@
-"""All that storage does to files, behind one small interface, so that tests can fail, fill and tear
-it."""
+"""All that storage does to files, behind one interface that tests can fail, fill and tear."""
 
 from __future__ import annotations
 
@@ -32,8 +31,7 @@ class DiskUsage(NamedTuple):
 
 
 class DiskFile(Protocol):
-    """An open file. Every method raises OSError, and releases the interpreter lock while it
-    works."""
+    """An open file. Methods raise OSError, and release the interpreter lock while they work."""
 
     def read(self, size_bytes: int, offset: int) -> bytes:
         """Up to so many bytes from there; fewer only at the end of the file."""
@@ -127,9 +125,7 @@ class OsFile:
         self.sync()
 
     def reserve(self, size_bytes: int) -> None:
-        """See `DiskFile.reserve`; by writing zeros where the system or the file system has no such
-        call.
-        """
+        """See `DiskFile.reserve`; writes zeros where the system has no such call."""
         if _RESERVE is not None:
             try:
                 _RESERVE(self._descriptor, 0, size_bytes)
@@ -218,8 +214,7 @@ def read_file(disk: Disk, path: Path) -> bytes | None:
 
 
 def replace_file(disk: Disk, path: Path, content: bytes) -> None:
-    """Write a small file so that after a crash either the old or the new one stands there,
-    whole."""
+    """Write a small file; after a crash either the old or the new one is there, whole."""
     draft = path.with_name(path.name + ".tmp")
     file = disk.open(draft, create=True)
     try:

@@ -1,5 +1,4 @@
-"""Entry logs of one ledger directory (spec BK-04, BK-06): written by the flush, read by readers and
-compaction."""
+"""Entry logs of one directory (spec BK-04, BK-06): flushes write, readers and compaction read."""
 
 from __future__ import annotations
 
@@ -41,8 +40,7 @@ COMPACTING_SUFFIX = ".compacting"
 OPEN_FILES_MAX = 64
 WRITE_BYTES = 1024 * 1024
 SYNC_BYTES = 2 * 1024 * 1024
-"""A flush syncs whenever it wrote so much: one large sync at its end would hold up the
-journal's."""
+"""A flush syncs after so many bytes: one large sync at its end would delay the journal's."""
 WRITE_BUFFERS_MAX = 1000
 
 
@@ -61,8 +59,7 @@ class _OpenLog:
 
 
 class EntryLogs:
-    """The set of logs. A log that is being read keeps its file until the last reader is done,
-    removed or not."""
+    """The set of logs. A removed log keeps its file until its last reader is done."""
 
     def __init__(self, disk: Disk, directory: Path) -> None:
         self.disk = disk

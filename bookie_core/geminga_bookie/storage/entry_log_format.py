@@ -61,8 +61,7 @@ class BlockHead(NamedTuple):
 
 
 def file_header(log_id: int, compacted_from: int = 0) -> bytes:
-    """The head of a log; `compacted_from` names the log whose live blocks it took over, 0 for
-    none."""
+    """The head of a log; `compacted_from` names the log that it replaces, 0 for none."""
     head = _FILE_HEADER.pack(FILE_MAGIC, FILE_VERSION, log_id, compacted_from)
     return head + crc32c(head).to_bytes(4, "little") + bytes(4)
 
@@ -81,8 +80,7 @@ def parse_file_header(data: bytes) -> tuple[int, int, int]:
 def encode_block(
     kind: int, ledger_id: int, first_entry_id: int, packets: Sequence[bytes]
 ) -> tuple[list[bytes], int]:
-    """Buffers of a block and their size. The head's checksum is over head and table, the table has
-    the entries'."""
+    """Buffers of a block and their size. The head has a checksum for itself and the table."""
     lengths = list(map(len, packets))
     rows = [number for row in zip(lengths, map(crc32c, packets), strict=True) for number in row]
     table = struct.pack(f"<{len(rows)}I", *rows)
@@ -102,8 +100,7 @@ def parse_head(data: bytes, offset: int = 0) -> BlockHead:
 
 
 def check_head(head: BlockHead, data: bytes, offset: int = 0) -> tuple[int, ...]:
-    """The table: length, checksum, length, checksum, ... Raises DamagedBlock if head or table are
-    damaged."""
+    """The table: length, checksum, length, checksum, ... Raises DamagedBlock."""
     end = offset + BLOCK_HEAD_BYTES + head.table_bytes
     checksum = int.from_bytes(data[offset + 4 : offset + 8], "little")
     if len(data) < end or crc32c(data[offset + _CHECKED_FROM : end]) != checksum:
@@ -125,8 +122,7 @@ def decode_entries(
 
 
 def encode_ledger_map(sizes: Mapping[int, int], offset: int) -> list[bytes]:
-    """The last block of a sealed log, to be written at `offset`, and the trailer that points to
-    it."""
+    """The last block of a sealed log, written at `offset`, and the trailer that points to it."""
     rows = b"".join(_MAP_ROW.pack(*row) for row in sorted(sizes.items()))
     buffers, _ = encode_block(KIND_MAP, 0, 0, [rows])
     where = offset.to_bytes(8, "little")

@@ -54,8 +54,7 @@ def plan_logs(
 
 
 class GarbageCollector:
-    """One task. Index deletions hold the checkpointer's lock, so that no flush brings a ledger
-    back."""
+    """One task. Deletes from the index under the checkpointer's lock, so no flush interferes."""
 
     def __init__(
         self,
@@ -227,8 +226,7 @@ class GarbageCollector:
             store.index.require_rebuild()
 
     def scrub(self) -> list[DamagedEntry]:
-        """Check every entry that lies in a log; returns the damaged ones. Blocks. Raises
-        OSError."""
+        """Check every entry of every log; returns the damaged ones. Blocks. Raises OSError."""
         damaged: list[DamagedEntry] = []
         throttle = self._throttle()
         with contextlib.suppress(CompactionStopped):

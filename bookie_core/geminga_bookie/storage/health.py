@@ -42,8 +42,7 @@ def parts(options: BookieOptions) -> Iterator[tuple[Part, list[Path]]]:
 def plan_full(
     usages: Sequence[tuple[Path, DiskUsage]], options: DiskOptions, *, was_full: bool
 ) -> str:
-    """Which disk is too full for writes; empty if none is. Full above `usage_max`, until at or
-    under `usage_low`."""
+    """Which disk is too full for writes: above `usage_max`, until at or under `usage_low`."""
     limit = min(options.usage_low, options.usage_max) if was_full else options.usage_max
     for directory, usage in usages:
         if usage.used_share > limit:
@@ -116,8 +115,7 @@ class Health:
                 logger.warning("%s takes writes again", where)
 
     def full(self) -> dict[Part, str]:
-        """Which parts have no room for writes, and why. Blocks for a moment: for a thread, so it
-        changes nothing."""
+        """Which parts have no room for writes, and why. Blocks: call it in a thread."""
         was = self._reasons.get("disk", {})
         return {
             part: reason

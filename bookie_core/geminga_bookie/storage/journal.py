@@ -70,8 +70,7 @@ class JournalStatistics:
 
 
 class Journal:
-    """One journal directory's writer. `submit` is for the loop; everything else happens in the
-    thread."""
+    """One journal directory's writer. `submit` is for the loop; the rest happens in the thread."""
 
     def __init__(
         self,

@@ -100,8 +100,7 @@ class Segment:
 
 
 class JournalFiles:
-    """Hands out segments; makes the next one ready in a thread of its own while the last is being
-    filled."""
+    """Hands out segments; a thread makes the next one ready while the last is filled."""
 
     def __init__(
         self,
@@ -163,8 +162,7 @@ class JournalFiles:
             return self._prepare(self._disk.open(self._draft), 0)
 
     def _prepare(self, file: DiskFile, reserve_bytes: int) -> Segment:
-        """Make the draft a journal file: a new one with room for so many bytes, or, with 0, the
-        used one that it is."""
+        """Make the draft a journal file with room for so many bytes; 0: of the size that it has."""
         try:
             earlier: list[int] = []
             if reserve_bytes:
@@ -234,8 +232,7 @@ class JournalFiles:
         return [journal_id for journal_id in ids if journal_id < self._mark.journal_id]
 
     def set_mark(self, mark: JournalPosition) -> None:
-        """Write the mark, then remove what is behind it but for the backups and one for reuse.
-        Raises OSError."""
+        """Write the mark; remove files behind it, but backups and one for reuse. Raises OSError."""
         write_mark(self._disk, self._directory, mark)
         with self._lock:
             self._mark = mark

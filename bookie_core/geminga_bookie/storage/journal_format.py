@@ -24,8 +24,7 @@ BODY_BYTES_MAX = 256 * 1024 * 1024
 """No record's index or body is longer; a longer length is a lie."""
 
 JOIN_MEAN_BYTES_MAX = 8192
-"""Packets that are smaller on average are joined for one checksum over all; copying larger ones
-costs more."""
+"""Smaller packets, on average, are joined for one checksum; copying larger ones costs more."""
 
 _RECORD_HEADER = struct.Struct("<4sIIIIIQQQ")
 _CHECKED = struct.Struct("<IIIIQQQ")
@@ -88,8 +87,7 @@ def encode_item(kind: int, ledger_id: int, number: int, payload: Sequence[bytes]
 def encode_record(
     journal_id: int, salt: int, sequence: int, index: bytes, packets: list[bytes], body_bytes: int
 ) -> tuple[Sequence[Buffer], int]:
-    """Buffers to write, padded to whole pages, and their size. `body_bytes` is the sum of the
-    packets' lengths."""
+    """Buffers to write, padded to pages, and their size. `body_bytes`: length of all packets."""
     if len(packets) > 1 and body_bytes < JOIN_MEAN_BYTES_MAX * len(packets):
         packets = [b"".join(packets)]
     checksum = 0
@@ -145,8 +143,7 @@ def parse_record_head(data: bytes) -> RecordHead:
 
 
 def checked_part(data: bytes, size_bytes: int, checksum: int, name: str) -> bytes:
-    """The bytes of a record's index or body. Raises DamagedRecord if they are not what was
-    written."""
+    """The bytes of a record's index or body. Raises DamagedRecord if they were changed."""
     if len(data) != size_bytes:
         raise DamagedRecord(f"the record's {name} is cut short")
     if crc32c(data) != checksum:
@@ -165,8 +162,7 @@ class IndexItem(NamedTuple):
 
 
 def decode_index(index: bytes) -> Iterator[IndexItem]:
-    """Items of an index whose checksum was right. Raises DamagedRecord if it was written
-    wrongly."""
+    """Items of an index whose checksum was right. Raises DamagedRecord."""
     offset, end = 0, len(index)
     while offset < end:
         if end - offset < ITEM_BYTES:

@@ -1,5 +1,4 @@
-"""The header of a journal file (docs/DATA_FILES.md): number, salt, and what the file held before.
-Pure."""
+"""The header of a journal file (docs/DATA_FILES.md): number, salt, contents before. Pure."""
 
 from __future__ import annotations
 
@@ -32,8 +31,7 @@ class FileHeader(NamedTuple):
     first_offset: int
     """Where records begin."""
     earlier: Sequence[int] | None
-    """CRC32C of the first sector of every page as it was before this use; empty: zeros. None: not
-    known."""
+    """CRC32C of each page's first sector before this use; empty: zeros. None: not known."""
 
     def is_unwritten(self, sector: bytes, offset: int) -> bool:
         """Whether the page at `offset`, which begins with `sector`, is as it was before this use,
@@ -45,8 +43,7 @@ class FileHeader(NamedTuple):
 
 
 def first_offset(capacity_bytes: int, *, recycled: bool) -> int:
-    """Where records begin: behind the header's page, and behind its table in a file that was used
-    before."""
+    """Where records begin: behind the header's page and, in a reused file, its table."""
     table_bytes = _TABLE_ENTRY_BYTES * (capacity_bytes // PAGE_BYTES) if recycled else 0
     return PAGE_BYTES + page_round(table_bytes)
 

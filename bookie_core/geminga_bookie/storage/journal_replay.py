@@ -1,5 +1,4 @@
-"""Reading journals back (spec BK-02): every whole record behind the mark, and a report of what was
-not whole."""
+"""Reading journals back (spec BK-02): whole records behind the mark, and a report of the rest."""
 
 from __future__ import annotations
 
@@ -33,8 +32,7 @@ class ReplayReport:
     torn_tails: list[str] = field(default_factory=list)
     """Unfinished records: a crash in mid-write, nothing acknowledged is missing."""
     damages: list[str] = field(default_factory=list)
-    """Acknowledged records that can't be read, missing files, and places that may have been such
-    records."""
+    """Unreadable acknowledged records, missing files, and places that may be such records."""
     notes: list[str] = field(default_factory=list)
     """Damage that loses nothing."""
     gaps: list[str] = field(default_factory=list)

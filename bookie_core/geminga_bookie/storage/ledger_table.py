@@ -1,5 +1,4 @@
-"""What the bookie knows of each ledger beside entries: key, fence, LACs (spec BK-04, BK-07). Loop
-only."""
+"""What is known of ledgers beside entries: keys, fences, LACs (spec BK-04, BK-07). Loop only."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The read cache (spec BK-05): blocks of entries that were read ahead, by ledger, bounded in bytes.
-Pure."""
+"""The read cache (spec BK-05): blocks that were read ahead, by ledger, bounded in bytes. Pure."""
 
 from __future__ import annotations
 
@@ -10,9 +9,7 @@ from typing import NamedTuple
 from geminga_bookie.storage.write_cache import take_bounded
 
 IDLE_CACHES = 8
-"""Nobody reads a ledger any more that wasn't read while so many times the cache's size was loaded
-for others.
-"""
+"""A ledger has no reader any more if so many caches full were loaded since its last read."""
 
 
 class CachedBlock(NamedTuple):
@@ -132,9 +129,7 @@ class ReadCache:
                 del self._ledgers[victim]
 
     def _victim(self, ledger_id: int, needed_bytes: int) -> int:
-        """Whose oldest block makes room for what was just loaded for a ledger, which needs so many
-        bytes itself.
-        """
+        """Whose oldest block makes room for what was loaded, so many bytes for that ledger."""
         oldest, unused = next(iter(self._ledgers.items()))
         if self._loaded_bytes - unused.used_at > IDLE_CACHES * self._size_bytes_max:
             return oldest

@@ -1,5 +1,4 @@
-"""The read path behind the caches (spec BK-05): read-ahead in threads of its own, one load a ledger
-at a time."""
+"""The read path behind the caches (spec BK-05): threads read ahead, one load a ledger at a time."""
 
 from __future__ import annotations
 
@@ -13,8 +12,7 @@ from geminga_bookie.storage.read_cache import CachedBlock
 
 READ_THREADS = 2
 FIRST_READ_AHEAD_DIVISOR = 8
-"""A read that follows nothing reads a smaller part of the window ahead; a sequential one the
-whole."""
+"""A read that follows nothing reads a smaller part of the window ahead than a sequential one."""
 
 
 class Reader:
@@ -80,8 +78,7 @@ class Reader:
         return blocks
 
     def served(self, store: LedgerDirectory, ledger_id: int, next_entry_id: int) -> None:
-        """The caller got everything before `next_entry_id`: past the middle of the window the next
-        is fetched."""
+        """All before `next_entry_id` was read: past the middle of the window fetch the next."""
         end = store.read_cache.window_end(ledger_id)
         if end < 0 or ledger_id in self._loading or ledger_id in self._wanted:
             return

@@ -1,5 +1,4 @@
-"""The scrubber (spec BK-12): every entry of a log against its checksum, before a client needs
-it."""
+"""The scrubber (spec BK-12): checks entries of a log before a client needs them."""
 
 from __future__ import annotations
 

@@ -50,8 +50,7 @@ START_BYTES = 1024 * 1024
 """Room for opening an index, and for a small journal file."""
 SMALL_SEGMENT_BYTES = 128 * 1024
 LIMBO_NAME = "limbo"
-"""Stands in a journal directory from the day that acknowledged entries may have been lost
-(BK-02)."""
+"""In a journal directory since acknowledged entries may have been lost (BK-02)."""
 _REASONS_MAX = 50
 UNSYNCED_NAME = "unsynced"
 """Stands in a journal directory while a bookie runs that does not sync its journal."""
@@ -192,8 +191,7 @@ def _open_store(
 
 
 def open_index(disk: Disk, path: Path) -> LocationIndex:
-    """Open the index; one that is damaged is put aside, to be rebuilt from the entry logs. Raises
-    DataDirError."""
+    """Open the index; a damaged one is put aside, to be rebuilt. Raises DataDirError."""
     try:
         index = LocationIndex(path)
     except Exception as error:  # rocksdict raises bare Exceptions

@@ -1,5 +1,4 @@
-"""Adds that wait for room in the write cache (spec BK-03): in order, for a time, up to a bound;
-then rejected."""
+"""Adds that wait for room in the write cache (spec BK-03): in order, bounded, then rejected."""
 
 from __future__ import annotations
 
@@ -15,8 +14,7 @@ PendingAdd = Callable[[TooManyRequests | None], bool]
 
 
 class Throttle:
-    """Loop only. While it defers anything, every later add has to queue behind, so that order
-    holds."""
+    """Loop only. While it defers anything, later adds queue behind: order must hold."""
 
     def __init__(self, bytes_max: int, wait_max_s: float) -> None:
         self._bytes_max = bytes_max

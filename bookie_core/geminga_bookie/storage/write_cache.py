@@ -1,5 +1,4 @@
-"""The write cache (spec BK-03): entries that are not in an entry log yet, by ledger, as runs.
-Pure."""
+"""The write cache (spec BK-03): entries that are in no entry log yet, by ledger, as runs. Pure."""
 
 from __future__ import annotations
 
@@ -17,8 +16,7 @@ class CachedRun:
 
 
 class WriteCache:
-    """One half. Filled by the loop only; sealed by swapping, after which it never changes but for
-    `drop`."""
+    """One half, filled by the loop only. Once sealed it changes by `drop` only."""
 
     def __init__(self) -> None:
         self._ledgers: dict[int, list[CachedRun]] = {}

@@ -1,6 +1,4 @@
-"""`/admin/v2/brokers` and `/lookup/v2` (Apache's `BrokersBase` and `TopicLookup`), for a cluster
-of one broker.
-"""
+"""`/admin/v2/brokers`, `/lookup/v2` (`BrokersBase`, `TopicLookup`) of a cluster of one broker."""
 
 from __future__ import annotations
 
@@ -65,9 +63,7 @@ async def _all_brokers(service: BrokerService) -> Response:
 
 
 def _lookup_data(addresses: Addresses) -> dict[str, str]:
-    """As Apache's LookupData: missing addresses are left out, except the name that Apache always
-    leaves empty.
-    """
+    """As Apache's LookupData: missing addresses are left out, but the name that is always empty."""
     found = {
         "brokerUrl": addresses.broker_url,
         "brokerUrlTls": addresses.broker_url_tls,

@@ -103,9 +103,7 @@ async def require(service: BrokerService, request: Request, need: Need, place: P
 
 
 def unknown_to(service: BrokerService) -> Callable[[Request, Exception], Awaitable[Response]]:
-    """The handler of unknown paths and methods: an unauthenticated client gets 401, so that it does
-    not learn which ones exist.
-    """
+    """The handler of unknown paths; an unauthenticated client gets 401: it learns no paths."""
 
     async def answer(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)

@@ -143,9 +143,7 @@ _NAMESPACE_KINDS: dict[str, object] = {
 
 
 def namespace_policies(given: JsonObject) -> JsonObject:
-    """The policies that a namespace is made with, each of its type; those that are null are left
-    out. Raises jackson.Unbindable.
-    """
+    """A new namespace's policies, without those that are null. Raises jackson.Unbindable."""
     found = {
         name: as_record(jackson.bind(value, _NAMESPACE_KINDS.get(name, object), name))
         for name, value in given.items()

@@ -37,9 +37,7 @@ def namespace_allows(policies: JsonObject, role: str, action: str, *, wildcards:
 def topic_allows(
     policies: JsonObject, topic: TopicName, role: str, action: str, *, wildcards: bool
 ) -> bool:
-    """Whether the role has the action on the topic: by its namespace, itself, or the partitioned
-    topic that it is a part of.
-    """
+    """Whether the role has the action by the namespace, the topic or its partitioned topic."""
     if namespace_allows(policies, role, action, wildcards=wildcards):
         return True
     by_topic = _mapping(_auth_policies(policies).get("destination_auth"))

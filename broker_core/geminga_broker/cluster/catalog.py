@@ -205,9 +205,7 @@ _PARTITION_SUFFIX = re.compile(rf"{PARTITION_SUFFIX}(0|[1-9][0-9]*)\Z")
 
 
 def matching(names: Iterable[str], pattern: TopicPattern) -> list[str]:
-    """Names whose part after the domain matches as a whole; partitions go by their topic's name
-    (TopicList.filterTopics).
-    """
+    """Names whose part after the domain, without partition, matches (TopicList.filterTopics)."""
     return [
         name
         for name in names

@@ -39,9 +39,7 @@ def open_batch(metadata: MessageMetadata, data: memoryview) -> list[Message]:
 
 
 def rebatch(entry: Entry, keeps: Keeps) -> Buffer | None:
-    """The entry with only the messages that stay; None without any. Raises ProtocolError for a
-    batch that can't be read.
-    """
+    """The entry with the messages that stay; None without any. Raises ProtocolError."""
     metadata = entry.metadata
     messages = open_batch(metadata, entry.data)
     stays = [

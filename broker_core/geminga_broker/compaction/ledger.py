@@ -28,9 +28,7 @@ PASSWORD = b""
 """Of every compacted ledger, as in Apache (`COMPACTED_TOPIC_LEDGER_PASSWORD`)."""
 
 PLACES_MAX = 256
-"""How many places of entries are remembered: those that the search reads first, and those where
-readers go on.
-"""
+"""How many places of entries are remembered, of searches and of readers."""
 
 
 class CompactedLedger:
@@ -79,9 +77,7 @@ class CompactedLedger:
             return None
 
     async def find_by_time(self, timestamp_ms: int) -> Position | None:
-        """The position of the first entry that was published then or later. Raises LogReadFailed,
-        LogClosed.
-        """
+        """Position of the first entry published then or later. Raises LogReadFailed, LogClosed."""
         with self._use():
             reader = await self._open()
             low, high = 0, reader.last_add_confirmed + 1

@@ -132,9 +132,7 @@ class CompactedLedgers:
         return writer
 
     async def collect(self) -> None:
-        """Delete ledgers that a crash or a failure left: all but the current one. Raises
-        LogWriteFailed, LogFenced.
-        """
+        """Delete all ledgers but the current one. Raises LogWriteFailed, LogFenced."""
         # A ledger goes only when it is stored that another one counts.
         await self._cursor.persist()
         if self.is_clean:

@@ -1,6 +1,4 @@
-"""The two passes of a compaction over a topic's entries, beside the loop's other work (spec BR-50,
-BR-40).
-"""
+"""The two passes of a compaction, in turns with the loop's other work (spec BR-50, BR-40)."""
 
 from __future__ import annotations
 

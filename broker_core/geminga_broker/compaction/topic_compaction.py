@@ -109,9 +109,7 @@ class TopicCompaction:
 
     @property
     def horizon(self) -> Position | None:
-        """The compacted ledger replaces the log up to this position; None: the topic was never
-        compacted.
-        """
+        """The compacted ledger replaces the log up to it; None: the topic was never compacted."""
         return self._horizon
 
     async def read(
@@ -223,9 +221,7 @@ class TopicCompaction:
 
     @asynccontextmanager
     async def paused(self, cursor: str) -> AsyncIterator[None]:
-        """Hold off compactions while the subscription of that name is deleted, if it is
-        compaction's own.
-        """
+        """Hold off compactions while the named subscription is deleted, if it is compaction's."""
         if cursor != COMPACTION:
             yield
             return

@@ -25,18 +25,14 @@ _ENTRIES_MAX = 1 << 32
 
 
 PARTIAL_BYTES_MAX = 32 * 1024 * 1024
-"""Memory for batches of one cursor that are acknowledged in part. What finds no room counts as not
-acknowledged.
-"""
+"""Memory for partly acknowledged batches of a cursor; beyond it they count as not acknowledged."""
 
 PARTIAL_OVERHEAD_BYTES = 200
 """What such a batch takes beside its bits."""
 
 
 class AckState:
-    """Acknowledgements of one cursor. Positions that are in no ledger of the chain change
-    nothing.
-    """
+    """Acknowledgements of one cursor. Positions outside the chain change nothing."""
 
     __slots__ = (
         "_chain", "_holes", "_partial", "_partial_bytes", "deleted_of", "holes", "mark_delete",
@@ -48,8 +44,7 @@ class AckState:
         self.holes = 0
         self._holes: dict[int, BitMap] = {}
         self.deleted_of = self._holes.get
-        """Entries of the ledger that are acknowledged beyond mark-delete, None if there are none.
-        Not to be changed."""
+        """Entries of the ledger acknowledged beyond mark-delete, or None. Not to be changed."""
         self._partial: dict[int, dict[int, int]] = {}
         self._partial_bytes = 0
 
@@ -61,9 +56,7 @@ class AckState:
         return bitmap is not None and 0 <= position[1] < _ENTRIES_MAX and position[1] in bitmap
 
     def ack_set(self, position: Position) -> tuple[int, ...]:
-        """BitSet words of the batch's unacknowledged messages; empty if no part of it is
-        acknowledged.
-        """
+        """BitSet words of a batch's unacknowledged messages; empty if no part is acknowledged."""
         partial = self._partial.get(position[0])
         if partial is None:
             return ()
@@ -75,9 +68,7 @@ class AckState:
         return chain.entries_between(self.mark_delete, chain.last_position()) - self.holes
 
     def ack(self, acks: Iterable[Ack]) -> list[Position]:
-        """Acknowledge entries or parts of batches; returns the positions that became wholly
-        acknowledged by it.
-        """
+        """Acknowledge entries or parts of batches; returns what became wholly acknowledged."""
         done: list[Position] = []
         ledgers = self._chain
         holes = self._holes
@@ -137,9 +128,7 @@ class AckState:
         return True
 
     def reset(self, mark_delete: Position) -> None:
-        """Mark-delete anew, backwards too; nothing beyond it counts as acknowledged any more
-        (BR-07).
-        """
+        """Set mark-delete, backwards too; nothing beyond it stays acknowledged (BR-07)."""
         self.mark_delete = mark_delete
         self.holes = 0
         self._holes.clear()
@@ -182,9 +171,7 @@ class AckState:
             self._partial_bytes -= sum(map(_part_bytes, self._partial.pop(ledger_id).values()))
 
     def ranges(self, limit: int) -> list[tuple[Position, Position]] | None:
-        """Holes as ranges (lower exclusive, upper inclusive) in order; None if there are more than
-        `limit`.
-        """
+        """Holes in order, as ranges (lower exclusive, upper inclusive); None if above `limit`."""
         found: list[tuple[Position, Position]] = []
         for ledger_id in sorted(self._holes):
             bitmap = self._holes[ledger_id]
@@ -207,17 +194,13 @@ class AckState:
             yield ledger_id, self._holes[ledger_id]
 
     def partial(self) -> Iterator[tuple[Position, tuple[int, ...]]]:
-        """Batches acknowledged in part, in the order in which they were, with the words of what is
-        unacknowledged.
-        """
+        """Partly acknowledged batches, oldest first, with the words of what is unacknowledged."""
         for ledger_id, partial in self._partial.items():
             for entry_id, bits in partial.items():
                 yield Position(ledger_id, entry_id), words.from_bits(bits)
 
     def first_unacked(self, position: Position) -> Position:
-        """The position if it is an unacknowledged entry, else the next one that is; at the end the
-        next to be written.
-        """
+        """The first unacknowledged entry from the position on; at the end the next written."""
         chain = self._chain
         position = chain.at_or_after(max(position, chain.next_position(self.mark_delete)))
         while True:

@@ -79,9 +79,7 @@ class Entry(Protocol):
 
     @property
     def broker_metadata(self) -> BrokerEntryMetadata | None:
-        """What the broker stored with the entry, if it did: append time and message index
-        (PR-03).
-        """
+        """What the broker stored with the entry: append time and message index (PR-03)."""
 
     @property
     def time_ms(self) -> int:
@@ -171,9 +169,7 @@ class EntryCursor(Protocol):
         """Whether the entry is acknowledged, by mark-delete or individually."""
 
     def ack_set(self, position: Position) -> tuple[int, ...]:
-        """BitSet words of the batch's unacknowledged messages; empty if no part of it is
-        acknowledged.
-        """
+        """BitSet words of a batch's unacknowledged messages; empty if no part is acknowledged."""
 
     def ack(self, acks: Iterable[Ack]) -> list[Position]:
         """Acknowledge individually; returns the positions that are now wholly acknowledged.
@@ -216,9 +212,7 @@ class Cursor(EntryCursor, Protocol):
         """Return when what was acknowledged before the call is durable."""
 
     async def seek(self, position: Position) -> None:
-        """Reset so that `position` is read next; drops holes and batch states beyond it; durable
-        on return (BR-07).
-        """
+        """Read `position` next; holes and batch states beyond it go. Durable on return (BR-07)."""
 
     async def skip(self, entries: int) -> None:
         """Move mark-delete over that many entries."""
@@ -295,9 +289,7 @@ class ManagedLedger(Protocol):
         """
 
     def next_position(self, position: Position) -> Position:
-        """The position after, skipping to the next ledger that has entries; the next to be written
-        at the end.
-        """
+        """The position after, in the next ledger with entries; at the end the next written."""
 
     def previous_position(self, position: Position) -> Position:
         """The position before; (first ledger, -1) at the beginning."""

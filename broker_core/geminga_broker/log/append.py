@@ -286,9 +286,7 @@ class LogAppender:
         self._refuse_held()
 
     async def _close_old(self) -> None:
-        """Close the last ledger and learn its end. Raises LogFenced if another broker has recovered
-        it.
-        """
+        """Close the last ledger and learn its end. Raises LogFenced if another broker owns it."""
         writer = self._context.unclosed
         if writer is None:
             return

@@ -31,9 +31,7 @@ _ONE = bitarray("1")
 
 
 def to_words(bitmap: BitMap) -> list[int]:
-    """The members as words, the last of them not 0. Costs a copy of the bits between the first and
-    the last member.
-    """
+    """The members as words, the last not 0. Copies the bits between first and last member."""
     if not bitmap:
         return []
     size = -(-(bitmap.max() + 1) // 64) * 8

@@ -23,14 +23,10 @@ from geminga_runtime.metadata.api import (
 ROOT = "/managed-ledgers"
 
 INDEX_PROPERTY = "index"
-"""Index of the last message before the last ledger; the key is Apache's
-(ManagedLedgerInterceptorImpl).
-"""
+"""Index of the last message before the last ledger (as ManagedLedgerInterceptorImpl's)."""
 
 DELETING_PROPERTY = "geminga.deleting"
-"""Ledgers taken out of the chain and not surely deleted yet: the next open of the log finishes
-that.
-"""
+"""Ledgers outside the chain that may not be deleted yet: the next open deletes them."""
 
 
 class LogCatalog:
@@ -131,9 +127,7 @@ class LogCatalog:
 
 
 def chain_of(info: ManagedLedgerInfo) -> LedgerChain:
-    """The chain that the store describes. A ledger without entries, or closing time, was
-    left open.
-    """
+    """The stored chain. A ledger without entries, or closing time, was left open."""
     chain = LedgerChain()
     for ledger in sorted(info.ledgerInfo, key=lambda ledger: ledger.ledgerId):
         closed_ms = max(ledger.timestamp, 1) if ledger.entries else 0

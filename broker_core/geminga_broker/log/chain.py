@@ -15,9 +15,7 @@ from geminga_protocol.ids import EARLIEST, Position
 
 
 class LedgerInfo:
-    """One ledger of the chain. `entries` counts what is durable; `closed_ms` is 0 while
-    it is open.
-    """
+    """One ledger of the chain. `entries` are durable; `closed_ms` is 0 while it is open."""
 
     __slots__ = ("base", "closed_ms", "entries", "ledger_id", "size_bytes")
 
@@ -67,9 +65,7 @@ class LedgerChain:
         return sum(ledger.size_bytes for ledger in self.ledgers)
 
     def add(self, ledger: LedgerInfo) -> None:
-        """Put a ledger at the end. Its id must be the highest: ids order as the ledgers
-        were made.
-        """
+        """Put a ledger at the end. Its id must be the highest: ids ascend in order of making."""
         assert not self._ids or ledger.ledger_id > self._ids[-1], "ledger ids must ascend"
         ledger.base = self._end()
         self.ledgers.append(ledger)
@@ -98,18 +94,14 @@ class LedgerChain:
         return self.ledgers[0].position(-1)
 
     def last_position(self) -> Position:
-        """The last durable entry; before the first entry of the last ledger if there is none at
-        all.
-        """
+        """The last durable entry; without one, before the first entry of the last ledger."""
         for ledger in reversed(self.ledgers):
             if ledger.entries:
                 return ledger.position(ledger.entries - 1)
         return self.ledgers[-1].position(-1) if self.ledgers else EARLIEST
 
     def next_position(self, position: Position) -> Position:
-        """The position after, in the next ledger with entries if need be; at the end the next to be
-        written.
-        """
+        """The position after, in the next ledger with entries; at the end the next written."""
         ledger_id, entry_id = position
         ledger = self._by_id.get(ledger_id)
         if ledger is not None and entry_id + 1 < ledger.entries:

@@ -50,9 +50,7 @@ from geminga_runtime.metadata.api import (
 _log = logging.getLogger(__name__)
 
 SIDE_LEDGERS = "#pulsar.internal.geminga.side-ledgers"
-"""Name of the cursor property that lists them; Apache's broker keeps properties that begin so from
-its users.
-"""
+"""The cursor property that lists them; Apache's broker hides properties that begin so."""
 
 
 class CursorKey(NamedTuple):
@@ -152,9 +150,7 @@ class CursorStore:
     def append(
         self, infos: Sequence[PositionInfo], done: Callable[[BookkeeperError | None], None]
     ) -> None:
-        """Write the state to the open ledger; `done` tells when it is durable. Only if
-        `has_room`.
-        """
+        """Write the state to the open ledger, and call `done`. Only if `has_room`."""
         writer = self._writer
         assert writer is not None
 
@@ -219,9 +215,7 @@ class CursorStore:
             await writer.close()
 
     async def remove(self) -> None:
-        """Delete side ledgers, node and ledger, in this order: none is left without a name.
-        Idempotent.
-        """
+        """Delete side ledgers, node, ledger, in order: each has a name till then. Idempotent."""
         for ledger_id in self.side_ledgers:
             await self._client.delete(ledger_id)
         try:

@@ -30,9 +30,7 @@ from geminga_runtime.waiters import Promise
 _log = logging.getLogger(__name__)
 
 _SNAPSHOT_SHARE_MAX = 0.05
-"""A cursor spends at most this share of the time on writing down its holes: many holes, rarer
-writes.
-"""
+"""At most this share of time goes into writing a cursor's holes: many holes, rarer writes."""
 
 
 class _Persisted(Protocol):
@@ -77,9 +75,7 @@ class CursorWriter:
         return self._state is CursorState.KEPT and self._persisted < self.changes
 
     def flush(self) -> None:
-        """Start to write what is not persisted, unless it is too early for that or a write is under
-        way.
-        """
+        """Start to write what is not persisted, unless it is too early or a write is under way."""
         if self.is_dirty and self._writing is None and trio.current_time() >= self._next_write_s:
             self._start()
 
@@ -106,9 +102,7 @@ class CursorWriter:
                 self._enter(CursorEvent.HANDED_OVER)
 
     async def set_properties(self, properties: Mapping[str, str]) -> None:
-        """Replace the subscription's properties; durable on return. Raises LogFenced,
-        LogWriteFailed.
-        """
+        """Replace the subscription's properties, durably. Raises LogFenced, LogWriteFailed."""
         async with self._alone() as store:
             if store is not None:
                 store.cursor_properties = dict(properties)

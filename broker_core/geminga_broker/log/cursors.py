@@ -1,6 +1,4 @@
-"""The cursors of one log: opening, loading, deleting, and what the cache and the waiters need of
-them (spec BR-03).
-"""
+"""The cursors of one log, and what cache and waiters need of them (spec BR-03)."""
 
 from __future__ import annotations
 
@@ -69,9 +67,7 @@ class LogCursors:
         properties: Mapping[str, int],
         cursor_properties: Mapping[str, str],
     ) -> LogCursor:
-        """The durable cursor of that name, made if need be, by one caller at a time. Raises
-        LogFenced, LogWriteFailed.
-        """
+        """The durable cursor, made if missing, one at a time. Raises LogFenced, LogWriteFailed."""
         known = self.by_name.get(name)
         if known is not None and known.durable:
             return known
@@ -106,9 +102,7 @@ class LogCursors:
         self._dirty.pop(cursor, None)
 
     async def persist_to_nodes(self) -> None:
-        """Leave every state where the next owner finds it soonest. Raises LogFenced,
-        LogWriteFailed.
-        """
+        """Write every state for a quick next opening. Raises LogFenced, LogWriteFailed."""
         for cursor in list(self.by_name.values()):
             await cursor.writer.persist_to_node()
 
@@ -124,9 +118,7 @@ class LogCursors:
             self._dirty.pop(cursor, None)
 
     def durable_marks(self) -> list[Position]:
-        """Up to where each durable cursor lets the chain go: what readers have not read does not
-        hold it.
-        """
+        """Up to where each durable cursor lets the chain go; readers hold nothing."""
         return [cursor.trim.mark for cursor in self.by_name.values() if cursor.durable]
 
     async def persist_properties(self) -> None:
@@ -172,9 +164,7 @@ class LogCursors:
         return near
 
     def evict_cache(self) -> None:
-        """Drop what every active cursor has acknowledged; a restarted consumer still finds the
-        rest.
-        """
+        """Drop what all active cursors acknowledged; a restarted consumer finds the rest."""
         cache, active = self._context.cache, self._access.active
         for cursor in [cursor for cursor in active if not cursor.use.is_active]:
             del active[cursor]

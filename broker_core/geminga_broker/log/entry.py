@@ -18,9 +18,7 @@ _CONTINUED = [bytes((low | 0x80,)) for low in range(128)]
 
 
 class LogEntry:
-    """An entry with its parts parsed on first use. Shared by all cursors; `data` is a view of the
-    stored packet.
-    """
+    """An entry, parsed on first use, shared by all cursors; `data` is a view of the packet."""
 
     __slots__ = ("_messages", "_metadata", "data", "position", "size")
 
@@ -60,9 +58,7 @@ class LogEntry:
 
     @property
     def time_ms(self) -> int:
-        """When it was published: the broker's time if that is stored, else the producer's; 0 when
-        neither can be read.
-        """
+        """When it was published, by the broker's or else the producer's clock; 0 if unreadable."""
         try:
             stored = self.broker_metadata
             if stored is not None and stored.HasField("broker_timestamp"):

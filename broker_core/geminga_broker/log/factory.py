@@ -1,6 +1,4 @@
-"""Opens managed ledgers, one at a time per name, and does what is done by the clock for all of them
-(spec BR-01).
-"""
+"""Opens managed ledgers, one at a time per name, and runs their timers (spec BR-01)."""
 
 from __future__ import annotations
 

@@ -13,9 +13,7 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long consumed ledgers stay (BR-04): deleted once too old, or too much. Negative:
-    unlimited.
-    """
+    """How long consumed ledgers stay (BR-04), by age or size. Negative: unlimited."""
 
     time_s: float = 0
     size_bytes: int = 0
@@ -32,9 +30,7 @@ class LedgerDurability:
     password: bytes = b""
 
     def ledger_options(self, log_name: str, cursor_name: str | None = None) -> LedgerOptions:
-        """Options of a new ledger, with the custom metadata that name its owner
-        (LedgerMetadataUtils).
-        """
+        """Options of a new ledger; custom metadata names its owner (LedgerMetadataUtils)."""
         about = {
             "application": b"pulsar",
             "component": b"managed-ledger",
@@ -76,15 +72,11 @@ class CursorOptions:
     """How cursors are persisted (BR-05)."""
 
     flush_interval_s: float = 1.0
-    """Acknowledgements are persisted at most this often; what was not yet, may be
-    delivered again.
-    """
+    """Acknowledgements are persisted at most this often; later ones may be delivered again."""
     ledger_entries_max: int = 50_000
     ledger_max_s: float = 14_400
     ranges_to_store_max: int = 1000
-    """Holes up to so many ranges go to the metadata store when a cursor is closed, more to its
-    ledger.
-    """
+    """A closed cursor's holes go to the metadata store up to so many ranges, else to its ledger."""
     batches_max: int = 10_000
     """Partly acknowledged batches that are persisted; the others are delivered whole again."""
 
@@ -100,13 +92,9 @@ class LogOptions:
     cache_bytes_max: int = 64 * MIB
     """Bound of the entry cache of all logs together (BR-03)."""
     near_tail_entries: int = 1000
-    """A cursor no further behind starts to be served from the cache
-    (managedLedgerCursorBackloggedThreshold).
-    """
+    """A cursor this near the end reads by the cache (managedLedgerCursorBackloggedThreshold)."""
     broker_entry_metadata: bool = False
-    """Append time and message index are stored with each entry (PR-03; Apache's
-    brokerEntryMetadataInterceptors).
-    """
+    """Store append time and index with entries (PR-03; `brokerEntryMetadataInterceptors`)."""
     open_deadline_s: float = 60
     create_retry_s: float = 1.0
     """After a new ledger could not be made, appends fail for so long before it is tried again."""

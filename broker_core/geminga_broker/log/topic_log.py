@@ -237,9 +237,7 @@ class TopicLog:
             await self._release()  # noqa: ASYNC102
 
     async def delete(self) -> None:
-        """See `ManagedLedger.delete`. Raises LogWriteFailed, LogFenced; can be called
-        again then.
-        """
+        """See `ManagedLedger.delete`. Raises LogWriteFailed, LogFenced: then call it again."""
         context = self.context
         async with context.mutex:
             try:

@@ -1,6 +1,4 @@
-"""Which ledgers may go, and their going (spec BR-04; Apache's
-ManagedLedgerImpl.internalTrimLedgers).
-"""
+"""Which ledgers are trimmed, and how (spec BR-04; ManagedLedgerImpl.internalTrimLedgers)."""
 
 from __future__ import annotations
 
@@ -92,9 +90,7 @@ class CursorsToTrim(Protocol):
         """Up to where each durable cursor lets the chain go."""
 
     async def persist_properties(self) -> None:
-        """Make what cursors keep beside their mark-delete durable. Raises LogWriteFailed,
-        LogFenced.
-        """
+        """Persist what cursors keep beside mark-delete. Raises LogWriteFailed, LogFenced."""
 
     async def forget(self, ledger_id: int) -> None:
         """The ledger left the chain."""
@@ -120,9 +116,7 @@ class LogTrimmer:
             self._context.spawn(self._trim_quietly)
 
     async def trim(self, retention: Retention | None = None) -> None:
-        """See `ManagedLedger.trim`; by another retention than the log's, if one is given. Raises
-        LogWriteFailed, LogFenced.
-        """
+        """See `ManagedLedger.trim`; `retention` overrides. Raises LogWriteFailed, LogFenced."""
         retention = retention or self.retention
         context = self._context
         deleting = context.catalog.deleting

@@ -1,6 +1,4 @@
-"""The text that Prometheus scrapes: lines of one metric stay together, each metric with its
-type.
-"""
+"""The text that Prometheus scrapes: each metric's lines together, with its type."""
 
 from __future__ import annotations
 

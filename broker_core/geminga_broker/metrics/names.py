@@ -60,9 +60,7 @@ CONSUMER_SERIES: tuple[tuple[str, str], ...] = (
     ("pulsar_out_bytes_total", "bytesOutCounter"),
     ("pulsar_out_messages_total", "msgOutCounter"),
 )
-"""(metric, field) of series that also carry consumer_name and consumer_id, off unless
-configured.
-"""
+"""(metric, field) of series with consumer_name and consumer_id; off unless configured."""
 
 NAMESPACE_SUMS: tuple[tuple[str, str], ...] = (
     ("pulsar_broker_rate_in", "msgRateIn"),

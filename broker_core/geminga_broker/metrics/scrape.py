@@ -1,6 +1,4 @@
-"""One scrape: every series of the broker, from the statistics that topics keep anyway (spec
-OP-05).
-"""
+"""One scrape: every series of the broker, from the topics' statistics (spec OP-05)."""
 
 from __future__ import annotations
 

@@ -122,9 +122,7 @@ async def _deduplicate(topic: PersistentTopic, options: DeduplicationOptions | N
 
 
 async def expire_messages(topic: PersistentTopic) -> None:
-    """Acknowledge for every subscription what is older than the topic's time to live. Raises
-    LogError.
-    """
+    """Acknowledge, for all subscriptions, what is older than the time to live. Raises LogError."""
     ttl_s = topic.policies.message_ttl_s
     if ttl_s <= 0 or not any(each.backlog_entries() for each in topic.subscriptions.values()):
         await trio.lowlevel.checkpoint()

@@ -62,9 +62,7 @@ class TopicMaintenance:
 
 
 async def take_snapshot(topic: PersistentTopic) -> None:
-    """Forget producers that left long ago, and write down the sequence ids of the others, if that
-    was long enough ago.
-    """
+    """Forget producers that left long ago; write the others' sequence ids if that is due."""
     await trio.lowlevel.checkpoint()
     interval_s = topic.policies.deduplication_snapshot_s
     if topic.deduplication is not None and interval_s > 0:

@@ -49,9 +49,7 @@ class BacklogQuota(NamedTuple):
 
     @classmethod
     def from_json(cls, record: Mapping[str, object]) -> BacklogQuota:
-        """A record as the REST API and the metadata store have it. Raises ValueError without a
-        policy.
-        """
+        """A record as in the REST API and the store. Raises ValueError without a policy."""
         size = record.get("limitSize") or record.get("limit") or 0
         age = record.get("limitTime") or 0
         return cls(

@@ -31,9 +31,7 @@ def check_latest(existing: SchemaData, new: SchemaData, strategy: Strategy) -> N
 
 
 def check_all(existing: Sequence[SchemaData], new: SchemaData, strategy: Strategy) -> None:
-    """Whether `new` may follow all of these, given from the first to the latest. Raises
-    IncompatibleSchema.
-    """
+    """Whether `new` may follow all of these, first to latest. Raises IncompatibleSchema."""
     if strategy is Strategy.ALWAYS_COMPATIBLE:
         return
     for each in existing:

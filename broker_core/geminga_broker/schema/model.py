@@ -101,9 +101,7 @@ def version_bytes(number: int) -> bytes:
 
 
 def version_number(version: bytes) -> int | None:
-    """The inverse; None if that is no version. Bytes after the eighth don't count, as in Apache's
-    `versionFromBytes`.
-    """
+    """The inverse; None if invalid. Only eight bytes count, as in Apache's `versionFromBytes`."""
     if len(version) < _VERSION.size:
         return None
     (number,) = _VERSION.unpack_from(version)

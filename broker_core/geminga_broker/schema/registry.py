@@ -190,9 +190,7 @@ def _bytes_of(schema: SchemaData, versions: Sequence[VersionedSchema]) -> int:
 
 
 def find(versions: Sequence[VersionedSchema], schema: SchemaData) -> int | None:
-    """The number of an equal schema: Avro-shaped ones are compared by what they mean
-    (`getSchemaVersionBySchemaData`).
-    """
+    """The number of an equal schema; Avro by meaning (`getSchemaVersionBySchemaData`)."""
     shape = _shape(schema)
     for each in versions:
         if each.schema.type is not schema.type:

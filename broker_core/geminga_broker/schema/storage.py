@@ -70,9 +70,7 @@ class Locator(NamedTuple):
 
 
 class SchemaStorage:
-    """Versions by schema id (`tenant/namespace/encoded topic`). All methods raise
-    SchemaStorageFailed.
-    """
+    """Versions by schema id (`tenant/namespace/encoded topic`). Raises SchemaStorageFailed."""
 
     def __init__(
         self,

@@ -68,9 +68,7 @@ class TopicSchemas:
         return None if number is None else await self.registry.get(topic.schema_name, number)
 
     async def register(self, topic: TopicName, schema: SchemaData) -> bytes:
-        """The schema's version, made if it is new and may be. Raises IncompatibleSchema,
-        InvalidSchemaData.
-        """
+        """The schema's version, made if new. Raises IncompatibleSchema, InvalidSchemaData."""
         policies = await self.policies(topic)
         if policies.auto_update:
             number = await self.registry.register(topic.schema_name, schema, policies.strategy)
@@ -81,9 +79,7 @@ class TopicSchemas:
         return version_bytes(known)
 
     async def admit_producer(self, topic: TopicName, schema: SchemaData | None) -> bytes:
-        """The version that a producer's schema has; empty if it has none. Raises
-        IncompatibleSchema, InvalidSchemaData.
-        """
+        """A producer's schema version, or empty. Raises IncompatibleSchema, InvalidSchemaData."""
         if schema is not None:
             return await self.register(topic, schema)
         if (await self.policies(topic)).enforced and await self.get(topic) is not None:

@@ -56,9 +56,7 @@ def avro_of(schema: SchemaData) -> AvroSchema:
 
 
 def old_json_id(schema: SchemaData) -> tuple[bool, str | None]:
-    """Whether the definition is in the JSON Schema form of old clients (null is one to Jackson),
-    and its id.
-    """
+    """Whether the definition is an old client's JSON Schema (or null), and its id."""
     try:
         source: object = json.loads(schema.data)
     except (ValueError, RecursionError):

@@ -39,9 +39,7 @@ class Budget:
 async def serve_consumer(
     socket: TextSocket, consumer: geminga.Consumer, *, pending_max: int, pull_mode: bool
 ) -> None:
-    """Send messages as the budget allows, and execute the client's commands. Raises Ended,
-    BadCommand, GemingaError.
-    """
+    """Send messages as the budget allows; run commands. Raises Ended, BadCommand, GemingaError."""
     budget = Budget(pending_max)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_deliver, socket, consumer.receive, budget)

@@ -1,6 +1,4 @@
-"""Query parameters as options of the SDK (Apache's `ProducerHandler`, `ConsumerHandler` and
-`ReaderHandler`). Pure.
-"""
+"""Query parameters as SDK options (`ProducerHandler`, `ConsumerHandler`, `ReaderHandler`). Pure."""
 
 from __future__ import annotations
 

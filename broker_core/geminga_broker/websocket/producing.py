@@ -10,9 +10,7 @@ from geminga_broker.websocket.errors import UNKNOWN, BadMessage
 from geminga_broker.websocket.text_socket import TextSocket
 
 UNANSWERED_MAX = 10_000
-"""Limit of messages without an answer, or with one that the client has not read; above it nothing
-is read.
-"""
+"""Limit of messages without a read answer; above it nothing is read."""
 
 _Pending = tuple["geminga.Receipt", str | None]
 

@@ -1,6 +1,4 @@
-"""Backlog quotas of namespaces and topics, and the retention that must be more than they allow
-(spec BR-23).
-"""
+"""Backlog quotas of namespaces and topics; retention must be more than they allow (spec BR-23)."""
 
 from __future__ import annotations
 

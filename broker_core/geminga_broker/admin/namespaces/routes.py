@@ -1,6 +1,4 @@
-"""`/admin/v2/namespaces` (Apache's `NamespacesBase`): create, list, delete, policies, bundles,
-unload.
-"""
+"""`/admin/v2/namespaces` (`NamespacesBase`): create, list, delete, policies, bundles, unload."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Schema policies of namespaces and topics (spec BR-51, BR-60; Apache's `Namespaces` and
-`PersistentTopics`).
-"""
+"""Schema policies (spec BR-51, BR-60; Apache's `Namespaces` and `PersistentTopics`)."""
 
 from __future__ import annotations
 

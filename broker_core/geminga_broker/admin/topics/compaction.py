@@ -1,6 +1,4 @@
-"""`/admin/v2/persistent/.../compaction`: compacting a topic by hand (spec BR-50, OP-04; Apache's
-`PersistentTopicsBase.internalTriggerCompaction`).
-"""
+"""Compaction by hand (spec BR-50, OP-04; `PersistentTopicsBase.internalTriggerCompaction`)."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ async def _require(service: BrokerService, name: TopicName) -> PersistentTopic:
 
 
 async def trigger(service: BrokerService, name: TopicName) -> None:
-    """Begin a compaction of a topic, or of all partitions. Raises RestError 404, and 409 while one
-    is under way.
-    """
+    """Compact a topic, or all partitions. Raises RestError 404, and 409 while one is running."""
     await require_writable_namespace(service, name)
     partitions = await service.catalog.partitions(name)
     topics = [

@@ -1,6 +1,4 @@
-"""Partitioned topics: create, grow, look up, delete, terminate (Apache's
-`PersistentTopicsBase`).
-"""
+"""Partitioned topics: create, grow, look up, delete, terminate (`PersistentTopicsBase`)."""
 
 from __future__ import annotations
 

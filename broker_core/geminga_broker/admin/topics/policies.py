@@ -61,9 +61,7 @@ async def change_topic(
     domain: str,
     how: Callable[[JsonObject], JsonObject],
 ) -> Response:
-    """Change the policies of the request's topic, and apply them at once. Raises RestError 404,
-    412.
-    """
+    """Change the policies of the request's topic and apply them. Raises RestError 404, 412."""
     name = await _require(service, request, domain)
     await service.policies.store.update(name, how)
     await service.topics.topic_policies_changed(name)

@@ -192,9 +192,7 @@ def policies(service: BrokerService) -> tuple[TopicPolicy, ...]:
 
 
 def _types_json(service: BrokerService, effective: Effective) -> object:
-    """The types that a level above the topic allows; none if all are allowed, as in Apache's
-    answer.
-    """
+    """The types that a level above the topic allows; none if all are allowed, as Apache's."""
     types = effective.options.subscription_types
     if types == service.policies.options.subscription_types:
         return []

@@ -1,6 +1,4 @@
-"""`/admin/v2/persistent` and `/admin/v2/non-persistent`: topics by themselves (Apache's
-`PersistentTopicsBase`).
-"""
+"""`/admin/v2/persistent`, `/admin/v2/non-persistent`: single topics (`PersistentTopicsBase`)."""
 
 from __future__ import annotations
 

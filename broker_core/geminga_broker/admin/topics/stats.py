@@ -41,9 +41,7 @@ OF_A_TOPIC_ONLY = ("ownerBroker", "deduplicationStatus")
 
 
 def merged(parts: list[Json]) -> Json:
-    """One object of several with the same fields: numbers added, flags or-ed, objects merged,
-    lists joined.
-    """
+    """Several objects as one: numbers added, flags or-ed, objects merged, lists joined."""
     result: Json = {}
     for part in parts:
         for key, value in part.items():

@@ -35,9 +35,7 @@ JAVA_LONG_MAX = (1 << 63) - 1
 
 
 class ResetCursorData(msgspec.Struct, rename="camel"):
-    """Where a subscription starts or is reset to; the extremes are Java's for earliest and
-    latest.
-    """
+    """Where a subscription starts or is reset to; the extremes are Java's for both ends."""
 
     ledger_id: int = 0
     entry_id: int = 0
