@@ -8,7 +8,7 @@ from typing import Protocol
 
 import trio
 
-from geminga_bookie.client.api import LedgerClient
+from geminga_bookie.client import BookkeeperClient
 from geminga_broker.authz.authorizer import Authorizer
 from geminga_broker.authz.settings import check_settings
 from geminga_broker.cluster.catalog import TopicCatalog
@@ -36,7 +36,7 @@ _COUNTER = "/counters/producer-name"
 class Storage(Logs, Protocol):
     """Managed ledgers, and the ledgers beneath them: `log.factory.ManagedLedgerFactory`."""
 
-    client: LedgerClient
+    client: BookkeeperClient
     options: LogOptions
 
 

@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from geminga_bookie.client.api import AppendDone, LedgerState, LedgerWriter
+from geminga_bookie.client.api import LedgerState
 from geminga_bookie.client.metadata_store import LedgerMetadataStore, VersionedMetadata
-from geminga_bookie.client.read import LedgerHandle, port_of
+from geminga_bookie.client.read import LedgerReader, port_of
 from geminga_bookie.errors import (
     BookkeeperError,
     LedgerClosed,
@@ -21,7 +21,7 @@ from geminga_bookie.errors import (
     MetadataConflict,
     StorageFailed,
 )
-from geminga_bookie.port import BookiePort
+from geminga_bookie.port import AddDone, BookiePort
 from geminga_protocol.bookkeeper import digest as packets
 from geminga_protocol.bookkeeper.digest import Digest
 from geminga_protocol.buffers import Buffer
@@ -33,18 +33,18 @@ _log = logging.getLogger(__name__)
 class _Pending(NamedTuple):
     """An append that is not wholly answered: entries from `first` to before `end`.
 
-    It is kept whole: how much of it is answered follows from `LedgerAppender._answered`.
+    It is kept whole: how much of it is answered follows from `LedgerWriter._answered`.
     """
 
     first: int
     end: int
     packets: Sequence[bytes]
     length: int
-    done: AppendDone
+    done: AddDone
 
 
-class LedgerAppender(LedgerHandle):
-    """The one writer of an open ledger: `LedgerWriter`.
+class LedgerWriter(LedgerReader):
+    """The one writer of an open ledger.
 
     Memory for unanswered appends is bounded by the callers' own limits on what they have
     outstanding.
@@ -73,9 +73,13 @@ class LedgerAppender(LedgerHandle):
         self._added_now = self._added
 
     def append(
-        self, entries: Sequence[Sequence[Buffer]], done: AppendDone
+        self, entries: Sequence[Sequence[Buffer]], done: AddDone
     ) -> tuple[int, list[memoryview]]:
-        """See `LedgerWriter.append`."""
+        """Queue entries, each given as the parts of its payload; buffers are copied before this
+        returns. Returns the first entry id and each payload as a view of its packet.
+
+        Never blocks; failures go to `done`. Runs come in order; after an error all later ones fail.
+        """
         ledger_id = self.ledger_id
         first = self.last_add_pushed + 1
         entry_id = first
@@ -105,8 +109,8 @@ class LedgerAppender(LedgerHandle):
         return self.last_add_confirmed
 
     async def close(self) -> None:
-        """See `LedgerWriter.close`. After a failed append the ledger ends at its last confirmed
-        entry.
+        """Wait for what is pushed, then close the ledger by compare-and-set; after a failed append
+        at its last confirmed entry.
 
         Raises LedgerFenced if another client recovered the ledger meanwhile. Idempotent.
         """
@@ -131,7 +135,7 @@ class LedgerAppender(LedgerHandle):
         self._metadata = closed
 
     def abandon(self, error: BookkeeperError) -> None:
-        """See `LedgerWriter.abandon`."""
+        """Fail what has no answer yet, and every later append, with the error."""
         if self._failure is None:
             self._fail(error)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from geminga_bookie.client.api import LedgerMetadata, LedgerOptions, LedgerState
-from geminga_bookie.client.append import LedgerAppender
+from geminga_bookie.client.append import LedgerWriter
 from geminga_bookie.client.ledger_recovery import recover as recover_ledger
 from geminga_bookie.client.metadata_store import LedgerMetadataStore
 from geminga_bookie.client.placement import choose_ensemble
-from geminga_bookie.client.read import LedgerHandle
+from geminga_bookie.client.read import LedgerReader
 from geminga_bookie.errors import MetadataConflict, NotEnoughBookies, UnauthorizedAccess
 from geminga_bookie.port import BookiePort
 from geminga_protocol.bookkeeper.digest import Digest
@@ -25,9 +25,8 @@ _DIGESTS_KEPT_MAX = 256
 
 
 class BookkeeperClient:
-    """`LedgerClient` over bookie ports by bookie id. All of it raises MetadataError kinds too.
-
-    Entries go to one bookie each (E = WQ = AQ = 1).
+    """Makes, opens and deletes ledgers over bookie ports by bookie id, one bookie for each entry
+    (E = WQ = AQ = 1). All methods raise MetadataError's kinds too.
     """
 
     def __init__(
@@ -41,12 +40,13 @@ class BookkeeperClient:
         self._store = LedgerMetadataStore(store)
         self._now_ms = now_ms
         self._digests: dict[tuple[int, bytes], Digest] = {}
-        # See `LedgerClient` for these.
         self.delete = self._store.delete
+        """Remove a ledger's metadata; bookies collect the entries later. Idempotent."""
         self.ledgers = self._store.ids
+        """Ids of all ledgers that metadata knows."""
 
-    async def create(self, options: LedgerOptions) -> LedgerAppender:
-        """See `LedgerClient.create`."""
+    async def create(self, options: LedgerOptions) -> LedgerWriter:
+        """A new ledger. Raises NotEnoughBookies, MetadataConflict."""
         if not 1 <= options.ack_quorum <= options.write_quorum <= options.ensemble_size:
             raise ValueError("a ledger needs 1 <= ack quorum <= write quorum <= ensemble size")
         if options.ensemble_size > 1:
@@ -74,24 +74,29 @@ class BookkeeperClient:
                 known = await self._store.create(metadata)
             except MetadataConflict:
                 continue
-            return LedgerAppender(known, self._digest(metadata), self._ports, self._store)
+            return LedgerWriter(known, self._digest(metadata), self._ports, self._store)
         raise MetadataConflict(f"{_ID_ATTEMPTS_MAX} ledger ids in a row were taken")
 
-    async def open(self, ledger_id: int, password: bytes, *, recover: bool) -> LedgerHandle:
-        """See `LedgerClient.open`."""
+    async def open(self, ledger_id: int, password: bytes, *, recover: bool) -> LedgerReader:
+        """Open for reading. With `recover` an unclosed ledger is fenced, recovered and closed
+        first (BK-23).
+
+        Raises NoSuchLedger, UnauthorizedAccess, UnknownLedgerState; DigestMismatch, NoSuchEntry if
+        an entry that is damaged or lost keeps the ledger from being recovered.
+        """
         known = await self._store.read(ledger_id)
         if known.metadata.password != password:
             raise UnauthorizedAccess(f"wrong password for ledger {ledger_id}")
         digest = self._digest(known.metadata)
         if recover:
             known = await recover_ledger(known, digest, self._store, self._ports)
-        handle = LedgerHandle(known.metadata, digest, self._ports)
+        handle = LedgerReader(known.metadata, digest, self._ports)
         if known.metadata.state is not LedgerState.CLOSED:
             await handle.read_last_add_confirmed()
         return handle
 
     async def metadata(self, ledger_id: int) -> LedgerMetadata:
-        """See `LedgerClient.metadata`."""
+        """Raises NoSuchLedger."""
         return (await self._store.read(ledger_id)).metadata
 
     def _digest(self, metadata: LedgerMetadata) -> Digest:

@@ -21,22 +21,25 @@ READ_ENTRIES_MAX = 4096
 """Most entries that one request to a bookie asks for."""
 
 
-class LedgerHandle:
-    """A ledger open for reading: `LedgerReader`."""
+class LedgerReader:
+    """A ledger open for reading. Payloads are views of the stored packet, the only copy."""
 
     def __init__(
         self, metadata: LedgerMetadata, digest: Digest, ports: Mapping[str, BookiePort]
     ) -> None:
-        # See `LedgerReader` for these.
         self.ledger_id = metadata.ledger_id
         self.last_add_confirmed = metadata.last_entry_id
+        """Entry id up to which reads are allowed; -1 when the ledger is empty."""
         self.length = metadata.length
+        """Payload bytes up to the last add confirmed."""
         self._metadata = metadata
         self._digest = digest
         self._ports = ports
 
     async def read(self, first: int, last: int, *, bytes_max: int = 1 << 62) -> list[memoryview]:
-        """See `LedgerReader.read`. Raises NoSuchEntry beyond the last add confirmed."""
+        """Payloads of entries first..last (both inclusive), digests verified; fewer if `bytes_max`
+        is reached, never none. Raises BookkeeperError, NoSuchEntry beyond the last add confirmed.
+        """
         if not 0 <= first <= last or last > self.last_add_confirmed:
             raise NoSuchEntry(
                 f"entries {first}..{last} of ledger {self.ledger_id}, "
@@ -52,7 +55,7 @@ class LedgerHandle:
         return found
 
     async def read_last_add_confirmed(self) -> int:
-        """See `LedgerReader`. Of a closed ledger it is known."""
+        """Ask the bookies for the LAC and keep it. Of a closed ledger it is known."""
         if self._metadata.state is not LedgerState.CLOSED:
             bookies = ensemble_of(self._metadata.ensembles, max(self.last_add_confirmed, 0))
             for bookie_id in bookies:
@@ -65,7 +68,7 @@ class LedgerHandle:
         return self.last_add_confirmed
 
     async def aclose(self) -> None:
-        """See `LedgerReader`; there is nothing to give back."""
+        """Give the handle back; there is nothing to give back yet."""
 
     async def _learn_length(self) -> None:
         if self.last_add_confirmed < 0:

@@ -10,7 +10,8 @@ from typing import TypeVar
 
 import trio
 
-from geminga_bookie.client.api import LedgerClient, LedgerReader
+from geminga_bookie.client import BookkeeperClient
+from geminga_bookie.client.read import LedgerReader
 from geminga_bookie.errors import BookkeeperError, DigestMismatch, NoSuchEntry
 from geminga_broker.compaction.raw_entry import read_raw
 from geminga_broker.log.api import LogClosed, LogReadFailed
@@ -36,7 +37,7 @@ class CompactedLedger:
     is first read. Damaged entries are left out, and the log says so once for each.
     """
 
-    def __init__(self, client: LedgerClient, ledger_id: int) -> None:
+    def __init__(self, client: BookkeeperClient, ledger_id: int) -> None:
         self.ledger_id = ledger_id
         self._client = client
         self._reader: LedgerReader | None = None

@@ -11,13 +11,9 @@ from __future__ import annotations
 
 import logging
 
-from geminga_bookie.client.api import (
-    DigestType,
-    LedgerClient,
-    LedgerOptions,
-    LedgerState,
-    LedgerWriter,
-)
+from geminga_bookie.client import BookkeeperClient
+from geminga_bookie.client.api import DigestType, LedgerOptions, LedgerState
+from geminga_bookie.client.append import LedgerWriter
 from geminga_bookie.errors import BookkeeperError, NoSuchLedger
 from geminga_broker.compaction.ledger import PASSWORD
 from geminga_broker.log.api import LogError, LogFenced, LogReadFailed, LogWriteFailed
@@ -48,7 +44,7 @@ class CompactedLedgers:
     """Ledgers of one topic's compaction cursor. One caller at a time."""
 
     def __init__(
-        self, client: LedgerClient, durability: LedgerDurability, topic: str, cursor: LogCursor
+        self, client: BookkeeperClient, durability: LedgerDurability, topic: str, cursor: LogCursor
     ) -> None:
         self.client = client
         self._durability = durability

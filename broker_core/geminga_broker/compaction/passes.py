@@ -7,8 +7,7 @@ from typing import Protocol
 
 import trio
 
-from geminga_bookie.client.api import LedgerWriter
-from geminga_bookie.client.append import append_durably
+from geminga_bookie.client.append import LedgerWriter, append_durably
 from geminga_bookie.errors import BookkeeperError
 from geminga_broker.compaction.keys import LatestKeys
 from geminga_broker.compaction.ledger import after

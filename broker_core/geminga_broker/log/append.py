@@ -13,7 +13,7 @@ from functools import partial
 
 import trio
 
-from geminga_bookie.client.api import LedgerReader
+from geminga_bookie.client.read import LedgerReader
 from geminga_bookie.errors import BookkeeperError, LedgerFenced
 from geminga_broker.log.api import (
     AppendDone,

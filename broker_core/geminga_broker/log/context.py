@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from geminga_bookie.client.api import LedgerClient, LedgerWriter
+from geminga_bookie.client import BookkeeperClient
+from geminga_bookie.client.append import LedgerWriter
 from geminga_broker.log.api import LogClosed, LogFenced
 from geminga_broker.log.cache import LogCache
 from geminga_broker.log.catalog import LogCatalog
@@ -25,7 +26,7 @@ class LogContext:
         self,
         name: str,
         options: LogOptions,
-        client: LedgerClient,
+        client: BookkeeperClient,
         catalog: LogCatalog,
         chain: LedgerChain,
         cache: LogCache,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from pyroaring import BitMap
 
 from geminga_broker.log.ack_state import AckState, run_end
 from geminga_broker.log.api import Ack, CursorStatistics
+from geminga_broker.log.chain import LedgerChain
 from geminga_broker.log.context import LogContext
 from geminga_broker.log.cursor_store import CursorStore
 from geminga_broker.log.cursor_use import CursorUse
@@ -16,7 +18,6 @@ from geminga_broker.log.cursor_writer import CursorWriter
 from geminga_broker.log.entry import LogEntry
 from geminga_broker.log.reading import LogReads, limited
 from geminga_broker.log.snapshot_log import SnapshotLog
-from geminga_broker.log.trim import TrimHold
 from geminga_protocol.ids import Position
 
 
@@ -31,6 +32,41 @@ class LogAccess(NamedTuple):
     """Called when mark-delete has passed the end of a ledger."""
     active: dict[LogCursor, None]
     """Those that are active, and some that were a moment ago."""
+
+
+class TrimHold:
+    """Up to where one cursor lets its log be trimmed."""
+
+    def __init__(self, chain: LedgerChain, state: AckState, passed: Callable[[], None]) -> None:
+        """`passed` is called when mark-delete has passed the end of a ledger."""
+        self._chain = chain
+        self._state = state
+        self._passed = passed
+        self._waits_for = chain.next_position(state.mark_delete)[0]
+        self._kept_from: Position | None = None
+
+    @property
+    def mark(self) -> Position:
+        """Up to here the log needs not be kept for the cursor."""
+        return self._state.mark_delete if self._kept_from is None else self._kept_from
+
+    @contextmanager
+    def keeping(self) -> Iterator[None]:
+        """What mark-delete passes in the block is kept until the block ends; if it raises, until
+        a later one ends well.
+        """
+        if self._kept_from is None:
+            self._kept_from = self._state.mark_delete
+        yield
+        self._kept_from = None
+        self._passed()
+
+    def moved(self) -> None:
+        """Mark-delete may have moved."""
+        waits_for = self._chain.next_position(self._state.mark_delete)[0]
+        if waits_for != self._waits_for:
+            self._waits_for = waits_for
+            self._passed()
 
 
 class LogCursor:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import trio
 
-from geminga_bookie.client.api import LedgerReader
+from geminga_bookie.client.read import LedgerReader
 from geminga_broker.log.position_info import (
     CursorSnapshot,
     entries_of_state,

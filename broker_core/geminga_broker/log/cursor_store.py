@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import trio
 
-from geminga_bookie.client.api import LedgerClient, LedgerWriter
-from geminga_bookie.client.append import append_durably, append_whole
+from geminga_bookie.client import BookkeeperClient
+from geminga_bookie.client.append import LedgerWriter, append_durably, append_whole
 from geminga_bookie.errors import BookkeeperError, NoSuchLedger
 from geminga_broker.log.api import LogFenced
 from geminga_broker.log.catalog import ROOT
@@ -69,7 +69,7 @@ class CursorStore:
     """Durable state of one cursor. One caller at a time."""
 
     def __init__(
-        self, key: CursorKey, client: LedgerClient, store: MetadataStore, options: LogOptions
+        self, key: CursorKey, client: BookkeeperClient, store: MetadataStore, options: LogOptions
     ) -> None:
         self.key = key
         self.cursor_properties: dict[str, str] = {}

@@ -9,7 +9,7 @@ from types import TracebackType
 
 import trio
 
-from geminga_bookie.client.api import LedgerClient
+from geminga_bookie.client import BookkeeperClient
 from geminga_bookie.errors import BookkeeperError, NoSuchLedger
 from geminga_broker.log.api import LogClosed, LogError, LogNotFound, LogReadFailed
 from geminga_broker.log.append import index_at
@@ -42,7 +42,7 @@ class ManagedLedgerFactory:
     """
 
     def __init__(
-        self, client: LedgerClient, store: MetadataStore, options: LogOptions | None = None
+        self, client: BookkeeperClient, store: MetadataStore, options: LogOptions | None = None
     ) -> None:
         self.options = options or LogOptions()
         self.cache = EntryCache(self.options.cache_bytes_max)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from geminga_bookie.client.api import LedgerReader
+from geminga_bookie.client.read import LedgerReader
 from geminga_bookie.errors import BookkeeperError
 from geminga_broker.log.api import EntryDamaged, LogReadFailed
 from geminga_broker.log.chain import LedgerInfo

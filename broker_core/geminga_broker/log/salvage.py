@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 
-from geminga_bookie.client.api import LedgerClient, LedgerReader
+from geminga_bookie.client import BookkeeperClient
+from geminga_bookie.client.read import LedgerReader
 from geminga_bookie.errors import DigestMismatch, NoSuchEntry, NoSuchLedger
 
 _log = logging.getLogger(__name__)
@@ -18,7 +19,7 @@ DAMAGE = (DigestMismatch, NoSuchEntry, NoSuchLedger)
 
 
 async def open_salvaged(
-    client: LedgerClient, ledger_id: int, password: bytes, consequence: str
+    client: BookkeeperClient, ledger_id: int, password: bytes, consequence: str
 ) -> LedgerReader:
     """Open a ledger with recovery. If a damaged or lost entry prevents the recovery: as far as it
     is confirmed; it stays open, and the log says so with the `consequence`.

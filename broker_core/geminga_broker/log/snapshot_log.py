@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Collection
-from typing import Protocol
 
 import trio
 
-from geminga_bookie.client.api import LedgerClient, LedgerReader, LedgerWriter
-from geminga_bookie.client.append import append_durably
+from geminga_bookie.client import BookkeeperClient
+from geminga_bookie.client.append import LedgerWriter, append_durably
+from geminga_bookie.client.read import LedgerReader
 from geminga_bookie.errors import BookkeeperError
 from geminga_broker.log.api import LogError, LogReadFailed, LogWriteFailed
+from geminga_broker.log.cursor_writer import CursorWriter
 from geminga_broker.log.options import LogOptions
 from geminga_broker.log.salvage import DAMAGE, open_salvaged
 from geminga_runtime.metadata.api import MetadataError
@@ -31,24 +32,13 @@ Place = tuple[int, int]
 """Ledger and entry of a record."""
 
 
-class SnapshotLedgers(Protocol):
-    """The cursor, whose node names the ledgers."""
-
-    @property
-    def side_ledgers(self) -> tuple[int, ...]:
-        """Ids of the ledgers, in order."""
-
-    async def set_side_ledgers(self, ids: tuple[int, ...]) -> None:
-        """Durable on return. Raises LogWriteFailed, LogFenced."""
-
-
 class SnapshotLog:
     """Records of one cursor. Its methods may be called at any time."""
 
     def __init__(
         self,
-        owner: SnapshotLedgers,
-        client: LedgerClient,
+        owner: CursorWriter,
+        client: BookkeeperClient,
         options: LogOptions,
         names: tuple[str, str],
     ) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from typing import Protocol
+from collections.abc import Iterable
 
 from geminga_bookie.errors import BookkeeperError
 from geminga_broker.log.api import LogFenced, LogWriteFailed
 from geminga_broker.log.chain import LedgerChain, LedgerInfo
 from geminga_broker.log.context import LogContext
+from geminga_broker.log.cursors import LogCursors
 from geminga_broker.log.options import Retention
 from geminga_broker.log.state import LogState
 from geminga_protocol.ids import Position
@@ -42,70 +41,16 @@ def ledgers_to_trim(
     return gone
 
 
-class Marked(Protocol):
-    """What is known of a cursor's acknowledgements."""
-
-    mark_delete: Position
-
-
-class TrimHold:
-    """Up to where one cursor lets its log be trimmed."""
-
-    def __init__(self, chain: LedgerChain, state: Marked, passed: Callable[[], None]) -> None:
-        """`passed` is called when mark-delete has passed the end of a ledger."""
-        self._chain = chain
-        self._state = state
-        self._passed = passed
-        self._waits_for = chain.next_position(state.mark_delete)[0]
-        self._kept_from: Position | None = None
-
-    @property
-    def mark(self) -> Position:
-        """Up to here the log needs not be kept for the cursor."""
-        return self._state.mark_delete if self._kept_from is None else self._kept_from
-
-    @contextmanager
-    def keeping(self) -> Iterator[None]:
-        """What mark-delete passes in the block is kept until the block ends; if it raises, until
-        a later one ends well.
-        """
-        if self._kept_from is None:
-            self._kept_from = self._state.mark_delete
-        yield
-        self._kept_from = None
-        self._passed()
-
-    def moved(self) -> None:
-        """Mark-delete may have moved."""
-        waits_for = self._chain.next_position(self._state.mark_delete)[0]
-        if waits_for != self._waits_for:
-            self._waits_for = waits_for
-            self._passed()
-
-
-class CursorsToTrim(Protocol):
-    """What trimming needs of a log's cursors."""
-
-    def durable_marks(self) -> list[Position]:
-        """Up to where each durable cursor lets the chain go."""
-
-    async def persist_properties(self) -> None:
-        """Persist what cursors keep beside mark-delete. Raises LogWriteFailed, LogFenced."""
-
-    async def forget(self, ledger_id: int) -> None:
-        """The ledger left the chain."""
-
-
 class LogTrimmer:
     """Trims one log, in two steps: out of the chain (with a note of it), then deleted."""
 
     def __init__(self, context: LogContext) -> None:
         self.retention = context.options.retention
         self._context = context
-        self._cursors: CursorsToTrim | None = None
+        self._cursors: LogCursors | None = None
         self._scheduled = False
 
-    def watch(self, cursors: CursorsToTrim) -> None:
+    def watch(self, cursors: LogCursors) -> None:
         """These cursors hold what they have not passed. Called once, before anything is trimmed."""
         self._cursors = cursors
 

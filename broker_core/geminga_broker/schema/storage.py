@@ -16,7 +16,8 @@ from typing import NamedTuple
 import trio
 from google.protobuf.message import DecodeError
 
-from geminga_bookie.client.api import LedgerClient, LedgerMetadata, LedgerOptions
+from geminga_bookie.client import BookkeeperClient
+from geminga_bookie.client.api import LedgerMetadata, LedgerOptions
 from geminga_bookie.client.append import append_durably
 from geminga_bookie.errors import BookkeeperError, NoSuchLedger
 from geminga_broker.log.options import LedgerDurability
@@ -75,7 +76,7 @@ class SchemaStorage:
     def __init__(
         self,
         store: MetadataStore,
-        ledgers: LedgerClient,
+        ledgers: BookkeeperClient,
         durability: LedgerDurability,
         now_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:

@@ -9,7 +9,8 @@ import trio
 import trio.testing
 
 from geminga_bookie.client import BookkeeperClient
-from geminga_bookie.client.api import DigestType, LedgerOptions, LedgerState, LedgerWriter
+from geminga_bookie.client.api import DigestType, LedgerOptions, LedgerState
+from geminga_bookie.client.append import LedgerWriter
 from geminga_bookie.errors import (
     BookkeeperError,
     DigestMismatch,
