@@ -10,8 +10,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from geminga_bookie.errors import StorageFailed
 from geminga_bookie.memory import MemoryBookie
-from geminga_bookie.port import AddDone
-from geminga_broker.log._tests.held import HeldBookie
+from geminga_broker.log._tests.held import AddDone, HeldBookie
 from geminga_broker.log._tests.world import NAME, World, drain, message, publish
 from geminga_broker.log.api import (
     AppendDone,
