@@ -1,8 +1,7 @@
 """`geminga bookieshell`: a look at a bookie's ledgers from outside (spec BK-11).
 
 Commands and options are those of BookKeeper's `bookkeeper shell`; they read the data directory of a
-standalone and
-never write, so they work beside a running one, which then may be some seconds ahead.
+standalone and never write, so they work beside a running one, which then may be some seconds ahead.
 """
 
 from __future__ import annotations

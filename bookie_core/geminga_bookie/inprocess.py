@@ -37,8 +37,7 @@ async def open_bookie(
     """Recover what the directories hold, serve, and on the way out bring everything to its place.
 
     `live_ledgers` lets garbage be collected; without it nothing is ever dropped. `metadata` is
-    where the cookie is
-    compared with. Raises DataDirError.
+    where the cookie is compared with. Raises DataDirError.
     """
     if options.in_memory:
         bookie = MemoryBookie(options.bookie_id)

@@ -84,9 +84,8 @@ class BookieOptions:
     entry_log_bytes_max: int = 1024 * 1024 * 1024
     replicas_elsewhere: bool = False
     """Whether other bookies hold copies. Then entries that a damaged or missing journal may have
-    held are answered
-    with UnknownLedgerState until checked (BK-02); a sole copy is served as far as it goes, and the
-    loss is logged."""
+    held are answered with UnknownLedgerState until checked (BK-02); a sole copy is served as far as
+    it goes, and the loss is logged."""
     journal: JournalOptions = JournalOptions()
     gc: GcOptions = GcOptions()
     disk: DiskOptions = DiskOptions()

@@ -1,9 +1,8 @@
 """The bookie port: all that a ledger client can ask of one bookie.
 
-In-process, over TCP and simulated bookies stand behind the same names; nothing above may know
-which it is. Entries
-travel as *packets*: BookKeeper's header (ledger id, entry id, LAC, length), digest and payload, as
-on the wire.
+In-process, over TCP and simulated bookies stand behind the same names; nothing above may know which
+it is. Entries travel as *packets*: BookKeeper's header (ledger id, entry id, LAC, length), digest
+and payload, as on the wire.
 """
 
 from __future__ import annotations
@@ -73,7 +72,6 @@ class BookiePort(Protocol):
         self, ledger_id: int, first_entry_id: int, *, entries_max: int, bytes_max: int
     ) -> list[bytes]:
         """Packets of consecutive entries from the first on, at least one, then up to the bounds.
-
         Raises NoSuchEntry, NoSuchLedger, UnknownLedgerState, DigestMismatch if the first can't be
         read.
         """

@@ -22,9 +22,8 @@ class DataDirUnusable(Exception):
 
 def prepare_data_dir(path: Path) -> None:
     """Create the directory for its owner alone, and remove others' access to Geminga's files. A
-    directory that holds other files keeps its mode: it may belong to others too.
-
-    Raises DataDirUnusable.
+    directory that holds other files keeps its mode: it may belong to others too. Raises
+    DataDirUnusable.
     """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)

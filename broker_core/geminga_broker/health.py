@@ -87,9 +87,8 @@ class SharedCheck:
 
 
 async def check_health(service: BrokerService) -> None:
-    """Publish to the heartbeat namespace `pulsar/{broker id}` and wait for the receipt.
-
-    Raises BrokerError when it is refused, trio.TooSlowError when it takes over `HEALTH_S`.
+    """Publish to the heartbeat namespace `pulsar/{broker id}` and wait for the receipt. Raises
+    BrokerError when it is refused, trio.TooSlowError when it takes over `HEALTH_S`.
     """
     namespace = f"pulsar/{service.lookup.addresses.broker_id}"
     with trio.fail_after(HEALTH_S):

@@ -110,9 +110,8 @@ class LedgerWriter(LedgerReader):
 
     async def close(self) -> None:
         """Wait for what is pushed, then close the ledger by compare-and-set; after a failed append
-        at its last confirmed entry.
-
-        Raises LedgerFenced if another client recovered the ledger meanwhile. Idempotent.
+        at its last confirmed entry. Raises LedgerFenced if another client recovered the ledger
+        meanwhile. Idempotent.
         """
         if self._pending:
             if self._drained is None:

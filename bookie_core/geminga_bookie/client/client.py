@@ -78,11 +78,9 @@ class BookkeeperClient:
         raise MetadataConflict(f"{_ID_ATTEMPTS_MAX} ledger ids in a row were taken")
 
     async def open(self, ledger_id: int, password: bytes, *, recover: bool) -> LedgerReader:
-        """Open for reading. With `recover` an unclosed ledger is fenced, recovered and closed
-        first (BK-23).
-
-        Raises NoSuchLedger, UnauthorizedAccess, UnknownLedgerState; DigestMismatch, NoSuchEntry if
-        an entry that is damaged or lost keeps the ledger from being recovered.
+        """Open for reading. With `recover` an unclosed ledger is fenced, recovered and closed first
+        (BK-23). Raises NoSuchLedger, UnauthorizedAccess, UnknownLedgerState; DigestMismatch,
+        NoSuchEntry if an entry that is damaged or lost keeps the ledger from being recovered.
         """
         known = await self._store.read(ledger_id)
         if known.metadata.password != password:

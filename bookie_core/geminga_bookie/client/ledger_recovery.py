@@ -42,11 +42,10 @@ async def recover(
     store: LedgerMetadataStore,
     ports: Mapping[str, BookiePort],
 ) -> VersionedMetadata:
-    """Fence, recover and close the ledger; returns its closed metadata.
-
-    Raises UnknownLedgerState when too few bookies answer to tell where the ledger ends: try again
-    later. Raises DigestMismatch or NoSuchEntry when every copy of an entry that is needed for it is
-    damaged or gone: trying again does not help.
+    """Fence, recover and close the ledger; returns its closed metadata. Raises UnknownLedgerState
+    when too few bookies answer to tell where the ledger ends: try again later. Raises
+    DigestMismatch or NoSuchEntry when every copy of an entry that is needed for it is damaged or
+    gone: trying again does not help.
     """
     while known.metadata.state is not LedgerState.CLOSED:
         try:

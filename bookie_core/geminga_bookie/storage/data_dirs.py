@@ -1,11 +1,9 @@
 """Ownership of the directories: locks and cookies (spec BK-10).
 
 A cookie binds every directory to one bookie id, one instance and one role, as BookKeeper's `Cookie`
-does. Paths are not
-in it, so that a stopped bookie's directories can be moved. A copy stands in the metadata store, so
-that an emptied
-machine under an old id, or a bookie under an emptied metadata store, refuses to start instead of
-losing ledgers.
+does. Paths are not in it, so that a stopped bookie's directories can be moved. A copy stands in the
+metadata store, so that an emptied machine under an old id, or a bookie under an emptied metadata
+store, refuses to start instead of losing ledgers.
 """
 
 from __future__ import annotations

@@ -266,7 +266,6 @@ def _next_magic(file: DiskFile, offset: int, size: int) -> int:
 
 def check_version(file: DiskFile, path: Path) -> int | None:
     """Id of the log that this one was compacted from (0: none); None if the header is damaged.
-
     Raises DataDirError for another version.
     """
     try:

@@ -1,8 +1,7 @@
 """Bytes of entry logs (docs/DATA_FILES.md): header, blocks, ledger map. Pure.
 
 A block holds consecutive entries of one ledger. Its head and table have a checksum, and so has
-every entry, so that
-damage costs the entries that it hit and no others (spec BK-12).
+every entry, so that damage costs the entries that it hit and no others (spec BK-12).
 """
 
 from __future__ import annotations

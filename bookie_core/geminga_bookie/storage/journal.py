@@ -1,9 +1,8 @@
-"""The journal's thread: group commit, one durable write for all that waited (spec BK-01,
-BK-02).
+"""The journal's thread: group commit, one durable write for all that waited (spec BK-01, BK-02).
 
 Behaviour follows `org.apache.bookkeeper.bookie.Journal`. The loop puts requests into a queue; the
-thread takes all that
-is there, writes them as one record, syncs, and tells the loop once for the whole group.
+thread takes all that is there, writes them as one record, syncs, and tells the loop once for the
+whole group.
 """
 
 from __future__ import annotations

@@ -41,7 +41,6 @@ class ReplayReport:
 
 def replay(disk: Disk, directory: Path, apply: Callable[[JournalItem], None]) -> ReplayReport:
     """Call `apply` for every item behind the mark, in order. Idempotent; changes nothing on disk.
-
     Raises DataDirError for a file of another version, OSError.
     """
     report = ReplayReport()

@@ -1,8 +1,7 @@
 """One ledger directory: write caches, entry logs, indexes, read cache (spec BK-03 to BK-05).
 
 Behaviour follows `SingleDirectoryDbLedgerStorage`. Methods named `cached`, `put`, `swap`, `flushed`
-and `forget` are for
-the loop and do no I/O; the others block and are for threads.
+and `forget` are for the loop and do no I/O; the others block and are for threads.
 """
 
 from __future__ import annotations
@@ -148,8 +147,7 @@ class LedgerDirectory:
         """Read the entry, and with it what follows, up to the bounds (read-ahead).
 
         Blocks break at damaged entries. Raises NoSuchEntry, DigestMismatch if that very entry is
-        damaged,
-        StorageFailed.
+        damaged, StorageFailed.
         """
         failure = ""
         for _ in range(LOOKUPS_MAX):

@@ -1,8 +1,7 @@
 """A stopped bookie's directories, read without changing a byte (spec BK-11).
 
 The index is opened read-only and the journal is replayed into memory, so that what no checkpoint
-has reached is seen
-too. Beside a running bookie it shows a moment of the past.
+has reached is seen too. Beside a running bookie it shows a moment of the past.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 BK-02).
 
 All of it blocks and runs in a thread. Nothing is taken from a journal directory before everything
-that it says is in the
-caches of the ledger directories again.
+that it says is in the caches of the ledger directories again.
 """
 
 from __future__ import annotations

@@ -48,7 +48,6 @@ class Authorizer:
 
     async def allows(self, caller: Caller, need: Need, place: Place = Place()) -> bool:
         """Whether the caller has the right. A proxy and its original principal must both have it.
-
         Raises SubscriptionRefused.
         """
         if not self.enabled or need.scope in (Scope.PUBLIC, Scope.HELD):

@@ -50,9 +50,8 @@ def topic_allows(
 
 
 def check_subscription(policies: JsonObject, topic: str, role: str, subscription: str) -> bool:
-    """Whether the role may use the subscription, as far as the subscription's own rules go.
-
-    Raises SubscriptionRefused when names must begin with the role and this one doesn't.
+    """Whether the role may use the subscription, as far as the subscription's own rules go. Raises
+    SubscriptionRefused when names must begin with the role and this one doesn't.
     """
     roles = _mapping(_auth_policies(policies).get("subscription_auth_roles")).get(subscription)
     if isinstance(roles, list) and roles and role not in roles:

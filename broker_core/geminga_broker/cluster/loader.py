@@ -104,9 +104,8 @@ class TopicLoader:
 
     async def get(self, name: TopicName, *, create: bool, by_hand: bool = False) -> Topic:
         """The topic, loaded now if it isn't; `create` makes one that isn't there, where topics are
-        made automatically, `by_hand` everywhere.
-
-        Raises BrokerError: TopicNotFound, NotAllowedError, TooManyRequests, ServiceNotReady.
+        made automatically, `by_hand` everywhere. Raises BrokerError: TopicNotFound,
+        NotAllowedError, TooManyRequests, ServiceNotReady.
         """
         key = str(name)
         wanted = Creation.BY_HAND if by_hand else Creation(create)

@@ -147,7 +147,6 @@ class Namespaces:
         policies: JsonObject | None = None,
     ) -> None:
         """A namespace of an existing tenant; `policies` replace single fields of the fresh ones.
-
         Raises BadName, ResourceMissing (of the tenant), ResourceExists.
         """
         tenant, _, name = namespace.partition("/")

@@ -79,9 +79,8 @@ class Topics:
         await self._loader.unload_all()
 
     async def delete(self, name: TopicName, *, force: bool = False) -> None:
-        """Delete a topic with its subscriptions, log and (if it is no partition) schemas.
-
-        Raises BrokerError TopicNotFound, and what `Topic.delete` raises.
+        """Delete a topic with its subscriptions, log and (if it is no partition) schemas. Raises
+        BrokerError TopicNotFound, and what `Topic.delete` raises.
         """
         await self.get(name, create=False)
 

@@ -117,7 +117,6 @@ async def write_kept(
     walk: Walk, keys: LatestKeys, writer: LedgerWriter, partition: int, outcome: Outcome
 ) -> None:
     """The second pass: write what stays, and close the ledger. One step's entries are outstanding.
-
     Raises LogReadFailed, LogWriteFailed, TooSlowError.
     """
     try:

@@ -1,10 +1,8 @@
 """The managed ledger and its cursors, as topics use them (spec BR-01 to BR-07).
 
-Everything synchronous here runs in the broker's loop and takes effect before it returns;
-durability comes by callback or
-by awaiting. `Entry.data` is what stands in the ledger: broker entry metadata (if the log adds it)
-and the payload part
-of the frame.
+Everything synchronous here runs in the broker's loop and takes effect before it returns; durability
+comes by callback or by awaiting. `Entry.data` is what stands in the ledger: broker entry metadata
+(if the log adds it) and the payload part of the frame.
 """
 
 from __future__ import annotations

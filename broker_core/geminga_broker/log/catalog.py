@@ -59,10 +59,8 @@ class LogCatalog:
         return self._info
 
     async def save(self, ledgers: Iterable[LedgerInfo]) -> None:
-        """Make the store say what is known here, with these ledgers.
-
-        Raises LogFenced if another broker wrote meanwhile, StoreUnavailable if the outcome is
-        unknown.
+        """Make the store say what is known here, with these ledgers. Raises LogFenced if another
+        broker wrote meanwhile, StoreUnavailable if the outcome is unknown.
         """
         if self._uncertain is not None:
             await self._settle(self._uncertain)

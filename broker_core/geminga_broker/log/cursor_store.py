@@ -162,9 +162,8 @@ class CursorStore:
         append_whole(writer, _encoded(infos), finished)
 
     async def write_to_new_ledger(self, infos: Sequence[PositionInfo]) -> None:
-        """Write the state to a new ledger and make that the cursor's. Durable on return.
-
-        Raises LogFenced if another broker changed the cursor, BookkeeperError, MetadataError.
+        """Write the state to a new ledger and make that the cursor's. Durable on return. Raises
+        LogFenced if another broker changed the cursor, BookkeeperError, MetadataError.
         """
         writer = await self._client.create(
             self._options.durability.ledger_options(self.key.log_name, self.key.cursor_name)

@@ -92,9 +92,8 @@ class CursorWriter:
 
     async def persist_to_node(self) -> None:
         """Leave the whole state in the metadata store, or, with too many holes, in the closed
-        ledger, as the last that is written: from here on the cursor may be another broker's.
-
-        Raises LogFenced, LogWriteFailed.
+        ledger, as the last that is written: from here on the cursor may be another broker's. Raises
+        LogFenced, LogWriteFailed.
         """
         async with self._alone() as store:
             if store is not None:

@@ -79,10 +79,8 @@ class ManagedLedgerFactory:
         return None
 
     async def open(self, name: str, *, create: bool = True) -> TopicLog:
-        """The open log of that name; many callers at once share one opening.
-
-        Raises LogNotFound, LogFenced, LogReadFailed (with the cause, storage or metadata),
-        LogClosed.
+        """The open log of that name; many callers at once share one opening. Raises LogNotFound,
+        LogFenced, LogReadFailed (with the cause, storage or metadata), LogClosed.
         """
         log = self.logs.get(name)
         usable = log is not None and log.context.state not in (LogState.CLOSED, LogState.FENCED)
@@ -103,9 +101,8 @@ class ManagedLedgerFactory:
             raise
 
     async def delete(self, name: str) -> None:
-        """Delete the log, its cursors, ledgers and metadata; none of that name is no error.
-
-        Raises what `open` and `ManagedLedger.delete` raise.
+        """Delete the log, its cursors, ledgers and metadata; none of that name is no error. Raises
+        what `open` and `ManagedLedger.delete` raise.
         """
         try:
             log = await self.open(name, create=False)

@@ -22,9 +22,8 @@ async def open_salvaged(
     client: BookkeeperClient, ledger_id: int, password: bytes, consequence: str
 ) -> LedgerReader:
     """Open a ledger with recovery. If a damaged or lost entry prevents the recovery: as far as it
-    is confirmed; it stays open, and the log says so with the `consequence`.
-
-    Raises BookkeeperError, MetadataError.
+    is confirmed; it stays open, and the log says so with the `consequence`. Raises BookkeeperError,
+    MetadataError.
     """
     try:
         return await client.open(ledger_id, password, recover=True)

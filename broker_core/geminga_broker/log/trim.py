@@ -93,7 +93,6 @@ class LogTrimmer:
 
     async def delete_ledgers(self) -> None:
         """Delete ledgers that are in no chain any more. The next save of the catalog forgets them.
-
         Raises BookkeeperError, MetadataError.
         """
         deleting = list(self._context.catalog.deleting)

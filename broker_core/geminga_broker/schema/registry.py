@@ -75,7 +75,6 @@ class SchemaRegistry:
 
     async def register(self, schema_id: str, schema: SchemaData, strategy: Strategy) -> int:
         """The number of a schema that is there, or of a new version that goes with the others.
-
         Raises IncompatibleSchema, InvalidSchemaData.
         """
         await self._compute(schema, (), partial(validate, schema))
@@ -115,9 +114,8 @@ class SchemaRegistry:
         await self._compute(schema, versions, partial(_check, versions, schema, strategy))
 
     async def check_consumer(self, schema_id: str, schema: SchemaData, strategy: Strategy) -> None:
-        """Whether a consumer may use the schema for what is in the topic.
-
-        Raises IncompatibleSchema, NoSchemaToCheck, InvalidSchemaData.
+        """Whether a consumer may use the schema for what is in the topic. Raises
+        IncompatibleSchema, NoSchemaToCheck, InvalidSchemaData.
         """
         if strategy is Strategy.ALWAYS_COMPATIBLE:
             return

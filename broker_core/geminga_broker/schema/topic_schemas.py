@@ -93,7 +93,6 @@ class TopicSchemas:
         self, name: TopicName, topic: Topic, schema: SchemaData | None
     ) -> None:
         """Whether a consumer may come with that schema: it is the topic's if nothing is there yet.
-
         Raises IncompatibleSchema, InvalidSchemaData.
         """
         if schema is None or schema.type is SchemaType.AUTO_CONSUME:

@@ -73,9 +73,8 @@ async def _settle(consumer: geminga.Consumer, kind: str, message_id: MessageId) 
 
 
 async def serve_reader(socket: TextSocket, reader: geminga.Reader, *, pending_max: int) -> None:
-    """Send messages; whatever the client says lets the next one through, but for questions.
-
-    Raises Ended, BadCommand, GemingaError.
+    """Send messages; whatever the client says lets the next one through, but for questions. Raises
+    Ended, BadCommand, GemingaError.
     """
     budget = Budget(pending_max)
     async with trio.open_nursery() as nursery:

@@ -207,9 +207,8 @@ class Endpoint:
 
 def parse_path(path: str) -> Endpoint:
     """`/ws/v2/{kind}/{domain}/{tenant}/{namespace}/{topic}[/{subscription}]`, as it was sent; a
-    topic's name may have slashes, encoded or not.
-
-    Raises Refused: 404 for what is no path of this API, else 400.
+    topic's name may have slashes, encoded or not. Raises Refused: 404 for what is no path of this
+    API, else 400.
     """
     parts = path.split("/")
     if parts[:3] != ["", "ws", "v2"] or len(parts) < 4 or parts[3] not in KINDS:
