@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from geminga_broker.admin.rest import RestError, no_content, ok, parameter, read_body, route
+from geminga_broker.admin.rest import RestError, at, no_content, ok, parameter, read_body, route
 from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.cluster.records import (
     BadName,
@@ -79,8 +79,5 @@ def routes(namespaces: Namespaces) -> list[Route]:
     base = "/admin/v2/clusters"
     return [
         route("GET", base, list_all),
-        route("GET", base + "/{cluster}", get),
-        route("PUT", base + "/{cluster}", create),
-        route("POST", base + "/{cluster}", update),
-        route("DELETE", base + "/{cluster}", delete),
+        *at(base + "/{cluster}", get=get, put=create, post=update, delete=delete),
     ]

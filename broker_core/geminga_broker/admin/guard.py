@@ -15,13 +15,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from geminga_broker.admin.rest import (
-    RestError,
-    namespace_of,
-    on_rest_error,
-    parameter,
-    topic_of,
-)
+from geminga_broker.admin import rest
 from geminga_broker.authz.authorizer import Caller, place_of
 from geminga_broker.authz.grants import SubscriptionRefused
 from geminga_broker.authz.needs import Need, Place, Scope
@@ -43,7 +37,7 @@ _DOMAINS = ("persistent", "non-persistent")
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-class InvalidRoles(RestError):
+class InvalidRoles(rest.RestError):
     """A proxy names no valid original principal, or a client that is no proxy names one."""
 
 
@@ -71,7 +65,7 @@ async def _admit(
         except InvalidRoles as error:
             # Apache's sees it where it sees that something isn't allowed.
             status, _ = refusal(need, _place(need.scope, request), None, None)
-            raise RestError(status, error.reason) from None
+            raise rest.RestError(status, error.reason) from None
         place = _place(need.scope, request)
         await _check(service, need, place, caller)
         request.state.caller = caller
@@ -111,8 +105,8 @@ def unknown_to(service: BrokerService) -> Callable[[Request, Exception], Awaitab
         if service.authenticator is not None and path.startswith(_GUARDED):
             try:
                 await identify(service, request, dict(request.headers))
-            except RestError as refused:
-                return await on_rest_error(request, refused)
+            except rest.RestError as refused:
+                return await rest.on_rest_error(request, refused)
         return PlainTextResponse(error.detail, error.status_code, headers=error.headers)
 
     return answer
@@ -136,7 +130,7 @@ async def identify(
     assert service.authenticator is not None
     for name in ONCE:
         if len(request.headers.getlist(name)) > 1:
-            raise RestError(400, f"More than one header {name}")
+            raise rest.RestError(400, f"More than one header {name}")
     certificate = cast(bytes | None, request.scope.get(TLS_PEER_CERTIFICATE))
     client = request.client
     address = f"{client.host}:{client.port}" if client else ""
@@ -146,7 +140,7 @@ async def identify(
     except AuthenticationFailed as error:
         path = shown(request.url.path)
         _log.warning("address=%s %s authentication failed: %s", address, path, error)
-        raise RestError(401, "Authentication required") from None
+        raise rest.RestError(401, "Authentication required") from None
     original = headers.get(ORIGINAL_PRINCIPAL) or None
     authorizer = service.authorizer
     if authorizer.enabled and not authorizer.original_is_valid(identity.role, original, http=True):
@@ -164,34 +158,34 @@ async def _check(service: BrokerService, need: Need, place: Place, caller: Calle
     try:
         allowed = await service.authorizer.allows(caller, need, place)
     except SubscriptionRefused as error:
-        raise RestError(401, str(error)) from None
+        raise rest.RestError(401, str(error)) from None
     if not allowed:
         status, reason = refusal(need, place, caller.role, caller.original)
         _log.warning("%s: %s", caller, shown(reason))
-        raise RestError(status, reason)
+        raise rest.RestError(status, reason)
 
 
 def _place(scope: Scope, request: Request) -> Place:
     """The place that the path names."""
     parts = request.path_params
     if "topic" in parts and scope in (Scope.TOPIC, Scope.TOPIC_POLICY):
-        topic = topic_of(request, _domain(request))
-        subscription = parameter(request, "subscription") if "subscription" in parts else ""
+        topic = rest.topic_of(request, _domain(request))
+        subscription = rest.parameter(request, "subscription") if "subscription" in parts else ""
         return place_of(topic, subscription)
     for part in ("tenant", "namespace", "cluster"):
         # Else a handler might cut the name elsewhere than this rule does.
-        if part in parts and "/" in parameter(request, part):
-            raise RestError(412, f"{part.capitalize()} name is not valid")
-    tenant = parameter(request, "tenant") if "tenant" in parts else ""
-    namespace = namespace_of(request) if "namespace" in parts else ""
-    name = parameter(request, "cluster") if "cluster" in parts else ""
+        if part in parts and "/" in rest.parameter(request, part):
+            raise rest.RestError(412, f"{part.capitalize()} name is not valid")
+    tenant = rest.parameter(request, "tenant") if "tenant" in parts else ""
+    namespace = rest.namespace_of(request) if "namespace" in parts else ""
+    name = rest.parameter(request, "cluster") if "cluster" in parts else ""
     return Place(tenant, namespace, name=name)
 
 
 def _domain(request: Request) -> str:
     """Of a topic's path, where it is a parameter or stands in it."""
     if "domain" in request.path_params:
-        return parameter(request, "domain")
+        return rest.parameter(request, "domain")
     if str(request.scope["path"]).startswith(_SCHEMAS):
         return "persistent"
     # Not anywhere else in it: a tenant may be called "persistent".

@@ -125,6 +125,17 @@ def bad_body(text: str) -> Exception:
     return _BadBody(text)
 
 
+EMPTY_BODY = "The request entity cannot be empty."
+
+
+async def required_body(request: Request, kind: type[T]) -> T:
+    """As `read_body`. Raises the error for an invalid body if there is none."""
+    value = await read_body(request, kind)
+    if value is None:
+        raise bad_body(EMPTY_BODY)
+    return value
+
+
 def parameter(request: Request, name: str) -> str:
     """A decoded part of the path."""
     return unquote(str(request.path_params[name]))
@@ -189,3 +200,8 @@ EXCEPTION_HANDLERS: dict[type[Exception], Callable[[Request, Exception], Awaitab
 def route(method: str, path: str, handler: Handler) -> Route:
     """One method at one path."""
     return Route(path, handler, methods=[method])
+
+
+def at(path: str, **handlers: Handler) -> list[Route]:
+    """Several methods at one path."""
+    return [route(method.upper(), path, handler) for method, handler in handlers.items()]

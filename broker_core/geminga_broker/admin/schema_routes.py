@@ -7,18 +7,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from geminga_broker.admin import rest
 from geminga_broker.admin.namespaces.routes import require_namespace
-from geminga_broker.admin.rest import (
-    RestError,
-    bad_body,
-    flag,
-    ok,
-    parameter,
-    read_body,
-    route,
-    topic_of,
-    without_nulls,
-)
 from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.cluster.records import JsonObject
 from geminga_broker.schema.key_value import key_value_from_text, key_value_to_text
@@ -52,88 +42,88 @@ def routes(schemas: TopicSchemas, namespaces: Namespaces) -> list[Route]:
 
 def _reading(registry: SchemaRegistry) -> list[Route]:
     async def latest(request: Request) -> Response:
-        return ok(_json_of(await registry.latest(_schema_id(request))))
+        return rest.ok(_json_of(await registry.latest(_schema_id(request))))
 
     async def version(request: Request) -> Response:
-        text = parameter(request, "version")
+        text = rest.parameter(request, "version")
         try:
             number = int(text)
         except ValueError:
-            raise RestError(400, f"version is not a number: {text}") from None
-        return ok(_json_of(await registry.get(_schema_id(request), number)))
+            raise rest.RestError(400, f"version is not a number: {text}") from None
+        return rest.ok(_json_of(await registry.get(_schema_id(request), number)))
 
     async def versions(request: Request) -> Response:
         found = await registry.versions(_schema_id(request))
-        return ok({"getSchemaResponses": [_json_of(each) for each in found]})
+        return rest.ok({"getSchemaResponses": [_json_of(each) for each in found]})
 
     async def metadata(request: Request) -> Response:
         locator = await registry.storage.locate(_schema_id(request))
         if locator is None:
             return Response()
         index = [_place(entry) for entry in locator.value.index]
-        return ok({"info": _place(locator.value.info), "index": index})
+        return rest.ok({"info": _place(locator.value.info), "index": index})
 
     return [
-        route("GET", f"{_BASE}/schema", latest),
-        route("GET", f"{_BASE}/schema/{{version}}", version),
-        route("GET", f"{_BASE}/schemas", versions),
-        route("GET", f"{_BASE}/metadata", metadata),
+        rest.route("GET", f"{_BASE}/schema", latest),
+        rest.route("GET", f"{_BASE}/schema/{{version}}", version),
+        rest.route("GET", f"{_BASE}/schemas", versions),
+        rest.route("GET", f"{_BASE}/metadata", metadata),
     ]
 
 
 def _writing(schemas: TopicSchemas, namespaces: Namespaces) -> list[Route]:
     async def post(request: Request) -> Response:
         schema = await _payload(request)
-        topic = topic_of(request, "persistent")
+        topic = rest.topic_of(request, "persistent")
         await require_namespace(namespaces, topic.namespace)
         strategy = (await schemas.policies(topic)).strategy
         try:
             number = await schemas.registry.register(topic.schema_name, schema, strategy)
         except IncompatibleSchema as error:
-            raise RestError(409, str(error)) from None
+            raise rest.RestError(409, str(error)) from None
         except InvalidSchemaData as error:
-            raise RestError(422, str(error)) from None
-        return ok({"version": {"version": number}})
+            raise rest.RestError(422, str(error)) from None
+        return rest.ok({"version": {"version": number}})
 
     async def compatibility(request: Request) -> Response:
         schema = await _payload(request)
-        topic = topic_of(request, "persistent")
+        topic = rest.topic_of(request, "persistent")
         await require_namespace(namespaces, topic.namespace)
         strategy = (await schemas.policies(topic)).strategy
         try:
             await schemas.registry.check(topic.schema_name, schema, strategy)
         except InvalidSchemaData as error:
-            raise RestError(400, str(error)) from None
+            raise rest.RestError(400, str(error)) from None
         except IncompatibleSchema as error:
             # Apache has no other answer to that.
-            raise RestError(500, str(error)) from None
-        answer = ok({"schemaCompatibilityStrategy": strategy.name, "compatibility": True})
+            raise rest.RestError(500, str(error)) from None
+        answer = rest.ok({"schemaCompatibilityStrategy": strategy.name, "compatibility": True})
         answer.status_code = 202
         return answer
 
     async def find(request: Request) -> Response:
         schema = await _payload(request)
         found = await schemas.registry.number_of(_schema_id(request), schema)
-        return ok({"version": -1 if found is None else found})
+        return rest.ok({"version": -1 if found is None else found})
 
     async def delete(request: Request) -> Response:
         schema_id = _schema_id(request)
-        if flag(request, "force"):
+        if rest.flag(request, "force"):
             await schemas.registry.delete(schema_id)
-            return ok({"version": -1})
-        await require_namespace(namespaces, topic_of(request, "persistent").namespace)
-        return ok({"version": await schemas.registry.mark_deleted(schema_id, _user(request))})
+            return rest.ok({"version": -1})
+        await require_namespace(namespaces, rest.topic_of(request, "persistent").namespace)
+        return rest.ok({"version": await schemas.registry.mark_deleted(schema_id, _user(request))})
 
     return [
-        route("POST", f"{_BASE}/schema", post),
-        route("POST", f"{_BASE}/compatibility", compatibility),
-        route("POST", f"{_BASE}/version", find),
-        route("DELETE", f"{_BASE}/schema", delete),
+        rest.route("POST", f"{_BASE}/schema", post),
+        rest.route("POST", f"{_BASE}/compatibility", compatibility),
+        rest.route("POST", f"{_BASE}/version", find),
+        rest.route("DELETE", f"{_BASE}/schema", delete),
     ]
 
 
 def _schema_id(request: Request) -> str:
-    return topic_of(request, "persistent").schema_name
+    return rest.topic_of(request, "persistent").schema_name
 
 
 def _user(request: Request) -> str:
@@ -143,27 +133,25 @@ def _user(request: Request) -> str:
 
 async def _payload(request: Request) -> SchemaData:
     """Raises RestError 422 for an invalid schema."""
-    payload = await read_body(request, PostSchemaPayload)
-    if payload is None:
-        raise bad_body("The request entity cannot be empty.")
+    payload = await rest.required_body(request, PostSchemaPayload)
     if payload.schema is None:
-        raise RestError(422, "schema is missing")
+        raise rest.RestError(422, "schema is missing")
     try:
         kind = SchemaType[payload.type]
     except KeyError:
-        raise RestError(422, f"type: unknown schema type: {payload.type}") from None
+        raise rest.RestError(422, f"type: unknown schema type: {payload.type}") from None
     try:
         pair = kind is SchemaType.KEY_VALUE
         data = key_value_from_text(payload.schema) if pair else payload.schema.encode()
     except InvalidSchemaData as error:
-        raise RestError(422, f"schema: {error}") from None
-    return SchemaData(kind, data, without_nulls(payload.properties) or {}, _user(request))
+        raise rest.RestError(422, f"schema: {error}") from None
+    return SchemaData(kind, data, rest.without_nulls(payload.properties) or {}, _user(request))
 
 
 def _json_of(found: VersionedSchema | None) -> JsonObject:
     """Raises RestError 404 if there is none."""
     if found is None:
-        raise RestError(404, NOT_FOUND)
+        raise rest.RestError(404, NOT_FOUND)
     schema = found.schema
     pair = schema.type is SchemaType.KEY_VALUE
     return {

@@ -9,15 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from geminga_broker.admin.rest import (
-    RestError,
-    flag,
-    no_content,
-    ok,
-    parameter,
-    read_body,
-    route,
-)
+from geminga_broker.admin import rest
 from geminga_broker.cluster.records import (
     BadName,
     JsonObject,
@@ -36,18 +28,18 @@ class TenantInfo(msgspec.Struct, rename="camel"):
 
 
 async def _checked(service: BrokerService, request: Request) -> TenantInfo:
-    info = await read_body(request, TenantInfo)
+    info = await rest.read_body(request, TenantInfo)
     if info is None:
-        raise RestError(412, "TenantInfo is null")
+        raise rest.RestError(412, "TenantInfo is null")
     if not info.allowed_clusters:
-        raise RestError(412, "Clusters cannot be null")
+        raise rest.RestError(412, "Clusters cannot be null")
     if None in info.allowed_clusters or None in (info.admin_roles or ()):
-        raise RestError(400, "A role or cluster is null")
+        raise rest.RestError(400, "A role or cluster is null")
     known: Sequence[str] = await service.namespaces.clusters.names()
     if any(not cluster.strip() for cluster in info.allowed_clusters):
-        raise RestError(412, "Clusters can not be blank")
+        raise rest.RestError(412, "Clusters can not be blank")
     if not set(info.allowed_clusters) <= {*known, "global"}:
-        raise RestError(412, "Clusters do not exist")
+        raise rest.RestError(412, "Clusters do not exist")
     return info
 
 
@@ -56,29 +48,29 @@ def routes(service: BrokerService) -> list[Route]:
     namespaces = service.namespaces
 
     async def list_all(_request: Request) -> Response:
-        return ok(await namespaces.tenants.names())
+        return rest.ok(await namespaces.tenants.names())
 
     async def get(request: Request) -> Response:
-        record = await namespaces.tenants.get(parameter(request, "tenant"))
+        record = await namespaces.tenants.get(rest.parameter(request, "tenant"))
         if record is None:
-            raise RestError(404, "Tenant does not exist")
-        return ok(record)
+            raise rest.RestError(404, "Tenant does not exist")
+        return rest.ok(record)
 
     async def create(request: Request) -> Response:
-        name = parameter(request, "tenant")
+        name = rest.parameter(request, "tenant")
         info = await _checked(service, request)
         try:
             await namespaces.create_tenant(
                 name, info.admin_roles or [], info.allowed_clusters or []
             )
         except BadName:
-            raise RestError(412, "Tenant name is not valid") from None
+            raise rest.RestError(412, "Tenant name is not valid") from None
         except ResourceExists:
-            raise RestError(409, "Tenant already exist") from None
-        return no_content()
+            raise rest.RestError(409, "Tenant already exist") from None
+        return rest.no_content()
 
     async def update(request: Request) -> Response:
-        name = parameter(request, "tenant")
+        name = rest.parameter(request, "tenant")
         info = await _checked(service, request)
         changes: JsonObject = {
             "adminRoles": info.admin_roles or [],
@@ -87,27 +79,24 @@ def routes(service: BrokerService) -> list[Route]:
         try:
             await namespaces.tenants.update(name, lambda old: old | changes)
         except ResourceMissing:
-            raise RestError(404, f"Tenant {name} not found") from None
+            raise rest.RestError(404, f"Tenant {name} not found") from None
         await service.permissions_changed(name)
-        return no_content()
+        return rest.no_content()
 
     async def delete(request: Request) -> Response:
-        name = parameter(request, "tenant")
-        if flag(request, "force"):
-            raise RestError(405, "Broker doesn't allow forced deletion of tenants")
+        name = rest.parameter(request, "tenant")
+        if rest.flag(request, "force"):
+            raise rest.RestError(405, "Broker doesn't allow forced deletion of tenants")
         try:
             await namespaces.delete_tenant(name)
         except ResourceMissing:
-            raise RestError(404, "Tenant doesn't exist") from None
+            raise rest.RestError(404, "Tenant doesn't exist") from None
         except ResourceInUse:
-            raise RestError(409, "The tenant still has active namespaces") from None
-        return no_content()
+            raise rest.RestError(409, "The tenant still has active namespaces") from None
+        return rest.no_content()
 
     base = "/admin/v2/tenants"
     return [
-        route("GET", base, list_all),
-        route("GET", base + "/{tenant}", get),
-        route("PUT", base + "/{tenant}", create),
-        route("POST", base + "/{tenant}", update),
-        route("DELETE", base + "/{tenant}", delete),
+        rest.route("GET", base, list_all),
+        *rest.at(base + "/{tenant}", get=get, put=create, post=update, delete=delete),
     ]

@@ -30,16 +30,13 @@ class Topics:
     ) -> None:
         self.loaded = loader.topics
         """Loaded topics by full name."""
+        self.get = loader.get
         self._loader = loader
         self._catalog = catalog
         self._namespaces = namespaces
         self._records = records
         self._schemas = schemas
         self._revoked = revoked
-
-    async def get(self, name: TopicName, *, create: bool) -> Topic:
-        """The topic; with `create` it may be made automatically. See `TopicLoader.get`."""
-        return await self._loader.get(name, create=create)
 
     async def create(self, name: TopicName) -> Topic:
         """The topic, made if it isn't there, whether or not topics are made automatically. See

@@ -25,9 +25,9 @@ from geminga_broker.log.api import Cursor, Entry, LogClosed, LogError, LogReadFa
 from geminga_broker.log.cursor import LogCursor
 from geminga_broker.log.reserved_cursors import COMPACTION
 from geminga_broker.log.topic_log import TopicLog
-from geminga_broker.policies.model import CompactionPolicy, TopicPolicies
+from geminga_broker.policies.model import TopicPolicies
 from geminga_broker.topic.api import TopicEnvironment
-from geminga_broker.topic.stats import CompactionStats, LedgerInfo
+from geminga_broker.topic.stats import LedgerInfo
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.ids import EARLIEST, Position
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
@@ -168,11 +168,6 @@ class TopicCompaction:
         """Whether a run is under way."""
         return self._scope is not None
 
-    @property
-    def stats(self) -> CompactionStats:
-        """As in `/stats`."""
-        return self.outcome.stats
-
     def trigger(self) -> None:
         """Begin a run. Raises CompactionRunning while one is under way, BrokerError ServiceNotReady
         while the topic is being given up.
@@ -246,7 +241,7 @@ class TopicCompaction:
             if scope.cancelled_caught:
                 self.outcome.failed("the compaction was stopped")
         except trio.TooSlowError:
-            read_s = self._policy.read_s
+            read_s = self._host.policies.compaction.read_s
             self._fail(f"reading the topic took longer than {read_s} seconds")
         except (LogError, BrokerError, RemoteProtocolError) as error:
             self._fail(str(error) or type(error).__name__)
@@ -272,7 +267,7 @@ class TopicCompaction:
         ledgers = self._ledgers(cursor)
         await ledgers.collect_quietly()
         end = self._end()
-        keys = LatestKeys(self._policy.retain_null_key)
+        keys = LatestKeys(self._host.policies.compaction.retain_null_key)
         if not await see_all(self._walk(end), keys, self.outcome):
             return
         _log.info("topic=%s compacting %d keys up to %s", host.name, len(keys), end)
@@ -298,7 +293,13 @@ class TopicCompaction:
         return horizon
 
     def _walk(self, end: Position) -> Walk:
-        return Walk(self, self._host.log, end, self._policy.read_s, self._host.environment.catch_up)
+        return Walk(
+            self,
+            self._host.log,
+            end,
+            self._host.policies.compaction.read_s,
+            self._host.environment.catch_up,
+        )
 
     async def _replace(self, ledger: CompactedLedger | None, horizon: Position | None) -> None:
         """New readers get this ledger from now on; on return no reader uses the old one."""
@@ -306,10 +307,6 @@ class TopicCompaction:
         if old is not None:
             with trio.CancelScope(shield=True):
                 await old.close()
-
-    @property
-    def _policy(self) -> CompactionPolicy:
-        return self._host.policies.compaction
 
     def _ledgers(self, cursor: LogCursor) -> CompactedLedgers:
         log = self._host.log

@@ -56,6 +56,7 @@ class SchemaRegistry:
 
     def __init__(self, storage: SchemaStorage, now_ms: Callable[[], int] = wall_clock_ms) -> None:
         self.storage = storage
+        self.delete = storage.delete
         self._now_ms = now_ms
         self._threads = trio.CapacityLimiter(1)
 
@@ -147,10 +148,6 @@ class SchemaRegistry:
                 return await self._append(schema_id, locator, end, b"")
             except BadVersion:
                 continue
-
-    async def delete(self, schema_id: str) -> bool:
-        """Remove all versions for good; False if there are none."""
-        return await self.storage.delete(schema_id)
 
     async def _load(self, schema_id: str) -> tuple[Locator | None, list[VersionedSchema]]:
         locator = await self.storage.locate(schema_id)

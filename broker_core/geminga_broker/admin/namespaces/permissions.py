@@ -12,18 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from geminga_broker.admin import rest
 from geminga_broker.admin.guard import require
-from geminga_broker.admin.rest import (
-    RestError,
-    bad_body,
-    namespace_of,
-    no_content,
-    ok,
-    parameter,
-    read_body,
-    route,
-    topic_of,
-)
 from geminga_broker.authz import granting
 from geminga_broker.authz.needs import Need, Place, Scope
 from geminga_broker.cluster.records import JsonObject, ResourceMissing
@@ -54,14 +44,16 @@ def _require_whole(wanted: Sequence[msgspec.Struct | None]) -> None:
     """Raises RestError 400 for a grant that lacks something."""
     for each in wanted:
         if each is None or None in msgspec.structs.astuple(each):
-            raise RestError(400, "Each grant needs a topic, a role and, to be granted, actions")
+            raise rest.RestError(
+                400, "Each grant needs a topic, a role and, to be granted, actions"
+            )
 
 
 async def _policies(service: BrokerService, namespace: str) -> JsonObject:
     try:
         return await service.namespaces.policies(namespace)
     except ResourceMissing:
-        raise RestError(404, "Namespace does not exist") from None
+        raise rest.RestError(404, "Namespace does not exist") from None
 
 
 async def _change(
@@ -71,15 +63,15 @@ async def _change(
     try:
         await service.namespaces.tenants.update(namespace, change)
     except ResourceMissing:
-        raise RestError(404, "Namespace does not exist") from None
+        raise rest.RestError(404, "Namespace does not exist") from None
     await service.permissions_changed(namespace.partition("/")[0], namespace)
-    return no_content()
+    return rest.no_content()
 
 
 async def _actions(request: Request) -> list[str]:
-    actions = await read_body(request, list[str])
+    actions = await rest.read_body(request, list[str])
     if actions is None:
-        raise RestError(400, "Actions should not be null")
+        raise rest.RestError(400, "Actions should not be null")
     return _checked([action for action in actions if action])
 
 
@@ -87,7 +79,7 @@ def _checked(actions: Sequence[str]) -> list[str]:
     try:
         return granting.checked_actions(actions)
     except granting.UnknownAction as error:
-        raise bad_body(str(error)) from None
+        raise rest.bad_body(str(error)) from None
 
 
 def routes(service: BrokerService) -> list[Route]:
@@ -95,61 +87,67 @@ def routes(service: BrokerService) -> list[Route]:
     base = "/admin/v2/namespaces/{tenant}/{namespace}/permissions"
 
     async def get(request: Request) -> Response:
-        return ok(granting.namespace_grants(await _policies(service, namespace_of(request))))
+        return rest.ok(
+            granting.namespace_grants(await _policies(service, rest.namespace_of(request)))
+        )
 
     async def grant(request: Request) -> Response:
-        actions, role = await _actions(request), parameter(request, "role")
+        actions, role = await _actions(request), rest.parameter(request, "role")
         return await _change(
             service,
-            namespace_of(request),
+            rest.namespace_of(request),
             lambda old: granting.grant_on_namespace(old, role, actions),
         )
 
     async def revoke(request: Request) -> Response:
-        role = parameter(request, "role")
+        role = rest.parameter(request, "role")
         return await _change(
-            service, namespace_of(request), lambda old: granting.revoke_on_namespace(old, role)
+            service, rest.namespace_of(request), lambda old: granting.revoke_on_namespace(old, role)
         )
 
     return [
-        route("GET", base, get),
+        rest.route("GET", base, get),
         *_routes_of_many(service),
         *_subscription_mode_routes(service),
         *_subscription_routes(service, base),
-        route("POST", base + "/{role}", grant),
-        route("DELETE", base + "/{role}", revoke),
+        *rest.at(base + "/{role}", post=grant, delete=revoke),
     ]
 
 
 def _subscription_routes(service: BrokerService, base: str) -> list[Route]:
     async def get(request: Request) -> Response:
-        return ok(granting.subscription_roles(await _policies(service, namespace_of(request))))
+        return rest.ok(
+            granting.subscription_roles(await _policies(service, rest.namespace_of(request)))
+        )
 
     async def grant(request: Request) -> Response:
-        roles, name = await read_body(request, list[str]), parameter(request, "subscription")
+        roles, name = (
+            await rest.read_body(request, list[str]),
+            rest.parameter(request, "subscription"),
+        )
         if roles is None:
-            raise bad_body("the body must be a list of roles")
+            raise rest.bad_body("the body must be a list of roles")
         return await _change(
             service,
-            namespace_of(request),
+            rest.namespace_of(request),
             lambda old: granting.grant_subscription(old, name, roles),
         )
 
     async def revoke(request: Request) -> Response:
-        name, role = parameter(request, "subscription"), parameter(request, "role")
+        name, role = rest.parameter(request, "subscription"), rest.parameter(request, "role")
         try:
             return await _change(
                 service,
-                namespace_of(request),
+                rest.namespace_of(request),
                 lambda old: granting.revoke_subscription(old, name, role),
             )
         except KeyError:
-            raise RestError(404, f"Subscription {name} has no granted roles") from None
+            raise rest.RestError(404, f"Subscription {name} has no granted roles") from None
 
     return [
-        route("GET", base + "/subscription", get),
-        route("POST", base + "/subscription/{subscription}", grant),
-        route("DELETE", base + "/{subscription}/{role}", revoke),
+        rest.route("GET", base + "/subscription", get),
+        rest.route("POST", base + "/subscription/{subscription}", grant),
+        rest.route("DELETE", base + "/{subscription}/{role}", revoke),
     ]
 
 
@@ -158,16 +156,16 @@ def _subscription_mode_routes(service: BrokerService) -> list[Route]:
     path = "/admin/v2/namespaces/{tenant}/{namespace}/subscriptionAuthMode"
 
     async def get(request: Request) -> Response:
-        policies = await _policies(service, namespace_of(request))
-        return ok(policies.get("subscription_auth_mode") or "None")
+        policies = await _policies(service, rest.namespace_of(request))
+        return rest.ok(policies.get("subscription_auth_mode") or "None")
 
     async def post(request: Request) -> Response:
-        mode = await read_body(request, cast(type[str], SubscriptionMode)) or "None"
+        mode = await rest.read_body(request, cast(type[str], SubscriptionMode)) or "None"
         return await _change(
-            service, namespace_of(request), lambda old: old | {"subscription_auth_mode": mode}
+            service, rest.namespace_of(request), lambda old: old | {"subscription_auth_mode": mode}
         )
 
-    return [route("GET", path, get), route("POST", path, post)]
+    return rest.at(path, get=get, post=post)
 
 
 def _routes_of_many(service: BrokerService) -> list[Route]:
@@ -175,7 +173,7 @@ def _routes_of_many(service: BrokerService) -> list[Route]:
     base = "/admin/v2/namespaces"
 
     async def grant(request: Request) -> Response:
-        wanted = await read_body(request, list[_Grant]) or []
+        wanted = await rest.read_body(request, list[_Grant]) or []
         _require_whole(wanted)
         for each in wanted:
             _checked(each.actions)
@@ -190,7 +188,7 @@ def _routes_of_many(service: BrokerService) -> list[Route]:
         return await _change(service, namespace, change)
 
     async def revoke(request: Request) -> Response:
-        wanted = await read_body(request, list[_Revocation]) or []
+        wanted = await rest.read_body(request, list[_Revocation]) or []
         _require_whole(wanted)
         namespace = await _namespace_of_all(service, request, [each.topic for each in wanted])
         names = [await _with_partitions(service, _topic(each.topic)) for each in wanted]
@@ -203,8 +201,8 @@ def _routes_of_many(service: BrokerService) -> list[Route]:
         return await _change(service, namespace, change)
 
     return [
-        route("POST", base + "/grantPermissionsOnTopics", grant),
-        route("POST", base + "/revokePermissionsOnTopics", revoke),
+        rest.route("POST", base + "/grantPermissionsOnTopics", grant),
+        rest.route("POST", base + "/revokePermissionsOnTopics", revoke),
     ]
 
 
@@ -215,7 +213,7 @@ async def _namespace_of_all(service: BrokerService, request: Request, topics: Se
     names = [_topic(topic) for topic in topics]
     namespaces = {name.namespace for name in names}
     if len(namespaces) != 1:
-        raise RestError(400, "The namespace should be the same")
+        raise rest.RestError(400, "The namespace should be the same")
     namespace = namespaces.pop()
     await require(service, request, TENANT_ADMIN, Place(names[0].tenant, namespace))
     for name in names:
@@ -227,7 +225,7 @@ def _topic(text: str) -> TopicName:
     try:
         return TopicName.parse(text)
     except LocalProtocolError as error:
-        raise RestError(412, f"Topic name is not valid: {error}") from None
+        raise rest.RestError(412, f"Topic name is not valid: {error}") from None
 
 
 def topic_routes(service: BrokerService, domain: str) -> list[Route]:
@@ -235,15 +233,15 @@ def topic_routes(service: BrokerService, domain: str) -> list[Route]:
     base = f"/admin/v2/{domain}/{{tenant}}/{{namespace}}/{{topic}}/permissions"
 
     async def get(request: Request) -> Response:
-        topic = topic_of(request, domain)
+        topic = rest.topic_of(request, domain)
         policies = await _policies(service, topic.namespace)
         every = dict(granting.namespace_grants(policies))
         for role, actions in granting.topic_grants(policies, str(topic)).items():
             every[role] = sorted({*every.get(role, ()), *actions})
-        return ok(every)
+        return rest.ok(every)
 
     async def grant(request: Request) -> Response:
-        topic, role = topic_of(request, domain), parameter(request, "role")
+        topic, role = rest.topic_of(request, domain), rest.parameter(request, "role")
         actions = await _actions(request)
         await _with_partitions(service, topic)
         return await _change(
@@ -253,17 +251,13 @@ def topic_routes(service: BrokerService, domain: str) -> list[Route]:
         )
 
     async def revoke(request: Request) -> Response:
-        topic, role = topic_of(request, domain), parameter(request, "role")
+        topic, role = rest.topic_of(request, domain), rest.parameter(request, "role")
         names = await _with_partitions(service, topic)
         return await _change(
             service, topic.namespace, lambda old: granting.revoke_on_topics(old, names, role)
         )
 
-    return [
-        route("GET", base, get),
-        route("POST", base + "/{role}", grant),
-        route("DELETE", base + "/{role}", revoke),
-    ]
+    return [rest.route("GET", base, get), *rest.at(base + "/{role}", post=grant, delete=revoke)]
 
 
 async def _with_partitions(service: BrokerService, topic: TopicName) -> Sequence[str]:

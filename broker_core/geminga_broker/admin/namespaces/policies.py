@@ -13,37 +13,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from geminga_broker.admin import rest, values
 from geminga_broker.admin.namespaces.routes import require_namespace
-from geminga_broker.admin.policy_values import (
-    AutoSubscriptionCreation,
-    AutoTopicCreation,
-    Check,
-    DelayedDelivery,
-    DispatchRate,
-    EntryFilters,
-    InactiveTopicPolicies,
-    PublishRate,
-    SubscribeRate,
-    SubscriptionType,
-    anything,
-    as_record,
-    check_auto_topic_creation,
-    not_negative,
-)
-from geminga_broker.admin.rest import (
-    RestError,
-    bad_body,
-    namespace_of,
-    no_content,
-    ok_or_empty,
-    read_body,
-    route,
-)
 from geminga_broker.cluster.records import JsonObject
 from geminga_broker.service import BrokerService
 from geminga_runtime.settings import ConfigError
 
-EMPTY_BODY = "The request entity cannot be empty."
 NO_NAMESPACE = "Namespace does not exist"
 NO_POLICIES = "Namespace policies does not exist"
 
@@ -60,7 +35,7 @@ class Policy:
     path: str
     field: str
     kind: type
-    check: Check = anything
+    check: values.Check = values.anything
     of_cluster: bool = False
     optional: bool = False
     removable: bool = True
@@ -71,7 +46,7 @@ class Policy:
 
 
 def _limit(path: str, field: str, unset: object = None, missing: str = NO_NAMESPACE) -> Policy:
-    check = not_negative(f"{path} must be 0 or more")
+    check = values.not_negative(f"{path} must be 0 or more")
     return Policy(path, field, int, check, unset=unset, missing=missing)
 
 
@@ -81,7 +56,7 @@ POLICIES = (
         "deduplicationSnapshotInterval",
         "deduplicationSnapshotIntervalSeconds",
         cast(type, int | None),
-        not_negative("interval must be greater than or equal to 0"),
+        values.not_negative("interval must be greater than or equal to 0"),
         optional=True,
         removable=False,
         missing=NO_POLICIES,
@@ -90,24 +65,34 @@ POLICIES = (
         "messageTTL",
         "message_ttl_in_seconds",
         int,
-        not_negative("Invalid value for message TTL, message TTL must >= 0"),
+        values.not_negative("Invalid value for message TTL, message TTL must >= 0"),
     ),
     Policy(
         "subscriptionExpirationTime",
         "subscription_expiration_time_minutes",
         int,
-        not_negative("Invalid value for subscription expiration time"),
+        values.not_negative("Invalid value for subscription expiration time"),
     ),
-    Policy("publishRate", "publishMaxMessageRate", PublishRate, of_cluster=True, optional=True),
-    Policy("dispatchRate", "topicDispatchRate", DispatchRate, of_cluster=True, optional=True),
+    Policy(
+        "publishRate", "publishMaxMessageRate", values.PublishRate, of_cluster=True, optional=True
+    ),
+    Policy(
+        "dispatchRate", "topicDispatchRate", values.DispatchRate, of_cluster=True, optional=True
+    ),
     Policy(
         "subscriptionDispatchRate",
         "subscriptionDispatchRate",
-        DispatchRate,
+        values.DispatchRate,
         of_cluster=True,
         optional=True,
     ),
-    Policy("subscribeRate", "clusterSubscribeRate", SubscribeRate, of_cluster=True, optional=True),
+    Policy(
+        "subscribeRate",
+        "clusterSubscribeRate",
+        values.SubscribeRate,
+        of_cluster=True,
+        optional=True,
+    ),
     _limit("maxProducersPerTopic", "max_producers_per_topic"),
     _limit("maxConsumersPerTopic", "max_consumers_per_topic"),
     _limit("maxConsumersPerSubscription", "max_consumers_per_subscription"),
@@ -118,41 +103,41 @@ POLICIES = (
     Policy(
         "delayedDelivery",
         "delayed_delivery_policies",
-        DelayedDelivery,
+        values.DelayedDelivery,
         optional=True,
         missing=NO_POLICIES,
     ),
     Policy(
         "inactiveTopicPolicies",
         "inactive_topic_policies",
-        InactiveTopicPolicies,
+        values.InactiveTopicPolicies,
         optional=True,
         missing=NO_POLICIES,
     ),
     Policy(
         "subscriptionTypesEnabled",
         "subscription_types_enabled",
-        cast(type, list[SubscriptionType]),
+        cast(type, list[values.SubscriptionType]),
         unset=[],
     ),
     Policy(
         "autoTopicCreation",
         "autoTopicCreationOverride",
-        AutoTopicCreation,
-        check_auto_topic_creation,
+        values.AutoTopicCreation,
+        values.check_auto_topic_creation,
         optional=True,
     ),
     Policy(
         "autoSubscriptionCreation",
         "autoSubscriptionCreationOverride",
-        AutoSubscriptionCreation,
+        values.AutoSubscriptionCreation,
         optional=True,
     ),
     Policy(
         "compactionThreshold",
         "compaction_threshold",
         int,
-        not_negative("compactionThreshold must be 0 or more"),
+        values.not_negative("compactionThreshold must be 0 or more"),
         verb="PUT",
     ),
     Policy("encryptionRequired", "encryption_required", bool, removable=False, unset=False),
@@ -164,7 +149,7 @@ def routes(service: BrokerService) -> list[Route]:
     filters = Policy(
         "entryFilters",
         "entryFilters",
-        EntryFilters,
+        values.EntryFilters,
         partial(check_entry_filters, service),
         optional=True,
     )
@@ -173,54 +158,54 @@ def routes(service: BrokerService) -> list[Route]:
 
 def check_entry_filters(service: BrokerService, value: object) -> None:
     """Raises RestError 400 for filters that are not installed."""
-    assert isinstance(value, EntryFilters)
+    assert isinstance(value, values.EntryFilters)
     names = [name.strip() for name in value.entry_filter_names.split(",")]
     if not any(names):
         text = "entryFilterNames can't be empty. To remove entry filters use the remove method."
-        raise RestError(400, text)
+        raise rest.RestError(400, text)
     for name in names:
         try:
             service.policies.filters(name)
         except ConfigError:
-            raise RestError(400, f"Entry filter '{name}' not found") from None
+            raise rest.RestError(400, f"Entry filter '{name}' not found") from None
 
 
 def _routes_of(service: BrokerService, policy: Policy) -> list[Route]:
     cluster = service.config.network.cluster_name
 
     async def get(request: Request) -> Response:
-        namespace = namespace_of(request)
+        namespace = rest.namespace_of(request)
         await require_namespace(service.namespaces, namespace)
         found = (await service.namespaces.policies(namespace)).get(policy.field)
         if policy.of_cluster:
             found = found.get(cluster) if isinstance(found, dict) else None
-        return ok_or_empty(policy.unset if found is None else found)
+        return rest.ok_or_empty(policy.unset if found is None else found)
 
     async def post(request: Request) -> Response:
-        value: object = await read_body(request, policy.kind)
+        value: object = await rest.read_body(request, policy.kind)
         if value is None:
             if not policy.optional:
-                raise bad_body(EMPTY_BODY)
+                raise rest.bad_body(rest.EMPTY_BODY)
         else:
             policy.check(value)
-        return await change(request, as_record(value))
+        return await change(request, values.as_record(value))
 
     async def delete(request: Request) -> Response:
         return await change(request, None)
 
     async def change(request: Request, value: object) -> Response:
-        namespace = namespace_of(request)
+        namespace = rest.namespace_of(request)
         if not await service.namespaces.exists(namespace):
-            raise RestError(404, policy.missing)
+            raise rest.RestError(404, policy.missing)
         await service.namespaces.tenants.update(
             namespace, lambda old: _changed(old, policy, cluster, value)
         )
         await service.topics.namespace_policies_changed(namespace)
-        return no_content()
+        return rest.no_content()
 
     path = f"/admin/v2/namespaces/{{tenant}}/{{namespace}}/{policy.path}"
-    found = [route("GET", path, get), route(policy.verb, path, post)]
-    return [*found, route("DELETE", path, delete)] if policy.removable else found
+    found = [rest.route("GET", path, get), rest.route(policy.verb, path, post)]
+    return [*found, rest.route("DELETE", path, delete)] if policy.removable else found
 
 
 def _changed(old: JsonObject, policy: Policy, cluster: str, value: object) -> JsonObject:

@@ -10,26 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from geminga_broker.admin import rest, values
 from geminga_broker.admin.namespaces.routes import require_namespace
-from geminga_broker.admin.policy_values import (
-    QuotaBody,
-    RetentionPolicies,
-    quota_of,
-    quotas_json,
-    stored_quota,
-    with_quota,
-    within_retention,
-)
-from geminga_broker.admin.rest import (
-    RestError,
-    flag,
-    namespace_of,
-    no_content,
-    ok,
-    ok_or_empty,
-    read_body,
-    route,
-)
 from geminga_broker.admin.topics.policies import change_topic, topic_record
 from geminga_broker.cluster.records import JsonObject
 from geminga_broker.policies.levels import default_quota
@@ -70,9 +52,9 @@ def routes(service: BrokerService, domains: tuple[str, ...]) -> list[Route]:
 
     async def told(request: Request) -> Response:
         record = await namespaces.read(request)
-        return ok(quotas_json(record.get(namespaces.quotas)))
+        return rest.ok(values.quotas_json(record.get(namespaces.quotas)))
 
-    found.append(route("GET", one + "/backlogQuotaMap", told))
+    found.append(rest.route("GET", one + "/backlogQuotaMap", told))
     for domain in domains:
         level = _topic_level(service, domain)
         one = f"/admin/v2/{domain}/{{tenant}}/{{namespace}}/{{topic}}"
@@ -86,27 +68,27 @@ def _topic_quotas(service: BrokerService, level: Level, one: str) -> Route:
 
     async def told(request: Request) -> Response:
         record = await level.read(request)
-        found = quotas_json(record.get(level.quotas))
-        if not found and flag(request, "applied"):
-            namespace = await service.namespaces.policies(namespace_of(request))
-            found = quotas_json(namespace.get("backlog_quota_map"))
+        found = values.quotas_json(record.get(level.quotas))
+        if not found and rest.flag(request, "applied"):
+            namespace = await service.namespaces.policies(rest.namespace_of(request))
+            found = values.quotas_json(namespace.get("backlog_quota_map"))
             found = found or {kind.value: default for kind in QuotaType}
-        return ok(found)
+        return rest.ok(found)
 
-    return route("GET", one + "/backlogQuotaMap", told)
+    return rest.route("GET", one + "/backlogQuotaMap", told)
 
 
 def _namespace_level(service: BrokerService) -> Level:
     async def read(request: Request) -> JsonObject:
-        namespace = namespace_of(request)
+        namespace = rest.namespace_of(request)
         await require_namespace(service.namespaces, namespace)
         return await service.namespaces.policies(namespace)
 
     async def change(request: Request, how: Change) -> Response:
-        namespace = namespace_of(request)
+        namespace = rest.namespace_of(request)
         await service.namespaces.tenants.update(namespace, how)
         await service.topics.namespace_policies_changed(namespace)
-        return no_content()
+        return rest.no_content()
 
     return Level("namespace", "backlog_quota_map", "retention_policies", read, change)
 
@@ -126,23 +108,25 @@ def _kind(request: Request) -> QuotaType:
     try:
         return QuotaType(text)
     except ValueError:
-        raise RestError(404, f"No such backlog quota type: {text}") from None
+        raise rest.RestError(404, f"No such backlog quota type: {text}") from None
 
 
 def _quota_routes(level: Level, one: str) -> list[Route]:
     async def post(request: Request) -> Response:
         kind = _kind(request)
-        body = await read_body(request, QuotaBody)
+        body = await rest.read_body(request, values.QuotaBody)
         if body is None and level.word == "topic":
             return await set_to(request, kind, None)
-        quota = quota_of(body, namespace_of(request))
+        quota = values.quota_of(body, rest.namespace_of(request))
         record = await level.read(request)
         checked = quota
         if level.word == "namespace" and kind is not QuotaType.SIZE:
             # As Apache: a namespace's retention is compared with its quota by size only.
-            checked = stored_quota(record.get(level.quotas), QuotaType.SIZE) or BacklogQuota()
-        if not within_retention(checked, record.get(level.retention)):
-            raise RestError(412, QUOTA_TOO_LARGE.format(level.word))
+            checked = (
+                values.stored_quota(record.get(level.quotas), QuotaType.SIZE) or BacklogQuota()
+            )
+        if not values.within_retention(checked, record.get(level.retention)):
+            raise rest.RestError(412, QUOTA_TOO_LARGE.format(level.word))
         return await set_to(request, kind, quota)
 
     async def delete(request: Request) -> Response:
@@ -153,29 +137,29 @@ def _quota_routes(level: Level, one: str) -> list[Route]:
     async def set_to(request: Request, kind: QuotaType, quota: BacklogQuota | None) -> Response:
         return await level.change(
             request,
-            lambda old: old | {level.quotas: with_quota(old.get(level.quotas), kind, quota)},
+            lambda old: old | {level.quotas: values.with_quota(old.get(level.quotas), kind, quota)},
         )
 
     path = one + "/backlogQuota"
-    return [route("POST", path, post), route("DELETE", path, delete)]
+    return rest.at(path, post=post, delete=delete)
 
 
 def _retention_routes(level: Level, one: str) -> list[Route]:
     """GET of a topic is a route of its other policies, because it can show the levels above."""
 
     async def get(request: Request) -> Response:
-        return ok_or_empty((await level.read(request)).get(level.retention))
+        return rest.ok_or_empty((await level.read(request)).get(level.retention))
 
     async def post(request: Request) -> Response:
         record = await level.read(request)
-        retention = await read_body(request, RetentionPolicies)
+        retention = await rest.read_body(request, values.RetentionPolicies)
         if retention is None:
             if level.word == "topic":
-                return no_content()
+                return rest.no_content()
             return await forget(request)
         time, size = retention.retention_time_in_minutes, retention.retention_size_in_m_b
         if time < -1 or size < -1 or (time == 0) != (size == 0):
-            raise RestError(400, INVALID_RETENTION)
+            raise rest.RestError(400, INVALID_RETENTION)
         told = msgspec.to_builtins(retention)
         _check_quotas(level, record, told)
         return await level.change(request, lambda old: old | {level.retention: told})
@@ -190,16 +174,16 @@ def _retention_routes(level: Level, one: str) -> list[Route]:
         )
 
     path = one + "/retention"
-    found = [route("POST", path, post), route("DELETE", path, delete)]
-    return [route("GET", path, get), *found] if level.word == "namespace" else found
+    found = rest.at(path, post=post, delete=delete)
+    return [rest.route("GET", path, get), *found] if level.word == "namespace" else found
 
 
 def _check_quotas(level: Level, record: JsonObject, retention: object) -> None:
     """Raises RestError 412 for retention that is less than a quota allows."""
     kinds = (QuotaType.SIZE,) if level.word == "namespace" else tuple(QuotaType)
     for kind in kinds:
-        quota = stored_quota(record.get(level.quotas), kind)
-        if quota is not None and not within_retention(quota, retention):
+        quota = values.stored_quota(record.get(level.quotas), kind)
+        if quota is not None and not values.within_retention(quota, retention):
             end = "namespace." if level.word == "namespace" else "topic. "
             more = "" if level.word == "namespace" else "Please increase retention quota and retry"
-            raise RestError(412, RETENTION_TOO_SMALL + end + more)
+            raise rest.RestError(412, RETENTION_TOO_SMALL + end + more)

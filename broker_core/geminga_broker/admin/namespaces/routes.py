@@ -6,19 +6,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from geminga_broker.admin import jackson
+from geminga_broker.admin import jackson, rest
 from geminga_broker.admin.policy_values import namespace_policies
-from geminga_broker.admin.rest import (
-    RestError,
-    bad_body,
-    flag,
-    namespace_of,
-    no_content,
-    ok,
-    parameter,
-    read_body,
-    route,
-)
 from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.cluster.records import BadName, JsonObject, ResourceExists, ResourceMissing
 from geminga_broker.service import BrokerService
@@ -30,7 +19,7 @@ BUNDLES_MAX = 1 << 16
 async def require_namespace(namespaces: Namespaces, namespace: str) -> None:
     """Raises RestError 404 as the namespace API words it."""
     if not await namespaces.exists(namespace):
-        raise RestError(404, "Namespace does not exist")
+        raise rest.RestError(404, "Namespace does not exist")
 
 
 def _bundle_count(service: BrokerService, policies: JsonObject) -> int:
@@ -39,8 +28,8 @@ def _bundle_count(service: BrokerService, policies: JsonObject) -> int:
     if count is None or count == 0:
         return service.config.topics.namespace_bundles
     if not isinstance(count, int) or not 0 < count <= BUNDLES_MAX:
-        raise RestError(412, "Invalid number of bundles: number of bundles has to be in the range "
-                             "of (0, 2^32).")  # fmt: skip
+        text = "Invalid number of bundles: number of bundles has to be in the range of (0, 2^32)."
+        raise rest.RestError(412, text)
     return count
 
 
@@ -55,7 +44,7 @@ async def create_namespace(service: BrokerService, namespace: str, policies: Jso
     """Raises RestError as Apache answers."""
     tenant = namespace.partition("/")[0]
     if not await service.namespaces.tenants.exists(tenant):
-        raise RestError(404, "Tenant does not exist")
+        raise rest.RestError(404, "Tenant does not exist")
     extra = {k: v for k, v in policies.items() if k not in ("bundles", "replication_clusters")}
     try:
         await service.namespaces.create(
@@ -65,17 +54,17 @@ async def create_namespace(service: BrokerService, namespace: str, policies: Jso
             policies=extra,
         )
     except BadName:
-        raise RestError(412, "Namespace name is not valid") from None
+        raise rest.RestError(412, "Namespace name is not valid") from None
     except ResourceMissing:
-        raise RestError(404, "Tenant does not exist") from None
+        raise rest.RestError(404, "Tenant does not exist") from None
     except ResourceExists:
-        raise RestError(409, "Namespace already exists") from None
+        raise rest.RestError(409, "Namespace already exists") from None
 
 
 async def delete_namespace(service: BrokerService, namespace: str) -> None:
     """Raises RestError as Apache answers."""
     if not await service.namespaces.exists(namespace):
-        raise RestError(404, f"Namespace {namespace} does not exist.")
+        raise rest.RestError(404, f"Namespace {namespace} does not exist.")
     names = await service.topics.names(namespace)
     partitioned = [
         name
@@ -83,11 +72,11 @@ async def delete_namespace(service: BrokerService, namespace: str) -> None:
         for name in await service.catalog.partitioned(namespace, domain)
     ]
     if names or partitioned:
-        raise RestError(409, "Cannot delete non empty namespace")
+        raise rest.RestError(409, "Cannot delete non empty namespace")
     try:
         await service.namespaces.delete(namespace)
     except ResourceMissing:
-        raise RestError(404, f"Namespace {namespace} does not exist.") from None
+        raise rest.RestError(404, f"Namespace {namespace} does not exist.") from None
     await service.schemas.delete_namespace(namespace)
 
 
@@ -96,9 +85,9 @@ async def empty_namespace(service: BrokerService, namespace: str) -> None:
     as Apache answers.
     """
     if not service.config.topics.force_delete_namespaces:
-        raise RestError(405, "Broker doesn't allow forced deletion of namespaces")
+        raise rest.RestError(405, "Broker doesn't allow forced deletion of namespaces")
     if not await service.namespaces.exists(namespace):
-        raise RestError(404, f"Namespace {namespace} does not exist.")
+        raise rest.RestError(404, f"Namespace {namespace} does not exist.")
     closed: JsonObject = {"autoTopicCreationOverride": {"allowAutoTopicCreation": False}}
     await service.namespaces.tenants.update(namespace, lambda old: old | closed)
     for name in await service.topics.names(namespace):
@@ -111,11 +100,11 @@ async def empty_namespace(service: BrokerService, namespace: str) -> None:
 
 
 async def _policies_given(request: Request) -> JsonObject:
-    given = await read_body(request, dict[str, object])
+    given = await rest.read_body(request, dict[str, object])
     try:
         return namespace_policies(given or {})
     except jackson.Unbindable as error:
-        raise bad_body(str(error)) from None
+        raise rest.bad_body(str(error)) from None
 
 
 def routes(service: BrokerService) -> list[Route]:
@@ -123,57 +112,55 @@ def routes(service: BrokerService) -> list[Route]:
     namespaces = service.namespaces
 
     async def list_of_tenant(request: Request) -> Response:
-        tenant = parameter(request, "tenant")
+        tenant = rest.parameter(request, "tenant")
         if not await namespaces.tenants.exists(tenant):
-            raise RestError(404, "Tenant not found")
-        return ok(await namespaces.list(tenant))
+            raise rest.RestError(404, "Tenant not found")
+        return rest.ok(await namespaces.list(tenant))
 
     async def get(request: Request) -> Response:
         try:
-            return ok(await namespaces.policies(namespace_of(request)))
+            return rest.ok(await namespaces.policies(rest.namespace_of(request)))
         except ResourceMissing:
-            raise RestError(404, "Namespace does not exist") from None
+            raise rest.RestError(404, "Namespace does not exist") from None
 
     async def create(request: Request) -> Response:
-        await create_namespace(service, namespace_of(request), await _policies_given(request))
-        return no_content()
+        await create_namespace(service, rest.namespace_of(request), await _policies_given(request))
+        return rest.no_content()
 
     async def delete(request: Request) -> Response:
-        if flag(request, "force"):
-            await empty_namespace(service, namespace_of(request))
-        await delete_namespace(service, namespace_of(request))
-        return no_content()
+        if rest.flag(request, "force"):
+            await empty_namespace(service, rest.namespace_of(request))
+        await delete_namespace(service, rest.namespace_of(request))
+        return rest.no_content()
 
     async def topics(request: Request) -> Response:
-        namespace = namespace_of(request)
+        namespace = rest.namespace_of(request)
         await require_namespace(service.namespaces, namespace)
         mode = request.query_params.get("mode", "PERSISTENT").upper()
         names = await service.topics.names(namespace)
         if mode != "ALL":
             scheme = "non-persistent://" if mode == "NON_PERSISTENT" else "persistent://"
             names = [name for name in names if name.startswith(scheme)]
-        return ok(names)
+        return rest.ok(names)
 
     async def bundles(request: Request) -> Response:
         try:
-            return ok((await namespaces.bundles(namespace_of(request))).to_json())
+            return rest.ok((await namespaces.bundles(rest.namespace_of(request))).to_json())
         except ResourceMissing:
-            raise RestError(404, "Namespace does not exist") from None
+            raise rest.RestError(404, "Namespace does not exist") from None
 
     async def unload(request: Request) -> Response:
-        namespace = namespace_of(request)
+        namespace = rest.namespace_of(request)
         await require_namespace(service.namespaces, namespace)
         await service.topics.unload_namespace(namespace)
-        return no_content()
+        return rest.no_content()
 
     base = "/admin/v2/namespaces"
     one = base + "/{tenant}/{namespace}"
     return [
-        route("GET", base + "/{tenant}", list_of_tenant),
-        route("GET", one, get),
-        route("PUT", one, create),
-        route("DELETE", one, delete),
-        route("GET", one + "/topics", topics),
-        route("GET", one + "/bundles", bundles),
-        route("PUT", one + "/unload", unload),
+        rest.route("GET", base + "/{tenant}", list_of_tenant),
+        *rest.at(one, get=get, put=create, delete=delete),
+        rest.route("GET", one + "/topics", topics),
+        rest.route("GET", one + "/bundles", bundles),
+        rest.route("PUT", one + "/unload", unload),
     ]

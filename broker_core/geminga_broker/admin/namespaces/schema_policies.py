@@ -9,19 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from geminga_broker.admin.namespaces.policies import EMPTY_BODY
+from geminga_broker.admin import rest
 from geminga_broker.admin.namespaces.routes import require_namespace
-from geminga_broker.admin.rest import (
-    Handler,
-    bad_body,
-    flag,
-    namespace_of,
-    no_content,
-    ok,
-    read_body,
-    route,
-    topic_of,
-)
 from geminga_broker.admin.topics.policies import change_topic, topic_record
 from geminga_broker.schema.model import Strategy
 from geminga_broker.schema.policies import AUTO_UPDATE_STRATEGIES
@@ -42,18 +31,18 @@ def routes(service: BrokerService) -> list[Route]:
             AUTO_UPDATE_STRATEGIES,
         ),
     ):
-        found.append(route("GET", f"{_NAMESPACE}/{path}", _getter(service, field, path)))
-        found.append(route("PUT", f"{_NAMESPACE}/{path}", _name_setter(service, field, names)))
+        found.append(rest.route("GET", f"{_NAMESPACE}/{path}", _getter(service, field, path)))
+        found.append(rest.route("PUT", f"{_NAMESPACE}/{path}", _name_setter(service, field, names)))
     for path, field in (
         ("isAllowAutoUpdateSchema", "is_allow_auto_update_schema"),
         ("schemaValidationEnforced", "schema_validation_enforced"),
     ):
-        found.append(route("GET", f"{_NAMESPACE}/{path}", _getter(service, field, path)))
-        found.append(route("POST", f"{_NAMESPACE}/{path}", _flag_setter(service, field)))
+        found.append(rest.route("GET", f"{_NAMESPACE}/{path}", _getter(service, field, path)))
+        found.append(rest.route("POST", f"{_NAMESPACE}/{path}", _flag_setter(service, field)))
     return found
 
 
-def _getter(service: BrokerService, field: str, path: str) -> Handler:
+def _getter(service: BrokerService, field: str, path: str) -> rest.Handler:
     broker = service.config.schemas
     unset: dict[str, object] = {
         "schemaCompatibilityStrategy": Strategy.UNDEFINED.name,
@@ -62,29 +51,27 @@ def _getter(service: BrokerService, field: str, path: str) -> Handler:
     }
 
     async def get(request: Request) -> Response:
-        namespace = namespace_of(request)
+        namespace = rest.namespace_of(request)
         await require_namespace(service.namespaces, namespace)
         found = (await service.namespaces.policies(namespace)).get(field)
-        if field == "schema_validation_enforced" and flag(request, "applied"):
+        if field == "schema_validation_enforced" and rest.flag(request, "applied"):
             found = broker.validation_enforced or found
         found = unset.get(path) if found is None else found
-        return no_content() if found is None else ok(found)
+        return rest.no_content() if found is None else rest.ok(found)
 
     return get
 
 
-def _name_setter(service: BrokerService, field: str, names: Collection[str]) -> Handler:
+def _name_setter(service: BrokerService, field: str, names: Collection[str]) -> rest.Handler:
     async def put(request: Request) -> Response:
         return await _change(service, request, field, await _name(request, names))
 
     return put
 
 
-def _flag_setter(service: BrokerService, field: str) -> Handler:
+def _flag_setter(service: BrokerService, field: str) -> rest.Handler:
     async def post(request: Request) -> Response:
-        value = await read_body(request, bool)
-        if value is None:
-            raise bad_body(EMPTY_BODY)
+        value = await rest.required_body(request, bool)
         return await _change(service, request, field, value)
 
     return post
@@ -93,15 +80,15 @@ def _flag_setter(service: BrokerService, field: str) -> Handler:
 async def _change(
     service: BrokerService, request: Request, field: str, value: str | bool | None
 ) -> Response:
-    namespace = namespace_of(request)
+    namespace = rest.namespace_of(request)
     await require_namespace(service.namespaces, namespace)
     await service.namespaces.tenants.update(namespace, lambda old: old | {field: value})
-    return no_content()
+    return rest.no_content()
 
 
 async def _name(request: Request, names: Collection[str]) -> str | None:
     """One of these names; None if there is no body."""
-    return await read_body(request, cast(type[str], Literal[tuple(names)]))
+    return await rest.read_body(request, cast(type[str], Literal[tuple(names)]))
 
 
 def topic_routes(service: BrokerService, domain: str) -> list[Route]:
@@ -111,9 +98,9 @@ def topic_routes(service: BrokerService, domain: str) -> list[Route]:
 
     async def get_strategy(request: Request) -> Response:
         found = (await topic_record(service, request, domain)).get(strategy_field)
-        if found is None and flag(request, "applied"):
-            found = (await service.schemas.policies(topic_of(request, domain))).strategy.name
-        return Response() if found is None else ok(found)
+        if found is None and rest.flag(request, "applied"):
+            found = (await service.schemas.policies(rest.topic_of(request, domain))).strategy.name
+        return Response() if found is None else rest.ok(found)
 
     async def put_strategy(request: Request) -> Response:
         name = await _name(request, _STRATEGIES)
@@ -130,22 +117,19 @@ def topic_routes(service: BrokerService, domain: str) -> list[Route]:
 
     async def get_enforced(request: Request) -> Response:
         found = (await topic_record(service, request, domain)).get(enforced_field)
-        if found is None and flag(request, "applied"):
-            found = (await service.schemas.policies(topic_of(request, domain))).enforced
-        return ok(bool(found))
+        if found is None and rest.flag(request, "applied"):
+            found = (await service.schemas.policies(rest.topic_of(request, domain))).enforced
+        return rest.ok(bool(found))
 
     async def post_enforced(request: Request) -> Response:
-        value = await read_body(request, bool)
-        if value is None:
-            raise bad_body(EMPTY_BODY)
+        value = await rest.required_body(request, bool)
         return await change_topic(
             service, request, domain, lambda old: {**old, enforced_field: value}
         )
 
     return [
-        route("GET", f"{base}/{strategy_field}", get_strategy),
-        route("PUT", f"{base}/{strategy_field}", put_strategy),
-        route("DELETE", f"{base}/{strategy_field}", delete_strategy),
-        route("GET", f"{base}/{enforced_field}", get_enforced),
-        route("POST", f"{base}/{enforced_field}", post_enforced),
+        *rest.at(
+            f"{base}/{strategy_field}", get=get_strategy, put=put_strategy, delete=delete_strategy
+        ),
+        *rest.at(f"{base}/{enforced_field}", get=get_enforced, post=post_enforced),
     ]

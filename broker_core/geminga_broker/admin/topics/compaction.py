@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from geminga_broker.admin.rest import RestError, no_content, ok, route, topic_of
+from geminga_broker.admin.rest import RestError, at, no_content, ok, topic_of
 from geminga_broker.admin.topics.routes import require_topic, require_writable_namespace
 from geminga_broker.compaction.topic_compaction import CompactionRunning
 from geminga_broker.service import BrokerService
@@ -54,4 +54,4 @@ def routes(service: BrokerService) -> list[Route]:
         return ok({"status": outcome.status.value, "lastError": outcome.last_error})
 
     path = f"/admin/v2/{DOMAIN}/{{tenant}}/{{namespace}}/{{topic}}/compaction"
-    return [route("PUT", path, compact), route("GET", path, status)]
+    return at(path, put=compact, get=status)

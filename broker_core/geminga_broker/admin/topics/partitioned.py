@@ -7,19 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from geminga_broker.admin.rest import (
-    RestError,
-    bad_body,
-    flag,
-    namespace_of,
-    no_content,
-    ok,
-    properties_of,
-    read_union,
-    route,
-    topic_of,
-    without_nulls,
-)
+from geminga_broker.admin import rest
 from geminga_broker.admin.topics.routes import require_writable_namespace, terminate
 from geminga_broker.cluster.records import ResourceExists, ResourceMissing
 from geminga_broker.service import BrokerService
@@ -34,18 +22,18 @@ class PartitionedTopicMetadata(msgspec.Struct):
 
 
 async def _wanted(request: Request) -> tuple[int, dict[str, str] | None]:
-    body = await read_union(request, int, PartitionedTopicMetadata)
+    body = await rest.read_union(request, int, PartitionedTopicMetadata)
     if isinstance(body, PartitionedTopicMetadata):
-        return body.partitions, properties_of(without_nulls(body.properties))
+        return body.partitions, rest.properties_of(rest.without_nulls(body.properties))
     if not isinstance(body, int):
-        raise bad_body("The request entity cannot be empty.")
+        raise rest.bad_body(rest.EMPTY_BODY)
     return body, None
 
 
 async def _require_partitioned(service: BrokerService, name: TopicName, text: str) -> int:
     count = await service.catalog.partitions(name)
     if not count:
-        raise RestError(404, text)
+        raise rest.RestError(404, text)
     return count
 
 
@@ -54,52 +42,53 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
     catalog = service.catalog
 
     async def list_all(request: Request) -> Response:
-        namespace = namespace_of(request)
+        namespace = rest.namespace_of(request)
         if not await service.namespaces.exists(namespace):
-            raise RestError(404, "Namespace does not exist")
-        return ok(await catalog.partitioned(namespace, domain))
+            raise rest.RestError(404, "Namespace does not exist")
+        return rest.ok(await catalog.partitioned(namespace, domain))
 
     async def create(request: Request) -> Response:
-        name = topic_of(request, domain)
+        name = rest.topic_of(request, domain)
         count, properties = await _wanted(request)
         if count <= 0:
-            raise RestError(406, "Number of partitions should be more than 0")
+            raise rest.RestError(406, "Number of partitions should be more than 0")
         limit = service.config.topics.partitions_max
         if limit and count > limit:
-            raise RestError(406, f"Number of partitions should be less than or equal to {limit}")
+            raise rest.RestError(
+                406, f"Number of partitions should be less than or equal to {limit}"
+            )
         await require_writable_namespace(service, name)
         if await service.topics.exists(name):
-            raise RestError(409, "This topic already exists")
+            raise rest.RestError(409, "This topic already exists")
         try:
             await catalog.create_partitioned(name, count, properties)
         except ResourceExists:
-            raise RestError(409, "This topic already exists") from None
-        if name.is_persistent and not flag(request, "createLocalTopicOnly"):
+            raise rest.RestError(409, "This topic already exists") from None
+        if name.is_persistent and not rest.flag(request, "createLocalTopicOnly"):
             await _create_partitions(service, name, range(count))
-        return no_content()
+        return rest.no_content()
 
     async def grow(request: Request) -> Response:
-        name = topic_of(request, domain)
+        name = rest.topic_of(request, domain)
         count, _properties = await _wanted(request)
         current = await catalog.partitions(name)
         if not current:
-            raise RestError(409, f"Topic {name} is not the partitioned topic.")
+            raise rest.RestError(409, f"Topic {name} is not the partitioned topic.")
         if count < current:
-            raise RestError(
+            raise rest.RestError(
                 422,
                 f"Desired partitions {count} can't be less than the current partitions {current}.",
             )
         await catalog.grow_partitioned(name, count)
         if name.is_persistent:
             await _create_partitions(service, name, range(current, count))
-        return no_content()
+        return rest.no_content()
 
     base = f"/admin/v2/{domain}/{{tenant}}/{{namespace}}"
     one = base + "/{topic}/partitions"
     return [
-        route("GET", base + "/partitioned", list_all),
-        route("PUT", one, create),
-        route("POST", one, grow),
+        rest.route("GET", base + "/partitioned", list_all),
+        *rest.at(one, put=create, post=grow),
         *_routes_of_existing(service, domain, base),
     ]
 
@@ -108,18 +97,18 @@ def _routes_of_existing(service: BrokerService, domain: str, base: str) -> list[
     catalog = service.catalog
 
     async def get(request: Request) -> Response:
-        name = topic_of(request, domain)
+        name = rest.topic_of(request, domain)
         count = await catalog.partitions(name)
         if not count and not await service.topics.exists(name):
-            if not flag(request, "checkAllowAutoCreation"):
-                raise RestError(404, f"Topic {name} not found")
+            if not rest.flag(request, "checkAllowAutoCreation"):
+                raise rest.RestError(404, f"Topic {name} not found")
             count = await catalog.resolve_partitions(name, create=True, exists=False)
-        return ok({"partitions": count, "deleted": False})
+        return rest.ok({"partitions": count, "deleted": False})
 
     async def delete(request: Request) -> Response:
-        name = topic_of(request, domain)
+        name = rest.topic_of(request, domain)
         count = await _require_partitioned(service, name, f"Topic {name} not found.")
-        force = flag(request, "force")
+        force = rest.flag(request, "force")
         for index in range(count):
             partition = name.partition(index)
             if await service.topics.exists(partition):
@@ -129,20 +118,19 @@ def _routes_of_existing(service: BrokerService, domain: str, base: str) -> list[
             await service.policies.store.delete(name)
             await service.schemas.delete(name)
         except ResourceMissing:
-            raise RestError(404, f"Topic {name} not found.") from None
+            raise rest.RestError(404, f"Topic {name} not found.") from None
         await service.topics.forget_grants(name)
-        return no_content()
+        return rest.no_content()
 
     async def stop_writes(request: Request) -> Response:
-        name = topic_of(request, domain)
+        name = rest.topic_of(request, domain)
         count = await _require_partitioned(service, name, f"Topic {name} not found")
-        return ok({str(i): await terminate(service, name.partition(i)) for i in range(count)})
+        return rest.ok({str(i): await terminate(service, name.partition(i)) for i in range(count)})
 
     one = base + "/{topic}/partitions"
     return [
-        route("GET", one, get),
-        route("DELETE", one, delete),
-        route("POST", base + "/{topic}/terminate/partitions", stop_writes),
+        *rest.at(one, get=get, delete=delete),
+        rest.route("POST", base + "/{topic}/terminate/partitions", stop_writes),
     ]
 
 

@@ -13,19 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from geminga_broker.admin.namespaces.policies import EMPTY_BODY
+from geminga_broker.admin import rest
 from geminga_broker.admin.policy_values import DispatchRate, as_record
-from geminga_broker.admin.rest import (
-    RestError,
-    bad_body,
-    flag,
-    no_content,
-    ok,
-    parameter,
-    read_body,
-    route,
-    topic_of,
-)
 from geminga_broker.admin.topics.policy_table import (
     RETENTION,
     TTL,
@@ -40,13 +29,13 @@ from geminga_protocol.topic_name import TopicName
 
 async def _require(service: BrokerService, request: Request, domain: str) -> TopicName:
     """The topic whose policies are asked for. Raises RestError 404 and, for partitions, 412."""
-    name = topic_of(request, domain)
+    name = rest.topic_of(request, domain)
     if not await service.namespaces.exists(name.namespace):
-        raise RestError(404, "Namespace not found")
+        raise rest.RestError(404, "Namespace not found")
     if name.is_partition:
-        raise RestError(412, "Not allowed to set/get topic policy for a partition")
+        raise rest.RestError(412, "Not allowed to set/get topic policy for a partition")
     if not await service.catalog.partitions(name) and not await service.topics.exists(name):
-        raise RestError(404, f"Topic {name} not found")
+        raise rest.RestError(404, f"Topic {name} not found")
     return name
 
 
@@ -65,7 +54,7 @@ async def change_topic(
     name = await _require(service, request, domain)
     await service.policies.store.update(name, how)
     await service.topics.topic_policies_changed(name)
-    return no_content()
+    return rest.no_content()
 
 
 def routes(service: BrokerService, domain: str) -> list[Route]:
@@ -75,8 +64,8 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
     return [*found, *_ttl_routes(service, domain), *_subscription_routes(service, domain)]
 
 
-def _path(domain: str, rest: str) -> str:
-    return f"/admin/v2/{domain}/{{tenant}}/{{namespace}}/{{topic}}/{rest}"
+def _path(domain: str, tail: str) -> str:
+    return f"/admin/v2/{domain}/{{tenant}}/{{namespace}}/{{topic}}/{tail}"
 
 
 def _routes_of(service: BrokerService, domain: str, policy: TopicPolicy) -> list[Route]:
@@ -84,19 +73,19 @@ def _routes_of(service: BrokerService, domain: str, policy: TopicPolicy) -> list
         name = await _require(service, request, domain)
         record = await service.policies.store.get(name)
         found = policy.of(record)
-        if found is None and policy.applied is not None and flag(request, "applied"):
+        if found is None and policy.applied is not None and rest.flag(request, "applied"):
             found = policy.applied(await service.policies.effective(name, record))
         found = policy.unset if found is None else found
-        return Response(status_code=policy.absent) if found is None else ok(found)
+        return Response(status_code=policy.absent) if found is None else rest.ok(found)
 
     async def post(request: Request) -> Response:
-        value: object = await read_body(request, policy.kind)
+        value: object = await rest.read_body(request, policy.kind)
         if value is None:
             if policy.empty == "refuse":
-                raise bad_body(EMPTY_BODY)
+                raise rest.bad_body(rest.EMPTY_BODY)
             if policy.empty == "keep":
                 await _require(service, request, domain)
-                return no_content()
+                return rest.no_content()
         else:
             policy.check(value)
         stored = as_record(value)
@@ -106,7 +95,7 @@ def _routes_of(service: BrokerService, domain: str, policy: TopicPolicy) -> list
         return await change_topic(service, request, domain, lambda old: policy.put(old, None))
 
     path = _path(domain, policy.path)
-    return [route("GET", path, get), route("POST", path, post), route("DELETE", path, delete)]
+    return rest.at(path, get=get, post=post, delete=delete)
 
 
 def _ttl_routes(service: BrokerService, domain: str) -> list[Route]:
@@ -118,12 +107,12 @@ def _ttl_routes(service: BrokerService, domain: str) -> list[Route]:
         try:
             value = None if text is None else int(text)
         except ValueError:
-            raise RestError(404, f"messageTTL is not a number: {text}") from None
+            raise rest.RestError(404, f"messageTTL is not a number: {text}") from None
         if value is not None and value < 0:
-            raise RestError(412, "Invalid value for message TTL")
+            raise rest.RestError(412, "Invalid value for message TTL")
         return await change_topic(service, request, domain, lambda old: TTL.put(old, value))
 
-    return [get, route("POST", _path(domain, "messageTTL"), post), delete]
+    return [get, rest.route("POST", _path(domain, "messageTTL"), post), delete]
 
 
 def _subscription_routes(service: BrokerService, domain: str) -> list[Route]:
@@ -143,25 +132,25 @@ def _subscription_routes(service: BrokerService, domain: str) -> list[Route]:
 
     async def get(request: Request) -> Response:
         record = await topic_record(service, request, domain)
-        name = parameter(request, "subscription")
+        name = rest.parameter(request, "subscription")
         found = of(record, name)
-        if found is None and flag(request, "applied"):
-            effective = await service.policies.effective(topic_of(request, domain), record)
+        if found is None and rest.flag(request, "applied"):
+            effective = await service.policies.effective(rest.topic_of(request, domain), record)
             found = rate_json(effective.policies.subscription_dispatch_rate)
-        return Response() if found is None else ok(found)
+        return Response() if found is None else rest.ok(found)
 
     async def post(request: Request) -> Response:
-        value = await read_body(request, DispatchRate)
-        name = parameter(request, "subscription")
+        value = await rest.read_body(request, DispatchRate)
+        name = rest.parameter(request, "subscription")
         if value is None:
             await _require(service, request, domain)
-            return no_content()
+            return rest.no_content()
         told = msgspec.to_builtins(value)
         return await change_topic(service, request, domain, lambda old: put(old, name, told))
 
     async def delete(request: Request) -> Response:
-        name = parameter(request, "subscription")
+        name = rest.parameter(request, "subscription")
         return await change_topic(service, request, domain, lambda old: put(old, name, None))
 
     path = _path(domain, "{subscription}/dispatchRate")
-    return [route("GET", path, get), route("POST", path, post), route("DELETE", path, delete)]
+    return rest.at(path, get=get, post=post, delete=delete)

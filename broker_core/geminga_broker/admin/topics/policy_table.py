@@ -12,21 +12,8 @@ from typing import cast
 
 import msgspec
 
+from geminga_broker.admin import values
 from geminga_broker.admin.namespaces.policies import check_entry_filters
-from geminga_broker.admin.policy_values import (
-    AutoSubscriptionCreation,
-    Check,
-    DelayedDelivery,
-    DispatchRate,
-    EntryFilters,
-    InactiveTopicPolicies,
-    PublishRate,
-    RetentionPolicies,
-    SubscribeRate,
-    SubscriptionType,
-    anything,
-    not_negative,
-)
 from geminga_broker.admin.rest import RestError
 from geminga_broker.cluster.records import JsonObject
 from geminga_broker.policies.rate_limit import Rate
@@ -52,7 +39,7 @@ class TopicPolicy:
     path: str
     field: str
     kind: type
-    check: Check = anything
+    check: values.Check = values.anything
     applied: Told | None = None
     empty: str = "refuse"
     absent: int = 200
@@ -79,7 +66,7 @@ def _with(record: JsonObject, fields: Mapping[str, object]) -> JsonObject:
 def rate_json(rate: Rate) -> object:
     """A dispatch rate as the REST API returns it."""
     return msgspec.to_builtins(
-        DispatchRate(rate.messages, rate.bytes, rate.relative, rate.period_s)
+        values.DispatchRate(rate.messages, rate.bytes, rate.relative, rate.period_s)
     )
 
 
@@ -103,7 +90,7 @@ def _inactivity_json(effective: Effective) -> object:
 def _delayed_json(effective: Effective) -> object:
     active = effective.options.delayed_delivery
     delay_ms_max = effective.policies.delivery_delay_ms_max
-    return msgspec.to_builtins(DelayedDelivery(1000, active, delay_ms_max))
+    return msgspec.to_builtins(values.DelayedDelivery(1000, active, delay_ms_max))
 
 
 _DELAYED = {
@@ -130,7 +117,7 @@ def _limit(
     boxed = "Unacked" in path
     kind = cast(type, int | None) if boxed else int
     empty = "unset" if boxed else "refuse"
-    return TopicPolicy(path, field, kind, not_negative(reason), applied, empty, absent)
+    return TopicPolicy(path, field, kind, values.not_negative(reason), applied, empty, absent)
 
 
 def policies(service: BrokerService) -> tuple[TopicPolicy, ...]:
@@ -159,7 +146,7 @@ def policies(service: BrokerService) -> tuple[TopicPolicy, ...]:
             "deduplicationSnapshotInterval",
             "deduplicationSnapshotIntervalSeconds",
             cast(type, int | None),
-            not_negative("interval must be 0 or more"),
+            values.not_negative("interval must be 0 or more"),
             empty="unset",
         ),
         *_rates(),
@@ -169,14 +156,14 @@ def policies(service: BrokerService) -> tuple[TopicPolicy, ...]:
         TopicPolicy(
             "subscriptionTypesEnabled",
             "subscriptionTypesEnabled",
-            cast(type, list[SubscriptionType]),
+            cast(type, list[values.SubscriptionType]),
             applied=partial(_types_json, service),
             unset=[],
         ),
         TopicPolicy(
             "entryFilters",
             "entryFilters",
-            EntryFilters,
+            values.EntryFilters,
             partial(check_entry_filters, service),
             applied=lambda e: {"entryFilterNames": service.config.policies.entry_filters},
             empty="unset",
@@ -184,7 +171,7 @@ def policies(service: BrokerService) -> tuple[TopicPolicy, ...]:
         TopicPolicy(
             "autoSubscriptionCreation",
             "autoSubscriptionCreationOverride",
-            AutoSubscriptionCreation,
+            values.AutoSubscriptionCreation,
             applied=lambda e: {"allowAutoSubscriptionCreation": e.policies.auto_subscription},
             empty="unset",
         ),
@@ -201,25 +188,25 @@ def _types_json(service: BrokerService, effective: Effective) -> object:
 
 def _rates() -> tuple[TopicPolicy, ...]:
     return (
-        TopicPolicy("publishRate", "publishRate", PublishRate, empty="keep", absent=204),
+        TopicPolicy("publishRate", "publishRate", values.PublishRate, empty="keep", absent=204),
         TopicPolicy(
             "dispatchRate",
             "dispatchRate",
-            DispatchRate,
+            values.DispatchRate,
             applied=lambda e: rate_json(e.policies.dispatch_rate),
             empty="keep",
         ),
         TopicPolicy(
             "subscriptionDispatchRate",
             "subscriptionDispatchRate",
-            DispatchRate,
+            values.DispatchRate,
             applied=lambda e: rate_json(e.policies.subscription_dispatch_rate),
             empty="keep",
         ),
         TopicPolicy(
             "subscribeRate",
             "subscribeRate",
-            SubscribeRate,
+            values.SubscribeRate,
             applied=lambda e: {
                 "subscribeThrottlingRatePerConsumer": e.policies.subscribe_rate.messages,
                 "ratePeriodInSecond": e.policies.subscribe_rate.period_s,
@@ -272,7 +259,7 @@ def _limits() -> tuple[TopicPolicy, ...]:
 
 
 RETENTION = TopicPolicy(
-    "retention", "retentionPolicies", RetentionPolicies, applied=_retention_json
+    "retention", "retentionPolicies", values.RetentionPolicies, applied=_retention_json
 )
 TTL = TopicPolicy(
     "messageTTL", "messageTTLInSeconds", int, applied=lambda e: e.policies.message_ttl_s
@@ -281,13 +268,13 @@ COMPACTION_THRESHOLD = TopicPolicy(
     "compactionThreshold",
     "compactionThreshold",
     int,
-    not_negative("Invalid value for compactionThreshold"),
+    values.not_negative("Invalid value for compactionThreshold"),
     applied=lambda e: e.policies.compaction.threshold_bytes,
 )
 DELAYED_DELIVERY = TopicPolicy(
     "delayedDelivery",
     "",
-    DelayedDelivery,
+    values.DelayedDelivery,
     applied=_delayed_json,
     empty="keep",
     read=_read_delayed,
@@ -296,7 +283,7 @@ DELAYED_DELIVERY = TopicPolicy(
 INACTIVITY = TopicPolicy(
     "inactiveTopicPolicies",
     "inactiveTopicPolicies",
-    InactiveTopicPolicies,
+    values.InactiveTopicPolicies,
     applied=_inactivity_json,
     empty="unset",
 )

@@ -6,17 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from geminga_broker.admin.rest import (
-    RestError,
-    flag,
-    namespace_of,
-    no_content,
-    ok,
-    read_body,
-    route,
-    topic_of,
-    without_nulls,
-)
+from geminga_broker.admin import rest
 from geminga_broker.service import BrokerService
 from geminga_broker.topic.topic import Topic
 from geminga_protocol.ids import Position
@@ -26,14 +16,14 @@ from geminga_protocol.topic_name import TopicName
 async def require_topic(service: BrokerService, name: TopicName) -> Topic:
     """The loaded topic. Raises RestError 404 if there is none of that name."""
     if not await service.topics.exists(name):
-        raise RestError(404, f"Topic {name} not found")
+        raise rest.RestError(404, f"Topic {name} not found")
     return await service.topics.get(name, create=False)
 
 
 async def require_writable_namespace(service: BrokerService, name: TopicName) -> None:
     """Raises RestError 404 as the topic API words it."""
     if not await service.namespaces.exists(name.namespace):
-        raise RestError(404, "Namespace not found")
+        raise rest.RestError(404, "Namespace not found")
 
 
 def message_id_json(name: TopicName, position: Position) -> dict[str, int]:
@@ -50,9 +40,9 @@ def message_id_json(name: TopicName, position: Position) -> dict[str, int]:
 async def terminate(service: BrokerService, name: TopicName) -> dict[str, int]:
     """Terminate one topic. Raises RestError 404, 405."""
     if not name.is_persistent:
-        raise RestError(405, "Termination of a non-persistent topic is not allowed")
+        raise rest.RestError(405, "Termination of a non-persistent topic is not allowed")
     if await service.catalog.partitions(name):
-        raise RestError(405, "Termination of a partitioned topic is not allowed")
+        raise rest.RestError(405, "Termination of a partitioned topic is not allowed")
     topic = await require_topic(service, name)
     return message_id_json(name, await topic.terminate())
 
@@ -60,7 +50,7 @@ async def terminate(service: BrokerService, name: TopicName) -> dict[str, int]:
 async def truncate(service: BrokerService, name: TopicName) -> None:
     """Truncate a topic, or all partitions. Raises RestError 404, 412."""
     if not name.is_persistent:
-        raise RestError(412, "unsupport truncate")
+        raise rest.RestError(412, "unsupport truncate")
     partitions = await service.catalog.partitions(name)
     for one in [name.partition(i) for i in range(partitions)] or [name]:
         await (await require_topic(service, one)).truncate()
@@ -70,7 +60,7 @@ async def unload(service: BrokerService, name: TopicName) -> None:
     """Unload a topic, or all partitions. Raises RestError 404."""
     partitions = await service.catalog.partitions(name)
     if not partitions and not await service.topics.exists(name):
-        raise RestError(404, f"Topic {name} not found")
+        raise rest.RestError(404, f"Topic {name} not found")
     for one in [name.partition(i) for i in range(partitions)] or [name]:
         await service.topics.unload(one)
 
@@ -79,60 +69,59 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
     """All routes of the family for one domain."""
 
     async def list_topics(request: Request) -> Response:
-        namespace = namespace_of(request)
+        namespace = rest.namespace_of(request)
         if not await service.namespaces.exists(namespace):
-            raise RestError(404, "Namespace does not exist")
+            raise rest.RestError(404, "Namespace does not exist")
         names = await service.topics.names(namespace)
-        return ok([name for name in names if name.startswith(f"{domain}://")])
+        return rest.ok([name for name in names if name.startswith(f"{domain}://")])
 
     async def create(request: Request) -> Response:
-        name = topic_of(request, domain)
-        without_nulls(await read_body(request, dict[str, str]))
+        name = rest.topic_of(request, domain)
+        rest.without_nulls(await rest.read_body(request, dict[str, str]))
         await require_writable_namespace(service, name)
         if await service.catalog.partitions(name) or await service.topics.exists(name):
-            raise RestError(409, "This topic already exists")
+            raise rest.RestError(409, "This topic already exists")
         await service.topics.create(name)
-        return no_content()
+        return rest.no_content()
 
     async def delete(request: Request) -> Response:
-        name = topic_of(request, domain)
+        name = rest.topic_of(request, domain)
         if await service.catalog.partitions(name):
-            raise RestError(
+            raise rest.RestError(
                 409,
                 f"{name} is a partitioned topic, instead of calling delete topic, please call "
                 "delete-partitioned-topic.",
             )
         if not await service.topics.exists(name):
-            raise RestError(404, f"Topic {name} not found")
-        await service.topics.delete(name, force=flag(request, "force"))
-        return no_content()
+            raise rest.RestError(404, f"Topic {name} not found")
+        await service.topics.delete(name, force=rest.flag(request, "force"))
+        return rest.no_content()
 
     async def close(request: Request) -> Response:
-        await unload(service, topic_of(request, domain))
-        return no_content()
+        await unload(service, rest.topic_of(request, domain))
+        return rest.no_content()
 
     async def stop_writes(request: Request) -> Response:
-        return ok(await terminate(service, topic_of(request, domain)))
+        return rest.ok(await terminate(service, rest.topic_of(request, domain)))
 
     async def cut(request: Request) -> Response:
-        await truncate(service, topic_of(request, domain))
-        return no_content()
+        await truncate(service, rest.topic_of(request, domain))
+        return rest.no_content()
 
     async def last_message_id(request: Request) -> Response:
-        name = topic_of(request, domain)
+        name = rest.topic_of(request, domain)
         if await service.catalog.partitions(name):
-            raise RestError(405, "GetLastMessageId on a partitioned-topic is not allowed")
+            raise rest.RestError(405, "GetLastMessageId on a partitioned-topic is not allowed")
         topic = await require_topic(service, name)
-        return ok(message_id_json(name, (await topic.last_message()).position))
+        return rest.ok(message_id_json(name, (await topic.last_message()).position))
 
     base = f"/admin/v2/{domain}/{{tenant}}/{{namespace}}"
     one = base + "/{topic}"
     return [
-        route("GET", base, list_topics),
-        route("PUT", one, create),
-        route("DELETE", one, delete),
-        route("PUT", one + "/unload", close),
-        route("POST", one + "/terminate", stop_writes),
-        route("DELETE", one + "/truncate", cut),
-        route("GET", one + "/lastMessageId", last_message_id),
+        rest.route("GET", base, list_topics),
+        *rest.at(one, put=create, delete=delete),
+        rest.route("PUT", one + "/unload", close),
+        rest.route("POST", one + "/terminate", stop_writes),
+        rest.route("DELETE", one + "/truncate", cut),
+        rest.route("GET", one + "/lastMessageId", last_message_id),
     ]

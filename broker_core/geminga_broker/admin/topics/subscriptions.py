@@ -9,19 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from geminga_broker.admin.rest import (
-    RestError,
-    flag,
-    no_content,
-    ok,
-    parameter,
-    properties_of,
-    read_body,
-    read_union,
-    route,
-    topic_of,
-    without_nulls,
-)
+from geminga_broker.admin import rest
 from geminga_broker.admin.topics.routes import require_topic
 from geminga_broker.errors import BrokerError
 from geminga_broker.limits import check_subscription
@@ -60,29 +48,29 @@ async def _targets(service: BrokerService, name: TopicName) -> list[TopicName]:
 
 
 def _number(request: Request, name: str) -> int:
-    text = parameter(request, name)
+    text = rest.parameter(request, name)
     try:
         return int(text)
     except ValueError:
-        raise RestError(400, f"{name} is not a number: {text}") from None
+        raise rest.RestError(400, f"{name} is not a number: {text}") from None
 
 
 def _require(topic: Topic, name: TopicName, subscription: str) -> None:
     if subscription not in topic.subscriptions:
-        raise RestError(404, f"Subscription {subscription} not found for topic {name}")
+        raise rest.RestError(404, f"Subscription {subscription} not found for topic {name}")
 
 
 async def _start_of(request: Request, default: Position | None) -> Position:
-    data = await read_union(request, ResetCursorData, str)
+    data = await rest.read_union(request, ResetCursorData, str)
     if isinstance(data, ResetCursorData):
         return data.position()
     if data is None and default is None:
-        raise RestError(400, "A message id is missing")
+        raise rest.RestError(400, "A message id is missing")
     if data is None or data == "latest":
         return LATEST
     if data == "earliest":
         return EARLIEST
-    raise RestError(412, f"Message id is not valid: {data}")
+    raise rest.RestError(412, f"Message id is not valid: {data}")
 
 
 def routes(service: BrokerService, domain: str) -> list[Route]:
@@ -90,88 +78,89 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
 
     def on_each(action: OnTopic) -> Callable[[Request], Awaitable[Response]]:
         async def handler(request: Request) -> Response:
-            subscription = parameter(request, "subscription")
-            for name in await _targets(service, topic_of(request, domain)):
+            subscription = rest.parameter(request, "subscription")
+            for name in await _targets(service, rest.topic_of(request, domain)):
                 topic = await require_topic(service, name)
                 _require(topic, name, subscription)
                 await action(topic, name, subscription, request)
-            return no_content()
+            return rest.no_content()
 
         return handler
 
     async def list_all(request: Request) -> Response:
         found: dict[str, None] = {}
-        for name in await _targets(service, topic_of(request, domain)):
+        for name in await _targets(service, rest.topic_of(request, domain)):
             topic = await require_topic(service, name)
             found.update(dict.fromkeys(topic.subscriptions))
-        return ok(list(found))
+        return rest.ok(list(found))
 
     async def create(request: Request) -> Response:
-        subscription = parameter(request, "subscription")
+        subscription = rest.parameter(request, "subscription")
         try:
             check_subscription(subscription)
         except BrokerError as error:
-            raise RestError(412, str(error)) from None
+            raise rest.RestError(412, str(error)) from None
         start = await _start_of(request, LATEST)
         topics = [
             (name, await require_topic(service, name))
-            for name in await _targets(service, topic_of(request, domain))
+            for name in await _targets(service, rest.topic_of(request, domain))
         ]
         if all(subscription in topic.subscriptions for _name, topic in topics):
-            raise RestError(409, "Subscription already exists for topic")
+            raise rest.RestError(409, "Subscription already exists for topic")
         for _name, topic in topics:
             if subscription not in topic.subscriptions:
                 await topic.create_subscription(subscription, start)
-        return no_content()
+        return rest.no_content()
 
     async def reset_to_id(request: Request) -> Response:
         start = await _start_of(request, None)
-        name = topic_of(request, domain)
-        subscription = parameter(request, "subscription")
+        name = rest.topic_of(request, domain)
+        subscription = rest.parameter(request, "subscription")
         topic = await require_topic(service, name)
         _require(topic, name, subscription)
         await topic.reset(subscription, start)
-        return no_content()
+        return rest.no_content()
 
     one = f"/admin/v2/{domain}/{{tenant}}/{{namespace}}/{{topic}}"
     sub = one + "/subscription/{subscription}"
     return [
-        route("GET", one + "/subscriptions", list_all),
-        route("PUT", sub, create),
-        route("DELETE", sub, on_each(_delete)),
+        rest.route("GET", one + "/subscriptions", list_all),
+        *rest.at(sub, put=create, delete=on_each(_delete)),
         *_property_routes(service, domain, sub + "/properties"),
-        route("POST", sub + "/skip_all", on_each(_skip_all)),
-        route("POST", sub + "/skip/{count}", on_each(_skip)),
-        route("POST", sub + "/resetcursor/{timestamp}", on_each(_reset_to_time)),
-        route("POST", sub + "/resetcursor", reset_to_id),
-        route("POST", sub + "/expireMessages/{seconds}", on_each(_expire)),
+        rest.route("POST", sub + "/skip_all", on_each(_skip_all)),
+        rest.route("POST", sub + "/skip/{count}", on_each(_skip)),
+        rest.route("POST", sub + "/resetcursor/{timestamp}", on_each(_reset_to_time)),
+        rest.route("POST", sub + "/resetcursor", reset_to_id),
+        rest.route("POST", sub + "/expireMessages/{seconds}", on_each(_expire)),
     ]
 
 
 def _property_routes(service: BrokerService, domain: str, path: str) -> list[Route]:
     async def properties(request: Request) -> Response:
         found: dict[str, str] = {}
-        subscription = parameter(request, "subscription")
-        for name in await _targets(service, topic_of(request, domain)):
+        subscription = rest.parameter(request, "subscription")
+        for name in await _targets(service, rest.topic_of(request, domain)):
             topic = await require_topic(service, name)
             _require(topic, name, subscription)
             found |= topic.subscriptions[subscription].properties
-        return ok(found)
+        return rest.ok(found)
 
     async def set_properties(request: Request) -> Response:
-        given = properties_of(without_nulls(await read_body(request, dict[str, str])))
-        subscription = parameter(request, "subscription")
-        for name in await _targets(service, topic_of(request, domain)):
+        given = rest.properties_of(
+            rest.without_nulls(await rest.read_body(request, dict[str, str]))
+        )
+        subscription = rest.parameter(request, "subscription")
+        for name in await _targets(service, rest.topic_of(request, domain)):
             topic = await require_topic(service, name)
             _require(topic, name, subscription)
             await topic.subscriptions[subscription].set_properties(given)
-        return no_content()
+        return rest.no_content()
 
-    return [route("GET", path, properties), route("PUT", path, set_properties)]
+    return rest.at(path, get=properties, put=set_properties)
 
 
 async def _delete(topic: Topic, _name: TopicName, subscription: str, request: Request) -> None:
-    await topic.delete_subscription(subscription, force=flag(request, "force"))
+    await topic.delete_subscription(subscription, force=rest.flag(request, "force"))
 
 
 async def _skip_all(topic: Topic, _name: TopicName, subscription: str, _request: Request) -> None:
@@ -192,7 +181,7 @@ async def _expire(topic: Topic, name: TopicName, subscription: str, request: Req
     seconds = _number(request, "seconds")
     # Apache refuses where there is nothing to do, so that an operator sees that nothing was done.
     if topic.subscriptions[subscription].backlog_entries() == 0:
-        raise RestError(
+        raise rest.RestError(
             409,
             f"Expire message by timestamp not issued on topic {name} for subscription "
             f"{subscription} due to ongoing message expiration not finished or subscription almost "
