@@ -329,7 +329,7 @@ class PersistentTopic(TopicBase[Subscription]):
     def stats(self) -> TopicStats:
         """As `/stats`."""
         found = self.base_stats({name: s.stats() for name, s in self.subscriptions.items()})
-        found.compaction = self.compaction.stats
+        found.compaction = self.compaction.outcome.stats
         log = self.log.statistics()
         found.storage_size = log.size_bytes
         found.deduplication_status = "Disabled" if self.deduplication is None else "Enabled"
