@@ -12,7 +12,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import trio
@@ -20,13 +20,43 @@ import trio
 from geminga_bookie.options import GcOptions, LiveLedgers
 from geminga_bookie.storage.checkpoint import Checkpointer
 from geminga_bookie.storage.compaction import CompactionStopped, LogDamaged, compact_log
-from geminga_bookie.storage.entry_log import blocks_within, ledger_map
+from geminga_bookie.storage.entry_log import EntryLogs, blocks_within, ledger_map, scan_blocks
+from geminga_bookie.storage.entry_log_format import KIND_ENTRIES, check_head, decode_entries
 from geminga_bookie.storage.ledger_directory import LedgerDirectory
-from geminga_bookie.storage.scrub import DamagedEntry, scrub_log
 from geminga_bookie.storage.startup import Storage
 from geminga_runtime.metadata.api import MetadataError
 
 logger = logging.getLogger(__name__)
+
+
+class DamagedEntry(NamedTuple):
+    """An entry whose bytes are not what was written."""
+
+    ledger_id: int
+    entry_id: int
+    log_id: int
+
+
+def scrub_log(
+    logs: EntryLogs, log_id: int, throttle: Callable[[int], None] = lambda _size_bytes: None
+) -> Iterator[DamagedEntry]:
+    """Damaged entries of a log, as they are found. Blocks. Raises OSError."""
+    with logs.reading(log_id) as file:
+        for offset, head in scan_blocks(file):
+            if head.kind != KIND_ENTRIES:
+                continue
+            data = file.read(head.total_bytes, offset)
+            for index, packet in enumerate(decode_entries(head, check_head(head, data), data)):
+                if packet is None:
+                    found = DamagedEntry(head.ledger_id, head.first_entry_id + index, log_id)
+                    logger.error(
+                        "entry %d:%d in entry log %d is damaged",
+                        found.ledger_id,
+                        found.entry_id,
+                        log_id,
+                    )
+                    yield found
+            throttle(head.total_bytes)
 
 
 class GcReport(NamedTuple):

@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -19,10 +19,14 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 import geminga
+from geminga._connection.service_url import parse
+from geminga.client import open_client
+from geminga.options import ClientOptions
 from geminga_broker.admin.guard import identify
 from geminga_broker.admin.rest import RestError
 from geminga_broker.authz.authorizer import Caller
 from geminga_broker.service import BrokerService
+from geminga_broker.session.serving import handle_connection
 from geminga_broker.websocket.consuming import serve_consumer, serve_reader
 from geminga_broker.websocket.errors import (
     CLOSE_BAD_COMMAND,
@@ -31,7 +35,6 @@ from geminga_broker.websocket.errors import (
     Refused,
     refusal,
 )
-from geminga_broker.websocket.loopback import client_as
 from geminga_broker.websocket.parameters import (
     Endpoint,
     Query,
@@ -42,11 +45,49 @@ from geminga_broker.websocket.parameters import (
 )
 from geminga_broker.websocket.producing import serve_producer
 from geminga_broker.websocket.text_socket import Ended, TextSocket
+from geminga_runtime.errors import ConnectionLost
 from geminga_runtime.logs import shown
+from geminga_runtime.stream import FramedStream
+from geminga_runtime.tls import TlsContexts
 
 _log = logging.getLogger(__name__)
 
 QUERY_FIELDS_MAX = 100
+
+
+URL = "pulsar://in-process:6650"
+OPERATION_TIMEOUT_S = 30.0
+
+
+@asynccontextmanager
+async def client_as(
+    service: BrokerService, caller: Caller, address: str
+) -> AsyncIterator[geminga.Client]:
+    """A client that is closed at the block's end; `address` is what statistics show."""
+    async with trio.open_nursery() as nursery:
+
+        async def connector(
+            host: str, port: int, deadline: float, tls: TlsContexts | None = None
+        ) -> FramedStream:
+            # There is one broker, this one, whatever its address; another's isn't named yet.
+            ours, theirs = trio.socket.socketpair()
+            served = FramedStream(trio.SocketStream(theirs), name=address)
+            nursery.start_soon(_serve, served, service, caller)
+            return FramedStream(trio.SocketStream(ours), name=address)
+
+        options = ClientOptions(operation_timeout_s=OPERATION_TIMEOUT_S)
+        async with open_client(parse(URL), options, connector) as client:
+            yield client
+        nursery.cancel_scope.cancel()
+
+
+async def _serve(stream: FramedStream, service: BrokerService, caller: Caller) -> None:
+    try:
+        await handle_connection(stream, service, caller)
+    except* ConnectionLost as lost:
+        _log.debug("%s", lost.exceptions[0])
+    finally:
+        await stream.aclose()
 
 
 class OpenSockets:

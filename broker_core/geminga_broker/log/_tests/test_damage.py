@@ -7,7 +7,7 @@ import logging
 import pytest
 from trio.testing import MockClock
 
-from geminga_broker.log import cursor_ledger
+from geminga_broker.log import cursor_store
 from geminga_broker.log._tests.world import NAME, World, drain, numbered, publish
 from geminga_broker.log.api import Ack, EntryDamaged
 from geminga_broker.log.options import CursorOptions, LogOptions
@@ -81,7 +81,7 @@ async def test_bytes_that_are_no_state_count_as_damage(
             raise RemoteProtocolError("no state")
         return decode(bytes(view))
 
-    monkeypatch.setattr(cursor_ledger, "decode_position_info", once)
+    monkeypatch.setattr(cursor_store, "decode_position_info", once)
     assert last >= STATES - 1
     async with world.broker(IN_LEDGER) as broker:
         log = await broker.open(NAME)

@@ -13,7 +13,6 @@ from geminga_broker.log._tests.test_ack_state import EVERY, SIZES, with_a_millio
 from geminga_broker.log._tests.test_chain import chain_of, pos
 from geminga_broker.log.ack_state import AckState
 from geminga_broker.log.api import Ack
-from geminga_broker.log.bit_words import from_words, to_words
 from geminga_broker.log.position_info import (
     NO_LEDGER,
     PART_BYTES_MAX,
@@ -21,9 +20,11 @@ from geminga_broker.log.position_info import (
     CursorSnapshot,
     closed_cursor_info,
     entries_of_state,
+    from_words,
     position_infos,
     read_cursor_info,
     read_position_infos,
+    to_words,
 )
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.ids import Position

@@ -5,8 +5,7 @@ from __future__ import annotations
 from prometheus_client.parser import text_string_to_metric_families
 
 from geminga_broker.metrics.exposition import Exposition, labels
-from geminga_broker.metrics.names import SUBSCRIPTION_SERIES, TOPIC_SERIES
-from geminga_broker.metrics.scrape import process_metrics
+from geminga_broker.metrics.scrape import SUBSCRIPTION_SERIES, TOPIC_SERIES, process_metrics
 from geminga_broker.topic.stats import SubscriptionStats, TopicStats, as_json
 
 ODD = 'a "quoted"\\back\nslash'
