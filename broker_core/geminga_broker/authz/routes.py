@@ -65,29 +65,35 @@ NAMESPACES: dict[str, Need] = {
 }
 """By method and what follows the namespace."""
 
-NAMESPACE_POLICIES: dict[str, str] = {
+POLICIES: dict[str, str] = {
     "autoSubscriptionCreation": "AUTO_SUBSCRIPTION_CREATION",
     "autoTopicCreation": "AUTO_TOPIC_CREATION",
     "backlogQuota": "BACKLOG",
     "backlogQuotaMap": "BACKLOG",
     "compactionThreshold": "COMPACTION",
     "deduplication": "DEDUPLICATION",
+    "deduplicationEnabled": "DEDUPLICATION",
     "deduplicationSnapshotInterval": "DEDUPLICATION_SNAPSHOT",
     "delayedDelivery": "DELAYED_DELIVERY",
     "dispatchRate": "RATE",
     "encryptionRequired": "ENCRYPTION",
     "entryFilters": "ENTRY_FILTERS",
     "inactiveTopicPolicies": "INACTIVE_TOPIC",
+    "isAllowAutoUpdateSchema": "SCHEMA_COMPATIBILITY_STRATEGY",
+    "maxConsumers": "MAX_CONSUMERS",
     "maxConsumersPerSubscription": "MAX_CONSUMERS",
     "maxConsumersPerTopic": "MAX_CONSUMERS",
+    "maxMessageSize": "MAX_MESSAGE_SIZE",
+    "maxProducers": "MAX_PRODUCERS",
     "maxProducersPerTopic": "MAX_PRODUCERS",
     "maxSubscriptionsPerTopic": "MAX_SUBSCRIPTIONS",
     "maxTopicsPerNamespace": "MAX_TOPICS",
+    "maxUnackedMessagesOnConsumer": "MAX_UNACKED",
+    "maxUnackedMessagesOnSubscription": "MAX_UNACKED",
     "maxUnackedMessagesPerConsumer": "MAX_UNACKED",
     "maxUnackedMessagesPerSubscription": "MAX_UNACKED",
     "messageTTL": "TTL",
     "persistence": "PERSISTENCE",
-    "isAllowAutoUpdateSchema": "SCHEMA_COMPATIBILITY_STRATEGY",
     "publishRate": "RATE",
     "retention": "RETENTION",
     "schemaAutoUpdateCompatibilityStrategy": "SCHEMA_COMPATIBILITY_STRATEGY",
@@ -99,7 +105,7 @@ NAMESPACE_POLICIES: dict[str, str] = {
     "subscriptionExpirationTime": "SUBSCRIPTION_EXPIRATION_TIME",
     "subscriptionTypesEnabled": "SUBSCRIPTION_AUTH_MODE",
 }
-"""Policies of a namespace by their part of the path; reading needs READ, anything else WRITE."""
+"""Policies of namespaces and topics by their part of the path; reading needs READ, else WRITE."""
 
 TOPICS: dict[str, Need] = {
     "GET ": Need(Scope.NAMESPACE, "GET_TOPICS"),
@@ -142,36 +148,6 @@ SUBSCRIPTIONS: dict[str, Need] = {
 }
 """By method and what follows a subscription of a topic."""
 
-TOPIC_POLICIES: dict[str, str] = {
-    "autoSubscriptionCreation": "AUTO_SUBSCRIPTION_CREATION",
-    "backlogQuota": "BACKLOG",
-    "backlogQuotaMap": "BACKLOG",
-    "compactionThreshold": "COMPACTION",
-    "deduplicationEnabled": "DEDUPLICATION",
-    "deduplicationSnapshotInterval": "DEDUPLICATION_SNAPSHOT",
-    "delayedDelivery": "DELAYED_DELIVERY",
-    "dispatchRate": "RATE",
-    "entryFilters": "ENTRY_FILTERS",
-    "inactiveTopicPolicies": "INACTIVE_TOPIC",
-    "maxConsumers": "MAX_CONSUMERS",
-    "maxConsumersPerSubscription": "MAX_CONSUMERS",
-    "maxMessageSize": "MAX_MESSAGE_SIZE",
-    "maxProducers": "MAX_PRODUCERS",
-    "maxSubscriptionsPerTopic": "MAX_SUBSCRIPTIONS",
-    "maxUnackedMessagesOnConsumer": "MAX_UNACKED",
-    "maxUnackedMessagesOnSubscription": "MAX_UNACKED",
-    "messageTTL": "TTL",
-    "persistence": "PERSISTENCE",
-    "publishRate": "RATE",
-    "retention": "RETENTION",
-    "schemaCompatibilityStrategy": "SCHEMA_COMPATIBILITY_STRATEGY",
-    "schemaValidationEnforced": "SCHEMA_COMPATIBILITY_STRATEGY",
-    "subscribeRate": "RATE",
-    "subscriptionDispatchRate": "RATE",
-    "subscriptionTypesEnabled": "SUBSCRIPTION_AUTH_MODE",
-}
-"""Policies of a topic by their part of the path."""
-
 
 _SCHEMAS = "/admin/v2/schemas/{tenant}/{namespace}/{topic}"
 
@@ -203,7 +179,7 @@ def rule_of(method: str, path: str) -> Need | None:
     if path.startswith(_NAMESPACE):
         rest = path.removeprefix(_NAMESPACE)
         found = NAMESPACES.get(f"{method} {rest}") or _policy(
-            Scope.NAMESPACE_POLICY, NAMESPACE_POLICIES, method, rest.removeprefix("/")
+            Scope.NAMESPACE_POLICY, method, rest.removeprefix("/")
         )
     for base in _TOPIC_BASES:
         if path.startswith(base):
@@ -219,12 +195,12 @@ def _need_of_topic(method: str, rest: str) -> Need | None:
         return SUBSCRIPTIONS.get(f"{method} {rest.removeprefix(subscription)}")
     # A policy of one subscription stands under its name.
     name = rest.removeprefix("/{topic}/").removeprefix("{subscription}/")
-    return _policy(Scope.TOPIC_POLICY, TOPIC_POLICIES, method, name)
+    return _policy(Scope.TOPIC_POLICY, method, name)
 
 
-def _policy(scope: Scope, names: dict[str, str], method: str, name: str) -> Need | None:
+def _policy(scope: Scope, method: str, name: str) -> Need | None:
     # What comes after the name is an index into the policy, not another one.
-    policy = names.get(name.partition("/")[0])
+    policy = POLICIES.get(name.partition("/")[0])
     return Need(scope, "READ" if method == "GET" else "WRITE", policy) if policy else None
 
 

@@ -111,13 +111,17 @@ def _write_delayed(record: JsonObject, value: object) -> JsonObject:
 
 
 def _limit(
-    path: str, field: str, reason: str, applied: Told | None = None, absent: int = 200
+    path: str, field: str, applied: Told | None = None, reason: str = "", absent: int = 200
 ) -> TopicPolicy:
     # As Apache: of the limits, a request without a body removes those of unacknowledged messages.
     boxed = "Unacked" in path
     kind = cast(type, int | None) if boxed else int
-    empty = "unset" if boxed else "refuse"
-    return TopicPolicy(path, field, kind, values.not_negative(reason), applied, empty, absent)
+    check = values.not_negative(reason or f"{path} must be 0 or more")
+    return TopicPolicy(path, field, kind, check, applied, "unset" if boxed else "refuse", absent)
+
+
+def _rate(path: str, kind: type, applied: Told | None = None, absent: int = 200) -> TopicPolicy:
+    return TopicPolicy(path, path, kind, applied=applied, empty="keep", absent=absent)
 
 
 def policies(service: BrokerService) -> tuple[TopicPolicy, ...]:
@@ -133,26 +137,8 @@ def policies(service: BrokerService) -> tuple[TopicPolicy, ...]:
             )
 
     return (
-        *_limits(),
+        *POLICIES,
         TopicPolicy("maxMessageSize", "maxMessageSize", int, check_size, absent=204),
-        TopicPolicy(
-            "deduplicationEnabled",
-            "deduplicationEnabled",
-            cast(type, bool | None),
-            applied=lambda e: e.policies.deduplication is not None,
-            empty="unset",
-        ),
-        TopicPolicy(
-            "deduplicationSnapshotInterval",
-            "deduplicationSnapshotIntervalSeconds",
-            cast(type, int | None),
-            values.not_negative("interval must be 0 or more"),
-            empty="unset",
-        ),
-        *_rates(),
-        COMPACTION_THRESHOLD,
-        DELAYED_DELIVERY,
-        INACTIVITY,
         TopicPolicy(
             "subscriptionTypesEnabled",
             "subscriptionTypesEnabled",
@@ -165,15 +151,8 @@ def policies(service: BrokerService) -> tuple[TopicPolicy, ...]:
             "entryFilters",
             values.EntryFilters,
             partial(check_entry_filters, service),
-            applied=lambda e: {"entryFilterNames": service.config.policies.entry_filters},
-            empty="unset",
-        ),
-        TopicPolicy(
-            "autoSubscriptionCreation",
-            "autoSubscriptionCreationOverride",
-            values.AutoSubscriptionCreation,
-            applied=lambda e: {"allowAutoSubscriptionCreation": e.policies.auto_subscription},
-            empty="unset",
+            lambda e: {"entryFilterNames": service.config.policies.entry_filters},
+            "unset",
         ),
     )
 
@@ -186,104 +165,94 @@ def _types_json(service: BrokerService, effective: Effective) -> object:
     return sorted(SubType.Name(SubType.ValueType(each)) for each in types)
 
 
-def _rates() -> tuple[TopicPolicy, ...]:
-    return (
-        TopicPolicy("publishRate", "publishRate", values.PublishRate, empty="keep", absent=204),
-        TopicPolicy(
-            "dispatchRate",
-            "dispatchRate",
-            values.DispatchRate,
-            applied=lambda e: rate_json(e.policies.dispatch_rate),
-            empty="keep",
-        ),
-        TopicPolicy(
-            "subscriptionDispatchRate",
-            "subscriptionDispatchRate",
-            values.DispatchRate,
-            applied=lambda e: rate_json(e.policies.subscription_dispatch_rate),
-            empty="keep",
-        ),
-        TopicPolicy(
-            "subscribeRate",
-            "subscribeRate",
-            values.SubscribeRate,
-            applied=lambda e: {
-                "subscribeThrottlingRatePerConsumer": e.policies.subscribe_rate.messages,
-                "ratePeriodInSecond": e.policies.subscribe_rate.period_s,
-            },
-            empty="keep",
-        ),
-    )
+def _subscribe_json(effective: Effective) -> object:
+    rate = effective.policies.subscribe_rate
+    return {
+        "subscribeThrottlingRatePerConsumer": rate.messages,
+        "ratePeriodInSecond": rate.period_s,
+    }
 
 
-def _limits() -> tuple[TopicPolicy, ...]:
-    unacked = "maxUnackedNum must be 0 or more"
-    return (
-        _limit(
-            "maxProducers",
-            "maxProducerPerTopic",
-            "maxProducers must be 0 or more",
-            lambda e: e.options.producers_max,
-        ),
-        _limit(
-            "maxConsumers",
-            "maxConsumerPerTopic",
-            "maxConsumers must be 0 or more",
-            lambda e: e.options.consumers_max,
-        ),
-        _limit(
-            "maxConsumersPerSubscription",
-            "maxConsumersPerSubscription",
-            "Invalid value for maxConsumersPerSubscription",
-            absent=204,
-        ),
-        _limit(
-            "maxSubscriptionsPerTopic",
-            "maxSubscriptionsPerTopic",
-            "maxSubscriptionsPerTopic must be 0 or more",
-            absent=204,
-        ),
-        _limit(
-            "maxUnackedMessagesOnConsumer",
-            "maxUnackedMessagesOnConsumer",
-            unacked,
-            lambda e: e.options.unacked_per_consumer_max,
-        ),
-        _limit(
-            "maxUnackedMessagesOnSubscription",
-            "maxUnackedMessagesOnSubscription",
-            unacked,
-            lambda e: e.options.unacked_per_subscription_max,
-        ),
-    )
-
-
+_UNACKED = "maxUnackedNum must be 0 or more"
+POLICIES = (
+    _limit("maxProducers", "maxProducerPerTopic", lambda e: e.options.producers_max),
+    _limit("maxConsumers", "maxConsumerPerTopic", lambda e: e.options.consumers_max),
+    _limit(
+        "maxConsumersPerSubscription",
+        "maxConsumersPerSubscription",
+        reason="Invalid value for maxConsumersPerSubscription",
+        absent=204,
+    ),
+    _limit("maxSubscriptionsPerTopic", "maxSubscriptionsPerTopic", absent=204),
+    _limit(
+        "maxUnackedMessagesOnConsumer",
+        "maxUnackedMessagesOnConsumer",
+        lambda e: e.options.unacked_per_consumer_max,
+        _UNACKED,
+    ),
+    _limit(
+        "maxUnackedMessagesOnSubscription",
+        "maxUnackedMessagesOnSubscription",
+        lambda e: e.options.unacked_per_subscription_max,
+        _UNACKED,
+    ),
+    TopicPolicy(
+        "deduplicationEnabled",
+        "deduplicationEnabled",
+        cast(type, bool | None),
+        applied=lambda e: e.policies.deduplication is not None,
+        empty="unset",
+    ),
+    TopicPolicy(
+        "deduplicationSnapshotInterval",
+        "deduplicationSnapshotIntervalSeconds",
+        cast(type, int | None),
+        values.not_negative("interval must be 0 or more"),
+        empty="unset",
+    ),
+    _rate("publishRate", values.PublishRate, absent=204),
+    _rate("dispatchRate", values.DispatchRate, lambda e: rate_json(e.policies.dispatch_rate)),
+    _rate(
+        "subscriptionDispatchRate",
+        values.DispatchRate,
+        lambda e: rate_json(e.policies.subscription_dispatch_rate),
+    ),
+    _rate("subscribeRate", values.SubscribeRate, _subscribe_json),
+    TopicPolicy(
+        "compactionThreshold",
+        "compactionThreshold",
+        int,
+        values.not_negative("Invalid value for compactionThreshold"),
+        lambda e: e.policies.compaction.threshold_bytes,
+    ),
+    TopicPolicy(
+        "delayedDelivery",
+        "",
+        values.DelayedDelivery,
+        applied=_delayed_json,
+        empty="keep",
+        read=_read_delayed,
+        write=_write_delayed,
+    ),
+    TopicPolicy(
+        "inactiveTopicPolicies",
+        "inactiveTopicPolicies",
+        values.InactiveTopicPolicies,
+        applied=_inactivity_json,
+        empty="unset",
+    ),
+    TopicPolicy(
+        "autoSubscriptionCreation",
+        "autoSubscriptionCreationOverride",
+        values.AutoSubscriptionCreation,
+        applied=lambda e: {"allowAutoSubscriptionCreation": e.policies.auto_subscription},
+        empty="unset",
+    ),
+)
+"""Those that need nothing of the broker."""
 RETENTION = TopicPolicy(
     "retention", "retentionPolicies", values.RetentionPolicies, applied=_retention_json
 )
 TTL = TopicPolicy(
     "messageTTL", "messageTTLInSeconds", int, applied=lambda e: e.policies.message_ttl_s
-)
-COMPACTION_THRESHOLD = TopicPolicy(
-    "compactionThreshold",
-    "compactionThreshold",
-    int,
-    values.not_negative("Invalid value for compactionThreshold"),
-    applied=lambda e: e.policies.compaction.threshold_bytes,
-)
-DELAYED_DELIVERY = TopicPolicy(
-    "delayedDelivery",
-    "",
-    values.DelayedDelivery,
-    applied=_delayed_json,
-    empty="keep",
-    read=_read_delayed,
-    write=_write_delayed,
-)
-INACTIVITY = TopicPolicy(
-    "inactiveTopicPolicies",
-    "inactiveTopicPolicies",
-    values.InactiveTopicPolicies,
-    applied=_inactivity_json,
-    empty="unset",
 )
