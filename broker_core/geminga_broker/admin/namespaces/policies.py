@@ -50,6 +50,14 @@ def _limit(path: str, field: str, unset: object = None, missing: str = NO_NAMESP
     return Policy(path, field, int, check, unset=unset, missing=missing)
 
 
+def _record(path: str, field: str, kind: type) -> Policy:
+    return Policy(path, field, kind, optional=True, missing=NO_POLICIES)
+
+
+def _rate(path: str, field: str, kind: type) -> Policy:
+    return Policy(path, field, kind, of_cluster=True, optional=True)
+
+
 POLICIES = (
     Policy("deduplication", "deduplicationEnabled", bool),
     Policy(
@@ -73,26 +81,10 @@ POLICIES = (
         int,
         values.not_negative("Invalid value for subscription expiration time"),
     ),
-    Policy(
-        "publishRate", "publishMaxMessageRate", values.PublishRate, of_cluster=True, optional=True
-    ),
-    Policy(
-        "dispatchRate", "topicDispatchRate", values.DispatchRate, of_cluster=True, optional=True
-    ),
-    Policy(
-        "subscriptionDispatchRate",
-        "subscriptionDispatchRate",
-        values.DispatchRate,
-        of_cluster=True,
-        optional=True,
-    ),
-    Policy(
-        "subscribeRate",
-        "clusterSubscribeRate",
-        values.SubscribeRate,
-        of_cluster=True,
-        optional=True,
-    ),
+    _rate("publishRate", "publishMaxMessageRate", values.PublishRate),
+    _rate("dispatchRate", "topicDispatchRate", values.DispatchRate),
+    _rate("subscriptionDispatchRate", "subscriptionDispatchRate", values.DispatchRate),
+    _rate("subscribeRate", "clusterSubscribeRate", values.SubscribeRate),
     _limit("maxProducersPerTopic", "max_producers_per_topic"),
     _limit("maxConsumersPerTopic", "max_consumers_per_topic"),
     _limit("maxConsumersPerSubscription", "max_consumers_per_subscription"),
@@ -100,20 +92,8 @@ POLICIES = (
     _limit("maxUnackedMessagesPerConsumer", "max_unacked_messages_per_consumer"),
     _limit("maxUnackedMessagesPerSubscription", "max_unacked_messages_per_subscription"),
     _limit("maxTopicsPerNamespace", "max_topics_per_namespace", 0, NO_POLICIES),
-    Policy(
-        "delayedDelivery",
-        "delayed_delivery_policies",
-        values.DelayedDelivery,
-        optional=True,
-        missing=NO_POLICIES,
-    ),
-    Policy(
-        "inactiveTopicPolicies",
-        "inactive_topic_policies",
-        values.InactiveTopicPolicies,
-        optional=True,
-        missing=NO_POLICIES,
-    ),
+    _record("delayedDelivery", "delayed_delivery_policies", values.DelayedDelivery),
+    _record("inactiveTopicPolicies", "inactive_topic_policies", values.InactiveTopicPolicies),
     Policy(
         "subscriptionTypesEnabled",
         "subscription_types_enabled",
