@@ -7,7 +7,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from geminga_broker.admin.rest import RestError, at, no_content, ok, topic_of
-from geminga_broker.admin.topics.routes import require_topic, require_writable_namespace
+from geminga_broker.admin.topics.routes import require_topic, require_writable_namespace, targets
 from geminga_broker.compaction.topic_compaction import CompactionRunning
 from geminga_broker.service import BrokerService
 from geminga_broker.topic.persistent import PersistentTopic
@@ -25,11 +25,7 @@ async def _require(service: BrokerService, name: TopicName) -> PersistentTopic:
 async def trigger(service: BrokerService, name: TopicName) -> None:
     """Compact a topic, or all partitions. Raises RestError 404, and 409 while one is running."""
     await require_writable_namespace(service, name)
-    partitions = await service.catalog.partitions(name)
-    topics = [
-        await _require(service, one)
-        for one in [name.partition(i) for i in range(partitions)] or [name]
-    ]
+    topics = [await _require(service, one) for one in await targets(service, name)]
     running = None
     for topic in topics:
         try:

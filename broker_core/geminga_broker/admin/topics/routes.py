@@ -47,22 +47,10 @@ async def terminate(service: BrokerService, name: TopicName) -> dict[str, int]:
     return message_id_json(name, await topic.terminate())
 
 
-async def truncate(service: BrokerService, name: TopicName) -> None:
-    """Truncate a topic, or all partitions. Raises RestError 404, 412."""
-    if not name.is_persistent:
-        raise rest.RestError(412, "unsupport truncate")
-    partitions = await service.catalog.partitions(name)
-    for one in [name.partition(i) for i in range(partitions)] or [name]:
-        await (await require_topic(service, one)).truncate()
-
-
-async def unload(service: BrokerService, name: TopicName) -> None:
-    """Unload a topic, or all partitions. Raises RestError 404."""
-    partitions = await service.catalog.partitions(name)
-    if not partitions and not await service.topics.exists(name):
-        raise rest.RestError(404, f"Topic {name} not found")
-    for one in [name.partition(i) for i in range(partitions)] or [name]:
-        await service.topics.unload(one)
+async def targets(service: BrokerService, name: TopicName) -> list[TopicName]:
+    """The partitions of a partitioned topic, otherwise the topic itself."""
+    count = await service.catalog.partitions(name)
+    return [name.partition(index) for index in range(count)] or [name]
 
 
 def routes(service: BrokerService, domain: str) -> list[Route]:
@@ -97,15 +85,24 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
         await service.topics.delete(name, force=rest.flag(request, "force"))
         return rest.no_content()
 
-    async def close(request: Request) -> Response:
-        await unload(service, rest.topic_of(request, domain))
+    async def unload(request: Request) -> Response:
+        name = rest.topic_of(request, domain)
+        ones = await targets(service, name)
+        if ones == [name] and not await service.topics.exists(name):
+            raise rest.RestError(404, f"Topic {name} not found")
+        for one in ones:
+            await service.topics.unload(one)
         return rest.no_content()
 
     async def stop_writes(request: Request) -> Response:
         return rest.ok(await terminate(service, rest.topic_of(request, domain)))
 
-    async def cut(request: Request) -> Response:
-        await truncate(service, rest.topic_of(request, domain))
+    async def truncate(request: Request) -> Response:
+        name = rest.topic_of(request, domain)
+        if not name.is_persistent:
+            raise rest.RestError(412, "unsupport truncate")
+        for one in await targets(service, name):
+            await (await require_topic(service, one)).truncate()
         return rest.no_content()
 
     async def last_message_id(request: Request) -> Response:
@@ -120,8 +117,8 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
     return [
         rest.route("GET", base, list_topics),
         *rest.at(one, put=create, delete=delete),
-        rest.route("PUT", one + "/unload", close),
+        rest.route("PUT", one + "/unload", unload),
         rest.route("POST", one + "/terminate", stop_writes),
-        rest.route("DELETE", one + "/truncate", cut),
+        rest.route("DELETE", one + "/truncate", truncate),
         rest.route("GET", one + "/lastMessageId", last_message_id),
     ]

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from geminga_broker.admin import rest
-from geminga_broker.admin.topics.routes import require_topic
+from geminga_broker.admin.topics.routes import require_topic, targets
 from geminga_broker.errors import BrokerError
 from geminga_broker.limits import check_subscription
 from geminga_broker.service import BrokerService
@@ -39,12 +39,6 @@ class ResetCursorData(msgspec.Struct, rename="camel"):
         if self.ledger_id < 0:
             return EARLIEST
         return Position(self.ledger_id, self.entry_id)
-
-
-async def _targets(service: BrokerService, name: TopicName) -> list[TopicName]:
-    """The partitions of a partitioned topic, otherwise the topic itself."""
-    count = await service.catalog.partitions(name)
-    return [name.partition(index) for index in range(count)] or [name]
 
 
 def _number(request: Request, name: str) -> int:
@@ -79,7 +73,7 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
     def on_each(action: OnTopic) -> Callable[[Request], Awaitable[Response]]:
         async def handler(request: Request) -> Response:
             subscription = rest.parameter(request, "subscription")
-            for name in await _targets(service, rest.topic_of(request, domain)):
+            for name in await targets(service, rest.topic_of(request, domain)):
                 topic = await require_topic(service, name)
                 _require(topic, name, subscription)
                 await action(topic, name, subscription, request)
@@ -89,7 +83,7 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
 
     async def list_all(request: Request) -> Response:
         found: dict[str, None] = {}
-        for name in await _targets(service, rest.topic_of(request, domain)):
+        for name in await targets(service, rest.topic_of(request, domain)):
             topic = await require_topic(service, name)
             found.update(dict.fromkeys(topic.subscriptions))
         return rest.ok(list(found))
@@ -101,13 +95,11 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
         except BrokerError as error:
             raise rest.RestError(412, str(error)) from None
         start = await _start_of(request, LATEST)
-        topics = [
-            (name, await require_topic(service, name))
-            for name in await _targets(service, rest.topic_of(request, domain))
-        ]
-        if all(subscription in topic.subscriptions for _name, topic in topics):
+        names = await targets(service, rest.topic_of(request, domain))
+        topics = [await require_topic(service, name) for name in names]
+        if all(subscription in topic.subscriptions for topic in topics):
             raise rest.RestError(409, "Subscription already exists for topic")
-        for _name, topic in topics:
+        for topic in topics:
             if subscription not in topic.subscriptions:
                 await topic.create_subscription(subscription, start)
         return rest.no_content()
@@ -139,7 +131,7 @@ def _property_routes(service: BrokerService, domain: str, path: str) -> list[Rou
     async def properties(request: Request) -> Response:
         found: dict[str, str] = {}
         subscription = rest.parameter(request, "subscription")
-        for name in await _targets(service, rest.topic_of(request, domain)):
+        for name in await targets(service, rest.topic_of(request, domain)):
             topic = await require_topic(service, name)
             _require(topic, name, subscription)
             found |= topic.subscriptions[subscription].properties
@@ -150,7 +142,7 @@ def _property_routes(service: BrokerService, domain: str, path: str) -> list[Rou
             rest.without_nulls(await rest.read_body(request, dict[str, str]))
         )
         subscription = rest.parameter(request, "subscription")
-        for name in await _targets(service, rest.topic_of(request, domain)):
+        for name in await targets(service, rest.topic_of(request, domain)):
             topic = await require_topic(service, name)
             _require(topic, name, subscription)
             await topic.subscriptions[subscription].set_properties(given)
