@@ -17,9 +17,7 @@ from geminga_runtime.clock import wall_clock_ms
 from geminga_runtime.metadata.api import MetadataStore
 
 _ID_ATTEMPTS_MAX = 8
-"""Ids tried for a new ledger; one is taken only where ledgers were put into the store from
-elsewhere.
-"""
+"""Ids tried for a new ledger; taken are those of ledgers that were put into the store otherwise."""
 
 _DIGESTS_KEPT_MAX = 256
 

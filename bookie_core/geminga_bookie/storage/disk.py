@@ -111,9 +111,7 @@ class OsFile:
                 written += os.pwrite(self._descriptor, rest[written:], offset + written)
 
     def write_durably(self, buffers: Sequence[Buffer], offset: int) -> None:
-        """See `DiskFile.write_durably`; one call where the kernel can (RWF_DSYNC): the interpreter
-        lock is waited for once, not twice.
-        """
+        """See `DiskFile.write_durably`; one call, and so one wait for the lock, with RWF_DSYNC."""
         if _DSYNC and len(buffers) <= IOV_MAX:
             try:
                 if os.pwritev(self._descriptor, buffers, offset, _DSYNC) == sum(map(len, buffers)):

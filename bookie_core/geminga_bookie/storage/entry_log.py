@@ -265,9 +265,7 @@ def _next_magic(file: DiskFile, offset: int, size: int) -> int:
 
 
 def check_version(file: DiskFile, path: Path) -> int | None:
-    """Id of the log that this one was compacted from (0: none); None if the header is damaged.
-    Raises DataDirError for another version.
-    """
+    """Id of the log that it was compacted from (0: none, None: damaged). Raises DataDirError."""
     try:
         version, _, compacted_from = parse_file_header(file.read(FILE_HEADER_BYTES, 0))
     except DamagedBlock:

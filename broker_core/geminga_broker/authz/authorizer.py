@@ -47,9 +47,7 @@ class Authorizer:
         return not original or (http and original == role)
 
     async def allows(self, caller: Caller, need: Need, place: Place = Place()) -> bool:
-        """Whether the caller has the right. A proxy and its original principal must both have it.
-        Raises SubscriptionRefused.
-        """
+        """Whether the caller, and a proxy's original principal, may. Raises SubscriptionRefused."""
         if not self.enabled or need.scope in (Scope.PUBLIC, Scope.HELD):
             return True
         if not await self._role_allowed(caller.role, need, place):

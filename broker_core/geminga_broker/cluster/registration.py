@@ -20,9 +20,7 @@ REMOVE_S = 2.0
 
 
 class _Record(msgspec.Struct, rename="camel"):
-    """The part of Apache's record with the broker's addresses, without its load: nothing balances
-    by it here.
-    """
+    """The part of Apache's record with the broker's addresses, without its load."""
 
     web_service_url: str | None
     web_service_url_tls: str | None

@@ -39,9 +39,7 @@ class Topics:
         self._revoked = revoked
 
     async def create(self, name: TopicName) -> Topic:
-        """The topic, made if it isn't there, whether or not topics are made automatically. See
-        `TopicLoader.get`.
-        """
+        """The topic, made by hand if it isn't there. See `TopicLoader.get`."""
         return await self._loader.get(name, create=True, by_hand=True)
 
     async def exists(self, name: TopicName) -> bool:

@@ -1,6 +1,4 @@
-"""The subscription `__compaction`: seen by admin and statistics, used by the broker alone (spec
-BR-50; Apache's `PulsarCompactorSubscription`).
-"""
+"""The subscription `__compaction`, for the broker alone (BR-50; `PulsarCompactorSubscription`)."""
 
 from __future__ import annotations
 
@@ -46,9 +44,7 @@ class CompactionSubscription(Subscription):
         raise self._refusal()
 
     async def skip(self, entries: int | None) -> None:
-        """Skipping all entries of all subscriptions does not concern this one. Raises BrokerError
-        NotAllowedError for a number of entries.
-        """
+        """Skipping all does not concern it. Raises BrokerError NotAllowedError for a number."""
         if entries is not None:
             raise self._refusal()
 

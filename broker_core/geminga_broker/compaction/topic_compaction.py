@@ -182,9 +182,7 @@ class TopicCompaction:
         )
 
     async def ensure_cursor(self) -> Cursor:
-        """The compaction's cursor, made at the beginning of the log if need be: from then on the
-        log keeps what is not compacted. Raises LogError.
-        """
+        """The compaction's cursor; a new one keeps the log from its beginning. Raises LogError."""
         cursor = await self._host.log.open_cursor(COMPACTION, initial=EARLIEST)
         self._host.adopt(cursor)
         return cursor

@@ -266,9 +266,7 @@ class ManagedLedger(Protocol):
         properties: Mapping[str, int] | None = None,
         cursor_properties: Mapping[str, str] | None = None,
     ) -> Cursor:
-        """The durable cursor of that name; a new one starts after `initial` (EARLIEST or LATEST
-        from `ids`, or any).
-        """
+        """The durable cursor; a new one starts after `initial` (EARLIEST, LATEST or any)."""
 
     def open_reader(self, name: str, start: Position) -> Cursor:
         """A non-durable cursor that reads from `start` on (LATEST: from what comes next)."""
@@ -282,9 +280,7 @@ class ManagedLedger(Protocol):
         """Entries from a position on, whatever the cursors say."""
 
     async def find_by_time(self, timestamp_ms: int) -> Position:
-        """First position whose publish time is at or after the timestamp: binary search over
-        ledgers, then entries (BR-07).
-        """
+        """First position published at or after the timestamp, by binary search (BR-07)."""
 
     def next_position(self, position: Position) -> Position:
         """The position after, in the next ledger with entries; at the end the next written."""

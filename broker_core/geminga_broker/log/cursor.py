@@ -52,9 +52,7 @@ class TrimHold:
 
     @contextmanager
     def keeping(self) -> Iterator[None]:
-        """What mark-delete passes in the block is kept until the block ends; if it raises, until
-        a later one ends well.
-        """
+        """What mark-delete passes in the block stays until the block, or a later one, ends well."""
         if self._kept_from is None:
             self._kept_from = self._state.mark_delete
         yield

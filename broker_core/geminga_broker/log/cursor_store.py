@@ -257,9 +257,7 @@ class CursorStore:
             await self._delete_ledger(old)
 
     async def write_properties(self, mark_delete: Position) -> None:
-        """Write `cursor_properties` to the node; the ledger goes on holding the state. Raises
-        LogFenced, MetadataError.
-        """
+        """Write `cursor_properties` to the node, not the state. Raises LogFenced, MetadataError."""
         await self._put(
             ManagedCursorInfo(
                 cursorsLedgerId=self._ledger_id,

@@ -101,9 +101,7 @@ class ManagedLedgerFactory:
             raise
 
     async def delete(self, name: str) -> None:
-        """Delete the log, its cursors, ledgers and metadata; none of that name is no error. Raises
-        what `open` and `ManagedLedger.delete` raise.
-        """
+        """Delete the log, if there is one. Raises what `open` and `ManagedLedger.delete` raise."""
         try:
             log = await self.open(name, create=False)
         except LogNotFound:

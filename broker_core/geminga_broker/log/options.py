@@ -58,9 +58,7 @@ class Rollover:
     max_s: float = 14_400
 
     def is_due(self, entries: int, size_bytes: int, age_s: float) -> bool:
-        """Entries and size count only after the minimum time, the maximum time always. An empty
-        ledger stays.
-        """
+        """Entries, size: only after the minimum time. Maximum time: always. An empty one stays."""
         if not entries:
             return False
         full = entries >= self.entries_max or size_bytes >= self.size_bytes_max

@@ -138,9 +138,7 @@ async def _enforce(topic: QuotaTopic, kind: QuotaType) -> None:
 
 
 async def _evict_by_size(topic: QuotaTopic, limit: int) -> None:
-    """Let the slowest subscription skip, until the backlog is small enough or the slowest cursor is
-    no subscription's.
-    """
+    """Let the slowest subscription skip until the backlog is small, or another cursor is slower."""
     before = None
     while (slowest := slowest_cursor(topic)) is not None:
         subscription = topic.subscriptions.get(slowest.name)

@@ -105,9 +105,7 @@ SUBSCRIBERS_MAX = 100_000
 
 
 class SubscribeLimit:
-    """How often each consumer may subscribe in a period (Apache's `SubscribeRateLimiter`). All
-    begin anew when a period ends.
-    """
+    """How often each consumer may subscribe in a fixed period (Apache's `SubscribeRateLimiter`)."""
 
     __slots__ = ("_taken", "_until_s", "rate")
 

@@ -91,9 +91,7 @@ class PolicyResolver:
         self._filters: dict[str, tuple[EntryFilter, ...]] = {}
 
     async def resolve(self, topic: TopicName) -> Effective:
-        """The effective policies by the records of broker, namespace and topic. Raises
-        ConfigError for an entry filter that isn't installed any more.
-        """
+        """The effective policies by all records. Raises ConfigError for an unknown entry filter."""
         return await self.effective(topic, await self.store.get(topic))
 
     async def effective(self, topic: TopicName, record: JsonObject) -> Effective:

@@ -1,6 +1,4 @@
-"""Schemas of pairs: the two parts in one definition, and as the admin API writes it (Apache's
-`KeyValueSchemaInfo` and `SchemaUtils`).
-"""
+"""Schemas of pairs, stored and for the admin API (`KeyValueSchemaInfo`, `SchemaUtils`)."""
 
 from __future__ import annotations
 

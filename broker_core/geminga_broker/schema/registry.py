@@ -1,6 +1,4 @@
-"""Versions of topics' schemas: finding, registering, comparing and deleting them (spec BR-51;
-Apache's `SchemaRegistryServiceImpl`).
-"""
+"""Versions of topics' schemas (spec BR-51; Apache's `SchemaRegistryServiceImpl`)."""
 
 from __future__ import annotations
 

@@ -54,9 +54,7 @@ _DAMAGE = (*DAMAGE, DecodeError)
 
 
 class StoredEntry(NamedTuple):
-    """A version's number, its content (None if it is damaged or lost) and the hash that it was
-    registered under.
-    """
+    """A version's number, content (None: damaged or lost) and hash."""
 
     number: int
     data: bytes | None

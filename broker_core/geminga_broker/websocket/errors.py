@@ -66,9 +66,7 @@ _STATUSES: tuple[tuple[tuple[type[Exception], ...], int], ...] = (
 
 
 def refusal(error: geminga.GemingaError, what: str) -> Refused:
-    """The HTTP answer if a producer, consumer or reader can't be created (Apache's
-    `AbstractWebSocketHandler.getErrorCode`).
-    """
+    """The HTTP answer to a failed creation (Apache's `AbstractWebSocketHandler.getErrorCode`)."""
     if isinstance(error, geminga.InvalidArgumentError):
         return BadParameter(str(error))
     for kinds, status in _STATUSES:

@@ -55,9 +55,7 @@ class TextSocket:
                 pass
 
     async def watch_idle(self) -> None:
-        """Close the socket once it was idle for `webSocketSessionIdleTimeoutMillis`. PONGs are
-        traffic, so a client that is pinged is not idle.
-        """
+        """Close the socket when idle for `webSocketSessionIdleTimeoutMillis`. PONGs are traffic."""
         timeout_s = self._settings.idle_timeout_ms / 1000
         if not timeout_s or self._settings.ping_interval_s > 0:
             await trio.sleep_forever()

@@ -1,6 +1,4 @@
-"""Grants on namespaces, topics and subscriptions (spec PX-22; Apache's `NamespacesBase` and
-`PersistentTopicsBase`).
-"""
+"""Grants on namespaces, topics, subscriptions (PX-22; `NamespacesBase`, `PersistentTopicsBase`)."""
 
 from __future__ import annotations
 
