@@ -8,9 +8,7 @@ from geminga_bookie.errors import NotEnoughBookies
 
 
 def choose_ensemble(bookies: Sequence[str], ensemble_size: int, ledger_id: int) -> list[str]:
-    """Bookies for a new ledger: neighbours in the sorted list, begun at another place for each
-    ledger. Raises NotEnoughBookies.
-    """
+    """Neighbours in the sorted list, begun elsewhere for each ledger. Raises NotEnoughBookies."""
     if len(bookies) < ensemble_size:
         raise NotEnoughBookies(
             f"ledger {ledger_id} needs {ensemble_size} bookies, {len(bookies)} are writable"

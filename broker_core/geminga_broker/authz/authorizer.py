@@ -1,6 +1,4 @@
-"""Decides whether a caller may do something (spec PX-22; Apache's `AuthorizationService` and
-`PulsarAuthorizationProvider`).
-"""
+"""Whether a caller may do something (`AuthorizationService`, `PulsarAuthorizationProvider`)."""
 
 from __future__ import annotations
 

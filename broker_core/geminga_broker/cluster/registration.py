@@ -37,9 +37,7 @@ class _Record(msgspec.Struct, rename="camel"):
 
 @asynccontextmanager
 async def registered(store: MetadataStore, addresses: Addresses) -> AsyncIterator[None]:
-    """The record is there while the context is open, and no longer than the store's session. Raises
-    MetadataError.
-    """
+    """The record is there while the context is open and the session lives. Raises MetadataError."""
     record = _Record(
         addresses.web_url or None,
         addresses.web_url_tls or None,

@@ -53,9 +53,7 @@ class CompactedLedger:
     async def read_from(
         self, position: Position, *, entries_max: int, bytes_max: int
     ) -> list[LogEntry]:
-        """The first entries at or after a position; empty behind the last one. Raises
-        LogReadFailed, and LogClosed once it is closed.
-        """
+        """The first entries from a position on, or none. Raises LogReadFailed, LogClosed."""
         with self._use():
             reader = await self._open()
             first = await self._index_of(reader, position)

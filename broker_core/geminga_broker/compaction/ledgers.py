@@ -65,9 +65,7 @@ class CompactedLedgers:
 
     @property
     def names_lost(self) -> bool:
-        """Whether there are ledgers, but not the one that the cursor names: its last state was
-        damaged, or a first run never ended.
-        """
+        """Whether there are ledgers without the named one: a damaged state, or no run ended."""
         listed = self._cursor.writer.side_ledgers
         return bool(listed) and self.named not in listed
 

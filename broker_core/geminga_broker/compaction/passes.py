@@ -116,9 +116,7 @@ async def see_all(walk: Walk, keys: LatestKeys, outcome: Outcome) -> int:
 async def write_kept(
     walk: Walk, keys: LatestKeys, writer: LedgerWriter, partition: int, outcome: Outcome
 ) -> None:
-    """The second pass: write what stays, and close the ledger. One step's entries are outstanding.
-    Raises LogReadFailed, LogWriteFailed, TooSlowError.
-    """
+    """The second pass: write what stays. Raises LogReadFailed, LogWriteFailed, TooSlowError."""
     try:
         while entries := await walk.next():
             kept: list[tuple[Buffer, Buffer]] = []

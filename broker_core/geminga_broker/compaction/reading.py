@@ -1,6 +1,4 @@
-"""A cursor's way through a compacted topic: the compacted ledger up to the horizon, then the log
-(spec BR-50; Apache's `CompactedTopicUtils`).
-"""
+"""A cursor over a compacted ledger, then the log (spec BR-50; Apache's `CompactedTopicUtils`)."""
 
 from __future__ import annotations
 

@@ -169,9 +169,7 @@ class TopicCompaction:
         return self._scope is not None
 
     def trigger(self) -> None:
-        """Begin a run. Raises CompactionRunning while one is under way, BrokerError ServiceNotReady
-        while the topic is being given up.
-        """
+        """Begin a run. Raises CompactionRunning; BrokerError ServiceNotReady of a closing topic."""
         self._host.check_open()
         if self.running:
             raise CompactionRunning

@@ -170,9 +170,7 @@ class EntryCursor(Protocol):
         """BitSet words of a batch's unacknowledged messages; empty if no part is acknowledged."""
 
     def ack(self, acks: Iterable[Ack]) -> list[Position]:
-        """Acknowledge individually; returns the positions that are now wholly acknowledged.
-        Unknown positions are harmless.
-        """
+        """Acknowledge individually; returns what is now wholly acknowledged. Others are ignored."""
 
     def ack_cumulative(
         self,

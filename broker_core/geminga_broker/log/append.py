@@ -232,9 +232,7 @@ class LogAppender:
         done(EARLIEST, count, self._refusal)
 
     def _hold(self, entries: Sequence[tuple[Buffer, int]], done: AppendDone) -> None:
-        """Keep an append until there is a ledger, or refuse it: in its turn, so that no answer
-        overtakes those of what is still being written.
-        """
+        """Keep an append until there is a ledger, or refuse it, behind earlier answers."""
         state = self._context.state
         kind = _ERRORS.get(state)
         if kind is not None and not self._unanswered:

@@ -39,9 +39,7 @@ def join_key_value(key: bytes, value: bytes) -> bytes:
 
 
 def key_value_from_text(text: str) -> bytes:
-    """The definition that the admin API takes as `{"key": ..., "value": ...}`; a part that is an
-    empty text has none. Raises InvalidSchemaData.
-    """
+    """From `{"key": ..., "value": ...}`; an empty part has no text. Raises InvalidSchemaData."""
     try:
         parts = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, RecursionError) as error:

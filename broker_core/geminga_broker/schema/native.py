@@ -1,6 +1,4 @@
-"""Definitions of PROTOBUF_NATIVE schemas: a set of files and the name of a message in one of them
-(Apache's `ProtobufNativeSchemaUtils`).
-"""
+"""PROTOBUF_NATIVE definitions: files and a message's name (`ProtobufNativeSchemaUtils`)."""
 
 from __future__ import annotations
 

@@ -81,9 +81,7 @@ async def delete_namespace(service: BrokerService, namespace: str) -> None:
 
 
 async def empty_namespace(service: BrokerService, namespace: str) -> None:
-    """Delete all topics, used ones too. No topic is made automatically meanwhile. Raises RestError
-    as Apache answers.
-    """
+    """Delete all topics; none is made automatically meanwhile. Raises RestError as Apache."""
     if not service.config.topics.force_delete_namespaces:
         raise rest.RestError(405, "Broker doesn't allow forced deletion of namespaces")
     if not await service.namespaces.exists(namespace):
