@@ -13,7 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from geminga_broker.admin import rest, values
+from geminga_broker.admin import policy_values as values
+from geminga_broker.admin import rest
 from geminga_broker.admin.namespaces.routes import require_namespace
 from geminga_broker.cluster.records import JsonObject
 from geminga_broker.service import BrokerService

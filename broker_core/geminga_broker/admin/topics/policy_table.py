@@ -12,7 +12,7 @@ from typing import cast
 
 import msgspec
 
-from geminga_broker.admin import values
+from geminga_broker.admin import policy_values as values
 from geminga_broker.admin.namespaces.policies import check_entry_filters
 from geminga_broker.admin.rest import RestError
 from geminga_broker.cluster.records import JsonObject
