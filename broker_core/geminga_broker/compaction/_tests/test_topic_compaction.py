@@ -268,7 +268,7 @@ async def test_a_threshold_keeps_the_log_and_starts_runs(autojump_clock: MockClo
         await compact_if_due(topic)
         await topic.compaction.wait()
         assert topic.compaction.outcome.successes == 1
-        assert topic.compaction.stats.last_compaction_removed_event_count == 5
+        assert topic.compaction.outcome.stats.last_compaction_removed_event_count == 5
         await compact_if_due(topic)
         assert not topic.compaction.running
 
@@ -309,7 +309,7 @@ async def test_a_read_that_takes_too_long_ends_the_run(
         assert trio.current_time() - began_s == 5
         assert topic.compaction.outcome.status is Status.ERROR
         assert "longer than 5 seconds" in topic.compaction.outcome.last_error
-        assert topic.compaction.stats.last_compaction_failed_timestamp > 0
+        assert topic.compaction.outcome.stats.last_compaction_failed_timestamp > 0
         await compact(topic)
         assert topic.compaction.outcome.status is Status.SUCCESS
 
