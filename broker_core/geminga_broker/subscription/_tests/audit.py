@@ -12,6 +12,7 @@ from geminga_bookie.errors import StorageFailed
 from geminga_bookie.memory import MemoryBookie
 from geminga_broker._tests.chaos import BATCH_MAX, Books, SubType
 from geminga_broker.log.api import Entry
+from geminga_broker.log.cache import LogCache
 from geminga_broker.log.entry import LogEntry
 from geminga_broker.log.reading import LogReads
 from geminga_broker.session import session as sessions
@@ -130,9 +131,9 @@ def install(monkeypatch: pytest.MonkeyPatch, books: Books) -> Audit:
     monkeypatch.setattr(pump._log, "exception", failed)
     monkeypatch.setattr(sessions._log, "exception", failed)
 
-    cached, fetch = LogReads.cached, LogReads._fetch
+    cached, fetch = LogCache.get, LogReads._fetch
 
-    def forgetful_cached(self: LogReads, ledger_id: int, first: int, last: int) -> list[LogEntry]:
+    def forgetful_cached(self: LogCache, ledger_id: int, first: int, last: int) -> list[LogEntry]:
         return cached(self, ledger_id, first, last) if found.books.rng.random() < 0.5 else []
 
     async def slow_fetch(self: LogReads, *details: object) -> list[LogEntry]:
@@ -154,7 +155,7 @@ def install(monkeypatch: pytest.MonkeyPatch, books: Books) -> Audit:
         complete(bookie)
 
     monkeypatch.setattr(MemoryBookie, "_complete", later_complete)
-    monkeypatch.setattr(LogReads, "cached", forgetful_cached)
+    monkeypatch.setattr(LogCache, "get", forgetful_cached)
     monkeypatch.setattr(LogReads, "_fetch", slow_fetch)
     monkeypatch.setattr(Consumer, "send", audited_send)
     monkeypatch.setattr(Subscription, "seek", audited_seek)
