@@ -12,7 +12,7 @@ from geminga_bookie.errors import StorageFailed
 from geminga_bookie.memory import MemoryBookie
 from geminga_broker._tests.chaos import BATCH_MAX, Books, SubType
 from geminga_broker.log.api import Entry
-from geminga_broker.log.cache import LogCache
+from geminga_broker.log.context import LogContext
 from geminga_broker.log.entry import LogEntry
 from geminga_broker.log.reading import LogReads
 from geminga_broker.session import session as sessions
@@ -131,10 +131,12 @@ def install(monkeypatch: pytest.MonkeyPatch, books: Books) -> Audit:
     monkeypatch.setattr(pump._log, "exception", failed)
     monkeypatch.setattr(sessions._log, "exception", failed)
 
-    cached, fetch = LogCache.get, LogReads._fetch
+    start, fetch = LogReads.__init__, LogReads._fetch
 
-    def forgetful_cached(self: LogCache, ledger_id: int, first: int, last: int) -> list[LogEntry]:
-        return cached(self, ledger_id, first, last) if found.books.rng.random() < 0.5 else []
+    def forgetful(self: LogReads, context: LogContext) -> None:
+        start(self, context)
+        cached = self.cached
+        self.cached = lambda *run: cached(*run) if found.books.rng.random() < 0.5 else []
 
     async def slow_fetch(self: LogReads, *details: object) -> list[LogEntry]:
         await trio.sleep(found.books.rng.random() * 0.3)
@@ -155,7 +157,7 @@ def install(monkeypatch: pytest.MonkeyPatch, books: Books) -> Audit:
         complete(bookie)
 
     monkeypatch.setattr(MemoryBookie, "_complete", later_complete)
-    monkeypatch.setattr(LogCache, "get", forgetful_cached)
+    monkeypatch.setattr(LogReads, "__init__", forgetful)
     monkeypatch.setattr(LogReads, "_fetch", slow_fetch)
     monkeypatch.setattr(Consumer, "send", audited_send)
     monkeypatch.setattr(Subscription, "seek", audited_seek)
