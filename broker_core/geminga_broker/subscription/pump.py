@@ -70,7 +70,7 @@ class Pump:
         self._pause: fx.Order | fx.WakeAt | fx.PauseUntil | None = None
         """How the round ended; None: wait to be woken."""
 
-    def use(self, machine: Machine, delays: DelayedDelivery | None, cursor: Cursor) -> None:
+    def use(self, machine: Machine, delays: DelayedDelivery | None, cursor: EntryCursor) -> None:
         """Run this machine from now on."""
         self.machine, self.delays, self._cursor = machine, delays, cursor
 
