@@ -85,6 +85,24 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
         await service.topics.delete(name, force=rest.flag(request, "force"))
         return rest.no_content()
 
+    async def last_message_id(request: Request) -> Response:
+        name = rest.topic_of(request, domain)
+        if await service.catalog.partitions(name):
+            raise rest.RestError(405, "GetLastMessageId on a partitioned-topic is not allowed")
+        topic = await require_topic(service, name)
+        return rest.ok(message_id_json(name, (await topic.last_message()).position))
+
+    base = f"/admin/v2/{domain}/{{tenant}}/{{namespace}}"
+    one = base + "/{topic}"
+    return [
+        rest.route("GET", base, list_topics),
+        *rest.at(one, put=create, delete=delete),
+        rest.route("GET", one + "/lastMessageId", last_message_id),
+        *_ending_routes(service, domain, one),
+    ]
+
+
+def _ending_routes(service: BrokerService, domain: str, one: str) -> list[Route]:
     async def unload(request: Request) -> Response:
         name = rest.topic_of(request, domain)
         ones = await targets(service, name)
@@ -105,20 +123,8 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
             await (await require_topic(service, one)).truncate()
         return rest.no_content()
 
-    async def last_message_id(request: Request) -> Response:
-        name = rest.topic_of(request, domain)
-        if await service.catalog.partitions(name):
-            raise rest.RestError(405, "GetLastMessageId on a partitioned-topic is not allowed")
-        topic = await require_topic(service, name)
-        return rest.ok(message_id_json(name, (await topic.last_message()).position))
-
-    base = f"/admin/v2/{domain}/{{tenant}}/{{namespace}}"
-    one = base + "/{topic}"
     return [
-        rest.route("GET", base, list_topics),
-        *rest.at(one, put=create, delete=delete),
         rest.route("PUT", one + "/unload", unload),
         rest.route("POST", one + "/terminate", stop_writes),
         rest.route("DELETE", one + "/truncate", truncate),
-        rest.route("GET", one + "/lastMessageId", last_message_id),
     ]
