@@ -28,10 +28,12 @@ class _MemoryRows:
 
     def __init__(self) -> None:
         self._rows: dict[str, Row] = {"/": Row(b"", 0, 0, 0)}
-        self.read = self._rows.get
         self._children: dict[str, dict[str, None]] = {}
         self.hubs: list[WatchHub] = []
         self.sessions = 0
+
+    def read(self, path: str) -> Row | None:
+        return self._rows.get(path)
 
     def insert(self, path: str, row: Row) -> None:
         parent, name = split_path(path)
