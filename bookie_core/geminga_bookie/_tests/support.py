@@ -20,6 +20,7 @@ from geminga_bookie.options import (
 )
 from geminga_bookie.port import BookiePort
 from geminga_bookie.storage.disk import DiskFile, DiskUsage, OsDisk
+from geminga_bookie.storage.journal_files import MARK_NAME
 from geminga_protocol.buffers import Buffer
 
 KEY = b"master-key-of-20-byt"
@@ -109,15 +110,25 @@ def small_options(directory: Path, **changes: object) -> BookieOptions:
 
 def copy_files(directory: Path, target: Path) -> None:
     """The files as a kill would leave them now; again if the journal's maker renamed one
-    meanwhile."""
+    meanwhile. Marks are copied first: a flush that ends during the copy isn't in all of it.
+    """
     for _ in range(20):
+        marks = {each.relative_to(directory): each.read_bytes() for each in _marks(directory)}
         try:
             shutil.copytree(directory, target, ignore=shutil.ignore_patterns("next.tmp"))
         except shutil.Error:
             shutil.rmtree(target)
         else:
+            for mark in _marks(target):
+                mark.unlink()
+            for name, data in marks.items():
+                (target / name).write_bytes(data)
             return
     raise AssertionError("the files never stood still")
+
+
+def _marks(directory: Path) -> list[Path]:
+    return list(directory.rglob(MARK_NAME))
 
 
 def ledgers(*ids: int) -> Callable[[], AsyncIterator[int]]:
