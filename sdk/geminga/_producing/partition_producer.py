@@ -24,6 +24,7 @@ from geminga._producing.receipt import Outgoing, Receipt
 from geminga._producing.sending_room import SendingRoom
 from geminga.errors import (
     AlreadyClosedError,
+    BrokerError,
     ConnectionFailedError,
     GemingaError,
     OperationTimeoutError,
@@ -292,7 +293,7 @@ class PartitionProducer(SendingRoom):
             connection.producers.pop(self._id, None)
             if isinstance(error, GemingaError) and error.code in FAILS_PENDING:
                 self.outbox.fail_all(error)
-            if isinstance(error, GemingaError):
+            if isinstance(error, BrokerError):
                 self._refused = trio.current_time(), error
             if not isinstance(error, GemingaError) or isinstance(error, OperationTimeoutError):
                 # Nothing is known of what the broker did: make sure that it forgets us.

@@ -11,7 +11,7 @@ import trio.testing
 from trio.testing import MockClock
 
 import geminga
-from geminga._tests.fake_broker import FakeBroker, fake_broker
+from geminga._tests.fake_broker import FakeBroker, FakeSession, fake_broker
 from geminga_protocol.batch import split_batch
 from geminga_protocol.payload import parse_metadata, split
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
@@ -324,6 +324,17 @@ async def test_flushing_tells_how_many_failed(partitions: int, autojump_clock: M
             await producer.flush()
         # What failed is told once, by the flush that waited for it.
         await producer.flush()
+
+
+async def test_a_timeout_tells_of_nothing_that_the_broker_did_not_say(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with producing(send_timeout_s=40) as (broker, producer):
+        monkeypatch.setattr(FakeSession, "on_producer", lambda *_: None)
+        broker.cut()
+        with pytest.raises(geminga.OperationTimeoutError) as caught:
+            await producer.send(b"x")
+        assert "last answer" not in str(caught.value)
 
 
 async def test_flushing_waits_for_earlier_messages_though_the_newest_fails_at_once(
