@@ -151,17 +151,19 @@ def flow(session: Session, command: CommandFlow) -> None:
         consumer.flow(command.messagePermits)
 
 
-def acknowledge_run(session: Session, frames: Sequence[Frame], start: int) -> int:
+def acknowledge_run(session: Session, frames: Sequence[Frame], start: int) -> tuple[int, int]:
     """Hand the ACKs from `start` on to their consumers, in one list each, up to the first that
-    `ack` must look at: it is cumulative, long or has an error. Receipts follow in order.
+    `ack` must look at: it is cumulative, long or has an error. Receipts follow in order. A run ends
+    too when it has the ids of a turn.
 
-    Returns the index behind the run.
+    Returns the index behind the run, and its ids.
     """
     opened = session.consumers.opened
     runs: dict[Consumer, list[Ack]] = {}
     asked: list[CommandAck] = []
+    taken = 0
     index, end = start, len(frames)
-    while index < end:
+    while index < end and taken < STEP_IDS:
         frame = frames[index]
         if frame.type != _ACK:
             break
@@ -180,6 +182,7 @@ def acknowledge_run(session: Session, frames: Sequence[Frame], start: int) -> in
         except _LongSet:
             break
         run = runs.get(consumer)
+        taken += len(acks)
         if run is None:
             runs[consumer] = acks
         else:
@@ -191,7 +194,7 @@ def acknowledge_run(session: Session, frames: Sequence[Frame], start: int) -> in
         consumer.ack(acks)
     for command in asked:
         _answer_ack(session, command, None)
-    return index
+    return index, taken
 
 
 def ack(session: Session, command: CommandAck) -> None:

@@ -14,7 +14,7 @@ from geminga_broker.session.limits import COMMAND_LIMITS, FIRST_FRAMES_BYTES_MAX
 from geminga_broker.session.publishing import publish_run
 from geminga_broker.session.session import Session, SessionClosed
 from geminga_broker.session.table import ROUTES
-from geminga_broker.session.turns import LongWork, run_in_turns
+from geminga_broker.session.turns import STEP_IDS, LongWork, run_in_turns
 from geminga_protocol.commands import answers
 from geminga_protocol.frames import (
     BROKEN,
@@ -26,7 +26,7 @@ from geminga_protocol.frames import (
 )
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, ServerError
 from geminga_runtime.errors import ConnectionLost
-from geminga_runtime.stream import FramedStream
+from geminga_runtime.stream import RECEIVE_BYTES, FramedStream
 
 _log = logging.getLogger(__name__)
 
@@ -34,6 +34,12 @@ SEND = int(BaseCommand.Type.SEND)
 ACK = int(BaseCommand.Type.ACK)
 _TLS_HELLO = b"\x16\x03"
 """How a TLS handshake begins (RFC 8446, 5.1)."""
+READ_FRAMES = 1000
+"""More than these make the next read smaller, down to READ_BYTES_MIN: they are parsed and handled
+in one turn of the loop, about 7 ms, and others wait for some turns.
+"""
+READ_BYTES_MIN = 8 * 1024
+"""Of the first read, too; each that is full of fewer frames lets the next be twice as large."""
 LAST_ANSWERS_S = 1.0
 """How long a connection that is closed by us may take to read its last answers."""
 
@@ -84,8 +90,9 @@ async def _read(session: Session) -> None:
     reader = FrameReader(first_max, COMMAND_LIMITS)
     receive, heard = session.stream.receive, session.liveness.heard
     backpressure = session.backpressure
+    bytes_max = READ_BYTES_MIN
     try:
-        while data := await receive():
+        while data := await receive(bytes_max):
             heard()
             if reader.max_message_size != message_size_max and session.connected:
                 reader.max_message_size = message_size_max
@@ -94,6 +101,7 @@ async def _read(session: Session) -> None:
                 frames = reader.feed(data)
             except FramingError as error:
                 frames, failure = error.frames, error
+            bytes_max = _next_read_bytes(bytes_max, len(data), len(frames))
             if unfinished := serve_frames(session, frames):
                 await _finish(session, unfinished)
             if failure is not None:
@@ -107,6 +115,14 @@ async def _read(session: Session) -> None:
         _log.debug("address=%s lost: %s", session.address, error)
     except SessionClosed as error:
         _log.warning("address=%s closed: %s", session.address, error)
+
+
+def _next_read_bytes(bytes_max: int, received: int, frames: int) -> int:
+    if frames > READ_FRAMES:
+        return max(bytes_max // 2, READ_BYTES_MIN)
+    if received == bytes_max and frames <= READ_FRAMES // 2:
+        return min(bytes_max * 2, RECEIVE_BYTES)
+    return bytes_max
 
 
 Unfinished = tuple[Iterator[None], Sequence[Frame]]
@@ -127,6 +143,7 @@ def serve_frames(session: Session, frames: Sequence[Frame]) -> Unfinished | None
     Raises SessionClosed.
     """
     index, end = 0, len(frames)
+    acknowledged = 0
     try:
         while index < end:
             frame = frames[index]
@@ -134,9 +151,14 @@ def serve_frames(session: Session, frames: Sequence[Frame]) -> Unfinished | None
             if kind == SEND:
                 index = publish_run(session, frames, index)
                 continue
-            if kind == ACK and (upto := acknowledge_run(session, frames, index)) > index:
-                index = upto
-                continue
+            if kind == ACK:
+                upto, ids = acknowledge_run(session, frames, index)
+                if upto > index:
+                    index = upto
+                    acknowledged += ids
+                    if acknowledged >= STEP_IDS and index < end:
+                        raise LongWork(iter(()))
+                    continue
             index += 1
             route = ROUTES.get(kind)
             if route is None:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import trio
 import trio.testing
 
 from geminga_broker._tests.wire import Type, message, open_broker
+from geminga_broker.session import serving
+from geminga_broker.session.serving import READ_FRAMES, _finish, serve_frames
+from geminga_broker.session.session import Session
 from geminga_broker.session.turns import STARTS_PER_TURN, STEP_IDS
 from geminga_broker.topic.api import SubType
 from geminga_protocol import ack_set
 from geminga_protocol.commands import connection, consuming, lookup
+from geminga_protocol.frames import Frame, FrameReader
 from geminga_protocol.message_id import MessageId
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 
@@ -122,3 +128,53 @@ async def test_many_small_commands_are_begun_in_turns(monkeypatch: pytest.Monkey
                 break
         assert sorted(answers) == list(range(many))
         assert turns.taken >= many // STARTS_PER_TURN
+
+
+async def test_many_small_acknowledgements_are_taken_in_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each has a few ids, but a read brings many; receipts and what stands behind keep order."""
+    many = 8 * STEP_IDS
+    async with open_broker() as broker:
+        client = broker.client()
+        await client.connect()
+        await client.subscribe(TOPIC, kind=SubType.Shared)
+        [session] = broker.service.connections.sessions
+        ids = [MessageId(0, number) for number in range(many)]
+        acks = [
+            consuming.ack(1, ids[first : first + 20], request_id=first)
+            for first in range(0, many, 20)
+        ]
+        turns = CountedTurns()
+        monkeypatch.setattr(broker.service.connections, "turn", turns)
+        handed: list[Frame] = [*FrameReader().feed(b"".join([*acks, connection.PING]))]
+        await _finish(session, serve_frames(session, handed))
+        assert turns.taken == many // STEP_IDS
+        for first in range(0, many, 20):
+            answer = (await client.expect(Type.ACK_RESPONSE)).command.ackResponse
+            assert answer.request_id == first
+        await client.expect(Type.PONG)
+
+
+async def test_reads_that_bring_many_commands_get_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read of 256 KiB has 20 000 of the smallest, which would hold the loop for 150 ms."""
+    counts: list[int] = []
+
+    def counted(session: Session, frames: Sequence[Frame]) -> None:
+        counts.append(len(frames))
+
+    async with open_broker() as broker:
+        client = broker.client()
+        await client.connect()
+        monkeypatch.setattr(serving, "serve_frames", counted)
+        filler = message(0, bytes(200_000))
+        for _ in range(8):  # makes reads large
+            await client.send(filler)
+        await trio.testing.wait_all_tasks_blocked()
+        assert sum(counts) == 8
+        counts.clear()
+        await client.send(connection.PING * 60_000)
+        await trio.testing.wait_all_tasks_blocked()
+        assert sum(counts) == 60_000
+        assert counts[0] > READ_FRAMES  # the one that tells
+        assert max(counts[6:]) <= READ_FRAMES
