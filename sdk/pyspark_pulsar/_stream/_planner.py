@@ -48,7 +48,6 @@ class StreamPlanner:
         self._discovery = Discovery(self._client, options, lambda: self._clock())
         self._admission = Admission(self._client, options, lambda: self._clock())
         self._topic_ends = TopicEnds(self._client, options)
-        self.close = self._topic_ends.close
         self._marks = Marks(self._client, options, lambda: self._clock())
         self._remade: set[str] = set()
         """Topics that were deleted and created again, until a micro-batch reads them from their
@@ -141,6 +140,10 @@ class StreamPlanner:
             return None
         read = {} if self._planned is None else self._planned.positions
         return {**self.newest.as_json(), LAG: lag_of(read, self.newest.positions)}
+
+    def close(self) -> None:
+        """The query ended."""
+        self._topic_ends.close()
 
     # ---- the subscription ----
 
