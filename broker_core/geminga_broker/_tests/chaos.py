@@ -27,6 +27,7 @@ from geminga_protocol.pb.pulsar_api_pb2 import (
     CommandSubscribe,
     MessageMetadata,
     ProducerAccessMode,
+    ServerError,
     SingleMessageMetadata,
 )
 
@@ -187,6 +188,10 @@ class Peer:
             assert body.producer_ready
             assert not producer.ready, "told twice that it is ready"
             producer.ready = True
+        elif frame.type == Type.ERROR and body.request_id not in self.waiting:
+            assert body.error == ServerError.ProducerFenced
+            waited = self.producers.pop(body.request_id)
+            assert not waited.ready, "it has the topic"
         else:
             if frame.type == Type.PRODUCER_SUCCESS and body.request_id in self.producers:
                 self.producers[body.request_id].ready = body.producer_ready
