@@ -78,13 +78,13 @@ class AsyncSession(Session):
         if self.error is not None:
             raise own_copy(self.error)
 
-    async def call(self, function: Callable[[], Awaitable[T]]) -> T:
+    async def call(self, function: Callable[[], Awaitable[T]], *, closes: bool = False) -> T:
         """Run a coroutine function in the loop; returns what it does. Interrupted or cancelled, the
         function is cancelled too.
         """
         self.portal.check_may_wait()
         waiter = self.host.waiter()
-        call = Call(function, waiter.notify)
+        call = Call(function, waiter.notify, closes)
         try:
             self.portal.post(self.spawn, call)
             await waiter.wait(self.portal)
@@ -241,7 +241,7 @@ class AsyncSender(Sender):
             while self.put(handed) is not None:
                 await self.session.call(self.wait_for_room)
 
-    async def call(self, function: Callable[[], Awaitable[T]]) -> T:
+    async def call(self, function: Callable[[], Awaitable[T]], *, closes: bool = False) -> T:
         """Ask the Trio producer something, once it has all that was handed over before."""
         return await self.session.call(lambda: self.ask(function))
 
@@ -249,7 +249,7 @@ class AsyncSender(Sender):
         """As Producer.aclose."""
         if not self.session.portal.is_forked and self.session.is_running:
             with suppress(AlreadyClosedError):
-                await self.session.call(self.aclose)
+                await self.session.call(self.aclose, closes=True)
 
 
 class AsyncReceiver(Receiver):
@@ -388,7 +388,7 @@ class AsyncReceiver(Receiver):
         self.forget()
         self.session.portal.post(self.redeliver)
 
-    async def call(self, function: Callable[[], Awaitable[T]]) -> T:
+    async def call(self, function: Callable[[], Awaitable[T]], *, closes: bool = False) -> T:
         """Ask the Trio consumer something, once it has all acknowledgements."""
         return await self.session.call(lambda: self.ask(function))
 
@@ -397,4 +397,4 @@ class AsyncReceiver(Receiver):
         if not self.session.portal.is_forked and self.session.is_running:
             await self.stop_listening()
             with suppress(AlreadyClosedError):
-                await self.session.call(self.aclose)
+                await self.session.call(self.aclose, closes=True)

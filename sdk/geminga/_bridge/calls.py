@@ -25,11 +25,27 @@ class Call(Generic[T]):
     is cancelled, and what it opened all the same is closed.
     """
 
-    __slots__ = ("_abandoned", "_done", "_error", "_function", "_notify", "_scope", "_value")
+    __slots__ = (
+        "_abandoned",
+        "_closes",
+        "_done",
+        "_error",
+        "_function",
+        "_notify",
+        "_scope",
+        "_value",
+    )
     _value: T
 
-    def __init__(self, function: Callable[[], Awaitable[T]], notify: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        function: Callable[[], Awaitable[T]],
+        notify: Callable[[], object],
+        closes: bool = False,
+    ) -> None:
+        """What `closes` something begins, cancelled, though it is abandoned: the broker hears."""
         self._function = function
+        self._closes = closes
         self._notify = notify
         self._scope: trio.CancelScope | None = None
         self._error: BaseException | None = None
@@ -40,7 +56,9 @@ class Call(Generic[T]):
         """Run it to its outcome. Doesn't raise, but for cancellation from outside."""
         try:
             with trio.CancelScope() as self._scope:
-                if not self._abandoned:
+                if self._abandoned:
+                    self._scope.cancel()
+                if self._closes or not self._abandoned:
                     self._value = await self._function()
                     self._done = True
         except Exception as error:

@@ -290,8 +290,10 @@ class Sender:
 
     async def aclose(self) -> None:
         """As Producer.aclose, once the Trio producer has all that was handed over before."""
-        await self.caught_up()
-        refused = self._refused_messages
-        if refused and not isinstance(self._why_over(), AlreadyClosedError):
-            logger.warning("%s: closed; %d messages were refused", self.producer.topic, refused)
-        await self.producer.aclose()
+        try:
+            await self.caught_up()
+            refused = self._refused_messages
+            if refused and not isinstance(self._why_over(), AlreadyClosedError):
+                logger.warning("%s: closed; %d messages were refused", self.producer.topic, refused)
+        finally:
+            await self.producer.aclose()

@@ -78,13 +78,13 @@ class ThreadSession(Session):
         if self.error is not None:
             raise own_copy(self.error)
 
-    def call(self, function: Callable[[], Awaitable[T]]) -> T:
+    def call(self, function: Callable[[], Awaitable[T]], *, closes: bool = False) -> T:
         """Run a coroutine function in the loop; returns what it does. Interrupted, the
         function is cancelled too.
         """
         self.portal.check_may_wait()
         waiter = self.host.waiter()
-        call = Call(function, waiter.notify)
+        call = Call(function, waiter.notify, closes)
         try:
             self.portal.post(self.spawn, call)
             waiter.wait(self.portal)
@@ -235,7 +235,7 @@ class ThreadSender(Sender):
             while self.put(handed) is not None:
                 self.session.call(self.wait_for_room)
 
-    def call(self, function: Callable[[], Awaitable[T]]) -> T:
+    def call(self, function: Callable[[], Awaitable[T]], *, closes: bool = False) -> T:
         """Ask the Trio producer something, once it has all that was handed over before."""
         return self.session.call(lambda: self.ask(function))
 
@@ -243,7 +243,7 @@ class ThreadSender(Sender):
         """As Producer.aclose."""
         if not self.session.portal.is_forked and self.session.is_running:
             with suppress(AlreadyClosedError):
-                self.session.call(self.aclose)
+                self.session.call(self.aclose, closes=True)
 
 
 class ThreadReceiver(Receiver):
@@ -382,7 +382,7 @@ class ThreadReceiver(Receiver):
         self.forget()
         self.session.portal.post(self.redeliver)
 
-    def call(self, function: Callable[[], Awaitable[T]]) -> T:
+    def call(self, function: Callable[[], Awaitable[T]], *, closes: bool = False) -> T:
         """Ask the Trio consumer something, once it has all acknowledgements."""
         return self.session.call(lambda: self.ask(function))
 
@@ -391,4 +391,4 @@ class ThreadReceiver(Receiver):
         if not self.session.portal.is_forked and self.session.is_running:
             self.stop_listening()
             with suppress(AlreadyClosedError):
-                self.session.call(self.aclose)
+                self.session.call(self.aclose, closes=True)

@@ -76,6 +76,28 @@ async def test_other_tasks_get_their_turn(url: str, topic: str) -> None:
         counting.cancel()
 
 
+@pytest.mark.parametrize("turns", [1, 2, 3])
+@in_asyncio
+async def test_a_close_that_is_cancelled_leaves_the_topic(url: str, topic: str, turns: int) -> None:
+    """Even before the loop has begun it: the name is free, and so is the subscription."""
+
+    async def cancelled(close: Callable[[], Awaitable[None]]) -> None:
+        closing = asyncio.ensure_future(close())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.gather(closing, return_exceptions=True)
+
+    async with ga.connect(url) as client:
+        for _ in range(20):
+            producer = await client.create_producer(topic, producer_name="one")
+            producer.send_nowait(b"x")
+            await cancelled(producer.aclose)
+            await cancelled((await client.subscribe(topic, "s")).aclose)
+        await client.create_producer(topic, producer_name="one")
+        await client.subscribe(topic, "s")
+
+
 @in_asyncio
 async def test_cancelled_receives_lose_nothing(url: str, topic: str) -> None:
     async with ga.connect(url) as client:
