@@ -40,12 +40,12 @@ def before(owner, name, wanted=lambda *arguments: True):
     # Have that function begin with a signal, once it is armed.
     function = getattr(owner, name)
 
-    def call(*arguments):
+    def call(*arguments, **named):
         global is_armed
-        if is_armed and wanted(*arguments):
+        if is_armed and wanted(*arguments, **named):
             is_armed = False
             signal.raise_signal(signal.SIGUSR1)
-        return function(*arguments)
+        return function(*arguments, **named)
 
     setattr(owner, name, call)
 
@@ -108,7 +108,9 @@ def test_sending(url: BrokerUrl, topic: str, place: str, send: str) -> None:
 
 
 def test_sending_while_a_send_waits_for_room(url: BrokerUrl, topic: str) -> None:
-    setup = 'before(ThreadSession, "call", lambda _, asked: asked == p._sender.wait_for_room)'
+    setup = (
+        'before(ThreadSession, "call", lambda _, asked, **named: asked == p._sender.wait_for_room)'
+    )
     run(url, topic, SEND.format(pending=1, setup=setup, count=100, send="submit"))
 
 
