@@ -1,4 +1,6 @@
-"""The public names of `geminga` and of its packages, for `tools/faces.py`: where each stands."""
+"""The public names of `geminga` and of its packages, for `tools/faces.py`: where each stands, and
+the packages' docstrings.
+"""
 
 from __future__ import annotations
 
@@ -198,3 +200,56 @@ KEYWORD_TYPES = {
     "geminga.failover": ("AutoClusterFailover",),
 }
 """Where the types of options come from."""
+
+CLASSES = {
+    "Client": "client",
+    "Producer": "producer",
+    "Consumer": "consumer",
+    "Reader": "reader",
+    "TableView": "table_view",
+    "TableChanges": "table_changes",
+}
+"""What each face has a class of its own for: the module of it."""
+
+USAGE = """
+    async with geminga.{package}.connect("pulsar://localhost:6650") as client:
+        producer = await client.create_producer("my-topic")
+        await producer.send(b"hello")
+        consumer = await client.subscribe("my-topic", "my-subscription")
+        async for message in consumer:
+            await consumer.acknowledge(message)
+
+The names are those of `geminga`, and so are messages, options and errors. All clients of a process
+share one background thread, in which the Trio client works. After a fork the child makes its own:
+what was made before raises ForkError there.
+"""
+"""How a derived face is used, in the words of asyncio."""
+
+ABOUT = {
+    "geminga": """Geminga: a Pulsar client for Trio (spec SDK).
+
+    async with geminga.connect("pulsar://localhost:6650") as client:
+        producer = await client.create_producer("my-topic")
+        await producer.send(b"hello")
+        consumer = await client.subscribe("my-topic", "my-subscription")
+        async for message in consumer:
+            await consumer.acknowledge(message)
+
+What stands in `__all__` is the public API; all else is private. Logs go to the logger "geminga",
+which prints nothing by itself.
+""",
+    "geminga.schema": """Typed schemas (spec SDK-41; `Schema` of the Java client).
+
+    producer = await client.create_producer("orders", schema=geminga.schema.Avro(Order))
+    await producer.send(Order(id=1))
+    consumer = await client.subscribe("orders", "billing", schema=geminga.schema.Avro(Order))
+    order = (await consumer.receive()).value
+
+What stands in `__all__` is public. fastavro is imported with the first Avro schema.
+""",
+    "geminga.aio": "A Pulsar client for asyncio programs (spec SDK-45).",
+    "geminga.blocking": (
+        "A Pulsar client for ordinary programs: every call waits in its thread (spec SDK-45)."
+    ),
+}
+"""Docstrings of the packages; those of the derived faces go on with USAGE."""

@@ -335,7 +335,7 @@ class ThreadReceiver(Receiver):
             self.session.listenings.pop(self._listening, None)
 
     def next(self) -> Message:
-        """As Consumer.__anext__."""
+        """As Consumer.__next__."""
         try:
             return self.receive(None)
         except AlreadyClosedError:
@@ -348,7 +348,7 @@ class ThreadReceiver(Receiver):
         return message
 
     def read_on(self) -> Message:
-        """As Reader.__anext__."""
+        """As Reader.__next__."""
         message = self.next()
         self.acknowledge_read(message)
         return message

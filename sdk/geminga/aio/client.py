@@ -1,4 +1,4 @@
-"""`Client` of `geminga.aio`. Made by tools/faces.py: don't edit."""
+"""`Client` of `geminga.aio`; tools/faces.py makes the blocking one from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Consumer` of `geminga.aio`. Made by tools/faces.py: don't edit."""
+"""`Consumer` of `geminga.aio`; tools/faces.py makes the blocking one from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Producer` of `geminga.aio`. Made by tools/faces.py: don't edit."""
+"""`Producer` of `geminga.aio`; tools/faces.py makes the blocking one from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Reader` of `geminga.aio`. Made by tools/faces.py: don't edit."""
+"""`Reader` of `geminga.aio`; tools/faces.py makes the blocking one from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`TableChanges` of `geminga.aio`. Made by tools/faces.py: don't edit."""
+"""`TableChanges` of `geminga.aio`; tools/faces.py makes the blocking one from it."""
 
 from __future__ import annotations
 

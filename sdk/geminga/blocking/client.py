@@ -1,4 +1,4 @@
-"""`Client` of `geminga.blocking`. Made by tools/faces.py: don't edit."""
+"""`Client` of `geminga.blocking`. Made by tools/faces.py from `aio`: don't edit."""
 
 from __future__ import annotations
 

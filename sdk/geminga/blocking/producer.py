@@ -1,4 +1,4 @@
-"""`Producer` of `geminga.blocking`. Made by tools/faces.py: don't edit."""
+"""`Producer` of `geminga.blocking`. Made by tools/faces.py from `aio`: don't edit."""
 
 from __future__ import annotations
 

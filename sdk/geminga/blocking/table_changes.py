@@ -1,4 +1,4 @@
-"""`TableChanges` of `geminga.blocking`. Made by tools/faces.py: don't edit."""
+"""`TableChanges` of `geminga.blocking`. Made by tools/faces.py from `aio`: don't edit."""
 
 from __future__ import annotations
 
