@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from typing import Any, Self, TypeVar
@@ -23,7 +23,7 @@ from geminga._bridge.sending import Sender
 from geminga._bridge.waiting import AsyncHost
 from geminga._consuming.listening import Listening
 from geminga._consuming.trio_listening import lanes_for
-from geminga._options.arguments import duration, positive_size, several
+from geminga._options.arguments import duration, positive_size
 from geminga._producing.schema_encoding import prepared
 from geminga.entry_batch import EntryBatch
 from geminga.errors import AlreadyClosedError, OperationTimeoutError
@@ -151,12 +151,9 @@ class AsyncSender(Sender):
         self._since_turn = 0
         self._room_lock = session.host.lock()
 
-    async def send(
-        self, data: object, sequence_id: int | None, described: MessageKeywords
-    ) -> MessageId:
+    async def send(self, handed: Receipt) -> MessageId:
         """As Producer.send."""
         self.session.portal.check_may_wait()
-        handed = self._make(data, sequence_id, described)
         waiter = self.session.host.waiter()
         handed.on_done(waiter.notify)
         if self.put(handed) is not None:
@@ -186,13 +183,8 @@ class AsyncSender(Sender):
             self._signal()
         return handed
 
-    async def submit(
-        self, data: object, sequence_id: int | None, described: MessageKeywords
-    ) -> Receipt:
+    async def submit(self, handed: Receipt) -> Receipt:
         """As Producer.submit."""
-        return await self._submit(self._make(data, sequence_id, described))
-
-    async def _submit(self, handed: Receipt) -> Receipt:
         size_bytes = len(handed.data)
         self._since_turn += size_bytes if size_bytes > 1024 else 1024
         if self._since_turn >= BYTES_BETWEEN_TURNS:
@@ -209,26 +201,8 @@ class AsyncSender(Sender):
             await self._put_when_there_is_room(handed)
         return handed
 
-    async def submit_many(self, values: Iterable[Any]) -> list[Receipt]:
-        """As Producer.submit_many."""
-        return [
-            await self._submit(
-                Receipt(self.session, payload, None if extras is None else (extras, None))
-            )
-            for payload, extras in self.partitions.all_prepared(values)
-        ]
-
-    def send_nowait(
-        self, data: object, sequence_id: int | None, described: MessageKeywords
-    ) -> Receipt:
-        """As Producer.send_nowait."""
-        handed = self._make(data, sequence_id, described)
-        full = self.put(handed)
-        if full is not None:
-            raise full
-        return handed
-
-    def _make(self, data: object, sequence_id: int | None, described: MessageKeywords) -> Receipt:
+    def made(self, data: object, sequence_id: int | None, described: MessageKeywords) -> Receipt:
+        """A message as it is handed over. Raises InvalidArgumentError."""
         payload, extras = prepared(self.partitions.options.schema, data, sequence_id, described)
         if extras is not None or sequence_id is not None:
             return Receipt(self.session, payload, (extras, sequence_id))
@@ -347,32 +321,8 @@ class AsyncReceiver(Receiver):
         except AlreadyClosedError:
             raise StopAsyncIteration from None
 
-    async def read(self, timeout_s: float | None) -> Message:
-        """As Reader.read_next."""
-        message = await self.receive(timeout_s)
-        self.acknowledge_read(message)
-        return message
-
-    async def read_on(self) -> Message:
-        """As Reader.__anext__."""
-        message = await self.next()
-        self.acknowledge_read(message)
-        return message
-
-    async def acknowledge_now(self, message: MessageOrId) -> None:
-        """As Consumer.acknowledge with `ack_receipt_enabled`."""
-        await self._acknowledge_for_receipts(self.receiving.runs([message]))
-
-    async def acknowledge_all(self, messages: Iterable[MessageOrId]) -> None:
-        """As Consumer.acknowledge_all."""
-        several(messages, "messages")
-        runs = self.receiving.runs(messages)
-        if self.waits_for_receipts:
-            await self._acknowledge_for_receipts(runs)
-        else:
-            self.acknowledge_runs(runs)
-
-    async def _acknowledge_for_receipts(self, runs: list[Run]) -> None:
+    async def acknowledge_for_receipts(self, runs: list[Run]) -> None:
+        """Acknowledge, and wait for what the broker says."""
         groups: list[Promise[None] | None] = []
         # Noted now, not when the call begins to run: what is posted next comes behind it.
         self.session.portal.post(self.note, runs, groups)
@@ -382,11 +332,6 @@ class AsyncReceiver(Receiver):
         """As Consumer.negative_acknowledge."""
         self.receiving.part_of(message)
         self.session.portal.post(self.negative_acknowledge, message)
-
-    def redeliver_all(self) -> None:
-        """As Consumer.redeliver_unacknowledged_messages."""
-        self.forget()
-        self.session.portal.post(self.redeliver)
 
     async def call(self, function: Callable[[], Awaitable[T]], *, closes: bool = False) -> T:
         """Ask the Trio consumer something, once it has all acknowledgements."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from typing import Any, Self, TypeVar
@@ -23,7 +23,7 @@ from geminga._bridge.sending import Sender
 from geminga._bridge.thread_listening import Listening
 from geminga._bridge.waiting import ThreadHost
 from geminga._consuming.trio_listening import lanes_for
-from geminga._options.arguments import duration, positive_size, several
+from geminga._options.arguments import duration, positive_size
 from geminga._producing.schema_encoding import prepared
 from geminga.entry_batch import EntryBatch
 from geminga.errors import AlreadyClosedError, OperationTimeoutError
@@ -151,10 +151,9 @@ class ThreadSender(Sender):
         self._since_turn = 0
         self._room_lock = session.host.lock()
 
-    def send(self, data: object, sequence_id: int | None, described: MessageKeywords) -> MessageId:
+    def send(self, handed: Receipt) -> MessageId:
         """As Producer.send."""
         self.session.portal.check_may_wait()
-        handed = self._make(data, sequence_id, described)
         waiter = self.session.host.waiter()
         handed.on_done(waiter.notify)
         if self.put(handed) is not None:
@@ -184,11 +183,8 @@ class ThreadSender(Sender):
             self._signal()
         return handed
 
-    def submit(self, data: object, sequence_id: int | None, described: MessageKeywords) -> Receipt:
+    def submit(self, handed: Receipt) -> Receipt:
         """As Producer.submit."""
-        return self._submit(self._make(data, sequence_id, described))
-
-    def _submit(self, handed: Receipt) -> Receipt:
         size_bytes = len(handed.data)
         self._since_turn += size_bytes if size_bytes > 1024 else 1024
         if self._since_turn >= BYTES_BETWEEN_TURNS:
@@ -205,24 +201,8 @@ class ThreadSender(Sender):
             self._put_when_there_is_room(handed)
         return handed
 
-    def submit_many(self, values: Iterable[Any]) -> list[Receipt]:
-        """As Producer.submit_many."""
-        return [
-            self._submit(Receipt(self.session, payload, None if extras is None else (extras, None)))
-            for payload, extras in self.partitions.all_prepared(values)
-        ]
-
-    def send_nowait(
-        self, data: object, sequence_id: int | None, described: MessageKeywords
-    ) -> Receipt:
-        """As Producer.send_nowait."""
-        handed = self._make(data, sequence_id, described)
-        full = self.put(handed)
-        if full is not None:
-            raise full
-        return handed
-
-    def _make(self, data: object, sequence_id: int | None, described: MessageKeywords) -> Receipt:
+    def made(self, data: object, sequence_id: int | None, described: MessageKeywords) -> Receipt:
+        """A message as it is handed over. Raises InvalidArgumentError."""
         payload, extras = prepared(self.partitions.options.schema, data, sequence_id, described)
         if extras is not None or sequence_id is not None:
             return Receipt(self.session, payload, (extras, sequence_id))
@@ -341,32 +321,8 @@ class ThreadReceiver(Receiver):
         except AlreadyClosedError:
             raise StopIteration from None
 
-    def read(self, timeout_s: float | None) -> Message:
-        """As Reader.read_next."""
-        message = self.receive(timeout_s)
-        self.acknowledge_read(message)
-        return message
-
-    def read_on(self) -> Message:
-        """As Reader.__next__."""
-        message = self.next()
-        self.acknowledge_read(message)
-        return message
-
-    def acknowledge_now(self, message: MessageOrId) -> None:
-        """As Consumer.acknowledge with `ack_receipt_enabled`."""
-        self._acknowledge_for_receipts(self.receiving.runs([message]))
-
-    def acknowledge_all(self, messages: Iterable[MessageOrId]) -> None:
-        """As Consumer.acknowledge_all."""
-        several(messages, "messages")
-        runs = self.receiving.runs(messages)
-        if self.waits_for_receipts:
-            self._acknowledge_for_receipts(runs)
-        else:
-            self.acknowledge_runs(runs)
-
-    def _acknowledge_for_receipts(self, runs: list[Run]) -> None:
+    def acknowledge_for_receipts(self, runs: list[Run]) -> None:
+        """Acknowledge, and wait for what the broker says."""
         groups: list[Promise[None] | None] = []
         # Noted now, not when the call begins to run: what is posted next comes behind it.
         self.session.portal.post(self.note, runs, groups)
@@ -376,11 +332,6 @@ class ThreadReceiver(Receiver):
         """As Consumer.negative_acknowledge."""
         self.receiving.part_of(message)
         self.session.portal.post(self.negative_acknowledge, message)
-
-    def redeliver_all(self) -> None:
-        """As Consumer.redeliver_unacknowledged_messages."""
-        self.forget()
-        self.session.portal.post(self.redeliver)
 
     def call(self, function: Callable[[], Awaitable[T]], *, closes: bool = False) -> T:
         """Ask the Trio consumer something, once it has all acknowledgements."""

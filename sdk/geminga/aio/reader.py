@@ -50,7 +50,9 @@ class Reader(AsyncBlock, Generic[V_co]):
         """The next message. Raises OperationTimeoutError after `timeout_s` seconds, and what
         `receive` does.
         """
-        return await self._receiver.read(timeout_s)
+        message = await self._receiver.receive(timeout_s)
+        self._receiver.acknowledge_read(message)
+        return message
 
     async def read_batches(
         self, timeout_s: float | None = None, *, bytes_max: float = math.inf
@@ -106,4 +108,6 @@ class Reader(AsyncBlock, Generic[V_co]):
         return self
 
     async def __anext__(self) -> Message[V_co]:
-        return await self._receiver.read_on()
+        message = await self._receiver.next()
+        self._receiver.acknowledge_read(message)
+        return message

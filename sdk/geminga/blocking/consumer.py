@@ -9,7 +9,7 @@ from typing import Generic
 import geminga.consumer
 from geminga._bridge.threads import ThreadBlock, ThreadReceiver, ThreadSession
 from geminga._consuming.statistics import ConsumerStatistics as ConsumerStatistics
-from geminga._options.arguments import duration
+from geminga._options.arguments import duration, several
 from geminga.consumer import MessageOrId
 from geminga.message import Message, V_co
 from geminga_protocol.message_id import MessageId
@@ -116,13 +116,18 @@ class Consumer(ThreadBlock, Generic[V_co]):
         """
         receiver = self._receiver
         if receiver.waits_for_receipts:
-            receiver.acknowledge_now(message)
+            receiver.acknowledge_for_receipts(receiver.receiving.runs([message]))
         else:
             receiver.acknowledge(message)
 
     def acknowledge_all(self, messages: Iterable[MessageOrId]) -> None:
         """The messages are done: `acknowledge` for each, with one wait for receipts."""
-        self._receiver.acknowledge_all(messages)
+        several(messages, "messages")
+        runs = self._receiver.receiving.runs(messages)
+        if self._receiver.waits_for_receipts:
+            self._receiver.acknowledge_for_receipts(runs)
+        else:
+            self._receiver.acknowledge_runs(runs)
 
     def acknowledge_cumulative(self, message: MessageOrId) -> None:
         """The message and everything before it in its partition is done.
@@ -157,7 +162,8 @@ class Consumer(ThreadBlock, Generic[V_co]):
 
     def redeliver_unacknowledged_messages(self) -> None:
         """Have everything redelivered that was received and not acknowledged."""
-        self._receiver.redeliver_all()
+        self._receiver.forget()
+        self._session.portal.post(self._receiver.redeliver)
 
     def seek(
         self, to: MessageId | datetime | int | Callable[[str], MessageId | datetime | int | None]

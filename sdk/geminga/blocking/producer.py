@@ -68,7 +68,7 @@ class Producer(ThreadBlock, Generic[S]):
         MessageTooBigError, OperationTimeoutError (send timeout), TopicTerminatedError,
         ProducerFencedError, QuotaExceededError, AlreadyClosedError and other GemingaErrors.
         """
-        return self._sender.send(data, sequence_id, described)
+        return self._sender.send(self._sender.made(data, sequence_id, described))
 
     def submit(
         self, data: S, *, sequence_id: int | None = None, **described: Unpack[MessageKeywords]
@@ -82,7 +82,7 @@ class Producer(ThreadBlock, Generic[S]):
             receipt = self._sender.send_at_once(data)
             if receipt is not None:
                 return receipt
-        return self._sender.submit(data, sequence_id, described)
+        return self._sender.submit(self._sender.made(data, sequence_id, described))
 
     def submit_many(self, payloads: Iterable[S]) -> list[Receipt]:
         """`submit` for each, in order; returns their receipts.
@@ -90,7 +90,12 @@ class Producer(ThreadBlock, Generic[S]):
         All are looked at first: with one that is too large or no value of the schema, nothing is
         sent. What was handed over before it is cancelled is sent. Raises what `send` does.
         """
-        return self._sender.submit_many(payloads)
+        return [
+            self._sender.submit(
+                Receipt(self._session, payload, None if extras is None else (extras, None))
+            )
+            for payload, extras in self._sender.partitions.all_prepared(payloads)
+        ]
 
     def send_nowait(
         self, data: S, *, sequence_id: int | None = None, **described: Unpack[MessageKeywords]
@@ -98,7 +103,11 @@ class Producer(ThreadBlock, Generic[S]):
         """The same without ever waiting. Raises ProducerQueueFullError or
         MemoryLimitError too.
         """
-        return self._sender.send_nowait(data, sequence_id, described)
+        handed = self._sender.made(data, sequence_id, described)
+        full = self._sender.put(handed)
+        if full is not None:
+            raise full
+        return handed
 
     def statistics(self) -> ProducerStatistics:
         """What has been sent so far, over all partitions and of each."""

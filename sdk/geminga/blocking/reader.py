@@ -50,7 +50,9 @@ class Reader(ThreadBlock, Generic[V_co]):
         """The next message. Raises OperationTimeoutError after `timeout_s` seconds, and what
         `receive` does.
         """
-        return self._receiver.read(timeout_s)
+        message = self._receiver.receive(timeout_s)
+        self._receiver.acknowledge_read(message)
+        return message
 
     def read_batches(
         self, timeout_s: float | None = None, *, bytes_max: float = math.inf
@@ -106,4 +108,6 @@ class Reader(ThreadBlock, Generic[V_co]):
         return self
 
     def __next__(self) -> Message[V_co]:
-        return self._receiver.read_on()
+        message = self._receiver.next()
+        self._receiver.acknowledge_read(message)
+        return message
