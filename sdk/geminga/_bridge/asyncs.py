@@ -215,7 +215,7 @@ class AsyncSender(Sender):
             while self.put(handed) is not None:
                 await self.session.call(self.wait_for_room)
 
-    async def call(self, function: Callable[[], Awaitable[T]], *, closes: bool = False) -> T:
+    async def call(self, function: Callable[[], Awaitable[T]]) -> T:
         """Ask the Trio producer something, once it has all that was handed over before."""
         return await self.session.call(lambda: self.ask(function))
 
@@ -333,7 +333,7 @@ class AsyncReceiver(Receiver):
         self.receiving.part_of(message)
         self.session.portal.post(self.negative_acknowledge, message)
 
-    async def call(self, function: Callable[[], Awaitable[T]], *, closes: bool = False) -> T:
+    async def call(self, function: Callable[[], Awaitable[T]]) -> T:
         """Ask the Trio consumer something, once it has all acknowledgements."""
         return await self.session.call(lambda: self.ask(function))
 

@@ -215,7 +215,7 @@ class ThreadSender(Sender):
             while self.put(handed) is not None:
                 self.session.call(self.wait_for_room)
 
-    def call(self, function: Callable[[], Awaitable[T]], *, closes: bool = False) -> T:
+    def call(self, function: Callable[[], Awaitable[T]]) -> T:
         """Ask the Trio producer something, once it has all that was handed over before."""
         return self.session.call(lambda: self.ask(function))
 
@@ -333,7 +333,7 @@ class ThreadReceiver(Receiver):
         self.receiving.part_of(message)
         self.session.portal.post(self.negative_acknowledge, message)
 
-    def call(self, function: Callable[[], Awaitable[T]], *, closes: bool = False) -> T:
+    def call(self, function: Callable[[], Awaitable[T]]) -> T:
         """Ask the Trio consumer something, once it has all acknowledgements."""
         return self.session.call(lambda: self.ask(function))
 
