@@ -154,11 +154,8 @@ def test_options_are_told_right(monkeypatch: pytest.MonkeyPatch) -> None:
     def note(given: OptionParser, *names: str) -> None:
         asked.update(each.lower() for each in names)
 
-    text, has = OptionParser.text, OptionParser.has
+    text = OptionParser.text
     monkeypatch.setattr(OptionParser, "text", lambda self, *n: (note(self, *n), text(self, *n))[1])
-    monkeypatch.setattr(
-        OptionParser, "has", lambda self, name: (note(self, name), has(self, name))[1]
-    )
     for parse in PARSERS:
         parse(dict(NEEDED))
     told = names_in(rows(section("## Options")))
