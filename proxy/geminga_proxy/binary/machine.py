@@ -139,11 +139,6 @@ class ClientMachine:
         return len(self._pending) >= REQUESTS_MAX
 
     @property
-    def is_in_large_frame(self) -> bool:
-        """Whether a part of a large request has come."""
-        return self._unfinished.since_s is not None
-
-    @property
     def protocol_version(self) -> int:
         """The version to speak with the client."""
         return min(self.hello.protocol_version, connection.PROTOCOL_VERSION)

@@ -44,16 +44,12 @@ from geminga_proxy.service import ProxyService
 from geminga_runtime.auth.api import Identity, Peer
 from geminga_runtime.auth.proof import Proof
 from geminga_runtime.errors import ConnectionLost
-from geminga_runtime.stream import RECEIVE_BYTES, FramedStream
+from geminga_runtime.stream import FramedStream
 from geminga_runtime.waiters import Wakeup
 
 _log = logging.getLogger(__name__)
 
 LAST_ANSWERS_S = 1.0
-READ_BYTES = 8 * 1024
-"""Of a client that has no tunnel: some 600 of the smallest commands, which are handled in one turn
-of the loop, about 15 ms. A large request is read by larger pieces.
-"""
 
 
 async def serve_client(service: ProxyService, stream: FramedStream) -> None:
@@ -191,8 +187,7 @@ class ProxySession:
 
     async def _receive(self) -> None:
         try:
-            bytes_max = RECEIVE_BYTES if self._machine.is_in_large_frame else READ_BYTES
-            data = await self._stream.receive(bytes_max)
+            data = await self._stream.receive()
         except ConnectionLost as error:
             self._feed(Left(str(error)))
             return

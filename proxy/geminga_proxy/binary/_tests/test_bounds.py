@@ -20,9 +20,6 @@ from geminga_proxy.binary._tests.played import (
     token,
     until,
 )
-from geminga_proxy.binary.events import Effects, Event, Received
-from geminga_proxy.binary.machine import ClientMachine
-from geminga_proxy.binary.session import READ_BYTES
 
 
 async def test_a_client_that_says_nothing_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,28 +32,6 @@ async def test_a_client_that_says_nothing_is_dropped(monkeypatch: pytest.MonkeyP
             assert await wire.ended()
         await busy.ask(connection.PING, C.PONG)
         await until(lambda: running.service.metrics.active_connections == 1)
-
-
-async def test_a_turn_takes_no_more_than_some_hundred_commands(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    most = 0
-    handle = ClientMachine.handle
-
-    def noted(machine: ClientMachine, event: Event) -> Effects:
-        nonlocal most
-        if isinstance(event, Received):
-            most = max(most, len(event.data))
-        return handle(machine, event)
-
-    monkeypatch.setattr(ClientMachine, "handle", noted)
-    async with brokers() as (broker,), proxied(broker) as running:
-        wire = await client(running)
-        await wire.ask(connection.connect("c"), C.CONNECTED)
-        await wire.send(connection.PING * 20_000)
-        for _ in range(20_000):
-            await wire.expect(C.PONG)
-    assert 0 < most <= READ_BYTES
 
 
 @pytest.mark.slow
