@@ -167,7 +167,7 @@ def acknowledge_run(session: Session, frames: Sequence[Frame], start: int) -> tu
         frame = frames[index]
         if frame.type != _ACK:
             break
-        command: CommandAck = frame.body  # type: ignore[assignment]
+        command = frame.command.ack
         ids = command.message_id
         consumer = opened.get(command.consumer_id)
         if (

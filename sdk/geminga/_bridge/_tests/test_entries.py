@@ -7,6 +7,7 @@ import threading
 import time
 
 import pytest
+import trio
 
 import geminga
 import geminga.aio as ga
@@ -130,9 +131,13 @@ def test_messages_taken_ahead_are_for_all_threads_that_wait(url: BrokerUrl, topi
         ]
         for thread in threads:
             thread.start()
-        filling = consumer._receiver._filling
-        while filling.statistics().tasks_waiting < 2:  # one waits at the inbox, the others for it
-            time.sleep(0.01)
+        receiver = consumer._receiver
+
+        async def all_wait() -> None:
+            while receiver._filling.statistics().tasks_waiting < 2:  # two for the one at the inbox
+                await trio.lowlevel.checkpoint()
+
+        receiver.session.call(all_wait)
         with client.create_producer(topic) as producer:
             producer.submit_many([b"1", b"2", b"3"])
             producer.flush()
