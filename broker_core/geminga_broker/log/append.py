@@ -201,12 +201,17 @@ class LogAppender:
         ledger.entries = end
         ledger.size_bytes = writer.length
         context.last_position = Position(ledger.ledger_id, end - 1)
-        done(Position(ledger.ledger_id, first), count, None)
-        if end <= writer.last_add_confirmed:
-            return  # another append of the same group commit is answered next
+        try:
+            done(Position(ledger.ledger_id, first), count, None)
+        finally:
+            if end >= writer.last_add_confirmed:  # else the same group commit answers another next
+                self._stored_group(end)
+
+    def _stored_group(self, end: int) -> None:
+        """A group commit is answered: wake the readers, begin a new ledger if this one is full."""
         self._grown()
-        rollover = context.options.rollover
-        if end >= rollover.entries_max or ledger.size_bytes >= rollover.size_bytes_max:
+        rollover = self._context.options.rollover
+        if end >= rollover.entries_max or self._ledger.size_bytes >= rollover.size_bytes_max:
             self.roll_if_due()
 
     def _failed(self, done: AppendDone, first: int, count: int, error: BookkeeperError) -> None:

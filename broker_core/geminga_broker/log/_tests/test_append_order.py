@@ -140,3 +140,21 @@ async def test_a_log_lost_in_the_middle_of_a_group_answers_each_entry_once() -> 
             log.append([(message(text), 1) for text in texts], done)
         bookie.release()
         assert answers == [(2, None), (3, LogFenced), (1, LogFenced), (1, LogFenced)]
+
+
+async def test_readers_are_woken_though_an_answer_fails(
+    bookie: HeldBookie, autojump_clock: MockClock
+) -> None:
+    async with World(bookie).broker(KEEP) as broker:
+        log = await broker.open(NAME)
+        reader = log.open_reader("r", EARLIEST)
+        woken: list[str] = []
+        reader.on_available(lambda: woken.append("r"))
+
+        def done(first: Position, count: int, error: LogError | None) -> None:
+            raise RuntimeError("planted")
+
+        log.append([(message("1"), 1)], done)
+        await wait_all_tasks_blocked()
+        assert woken == ["r"]
+        assert await drain(reader) == ["1"]
