@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +21,14 @@ def test_a_test_that_ends_its_worker_fails_once(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     command = [sys.executable, "-m", "pytest", "-p", "compat_tests.side_by_side", "-n", "2"]
     command += ["-q", "-c", str(tmp_path / "pytest.ini"), str(path)]
+    environment = {name: text for name, text in os.environ.items() if name != "PYTEST_ADDOPTS"}
     done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
+        command,
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
     assert done.stdout.splitlines()[-1].startswith("1 failed, 1 passed")

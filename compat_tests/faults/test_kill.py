@@ -33,7 +33,7 @@ class History:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_messages_with_receipts_survive_fifty_kills(start: Starter) -> None:
+def test_messages_with_receipts_survive_kills(start: Starter) -> None:
     chance = random.Random(50)
     history = History()
     for number in range(ROUNDS):

@@ -7,10 +7,12 @@ is killed, or of a cluster) runs a program of its own: see `programs.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from compat_tests.apache.jars import require_java
@@ -28,6 +30,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.spark)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, None, None]:
+    """Pytest gives its handlers to loggers that don't propagate, and a logger of Spark's, made for
+    the first error of a query, would have all later tests' `caplog.text` written as JSON."""
+    try:
+        yield
+    finally:
+        for logger in list(logging.Logger.manager.loggerDict.values()):
+            if isinstance(logger, PySparkLogger):
+                logger.propagate = True
 
 
 @pytest.fixture(scope="package", autouse=True)

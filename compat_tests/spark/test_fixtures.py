@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import logging
 import sys
 
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession, functions
 
 from compat_tests.spark.topics import Pulsar
@@ -40,3 +44,19 @@ def test_namespaces_and_partitions(pulsar: Pulsar) -> None:
     pulsar.publish(topic, [b"a"] * 6, initial_sequence_id=0, producer_name="p")
     assert len(pulsar.client.list_partitions(topic)) == 3
     assert len(pulsar.messages(topic)) == 6
+
+
+def test_an_error_of_spark_s_leaves_later_tests_their_log(
+    spark: SparkSession, request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture
+) -> None:
+    def later() -> None:
+        """Runs after this test's call, with the handlers of its end."""
+        logging.getLogger("tests").warning("said %d", 1)
+        assert "said 1\n" in caplog.text
+        assert "{" not in caplog.text
+
+    request.addfinalizer(later)
+    with pytest.raises(PySparkException):
+        spark.sql("select nowhere").collect()
+    loggers = logging.Logger.manager.loggerDict.values()
+    assert any(isinstance(each, PySparkLogger) for each in loggers)

@@ -109,26 +109,26 @@ def small_options(directory: Path, **changes: object) -> BookieOptions:
 
 
 def copy_files(directory: Path, target: Path) -> None:
-    """The files as a kill would leave them now; again if the journal's maker renamed one
-    meanwhile. Marks are copied first: a flush that ends during the copy isn't in all of it.
+    """The files as a kill would leave them now.
+
+    Copies again if the journal's maker renamed a file meanwhile, or a mark moved: a flush that ends
+    during the copy isn't in all of it, and the journal of the old mark may be gone.
     """
     for _ in range(20):
-        marks = {each.relative_to(directory): each.read_bytes() for each in _marks(directory)}
+        marks = _marks(directory)
         try:
             shutil.copytree(directory, target, ignore=shutil.ignore_patterns("next.tmp"))
         except shutil.Error:
-            shutil.rmtree(target)
+            pass
         else:
-            for mark in _marks(target):
-                mark.unlink()
-            for name, data in marks.items():
-                (target / name).write_bytes(data)
-            return
+            if _marks(directory) == marks == _marks(target):
+                return
+        shutil.rmtree(target)
     raise AssertionError("the files never stood still")
 
 
-def _marks(directory: Path) -> list[Path]:
-    return list(directory.rglob(MARK_NAME))
+def _marks(directory: Path) -> dict[Path, bytes]:
+    return {each.relative_to(directory): each.read_bytes() for each in directory.rglob(MARK_NAME)}
 
 
 def ledgers(*ids: int) -> Callable[[], AsyncIterator[int]]:
