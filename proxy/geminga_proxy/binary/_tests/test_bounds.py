@@ -20,6 +20,9 @@ from geminga_proxy.binary._tests.played import (
     token,
     until,
 )
+from geminga_proxy.binary.events import Effects, Event, Received
+from geminga_proxy.binary.machine import ClientMachine
+from geminga_proxy.binary.session import TURN_BYTES
 
 
 async def test_a_client_that_says_nothing_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,6 +35,43 @@ async def test_a_client_that_says_nothing_is_dropped(monkeypatch: pytest.MonkeyP
             assert await wire.ended()
         await busy.ask(connection.PING, C.PONG)
         await until(lambda: running.service.metrics.active_connections == 1)
+
+
+async def test_a_turn_takes_no_more_than_some_hundred_commands(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    most = 0
+    handle = ClientMachine.handle
+
+    def noted(machine: ClientMachine, event: Event) -> Effects:
+        nonlocal most
+        if isinstance(event, Received):
+            most = max(most, len(event.data))
+        return handle(machine, event)
+
+    monkeypatch.setattr(ClientMachine, "handle", noted)
+    async with brokers() as (broker,), proxied(broker) as running:
+        wire = await client(running)
+        await wire.ask(connection.connect("c"), C.CONNECTED)
+        await wire.send(connection.PING * 20_000)
+        for _ in range(20_000):
+            await wire.expect(C.PONG)
+    assert 0 < most <= TURN_BYTES
+
+
+@pytest.mark.parametrize("hello_bytes", [0, TURN_BYTES])
+async def test_commands_ahead_of_a_tunnel_close_the_connection(hello_bytes: int) -> None:
+    """Also if they are in the turn after CONNECT's."""
+    async with brokers() as (broker,), proxied(broker) as running:
+        wire = await client(running)
+        url = f"127.0.0.1:{broker.port}"
+        length = len(connection.connect("x" * 1000, proxy_to_broker_url=url)) - 1000
+        name = "x" * max(hello_bytes - length, 1)
+        hello = connection.connect(name, proxy_to_broker_url=url)
+        assert hello_bytes in (0, len(hello))
+        await wire.send(hello + connection.PING)
+        assert await wire.ended()
+        assert not broker.hellos
 
 
 @pytest.mark.slow
