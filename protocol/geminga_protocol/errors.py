@@ -43,3 +43,17 @@ class RemoteProtocolError(ProtocolError):
 
 class InvalidMessageId(RemoteProtocolError, ValueError):
     """Bytes that a program kept, or that a client sent, are no message id."""
+
+
+_HTTP_BEGINNINGS = frozenset(
+    (b"HTTP", b"GET ", b"PUT ", b"POST", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC")
+) | {b"PRI "}
+
+
+def other_protocol(first: bytes) -> str | None:
+    """The protocol whose first four bytes were taken for a frame's length; None if unknown."""
+    if first in _HTTP_BEGINNINGS:
+        return "HTTP (is this the web service's port?)"
+    if first[:2] in (b"\x16\x03", b"\x15\x03"):
+        return "TLS (is this the port for TLS, or its URL without pulsar+ssl?)"
+    return None

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, NoReturn, cast
 import msgspec
 from google.protobuf.message import DecodeError, Message
 
-from geminga_protocol.errors import RemoteProtocolError
+from geminga_protocol.errors import RemoteProtocolError, other_protocol
 from geminga_protocol.messages import (
     has_bad_text,
     missing_fields,
@@ -33,6 +33,7 @@ from geminga_protocol.messages import (
     unknown_varint,
 )
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand
+from geminga_protocol.sends import SendJoiner, SendRun
 
 MAX_MESSAGE_SIZE_DEFAULT = 5 * 1024 * 1024
 """Bytes of a message, unless the broker says otherwise in CONNECTED (Apache's maxMessageSize)."""
@@ -51,6 +52,8 @@ _NAMED_BYTES_MAX = 4096
 _LENGTH = struct.Struct(">I")
 _LENGTHS = struct.Struct(">II")
 _parse = parser(BaseCommand)
+_SEND = int(BaseCommand.Type.SEND)
+_NO_COMMAND = BaseCommand()
 
 SUBMESSAGE: dict[int, str] = {
     field.number: field.name for field in BaseCommand.DESCRIPTOR.fields if field.number != 1
@@ -104,6 +107,8 @@ class Frame(msgspec.Struct, gc=False, eq=False):
     """The field of the command that its type names; None if there is none. Fetching it from the
     command anew would cost a tenth of a microsecond.
     """
+    sends: SendRun | None = None
+    """What a frame of type SEND stands for, if the reader joins SENDs: then it has no command."""
 
     def __repr__(self) -> str:
         name = SUBMESSAGE.get(self.type, str(self.type))
@@ -127,16 +132,23 @@ class FrameReader:
 
     Holds at most the received bytes of one unfinished frame, which is at most `max_message_size` +
     10 KiB; nothing is ever allocated on the word of the peer. With `limits` commands are bounded
-    too.
+    too. With `join_sends` neighbouring SENDs of one producer may come as one frame, with `sends`.
     """
 
-    __slots__ = ("_chunks", "_failure", "_held", "_limits", "_needed", "_size_max")
+    __slots__ = (
+        "_chunks", "_failure", "_held", "_joiner", "_limits", "_needed", "_size_max", "joined",
+    )  # fmt: skip
 
     def __init__(
         self,
         max_message_size: int = MAX_MESSAGE_SIZE_DEFAULT,
         limits: CommandLimits | None = None,
+        *,
+        join_sends: bool = False,
     ) -> None:
+        self._joiner = SendJoiner() if join_sends else None
+        self.joined = 0
+        """How many frames of the last feed stand in others' `sends`."""
         self._chunks: list[bytes | bytearray] = []
         self._held = 0
         self._needed = 0
@@ -172,6 +184,7 @@ class FrameReader:
         Raises FramingError, then and on every later call.
         """
         frames: list[Frame] = []
+        self.joined = 0
         if self._failure is not None:
             raise FramingError(self._failure, frames)
         start = 0
@@ -195,6 +208,9 @@ class FrameReader:
         unpack = _LENGTHS.unpack_from
         append = frames.append
         submessage = SUBMESSAGE
+        joiner = self._joiner
+        if joiner is not None:
+            start = self._join(joiner.cut(view, start, size_max), frames)
         while end - start >= 8:
             total, command_size = unpack(data, start)
             if total > size_max or command_size > total - 4:
@@ -226,12 +242,29 @@ class FrameReader:
                         )
                     if fine:
                         append(Frame(kind, command, payload, None, body))
+                        if kind == _SEND and joiner is not None:
+                            joiner.parsed(command, data[start:command_end])
+                            stop = self._join(joiner.cut(view, stop, size_max), frames)
                         start = stop
                         continue
                 append(_odd_frame(command, command_size, payload, self._limits))
             except DecodeError as error:
                 append(_undecodable_frame(payload, error))
             start = stop
+        return start
+
+    def _join(self, found: tuple[int, SendRun | None], frames: list[Frame]) -> int:
+        """Append SENDs that were cut as one frame; returns where what follows begins."""
+        start, run = found
+        if run is not None:
+            self.joined += len(run.payloads)
+            before = frames[-1].sends if frames else None
+            if before is not None:
+                # The first one's bytes came in two feeds; any other frame would stand between.
+                before.payloads += run.payloads
+            else:
+                self.joined -= 1
+                frames.append(Frame(_SEND, _NO_COMMAND, None, None, None, run))
         return start
 
     def _finish_held(self, data: bytes, frames: list[Frame]) -> int:
@@ -298,7 +331,7 @@ class FrameReader:
     def _fail_lengths(self, total: int, command_size: int, frames: list[Frame]) -> NoReturn:
         if total > self._size_max:
             limit = self._size_max + 4
-            other = _other_protocol(total)
+            other = other_protocol(_LENGTH.pack(total))
             if other is not None:
                 self._fail(f"the peer speaks {other}, not Pulsar's binary protocol", frames)
             self._fail(f"frame of {total + 4} bytes is above the limit of {limit} bytes", frames)
@@ -309,21 +342,6 @@ class FrameReader:
         self._chunks.clear()
         self._held = 0
         raise FramingError(text, frames)
-
-
-def _other_protocol(total: int) -> str | None:
-    """Whose first bytes were taken for a frame's length; None if they look like no other's."""
-    first = _LENGTH.pack(total)
-    if first in _HTTP_BEGINNINGS:
-        return "HTTP (is this the web service's port?)"
-    if first[:2] in (b"\x16\x03", b"\x15\x03"):
-        return "TLS (is this the port for TLS, or its URL without pulsar+ssl?)"
-    return None
-
-
-_HTTP_BEGINNINGS = frozenset(
-    (b"HTTP", b"GET ", b"PUT ", b"POST", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC")
-) | {b"PRI "}
 
 
 def _odd_frame(

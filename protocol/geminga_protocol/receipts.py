@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from geminga_protocol.buffers import Buffer
 from geminga_protocol.encode import send_receipt, varint
 
 _LOW = [bytes((low | 128,)) for low in range(128)]
 """First byte of a number of two bytes or more, by its lowest seven bits."""
+_LOWS = b"".join(_LOW)
 
 
 def send_receipts(
@@ -42,6 +44,37 @@ def send_receipts(
                 before, between, after = _frame_around(producer_id, ledger_id, *highs)
             add((before, low_of[sequence_id & 127], between, low_of[entry_id & 127], after))
         entry_id += entry_step
+    return b"".join(pieces)
+
+
+def joined_receipts(
+    producer_id: int, first_sequence_id: int, count: int, ledger_id: int, first_entry_id: int
+) -> bytes:
+    """The same for consecutive sequence ids and entries, without highest sequence ids: made by
+    stretches of up to 128, in which only two bytes differ.
+    """
+    pieces: list[Buffer] = []
+    sequence_id, entry_id = first_sequence_id, first_entry_id
+    end = sequence_id + count
+    while sequence_id < end:
+        if sequence_id < 128 or entry_id < 128:
+            pieces.append(send_receipt(producer_id, sequence_id, ledger_id, entry_id))
+            sequence_id += 1
+            entry_id += 1
+            continue
+        low, entry_low = sequence_id & 127, entry_id & 127
+        stretch = min(end - sequence_id, 128 - max(low, entry_low))
+        highs = (sequence_id >> 7, entry_id >> 7)
+        before, between, after = _frame_around(producer_id, ledger_id, *highs)
+        one = b"".join((before, _LOW[low], between, _LOW[entry_low], after))
+        made = bytearray(one * stretch)
+        at = len(before)
+        made[at :: len(one)] = _LOWS[low : low + stretch]
+        at += 1 + len(between)
+        made[at :: len(one)] = _LOWS[entry_low : entry_low + stretch]
+        pieces.append(made)
+        sequence_id += stretch
+        entry_id += stretch
     return b"".join(pieces)
 
 

@@ -13,10 +13,10 @@ from geminga_broker.policies.model import DeduplicationOptions, TopicPolicies
 from geminga_broker.policies.rate_limit import Rate, RateLimit, SubscribeLimit, limit_of
 from geminga_broker.subscription.broker_limit import BrokerUnackedLimit
 from geminga_broker.topic import deduplication
+from geminga_broker.topic.admission import Admission
 from geminga_broker.topic.api import PublishItem
 from geminga_broker.topic.base import S, TopicBase
 from geminga_broker.topic.persistent import PersistentTopic
-from geminga_broker.topic.producer import Admission
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.payload import parse_metadata
 

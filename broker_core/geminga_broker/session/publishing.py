@@ -14,6 +14,7 @@ from geminga_protocol.commands import producing
 from geminga_protocol.frames import Frame
 from geminga_protocol.payload import MAGIC_CRC32C
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, CommandSend, ServerError
+from geminga_protocol.sends import SendRun
 
 _SEND = int(BaseCommand.Type.SEND)
 _NOT_ALLOWED = ServerError.NotAllowedError
@@ -46,6 +47,10 @@ def publish_run(session: Session, frames: Sequence[Frame], start: int) -> int:
         if frame.type != _SEND:
             break
         index += 1
+        if (sends := frame.sends) is not None:
+            last_id = -1
+            _publish_joined(session, runs, sends)
+            continue
         send: CommandSend = frame.body  # type: ignore[assignment]
         producer_id = send.producer_id
         if producer_id != last_id:
@@ -85,6 +90,17 @@ def publish_run(session: Session, frames: Sequence[Frame], start: int) -> int:
         if items and producer is not None:
             producer.publish(items)
     return index
+
+
+def _publish_joined(session: Session, runs: dict[int, Run], sends: SendRun) -> None:
+    """Hand SENDs that came joined to their producer, behind those that came before them."""
+    producer_id = sends.producer_id
+    producer, items = runs.pop(producer_id) if producer_id in runs else (None, [])
+    producer = producer or _producer(session, producer_id)
+    if producer is not None:
+        if items:
+            producer.publish(items)
+        producer.publish_joined(sends.first_sequence_id, sends.payloads)
 
 
 def _producer(session: Session, producer_id: int) -> Producer | None:

@@ -87,7 +87,7 @@ async def _read(session: Session) -> None:
     """The only reader. Returns when the client left or must go."""
     message_size_max = session.service.config.network.max_message_size_bytes
     first_max = min(FIRST_FRAMES_BYTES_MAX - FRAME_PADDING_BYTES, message_size_max)
-    reader = FrameReader(first_max, COMMAND_LIMITS)
+    reader = FrameReader(first_max, COMMAND_LIMITS, join_sends=True)
     receive, heard = session.stream.receive, session.liveness.heard
     backpressure = session.backpressure
     bytes_max = READ_BYTES_MIN
@@ -101,7 +101,7 @@ async def _read(session: Session) -> None:
                 frames = reader.feed(data)
             except FramingError as error:
                 frames, failure = error.frames, error
-            bytes_max = _next_read_bytes(bytes_max, len(data), len(frames))
+            bytes_max = _next_read_bytes(bytes_max, len(data), len(frames) + reader.joined)
             if unfinished := serve_frames(session, frames):
                 await _finish(session, unfinished)
             if failure is not None:

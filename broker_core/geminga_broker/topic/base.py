@@ -14,9 +14,10 @@ from geminga_broker.metrics.rates import Rates
 from geminga_broker.policies.model import TopicOptions, TopicPolicies
 from geminga_broker.policies.rate_limit import RateLimit, SubscribeLimit
 from geminga_broker.subscription.consumer import ConsumerOwner, SubscribeRequest
+from geminga_broker.topic.admission import Admission
 from geminga_broker.topic.api import ProducerRequest, SubType, TopicEnvironment
 from geminga_broker.topic.deduplication import Deduplication
-from geminga_broker.topic.producer import Admission, Producer
+from geminga_broker.topic.producer import Producer
 from geminga_broker.topic.registry import ProducerRegistry
 from geminga_broker.topic.states import TOPIC_TRANSITIONS, TopicEvent, TopicState
 from geminga_broker.topic.stats import SubscriptionStats, TopicStats

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import repeat
 from typing import Protocol
 
 import trio
@@ -21,18 +22,17 @@ from geminga_broker.log.api import (
 from geminga_broker.metrics.rates import Rates, utc_now
 from geminga_broker.policies.model import TopicOptions
 from geminga_broker.policies.rate_limit import RateLimit, take_all
+from geminga_broker.topic.admission import Admission, admitted
 from geminga_broker.topic.api import ProducerRequest, PublishItem
 from geminga_broker.topic.deduplication import Deduplication, Duplicate, Fate
-from geminga_broker.topic.publish_run import PendingRuns, PublishRun, Sent
+from geminga_broker.topic.publish_run import JoinedSents, PendingRuns, PublishRun, Sent
 from geminga_broker.topic.states import PRODUCER_TRANSITIONS, ProducerEvent, ProducerState
 from geminga_broker.topic.stats import PublisherStats
 from geminga_protocol.buffers import Buffer
 from geminga_protocol.commands.producing import send_error
-from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.ids import EARLIEST, Position
-from geminga_protocol.payload import parse_metadata
 from geminga_protocol.pb.pulsar_api_pb2 import ProducerAccessMode, ServerError
-from geminga_protocol.receipts import send_receipts
+from geminga_protocol.receipts import joined_receipts, send_receipts
 
 _log = logging.getLogger(__name__)
 
@@ -41,9 +41,6 @@ ANSWERING = (ProducerState.OPEN, ProducerState.CLOSING)
 
 WARNING_PERIOD_S = 10.0
 """A producer whose publishes keep failing is logged this often."""
-
-Admission = Callable[[PublishItem], str | None]
-"""Why an item is not taken; None if it is."""
 
 
 class PublishTarget(Protocol):
@@ -118,10 +115,9 @@ class Producer:
         """Append; receipts and SEND_ERRORs go to the connection, in order (BR-24)."""
         if self.state is not ProducerState.OPEN:
             return
-        if self._target.options.encryption_required:
-            items = [item for item in items if self._is_encrypted(item)]
-        if self._target.admission is not None:
-            items = [item for item in items if self._is_admitted(item, self._target.admission)]
+        encrypted, admission = self._target.options.encryption_required, self._target.admission
+        if encrypted or admission is not None:
+            items = admitted(items, encrypted, admission, self._send_error)
         if self._target.deduplication is not None:
             self._publish_once(items, self._target.deduplication)
             return
@@ -139,7 +135,27 @@ class Producer:
             sent.append((sequence_id, highest, bytes_here))
         if not entries:
             return
-        run = PublishRun(sent, size)
+        self._submit(entries, PublishRun(sent, size), messages)
+
+    def publish_joined(self, first_sequence_id: int, payloads: Sequence[memoryview]) -> None:
+        """The same for plain messages with consecutive sequence ids, each an entry."""
+        target = self._target
+        if (
+            self.state is not ProducerState.OPEN
+            or target.deduplication is not None
+            or target.admission is not None
+            or target.options.encryption_required
+        ):
+            self.publish([PublishItem(first_sequence_id + n, p) for n, p in enumerate(payloads)])
+            return
+        sizes = list(map(len, payloads))
+        run = PublishRun(JoinedSents(first_sequence_id, sizes), sum(sizes))
+        self._submit(list(zip(payloads, repeat(1))), run, len(sizes))
+
+    def _submit(
+        self, entries: Sequence[tuple[Buffer, int]], run: PublishRun, messages: int
+    ) -> None:
+        size = run.size_bytes
         self._pending.append(run)
         self.rates.add(messages, size)
         self.request.publish_pending(len(entries), size)
@@ -165,23 +181,25 @@ class Producer:
         """Append what is new; the others are answered in their turn."""
         size_new = messages = 0
         entries: list[tuple[Buffer, int]] = []
-        run = PublishRun([], 0)
+        all_sent: list[Sent] = []
+        size = 0
         for item in items:
             if item.highest_sequence_id and item.highest_sequence_id < item.sequence_id:
                 self._refuse_order(item.sequence_id)
                 continue
             sent = known.take(self.name, item)
-            run.sent.append(sent)
-            run.size_bytes += sent[2]
+            all_sent.append(sent)
+            size += sent[2]
             if type(sent) is Duplicate:
                 self._duplicates += 1
             else:
                 size_new += sent[2]
                 messages += item.messages
                 entries.append((item.payload, item.messages))
-        if run.sent:
+        run = PublishRun(all_sent, size)
+        if all_sent:
             self._pending.append(run)
-            self.request.publish_pending(len(run.sent), run.size_bytes)
+            self.request.publish_pending(len(all_sent), size)
         if entries:
             self.rates.add(messages, size_new)
             if self._target.publish_limits:
@@ -193,24 +211,6 @@ class Producer:
         text = "Invalid lowest or highest sequence id"
         self._send_error(sequence_id, ServerError.MetadataError, text)
 
-    def _is_encrypted(self, item: PublishItem) -> bool:
-        """Whether the message says so; if not, it is answered with SEND_ERROR."""
-        try:
-            encrypted = len(parse_metadata(item.payload).encryption_keys) > 0
-        except RemoteProtocolError:
-            encrypted = False
-        if not encrypted:
-            text = "Messages must be encrypted"
-            self._send_error(item.sequence_id, ServerError.MetadataError, text)
-        return encrypted
-
-    def _is_admitted(self, item: PublishItem, admission: Admission) -> bool:
-        """Whether limits of the topic let it in; if not, it is answered with SEND_ERROR."""
-        text = admission(item)
-        if text is not None:
-            self._send_error(item.sequence_id, ServerError.NotAllowedError, text)
-        return text is None
-
     def _done(self, run: PublishRun, first: Position, count: int, error: LogError | None) -> None:
         """The log's answer for so many entries of a run: they are durable, or failed."""
         if error is not None:
@@ -221,7 +221,8 @@ class Producer:
             return
         pending = self._pending
         assert pending[0] is run, "runs are answered in order"
-        sent, size = run.sent, run.size_bytes
+        sent: Sequence[Sent] = run.sent
+        size = run.size_bytes
         if count == len(sent):
             pending.popleft()
         else:
@@ -229,7 +230,10 @@ class Producer:
             size = sum([size_bytes for _, _, size_bytes in sent])
         if self.state in ANSWERING:
             step = self._target.entry_step
-            receipts = send_receipts(self.producer_id, sent, *first, step)
+            if type(sent) is JoinedSents and step:
+                receipts = joined_receipts(self.producer_id, sent.first, count, *first)
+            else:
+                receipts = send_receipts(self.producer_id, sent, *first, step)
             # With nothing behind it the client may wait for this alone.
             (self._write if pending else self.connection.write_now)(receipts)
         self.request.publish_pending(-count, -size)

@@ -5,9 +5,36 @@ answer (spec BR-24).
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
+from typing import overload
 
 Sent = tuple[int, int, int]
 """(sequence id, highest sequence id, bytes) of an entry that waits for its receipt."""
+
+
+class JoinedSents(Sequence[Sent]):
+    """What the receipts of entries with consecutive sequence ids need: the first, and the sizes."""
+
+    __slots__ = ("first", "sizes")
+
+    def __init__(self, first: int, sizes: list[int]) -> None:
+        self.first = first
+        self.sizes = sizes
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    @overload
+    def __getitem__(self, index: int) -> Sent: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Sent]: ...
+
+    def __getitem__(self, index: int | slice) -> Sent | list[Sent]:
+        ids = range(self.first, self.first + len(self.sizes))[index]
+        if isinstance(ids, range):
+            return [self[each - self.first] for each in ids]
+        return ids, 0, self.sizes[ids - self.first]
 
 
 class PublishRun:
@@ -17,7 +44,7 @@ class PublishRun:
 
     __slots__ = ("answered", "sent", "size_bytes")
 
-    def __init__(self, sent: list[Sent], size_bytes: int) -> None:
+    def __init__(self, sent: Sequence[Sent], size_bytes: int) -> None:
         self.sent = sent
         self.size_bytes = size_bytes
         self.answered = 0

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geminga_protocol.encode import send_receipt
-from geminga_protocol.receipts import send_receipts
+from geminga_protocol.receipts import joined_receipts, send_receipts
 
 IDS = st.one_of(st.integers(0, 300), st.integers(16_000, 17_000), st.integers(0, 1 << 62))
 
@@ -34,3 +34,12 @@ def test_any_sequence_ids(pairs: list[tuple[int, int, int]]) -> None:
 def test_nothing_stored() -> None:
     expected = send_receipt(1, 1000, -1, -1) * 2
     assert send_receipts(1, [(1000, 0, 9), (1000, 0, 9)], -1, -1, 0) == expected
+
+
+@given(IDS, IDS, IDS, IDS, st.integers(0, 300))
+def test_joined_receipts_are_those_of_a_run(
+    producer_id: int, ledger_id: int, sequence_id: int, entry_id: int, count: int
+) -> None:
+    pairs = [(sequence_id + n, 0, 9) for n in range(count)]
+    expected = send_receipts(producer_id, pairs, ledger_id, entry_id)
+    assert joined_receipts(producer_id, sequence_id, count, ledger_id, entry_id) == expected
