@@ -63,6 +63,8 @@ class LedgerWriter(LedgerReader):
         [bookie_id] = known.metadata.ensembles[0]
         self._bookie = port_of(ports, bookie_id)
         self._master_key = packets.master_key(known.metadata.password)
+        self.packet_head_bytes = digest.overhead_bytes
+        """What stands in a packet before the payload."""
         self.last_add_pushed = -1
         self._pushed_length = 0
         self._pending: deque[_Pending] = deque()
@@ -72,37 +74,27 @@ class LedgerWriter(LedgerReader):
         self._drained: Promise[None] | None = None
         self._added_now = self._added
 
-    def append(
-        self, entries: Sequence[Sequence[Buffer]], done: AddDone
-    ) -> tuple[int, list[memoryview]]:
+    def append(self, entries: Sequence[Sequence[Buffer]], done: AddDone) -> tuple[int, list[bytes]]:
         """Queue entries, each given as the parts of its payload; buffers are copied before this
-        returns. Returns the first entry id and each payload as a view of its packet.
+        returns. Returns the first entry id and the packets, which must not be changed; payloads
+        begin behind `packet_head_bytes`.
 
         Never blocks; failures go to `done`. Runs come in order; after an error all later ones fail.
         """
         ledger_id = self.ledger_id
         first = self.last_add_pushed + 1
-        entry_id = first
-        length = self._pushed_length
-        lac = self.last_add_confirmed
-        packet = self._digest.packet
-        overhead = self._digest.overhead_bytes
-        made: list[bytes] = []
-        views: list[memoryview] = []
-        for parts in entries:
-            for part in parts:
-                length += len(part)
-            made.append(data := packet(ledger_id, entry_id, lac, length, parts))
-            views.append(memoryview(data)[overhead:])
-            entry_id += 1
+        made, length = self._digest.packets(
+            ledger_id, first, self.last_add_confirmed, self._pushed_length, entries
+        )
         if self._failure is not None:
             done(first, len(made), self._failure)
-            return first, views
-        self.last_add_pushed = entry_id - 1
+            return first, made
+        end = first + len(made)
+        self.last_add_pushed = end - 1
         self._pushed_length = length
-        self._pending.append(_Pending(first, entry_id, made, length, done))
+        self._pending.append(_Pending(first, end, made, length, done))
         self._bookie.add(ledger_id, self._master_key, first, made, self._added_now)
-        return first, views
+        return first, made
 
     async def read_last_add_confirmed(self) -> int:
         """The writer knows it."""

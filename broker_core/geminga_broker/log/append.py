@@ -93,9 +93,9 @@ class LogAppender:
         else:
             payloads = [(entry[0],) for entry in entries]
         self._unanswered += len(payloads)
-        first, views = writer.append(payloads, partial(self._written, done))
+        first, packets = writer.append(payloads, partial(self._written, done))
         if self._wants_cache() and self._context.writer is writer:
-            self._fill_cache(first, views, entries)
+            self._fill_cache(first, packets, writer.packet_head_bytes, entries)
 
     def roll_if_due(self) -> None:
         """Start to roll over if the open ledger is full, old, or failed."""
@@ -160,16 +160,21 @@ class LogAppender:
         )
 
     def _fill_cache(
-        self, first: int, views: list[memoryview], entries: Sequence[tuple[Buffer, int]]
+        self,
+        first: int,
+        packets: list[bytes],
+        head_bytes: int,
+        entries: Sequence[tuple[Buffer, int]],
     ) -> None:
         ledger_id = self._ledger.ledger_id
         made: list[LogEntry] = []
         size_bytes = 0
         entry_id = first
-        for view, entry in zip(views, entries, strict=True):
+        for packet, entry in zip(packets, entries, strict=True):
             position = new_tuple(Position, (ledger_id, entry_id))
-            made.append(stored := LogEntry(position, view, entry[1]))
-            size_bytes += stored.size
+            view = memoryview(packet)[head_bytes:]
+            made.append(LogEntry(position, view, entry[1]))
+            size_bytes += len(view)
             entry_id += 1
         self._context.cache.add(ledger_id, first, made, size_bytes)
 

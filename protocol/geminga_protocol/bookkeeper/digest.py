@@ -85,6 +85,30 @@ class Digest:
         head = _pack_header(ledger_id, entry_id, lac, length)
         return b"".join((head, self._mac(head, parts), *parts))
 
+    def packets(
+        self, ledger_id: int, first: int, lac: int, length: int, entries: Sequence[Sequence[Buffer]]
+    ) -> tuple[list[bytes], int]:
+        """Packets of consecutive entries, given as the parts of their payloads, behind payloads of
+        `length` bytes; and the length with them.
+        """
+        made: list[bytes] = []
+        packet = self.packet
+        is_crc32c = self.kind == CRC32C
+        pack_header, crc32c, pack_u32, join = _pack_header, _crc32c, _pack_u32, b"".join
+        entry_id = first
+        for parts in entries:
+            if is_crc32c and len(parts) == 1:
+                # `packet` written out: this stands on the hot path.
+                part = parts[0]
+                length += len(part)
+                head = pack_header(ledger_id, entry_id, lac, length)
+                made.append(join((head, pack_u32(crc32c(part, crc32c(head))), part)))
+            else:
+                length += sum(map(len, parts))
+                made.append(packet(ledger_id, entry_id, lac, length, parts))
+            entry_id += 1
+        return made, length
+
     def payload(self, ledger_id: int, entry_id: int, packet: Buffer) -> memoryview:
         """The payload as a view of the packet. Raises DigestError unless digest, ledger and entry
         are right.

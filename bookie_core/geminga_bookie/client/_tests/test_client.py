@@ -103,8 +103,9 @@ async def written(world: World, payloads: list[bytes]) -> LedgerWriter:
 async def test_entries_are_answered_in_runs_and_read_back(world: World) -> None:
     writer = await world.client.create(LedgerOptions())
     answers = Answers()
-    first, views = writer.append([(b"one", b"-", b"1"), (b"two",)], answers)
-    assert (first, [bytes(view) for view in views]) == (0, [b"one-1", b"two"])
+    first, packets = writer.append([(b"one", b"-", b"1"), (b"two",)], answers)
+    payloads = [packet[writer.packet_head_bytes :] for packet in packets]
+    assert (first, payloads) == (0, [b"one-1", b"two"])
     assert writer.append([(memoryview(b"three"),)], answers)[0] == 2
     assert (writer.last_add_pushed, writer.last_add_confirmed) == (2, -1)
     await settle()
