@@ -17,6 +17,7 @@ from geminga_broker.log.api import (
     LogStatistics,
     LogTerminated,
 )
+from geminga_broker.log.entry import LogEntry
 from geminga_protocol import ack_set as ack_sets
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.ids import EARLIEST, LATEST, Position
@@ -48,6 +49,10 @@ class FakeEntry:
         if self._metadata is None:
             self._metadata = parse_metadata(self.data)
         return self._metadata
+
+    @property
+    def special(self) -> MessageMetadata | None:
+        return LogEntry(self.position, self.data).special
 
     @property
     def broker_metadata(self) -> BrokerEntryMetadata | None:

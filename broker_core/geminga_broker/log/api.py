@@ -76,6 +76,10 @@ class Entry(Protocol):
         """The message metadata. Raises RemoteProtocolError if the entry holds none."""
 
     @property
+    def special(self) -> MessageMetadata | None:
+        """The metadata if the entry may be a marker, delayed or a chunk; None for all others."""
+
+    @property
     def broker_metadata(self) -> BrokerEntryMetadata | None:
         """What the broker stored with the entry: append time and message index (PR-03)."""
 

@@ -7,7 +7,7 @@ hold too much (largest first).
 
 from __future__ import annotations
 
-from geminga_broker.log.entry import LogEntry
+from geminga_broker.log.entry import LogEntry, total_size
 from geminga_protocol.ids import Position
 
 ENTRY_OVERHEAD_BYTES = 400
@@ -141,4 +141,4 @@ class EntryCache:
 
 
 def _weight(entries: list[LogEntry]) -> int:
-    return sum(entry.size for entry in entries) + len(entries) * ENTRY_OVERHEAD_BYTES
+    return total_size(entries) + len(entries) * ENTRY_OVERHEAD_BYTES

@@ -15,7 +15,7 @@ from geminga_broker.log.context import LogContext
 from geminga_broker.log.cursor_store import CursorStore
 from geminga_broker.log.cursor_use import CursorUse
 from geminga_broker.log.cursor_writer import CursorWriter
-from geminga_broker.log.entry import LogEntry
+from geminga_broker.log.entry import LogEntry, total_size
 from geminga_broker.log.reading import LogReads, limited
 from geminga_broker.log.snapshot_log import SnapshotLog
 from geminga_protocol.ids import Position
@@ -206,7 +206,7 @@ class LogCursor:
 
     def _count_fetched(self, entries: list[LogEntry]) -> None:
         count, size_bytes = self.fetched
-        size_bytes += sum([entry.size for entry in entries])
+        size_bytes += total_size(entries)
         self.fetched = (count + len(entries), size_bytes)
 
     def rewind(self) -> None:

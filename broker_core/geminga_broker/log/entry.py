@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
+from operator import attrgetter
+
+import msgspec
 
 from geminga_protocol import payload
 from geminga_protocol.encode import varint
@@ -11,26 +15,36 @@ from geminga_protocol.ids import Position
 from geminga_protocol.pb.pulsar_api_pb2 import BrokerEntryMetadata, MessageMetadata
 
 _FRONT = struct.Struct(">HII")
+_FRONT_BYTES = _FRONT.size
 _unpack_front = _FRONT.unpack_from
-_BATCH_SIZE_TAG = b"\x58"
+_MAGIC_CRC32C = payload.MAGIC_CRC32C
+_data_of = attrgetter("data")
+_BATCH_SIZE_TAG = 0x58
+_DELIVER_AT_TAG = b"\x98\x01"
+_MARKER_TAG = b"\xa0\x01"
+_CHUNK_TAG = b"\xe8\x01"
 
 _CONTINUED = [bytes((low | 0x80,)) for low in range(128)]
 
 
-class LogEntry:
-    """An entry, parsed on first use, shared by all cursors; `data` is a view of the packet."""
+class LogEntry(msgspec.Struct, gc=False, eq=False):
+    """An entry, looked at on first use, shared by all cursors; `data` is a view of the packet."""
 
-    __slots__ = ("_messages", "_metadata", "data", "position", "size")
-
-    def __init__(self, position: Position, data: memoryview, messages: int = 0) -> None:
-        self.position = position
-        self.data = data
-        self.size = len(data)
-        self._messages = messages
-        self._metadata: MessageMetadata | None = None
+    position: Position
+    data: memoryview
+    _messages: int = 0
+    """0 as long as nobody knows."""
+    _is_plain: bool = False
+    """Known to be no marker, not delayed and no chunk."""
+    _metadata: MessageMetadata | None = None
 
     def __repr__(self) -> str:
         return f"<LogEntry {self.position}, {self.size} bytes>"
+
+    @property
+    def size(self) -> int:
+        """Bytes of `data`."""
+        return len(self.data)
 
     @property
     def metadata(self) -> MessageMetadata:
@@ -42,14 +56,57 @@ class LogEntry:
     @property
     def messages(self) -> int:
         """Messages in its batch, 1 when it is none, or no metadata can be read."""
-        if not self._messages and _is_single(self.data):
-            self._messages = 1
+        if not self._messages:
+            self._look()
         if not self._messages:
             try:
                 self._messages = max(1, self.metadata.num_messages_in_batch)
             except RemoteProtocolError:
                 self._messages = 1  # clients judge it; it must not stop dispatch
         return self._messages
+
+    @property
+    def special(self) -> MessageMetadata | None:
+        """The metadata if the entry may be a marker, delayed or a chunk; None for all others.
+
+        An entry that can't be parsed counts as plain: clients judge it, as with Apache.
+        """
+        if self._is_plain:
+            return None
+        if self._look():
+            try:
+                # Not kept: most such entries are looked at once, and wait in the cache for long.
+                return self._metadata or payload.parse_metadata(self.data)
+            except RemoteProtocolError:
+                pass
+        return None
+
+    def _look(self) -> bool:
+        """Whether it may be special; and whether it is no batch, as far as can be told without
+        parsing: by bytes that the metadata of others don't have. One that occurs by chance only
+        costs the parse.
+        """
+        data = self.data
+        if len(data) <= _FRONT_BYTES:
+            self._is_plain = True
+            return False
+        magic, _, size = _unpack_front(data)
+        if magic == _MAGIC_CRC32C:
+            encoded = data[_FRONT_BYTES : _FRONT_BYTES + size].tobytes()
+        else:
+            try:
+                encoded = bytes(payload.split(data).metadata)
+            except RemoteProtocolError:
+                encoded = bytes((_BATCH_SIZE_TAG,))
+        if not self._messages and _BATCH_SIZE_TAG not in encoded:
+            self._messages = 1
+        # All three tags end so, and most metadata have no such byte.
+        if 1 in encoded and (
+            _MARKER_TAG in encoded or _DELIVER_AT_TAG in encoded or _CHUNK_TAG in encoded
+        ):
+            return True
+        self._is_plain = True
+        return False
 
     @property
     def broker_metadata(self) -> BrokerEntryMetadata | None:
@@ -68,16 +125,9 @@ class LogEntry:
             return 0
 
 
-def _is_single(data: memoryview) -> bool:
-    """Whether the metadata can't hold the size of a batch, since the byte of its tag is not in
-    them. False may also mean that they must be parsed to know: that byte occurs in names, too.
-    """
-    if len(data) <= _FRONT.size:
-        return False
-    magic, _, size = _unpack_front(data)
-    if magic != payload.MAGIC_CRC32C:
-        return False
-    return _BATCH_SIZE_TAG not in bytes(data[_FRONT.size : _FRONT.size + size])
+def total_size(entries: Iterable[LogEntry]) -> int:
+    """Bytes of all entries together."""
+    return sum(map(len, map(_data_of, entries)))
 
 
 class PrefixMaker:

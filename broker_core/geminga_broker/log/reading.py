@@ -9,7 +9,7 @@ from geminga_bookie.errors import BookkeeperError
 from geminga_broker.log.api import EntryDamaged, LogReadFailed
 from geminga_broker.log.chain import LedgerInfo
 from geminga_broker.log.context import LogContext
-from geminga_broker.log.entry import LogEntry
+from geminga_broker.log.entry import LogEntry, total_size
 from geminga_broker.log.salvage import DAMAGE
 from geminga_protocol.ids import Position
 from geminga_runtime.metadata.api import MetadataError
@@ -110,6 +110,8 @@ class LogReads:
 
 def limited(entries: list[LogEntry], bytes_max: int) -> list[LogEntry]:
     """The first entries that are within the bound together; at least one."""
+    if total_size(entries) <= bytes_max:
+        return entries
     left = bytes_max
     for count, entry in enumerate(entries):
         left -= entry.size

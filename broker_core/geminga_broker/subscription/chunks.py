@@ -14,7 +14,6 @@ from typing import Generic, NamedTuple
 from sortedcontainers import SortedSet
 
 from geminga_broker.log.api import Entry
-from geminga_broker.subscription.special_metadata import special_metadata
 from geminga_broker.subscription.state import M
 from geminga_broker.subscription.strategies.choose import RoundRobin
 from geminga_protocol.ids import Position
@@ -42,7 +41,7 @@ def chunks_in(entries: Sequence[Entry]) -> dict[int, Chunk]:
     """The chunks among entries by index. Few other entries are parsed."""
     found: dict[int, Chunk] = {}
     for index, entry in enumerate(entries):
-        metadata = special_metadata(entry.data)
+        metadata = entry.special
         if metadata is None or not metadata.uuid or not metadata.HasField("chunk_id"):
             continue
         number, count = metadata.chunk_id, metadata.num_chunks_from_msg

@@ -14,7 +14,6 @@ from typing import Generic
 from geminga_broker.log.api import Ack, Entry
 from geminga_broker.subscription import effects as fx
 from geminga_broker.subscription import events as ev
-from geminga_broker.subscription.special_metadata import special_metadata
 from geminga_broker.subscription.state import NO_ACK_SETS, M, State
 from geminga_broker.subscription.strategies.single_active import SingleActive
 from geminga_broker.topic.api import KeySharedPolicy
@@ -154,7 +153,7 @@ class OrderedMachine(Generic[M]):
         markers = {
             entry.position
             for entry in entries
-            if (found := special_metadata(entry.data)) and found.HasField("marker_type")
+            if (found := entry.special) and found.HasField("marker_type")
         }
         if markers:
             effects.append(fx.Acknowledge([Ack(position) for position in sorted(markers)]))

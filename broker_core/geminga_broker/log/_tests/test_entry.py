@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +10,7 @@ from geminga_broker.log._tests.world import message
 from geminga_broker.log.entry import LogEntry, PrefixMaker
 from geminga_protocol import payload
 from geminga_protocol.ids import EARLIEST
+from geminga_protocol.pb.pulsar_api_pb2 import MessageMetadata
 
 
 @given(
@@ -36,3 +38,41 @@ def test_parts_are_parsed_on_demand() -> None:
 def test_messages_are_known_without_parsing_when_given() -> None:
     assert LogEntry(EARLIEST, memoryview(b"no metadata"), 4).messages == 4
     assert LogEntry(EARLIEST, memoryview(b"")).messages == 1, "what can't be read counts as one"
+
+
+def entry_of(**fields: int | str) -> LogEntry:
+    metadata = MessageMetadata(producer_name="p", sequence_id=1, publish_time=1)
+    for name, value in fields.items():
+        setattr(metadata, name, value)
+    return LogEntry(EARLIEST, memoryview(payload.build(metadata, b"text")))
+
+
+@pytest.mark.parametrize("first", ["special", "messages"])
+def test_only_markers_delays_and_chunks_are_special(first: str) -> None:
+    """In whatever order it is asked, and as often."""
+    for entry, messages in (
+        (entry_of(partition_key="k", num_messages_in_batch=3), 3),
+        (entry_of(partition_key="k"), 1),
+        (entry_of(partition_key="\x01X"), 1),
+        (LogEntry(EARLIEST, memoryview(b"no entry at all")), 1),
+        (LogEntry(EARLIEST, memoryview(payload.broker_entry_prefix(9, 3) + entry_of().data)), 1),
+    ):
+        getattr(entry, first)
+        assert (entry.special, entry.messages, entry.special) == (None, messages, None)
+    for name, value in (("deliver_at_time", 7), ("marker_type", 20), ("chunk_id", 2)):
+        for messages in (1, 3):
+            batch = {"num_messages_in_batch": messages} if messages > 1 else {}
+            data = entry_of(**{name: value}, **batch).data
+            prefix = payload.broker_entry_prefix(9, 3)
+            for entry in (LogEntry(EARLIEST, data), LogEntry(EARLIEST, memoryview(prefix + data))):
+                getattr(entry, first)
+                assert entry.special is not None
+                assert getattr(entry.special, name) == value
+                assert entry.messages == messages
+
+
+def test_what_is_known_of_an_entry_is_looked_for_once() -> None:
+    entry = entry_of()
+    assert (entry.special, entry.messages) == (None, 1)
+    entry.data = entry_of(marker_type=20, num_messages_in_batch=3).data
+    assert (entry.special, entry.messages) == (None, 1)

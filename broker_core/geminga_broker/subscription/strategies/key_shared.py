@@ -16,8 +16,8 @@ from geminga_broker.policies.model import TopicOptions
 from geminga_broker.subscription import effects as fx
 from geminga_broker.subscription.chunks import UnfinishedMessages, chunks_in
 from geminga_broker.subscription.replay import KeyedReplayQueue
-from geminga_broker.subscription.special_metadata import plain_key, slot_of
 from geminga_broker.subscription.state import M, State
+from geminga_broker.subscription.sticky_keys import plain_key, slot_of
 from geminga_broker.subscription.strategies.choose import Give
 from geminga_broker.subscription.strategies.draining_hashes import DrainingHashes
 from geminga_broker.subscription.strategies.hash_ring import (

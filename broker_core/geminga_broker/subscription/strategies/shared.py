@@ -9,7 +9,6 @@ from geminga_broker.log.api import Entry
 from geminga_broker.subscription import effects as fx
 from geminga_broker.subscription.chunks import ChunkKeeper, chunks_in
 from geminga_broker.subscription.replay import NO_HASH, ReplayQueue
-from geminga_broker.subscription.special_metadata import special_metadata
 from geminga_broker.subscription.state import M, State
 from geminga_broker.subscription.strategies.choose import Give, RoundRobin
 from geminga_broker.topic.api import KeySharedPolicy, SubType
@@ -174,7 +173,7 @@ class Shared(Generic[M]):
 
     def look(self, entry: Entry) -> MessageMetadata | None:
         """Metadata of an entry that may be a marker, delayed or a chunk; None if it is neither."""
-        return special_metadata(entry.data)
+        return entry.special
 
     def hash_of_held(self, position: Position) -> int:
         """There are no hashes."""

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geminga_broker._tests.fake_client import payload
-from geminga_broker.subscription.special_metadata import plain_key, special_metadata
+from geminga_broker.subscription.sticky_keys import plain_key
 from geminga_broker.subscription.strategies.choose import RING_POINTS, RoundRobin, pick_active
 from geminga_broker.subscription.strategies.hash_ring import CannotAssign, HashRing, StickyRanges
 from geminga_protocol import payload as payloads
@@ -141,17 +141,6 @@ def test_sticky_ranges_against_a_table(wanted: list[list[tuple[int, int]]]) -> N
         ranges.remove(gone)
         table = {slot: member for slot, member in table.items() if member is not gone}
         assert [ranges.owner(slot) for slot in range(70)] == [table.get(n) for n in range(70)]
-
-
-def test_only_markers_and_delays_are_looked_at() -> None:
-    assert special_metadata(payload(1, key="k", batch=3)) is None
-    delayed = special_metadata(payload(1, deliver_at=7))
-    assert delayed is not None
-    assert delayed.deliver_at_time == 7
-    marker = special_metadata(payload(1, marker=20))
-    assert marker is not None
-    assert marker.marker_type == 20
-    assert special_metadata(memoryview(b"no entry at all")) is None
 
 
 metadata_strategy = st.fixed_dictionaries(

@@ -1,9 +1,4 @@
-"""What dispatch must know of an entry's metadata, looked at as little as possible.
-
-Most entries are neither markers nor delayed nor chunks. Those fields have tags of two bytes, so an
-entry whose metadata lacks all these byte pairs needs no parse; a pair that occurs by chance only
-costs one.
-"""
+"""The sticky key of an entry, with a parse of its metadata only where it is needed."""
 
 from __future__ import annotations
 
@@ -13,15 +8,10 @@ import struct
 from geminga_broker.log.api import Entry
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.keys import NONE_KEY, key_slot, sticky_key
-from geminga_protocol.payload import decode_metadata, split
-from geminga_protocol.pb.pulsar_api_pb2 import MessageMetadata
 
 _FRONT = struct.Struct(">HII")
 _unpack_front = _FRONT.unpack_from
 _MAGIC = 0x0E01
-_DELIVER_AT_TAG = b"\x98\x01"
-_MARKER_TAG = b"\xa0\x01"
-_CHUNK_TAG = b"\xe8\x01"
 _PRODUCER_TAG = 0x0A
 _PROPERTY_TAG = 0x22
 _KEY_TAG = 0x32
@@ -31,26 +21,6 @@ _LENGTH_MAX = 127
 _NUMBERS = re.compile(rb"\x10[\x80-\xff]*[\x00-\x7f]\x18[\x80-\xff]*[\x00-\x7f]").match
 # Encoded key, ordering key, delivery time, marker, chunk.
 _RARE = re.compile(rb"[\x88\x92\x98\xa0\xe8]\x01").search
-
-
-def special_metadata(data: memoryview) -> MessageMetadata | None:
-    """Metadata of an entry that may be a marker, delayed or a chunk, None for all others.
-
-    An entry that can't be parsed counts as plain: clients judge it, as with Apache.
-    """
-    if len(data) <= 10:
-        return None
-    magic, _, size = _unpack_front(data)
-    try:
-        encoded = bytes(data[10 : 10 + size]) if magic == _MAGIC else bytes(split(data).metadata)
-        # All three tags end so, and most metadata have no such byte.
-        if 1 in encoded and (
-            _MARKER_TAG in encoded or _DELIVER_AT_TAG in encoded or _CHUNK_TAG in encoded
-        ):
-            return decode_metadata(encoded)
-    except RemoteProtocolError:
-        pass
-    return None
 
 
 def plain_key(data: memoryview) -> bytes | None:
