@@ -106,9 +106,9 @@ class LedgerChain:
         ledger = self._by_id.get(ledger_id)
         if ledger is not None and entry_id + 1 < ledger.entries:
             return Position(ledger_id, entry_id + 1)
-        for later in self.ledgers[bisect_right(self._ids, ledger_id) :]:
-            if later.entries:
-                return later.position(0)
+        for index in range(bisect_right(self._ids, ledger_id), len(self.ledgers)):
+            if self.ledgers[index].entries:
+                return self.ledgers[index].position(0)
         if not self.ledgers:
             return Position(ledger_id, entry_id + 1)
         return self.ledgers[-1].position(self.ledgers[-1].entries)
@@ -127,8 +127,11 @@ class LedgerChain:
 
     def at_or_before(self, position: Position) -> Position:
         """The last entry at or before the position; before the first entry if there is none."""
+        if self.holds(position):
+            return position
         ledger_id, entry_id = position
-        for ledger in reversed(self.ledgers[: bisect_right(self._ids, ledger_id)]):
+        for index in range(bisect_right(self._ids, ledger_id) - 1, -1, -1):
+            ledger = self.ledgers[index]
             last = ledger.entries - 1
             if ledger.ledger_id == ledger_id:
                 last = min(last, entry_id)
