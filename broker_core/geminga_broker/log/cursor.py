@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -30,7 +31,7 @@ class LogAccess(NamedTuple):
     """Called when there is something to persist."""
     passed: Callable[[], None]
     """Called when mark-delete has passed the end of a ledger."""
-    active: dict[LogCursor, None]
+    active: OrderedDict[LogCursor, None]
     """Those that are active, and some that were a moment ago."""
 
 

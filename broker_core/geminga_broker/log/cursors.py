@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 
 import trio
@@ -19,6 +20,9 @@ from geminga_runtime.metadata.api import MetadataStore
 
 CACHE_SLACK_BYTES = 256 * 1024
 """Acknowledged entries are dropped from the cache when it has grown by so much."""
+
+CURSORS_ASKED_MAX = 8
+"""An append asks so many cursors at most whether they are near the tail."""
 
 DirtyCursors = dict[LogCursor, None]
 """Cursors of all logs with something to persist; the factory's timer writes them."""
@@ -40,7 +44,9 @@ class LogCursors:
         self._chain = context.chain
         self._store = store
         self._dirty = dirty
-        self._access = LogAccess(context, reads, self._changed, passed, {})
+        self._access = LogAccess(context, reads, self._changed, passed, OrderedDict())
+        self._near: LogCursor | None = None
+        """Was near the tail when it was asked last."""
         self._cache_floor_bytes = 0
 
     async def load(self) -> None:
@@ -137,31 +143,48 @@ class LogCursors:
 
     def grown(self) -> None:
         """Wake the waiters for new entries."""
-        for cursor in self.by_name.values():
+        for cursor in list(self._access.active):
             cursor.use.grown()
 
     def wants_cache(self) -> bool:
-        """Whether an active cursor is near the tail, so that it will read what is appended now."""
-        context = self._context
-        cache = context.cache
-        last = context.last_position
-        near = in_use = False
-        for cursor in self._access.active:
-            if not cursor.use.is_active:
-                continue
-            in_use = True
-            at = cursor.read_position
-            if (
-                at > last
-                or cache.get(at[0], at[1], at[1])
-                or self._chain.entries_between(at, last) < context.options.near_tail_entries
-            ):
-                near = True
-                break
-        unused = cache.size_bytes and not in_use
+        """Whether an active cursor is near the tail, so that it will read what is appended now.
+
+        The one that was near is asked first; if it no longer is, some others, at the next append
+        some more: however many there are, an append asks few.
+        """
+        cache, active = self._context.cache, self._access.active
+        near = self._near
+        if near is None or near not in active or not self._is_near(near):
+            near = self._near = self._next_near()
+        unused = cache.size_bytes and not active
         if unused or cache.size_bytes > self._cache_floor_bytes + CACHE_SLACK_BYTES:
             self.evict_cache()
-        return near
+        return near is not None
+
+    def _next_near(self) -> LogCursor | None:
+        """A cursor near the tail, of those that were not asked for longest."""
+        active = self._access.active
+        for _ in range(min(CURSORS_ASKED_MAX, len(active))):
+            cursor = next(iter(active))
+            if not cursor.use.is_active:
+                del active[cursor]
+                continue
+            active.move_to_end(cursor)
+            if self._is_near(cursor):
+                return cursor
+        return None
+
+    def _is_near(self, cursor: LogCursor) -> bool:
+        """Whether the cursor is active, and what it reads next in the cache or soon at the end."""
+        if not cursor.use.is_active:
+            return False
+        context = self._context
+        at, last = cursor.read_position, context.last_position
+        return (
+            at > last
+            or bool(context.cache.get(at[0], at[1], at[1]))
+            or self._chain.entries_between(at, last) < context.options.near_tail_entries
+        )
 
     def evict_cache(self) -> None:
         """Drop what all active cursors acknowledged; a restarted consumer finds the rest."""

@@ -21,6 +21,8 @@ from geminga_broker.log._tests.world import (
 from geminga_broker.log.api import (
     Ack,
 )
+from geminga_broker.log.cursor_use import CACHE_GRACE_S, CursorUse
+from geminga_broker.log.cursors import CURSORS_ASKED_MAX
 from geminga_broker.log.options import CursorOptions, LogOptions, Retention, Rollover
 from geminga_protocol.ids import EARLIEST, LATEST, Position
 
@@ -202,6 +204,51 @@ async def test_the_cache_is_not_filled_without_a_reader_near_the_tail(
         await cursor.read(entries_max=195, bytes_max=1 << 20)
         await publish(log, numbered(100))
         assert broker.cache.size_bytes > 0
+
+
+async def test_one_reader_near_the_tail_is_found_among_many_that_lag(
+    world: World, autojump_clock: MockClock
+) -> None:
+    async with world.broker(LogOptions(near_tail_entries=10)) as broker:
+        log = await broker.open(NAME)
+        first, *_ = await publish(log, numbered(100))
+        lagging = [log.open_reader(f"lags{n}", EARLIEST) for n in range(4 * CURSORS_ASKED_MAX)]
+        for cursor in lagging:
+            cursor.on_available(lambda: None)
+        near = log.open_reader("near", LATEST)
+        near.on_available(lambda: None)
+        for _ in range(5):
+            await publish(log, ["more"])
+        assert broker.cache.size_bytes > 0, "all were asked"
+        [entry] = await near.read(entries_max=1, bytes_max=1)
+        assert text_of(entry) == "more"
+        await near.seek(first)
+        for _ in range(5):
+            await publish(log, ["more"])
+        before = broker.cache.size_bytes
+        await publish(log, ["more"])
+        assert broker.cache.size_bytes == before, "nobody reads it soon"
+        for cursor in [*lagging, near]:
+            cursor.on_available(None)
+        await trio.sleep(CACHE_GRACE_S + 1)
+        for _ in range(6):
+            await publish(log, ["more"])
+        assert broker.cache.size_bytes == 0, "nobody is there"
+
+
+async def test_cursors_that_nobody_waits_on_are_not_asked_when_the_log_grows(
+    world: World, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[CursorUse] = []
+    monkeypatch.setattr(CursorUse, "grown", lambda use: asked.append(use))
+    async with world.broker() as broker:
+        log = await broker.open(NAME)
+        for n in range(50):
+            cursor = log.open_reader(f"r{n}", LATEST)
+            if n % 25 == 0:
+                cursor.on_available(lambda: None)
+        await publish(log, ["more"])
+        assert len(asked) == 2
 
 
 async def test_cursor_properties(world: World, autojump_clock: MockClock) -> None:
