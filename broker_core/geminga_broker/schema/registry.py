@@ -183,13 +183,19 @@ def _bytes_of(schema: SchemaData, versions: Sequence[VersionedSchema]) -> int:
 
 
 def find(versions: Sequence[VersionedSchema], schema: SchemaData) -> int | None:
-    """The number of an equal schema; Avro by meaning (`getSchemaVersionBySchemaData`)."""
-    shape = _shape(schema)
+    """The number of an equal schema; Avro by meaning (`getSchemaVersionBySchemaData`).
+
+    A definition that is there to the byte, as usual, is found without parsing any: no two versions
+    mean the same.
+    """
     for each in versions:
-        if each.schema.type is not schema.type:
-            continue
-        if each.schema.data == schema.data or (shape is not None and _shape(each.schema) == shape):
+        if _same_bytes(each.schema, schema):
             return each.number
+    shape = _shape(schema)
+    if shape is not None:
+        for each in versions:
+            if each.schema.type is schema.type and _shape(each.schema) == shape:
+                return each.number
     return None
 
 

@@ -11,8 +11,14 @@ from geminga_bookie.client.api import DigestType
 from geminga_bookie.memory import MemoryBookie
 from geminga_broker.log._tests.test_faults import Fault, Faults, FaultyBookie, FaultyStore
 from geminga_broker.log.options import LedgerDurability
-from geminga_broker.schema.model import SchemaData, SchemaStorageFailed, Strategy
-from geminga_broker.schema.registry import SchemaRegistry
+from geminga_broker.schema import registry as registry_module
+from geminga_broker.schema.model import (
+    SchemaData,
+    SchemaStorageFailed,
+    Strategy,
+    VersionedSchema,
+)
+from geminga_broker.schema.registry import SchemaRegistry, find
 from geminga_broker.schema.storage import SchemaStorage
 from geminga_protocol.bookkeeper.digest import Digest
 from geminga_protocol.pb.schema_storage_pb2 import (
@@ -260,3 +266,13 @@ async def test_ledgers_being_made_by_a_living_broker_are_let_be() -> None:
     assert await world.ledgers() == [writer.ledger_id]
     assert await storage.collect(older_than_s=0) == 1
     assert await world.ledgers() == []
+
+
+def test_a_known_definition_is_found_without_parsing_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = [VersionedSchema(n, json_schema(f"f{n}")) for n in range(20)]
+    spaced = SchemaData(SchemaType.JSON, versions[7].schema.data.replace(b":", b" : "))
+    assert find(versions, spaced) == 7, "by meaning"
+    assert find(versions, json_schema("other")) is None
+    assert find(versions, SchemaData(SchemaType.AVRO, versions[7].schema.data)) is None
+    monkeypatch.setattr(registry_module, "parse_avro", None)
+    assert find(versions, versions[19].schema) == 19
