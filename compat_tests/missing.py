@@ -1,8 +1,9 @@
-"""The one place where a test is skipped: software of others that it needs is not here."""
+"""The one place where a test is skipped: what it needs and we do not bring is not here."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -14,11 +15,31 @@ GO_CLIENT = "Apache's Go client"
 APACHE = "Apache Pulsar"
 SPARK = "Spark"
 
+REQUIRED = "GEMINGA_REQUIRE_PEERS"
+"""The environment variable by which software of others that is missing fails the tests."""
+
+
+def is_required() -> bool:
+    """Whether software of others must be here."""
+    return os.environ.get(REQUIRED, "") not in ("", "0")
+
 
 @contextlib.contextmanager
 def skipped_without(software: str) -> Iterator[None]:
-    """Skip the test, with the reason, when what is done inside finds that something is missing."""
+    """Skip the test, with the reason, when what is done inside finds that something is missing;
+    fail it where `GEMINGA_REQUIRE_PEERS` is set.
+    """
     try:
         yield
     except PeerMissing as reason:
-        pytest.skip(f"{software} is not here: {reason}")
+        text = f"{software} is not here: {reason}"
+        if is_required():
+            pytest.fail(f"{text} ({REQUIRED} is set)", pytrace=False)
+        pytest.skip(text)
+
+
+def skip_unmountable(reason: str) -> None:
+    """Skip a test that needs a file system of its own where none may be mounted: the storage's
+    tests fill a simulated disk. That is no software, so nothing requires it.
+    """
+    pytest.skip(f"{reason}; the storage's tests fill a simulated disk")

@@ -80,7 +80,10 @@ def jars() -> Path:
             return library
         if shutil.which("mvn") is None:
             raise PeerMissing("mvn is not installed, and Apache's jars are not there yet")
-        _fetch(home, library)
+        if home not in _failures:
+            _failures[home] = _fetch(home, library)
+        if _failures[home]:
+            raise PeerMissing(_failures[home])
     return library
 
 
@@ -96,13 +99,19 @@ def java_command(main_class: str, arguments: Sequence[str], *, heap_mb: int = 51
     return ["java", *memory, *JAVA_FLAGS, "-cp", class_path(), main_class, *arguments]
 
 
-def _fetch(home: Path, library: Path) -> None:
+_failures: dict[Path, str] = {}
+"""What Maven could not do for this process; empty if it could. Not tried again for each test."""
+
+
+def _fetch(home: Path, library: Path) -> str:
+    """Returns why it failed; empty if it did not."""
     (home / "pom.xml").write_text(_POM)
     command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={library}"]
     done = subprocess.run(command, cwd=home, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        last = (done.stdout.strip().splitlines() or [done.stderr.strip()])[0]
-        raise PeerMissing(f"Maven could not fetch Apache Pulsar {PULSAR_VERSION}: {last}")
+    if done.returncode == 0:
+        return ""
+    last = (done.stdout.strip().splitlines() or [done.stderr.strip()])[0]
+    return f"Maven could not fetch Apache Pulsar {PULSAR_VERSION}: {last}"
 
 
 def _compiled(library: Path) -> Path:

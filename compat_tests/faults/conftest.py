@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from compat_tests.faults.attacked import attacked as attacked
+from compat_tests.missing import skip_unmountable
 from compat_tests.processes import ServerProcess, start_geminga
 
 # Acknowledgements reach the disk soon, so that what must not come again can be known in a test.
@@ -33,9 +34,10 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     try:
         done = subprocess.run(mount, capture_output=True, text=True, check=False)
     except FileNotFoundError:
-        pytest.skip("mount is not installed; the storage's tests fill a simulated disk")
+        skip_unmountable("mount is not installed")
+        raise
     if done.returncode != 0:
-        pytest.skip("mounting is not permitted; the storage's tests fill a simulated disk")
+        skip_unmountable("mounting is not permitted")
     yield folder
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
