@@ -276,10 +276,19 @@ def test_json_is_what_the_broker_said(gate: Secured) -> None:
 
 
 def test_no_secret_is_logged(gate: Secured) -> None:
-    """Runs last: what the other tests used stands in no log of ours."""
-    logs = [gate.proxy.log_path]
+    """Runs last: what is shown here, and what the other tests used, stands in no log of ours."""
+    keys, logs = gate.keys, [gate.proxy.log_path]
     if gate.kind == "geminga":
         logs.append(gate.broker.log_path)
+    for by in ("token", "basic", "tls"):
+        assert call(gate, TOPICS, "alice", by=by).status_code == 200
+    assert call(gate, TOPICS, "mallory").status_code in (401, 403)
+    before = [log.stat().st_size for log in logs]
+    damaged = f"Bearer {keys.token('alice')}x"
+    wrong = base64.b64encode(f"bob:{keys.passwords['alice']}".encode()).decode()
+    for shown in (damaged, f"Basic {wrong}"):
+        assert call(gate, TOPICS, None, Authorization=shown).status_code == 401
+    assert gate.proxy.log_path.stat().st_size > before[0], "the refusals were not logged"
     for log in logs:
         text = log.read_text(errors="replace")
-        assert [secret for secret in gate.keys.secrets() if secret in text] == []
+        assert [secret for secret in (*keys.secrets(), wrong) if secret in text] == []

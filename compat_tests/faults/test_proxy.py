@@ -272,9 +272,22 @@ def test_a_broker_with_a_bad_certificate_is_not_spoken_to(tmp_path: Path, about:
 
 
 def test_secrets_stand_in_no_log(guarded: Secured) -> None:
-    """Runs after the attacks, with both at DEBUG."""
-    for log in (guarded.proxy.log_path, guarded.broker.log_path):
-        text = log.read_text(errors="replace")
+    """Of what is shown here, rightly and wrongly, and in the attacks before; both at DEBUG."""
+    logs = (guarded.proxy.log_path, guarded.broker.log_path)
+    works(guarded)
+    works(guarded, guarded.proxy.service_url_tls, "basic")
+    works(guarded, guarded.proxy.service_url_tls, "tls")
+    before = [log.stat().st_size for log in logs]
+    token = guarded.keys.token("alice")
+    for url in (guarded.proxy.service_url, guarded.broker.service_url):
+        damaged = connection.connect("c", auth_method_name="token", auth_data=f"{token}x".encode())
+        with socket.create_connection(address(url)) as stream:
+            command = ask(stream, damaged)
+            assert command is not None
+            assert command.error.error == ServerError.AuthenticationError
+    for log, size in zip(logs, before, strict=True):
+        text = log.read_text()
+        assert len(text) > size, f"the refusal is not in {log}"
         for secret in guarded.keys.secrets():
             assert secret not in text, log
         assert "Traceback" not in text, text[text.index("Traceback") - 300 :][:3000]
