@@ -272,6 +272,22 @@ async def test_two_recoveries_and_the_writer_agree(world: World) -> None:
     assert ends[0] == (await world.client.metadata(writer.ledger_id)).last_entry_id
 
 
+async def test_a_writer_that_heard_less_does_not_close_over_a_recovery(world: World) -> None:
+    """It would take away entries that the ledger's new owner has read."""
+    writer = await written(world, [b"a"])
+    world.bookie.held = []
+    writer.append([(b"b",)], Answers())
+    world.bookie.held = None
+    reader = await world.new_client().open(writer.ledger_id, b"", recover=True)
+    assert reader.last_add_confirmed == 1
+    writer.abandon(StorageFailed("the answer was lost"))
+    with pytest.raises(LedgerFenced):
+        await writer.close()
+    assert (await world.client.metadata(writer.ledger_id)).last_entry_id == 1
+    again = await world.new_client().open(writer.ledger_id, b"", recover=True)
+    assert [bytes(view) for view in await again.read(0, 1)] == [b"a", b"b"]
+
+
 @pytest.mark.parametrize("failure", [UnknownLedgerState("unclean stop"), StorageFailed("disk")])
 async def test_recovery_never_guesses_the_end(world: World, failure: BookkeeperError) -> None:
     writer = await written(world, [b"a"])

@@ -1,0 +1,101 @@
+"""What is not on disk in its place yet: it is neither forgotten nor overtaken."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import cast
+
+import pytest
+import trio
+
+from geminga_bookie._tests.support import (
+    KEY,
+    OTHER_KEY,
+    FaultyDisk,
+    Outcomes,
+    add,
+    copy_files,
+    packets,
+    read_all,
+    small_options,
+)
+from geminga_bookie._tests.test_bookie_faults import SlowFlush
+from geminga_bookie._tests.test_full_directory import _options as three_directories
+from geminga_bookie.errors import LedgerFenced, UnauthorizedAccess
+from geminga_bookie.inprocess import InProcessBookie, open_bookie
+from geminga_bookie.storage import checkpoint, ledger_table
+
+WAIT_MAX_S = 60
+
+
+async def test_a_fence_that_is_not_flushed_is_not_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many ledgers were fenced during a flush, after which some are forgotten to make room."""
+    monkeypatch.setattr(ledger_table, "STATES_MAX", 2)
+    options = small_options(tmp_path)
+    async with open_bookie(options) as port:
+        bookie = cast(InProcessBookie, port)
+        for ledger_id in range(6):
+            await add(port, ledger_id, range(3))
+        await bookie.checkpointer.checkpoint()
+        for ledger_id in range(5):
+            await port.fence(ledger_id, KEY)
+        bookie.storage.table.trim()
+        assert len(bookie.storage.table.states) == 5, "only the one that is on disk is forgotten"
+    async with open_bookie(options) as port:
+        for ledger_id in range(5):
+            with pytest.raises(LedgerFenced):
+                await add(port, ledger_id, [3])
+        await add(port, 5, [3])
+
+
+async def test_a_refusal_waits_behind_adds_that_wait_for_room(tmp_path: Path) -> None:
+    """A writer takes answers in order: one that comes too early fails all that wait."""
+    disk = FaultyDisk()
+    options = small_options(tmp_path, write_cache_bytes=40_000)
+    async with open_bookie(options, disk=disk) as port:
+        bookie = cast(InProcessBookie, port)
+        slow = SlowFlush(disk)
+        outcomes = Outcomes()
+        for first in range(0, 60, 5):
+            bookie.add(1, KEY, first, packets(1, range(first, first + 5), 1000), outcomes)
+        assert bookie.statistics().throttled_adds > 0
+        bookie.add(1, OTHER_KEY, 60, packets(1, [60]), outcomes)
+        slow.go.set()
+        with trio.fail_after(WAIT_MAX_S):
+            await outcomes.wait_for(61)
+        *taken, refused = outcomes.runs
+        assert [error for _, _, error in taken if error is not None] == []
+        assert refused[0] == 60
+        assert isinstance(refused[2], UnauthorizedAccess)
+
+
+async def test_marks_wait_for_what_came_since_a_flush_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The half that failed is flushed at last; what its directory got meanwhile is not, so that a
+    kill must find it in the journal.
+    """
+    monkeypatch.setattr(checkpoint, "RETRY_S", 0.01)
+    disk = FaultyDisk()
+    async with open_bookie(three_directories(tmp_path / "a"), disk=disk) as port:
+        bookie = cast(InProcessBookie, port)
+        await add(port, 0, range(20))
+        disk.fault = lambda operation, path: (
+            errno.EIO if path.parent.name == "l1" and operation in ("create", "write") else 0
+        )
+        bookie.checkpointer.seal()
+        with trio.fail_after(WAIT_MAX_S):
+            while not bookie.health.refusals.stores:  # noqa: ASYNC110
+                await trio.sleep(0.005)
+            await add(port, 0, range(20, 25), recovery=True)
+            while not bookie.checkpointer.seal():  # noqa: ASYNC110 - the other halves
+                await trio.sleep(0.001)
+            disk.heal()
+            while bookie.health.refusals.stores:  # noqa: ASYNC110
+                await trio.sleep(0.005)
+        copy_files(tmp_path / "a", tmp_path / "b")
+    async with open_bookie(three_directories(tmp_path / "b")) as port:
+        assert await read_all(port, 0, 0, 24) == packets(0, range(25))

@@ -1,0 +1,127 @@
+"""What a ledger's clients make of answers that come late, twice, damaged or in another order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from geminga_bookie.client._tests.test_client import Answers, World, settle, world, written
+from geminga_bookie.client.api import LedgerMetadata, LedgerOptions, LedgerState
+from geminga_bookie.client.append import LedgerWriter
+from geminga_bookie.client.metadata_store import LedgerMetadataStore
+from geminga_bookie.errors import (
+    DigestMismatch,
+    LedgerClosed,
+    MetadataConflict,
+    NoSuchEntry,
+    StorageFailed,
+)
+from geminga_protocol.bookkeeper import digest as packets
+
+__all__ = ["world"]
+
+
+async def held(world: World, payloads: list[bytes]) -> tuple[LedgerWriter, Answers]:
+    """A writer whose entries are stored, each appended by itself, and not answered."""
+    writer = await world.client.create(LedgerOptions())
+    world.bookie.held = []
+    answers = Answers()
+    for payload in payloads:
+        writer.append([(payload,)], answers)
+    return writer, answers
+
+
+def answer(world: World, number: int, error: StorageFailed | None = None) -> None:
+    assert world.bookie.held is not None
+    done, first, count = world.bookie.held[number]
+    done(first, count, error)
+
+
+async def test_entries_tell_of_what_is_confirmed_only(world: World) -> None:
+    """Recovery begins at the last add confirmed that it is told, and needs that entry."""
+    writer, _ = await held(world, [b"a", b"b"])
+    answer(world, 0)
+    writer.append([(b"c",), (b"d",)], Answers())
+    stored = world.bookie._ledgers[writer.ledger_id].entries
+    assert [packets.header(stored[n])[2] for n in range(4)] == [-1, -1, 0, 0]
+
+
+async def test_an_answer_out_of_order_fails_all_that_wait(world: World) -> None:
+    writer, answers = await held(world, [b"a", b"b", b"c"])
+    answer(world, 1)
+    assert [(first, count) for first, count, _ in answers] == [(0, 1), (1, 1), (2, 1)]
+    assert all(isinstance(error, StorageFailed) for _, _, error in answers)
+    assert writer.last_add_confirmed == -1
+
+
+@pytest.mark.parametrize("number", [0, 1])
+async def test_answers_after_a_failure_confirm_nothing(world: World, number: int) -> None:
+    """Their appends were refused, so that their producer sends them again."""
+    writer, answers = await held(world, [b"a", b"b"])
+    writer.abandon(StorageFailed("given up"))
+    answer(world, number)
+    assert [type(error) for _, _, error in answers] == [StorageFailed, StorageFailed]
+    assert writer.last_add_confirmed == -1
+    await writer.close()
+    assert (await world.client.metadata(writer.ledger_id)).last_entry_id == -1
+
+
+async def test_a_damaged_entry_is_not_recovered(world: World) -> None:
+    """It would be written again as if it were whole."""
+    writer, _ = await held(world, [b"a", b"b", b"c"])
+    world.bookie.held = None
+    entries = world.bookie._ledgers[writer.ledger_id].entries
+    entries[1] = entries[1][:-1] + b"?"
+    with pytest.raises(DigestMismatch):
+        await world.client.open(writer.ledger_id, b"", recover=True)
+    assert (await world.client.metadata(writer.ledger_id)).state is not LedgerState.CLOSED
+
+
+async def test_what_is_not_confirmed_is_not_read(world: World) -> None:
+    """A recovery may find that too few bookies have it."""
+    writer, _ = await held(world, [b"a", b"b"])
+    answer(world, 0)
+    answer(world, 1)
+    writer.append([(b"c",)], Answers())
+    reader = await world.client.open(writer.ledger_id, b"", recover=False)
+    assert reader.last_add_confirmed == 1
+    assert [bytes(view) for view in await reader.read(0, 1)] == [b"a", b"b"]
+    for first in (0, 2):
+        with pytest.raises(NoSuchEntry, match="which ends at 1"):
+            await reader.read(first, 2)
+
+
+async def test_a_recovered_ledger_is_as_long_as_its_last_entry_says(world: World) -> None:
+    writer, _ = await held(world, [b"a" * n for n in range(1, 5)])
+    world.bookie.held = None
+    reader = await world.client.open(writer.ledger_id, b"", recover=True)
+    assert (reader.last_add_confirmed, reader.length) == (3, 10)
+
+
+async def test_a_ledger_is_not_made_over_another(world: World) -> None:
+    store = LedgerMetadataStore(world.store)
+    writer = await written(world, [b"a"])
+    known = await store.read(writer.ledger_id)
+    taken = {known.metadata.ledger_id + n for n in (1, 2)}
+    for ledger_id in taken:
+        await store.create(another(known.metadata, ledger_id))
+    with pytest.raises(MetadataConflict):
+        await store.create(another(known.metadata, writer.ledger_id))
+    assert await store.read(writer.ledger_id) == known
+    made = await world.client.create(LedgerOptions())
+    assert made.ledger_id not in taken | {writer.ledger_id}
+
+
+def another(metadata: LedgerMetadata, ledger_id: int) -> LedgerMetadata:
+    return replace(metadata, ledger_id=ledger_id, ensembles={0: ("elsewhere:3181",)})
+
+
+async def test_a_closed_writer_takes_nothing(world: World) -> None:
+    writer = await written(world, [b"a"])
+    await writer.close()
+    answers = Answers()
+    writer.append([(b"b",)], answers)
+    await settle()
+    assert [type(error) for _, _, error in answers] == [LedgerClosed]
+    assert (await world.client.metadata(writer.ledger_id)).last_entry_id == 0

@@ -1,0 +1,171 @@
+"""Two brokers that take themselves for a log's owner: only one of them can change its metadata."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from geminga_bookie.client.metadata_store import LedgerMetadataStore
+from geminga_broker.log._tests.held import HeldStore
+from geminga_broker.log._tests.world import NAME, World, drain, numbered, publish
+from geminga_broker.log.api import Ack, LogFenced, LogWriteFailed
+from geminga_broker.log.catalog import ROOT, LogCatalog
+from geminga_broker.log.chain import LedgerInfo
+from geminga_broker.log.cursor import LogCursor
+from geminga_broker.log.options import LogOptions, Retention, Rollover
+from geminga_broker.log.topic_log import TopicLog
+from geminga_protocol.ids import EARLIEST, Position
+from geminga_runtime.metadata.api import StoreUnavailable
+
+KEEP = LogOptions(rollover=Rollover(entries_max=3, min_s=0), retention=Retention(-1, -1))
+LEFT = numbered(2, start=4)
+"""What the second owner did not acknowledge."""
+
+
+@asynccontextmanager
+async def two_owners(world: World) -> AsyncIterator[tuple[TopicLog, TopicLog]]:
+    """A log with six messages; the first owner has acknowledged one, the second one four. The first
+    one has not heard of the second, and does not end in order.
+    """
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(world.broker(KEEP, crash=True))
+        old = await first.open(NAME)
+        cursor = await old.open_cursor("s", initial=EARLIEST)
+        positions = await publish(old, numbered(6))
+        await wait_all_tasks_blocked()
+        await acknowledge(cursor, positions[:1])
+        second = await stack.enter_async_context(world.broker(KEEP, crash=True))
+        new = await second.open(NAME)
+        await acknowledge(new.cursors["s"], positions[:4])
+        yield old, new
+
+
+async def acknowledge(cursor: LogCursor, positions: list[Position]) -> None:
+    """Durably."""
+    cursor.ack(Ack(position) for position in positions)
+    await cursor.persist()
+
+
+async def persist(log: TopicLog) -> None:
+    """The cursor's ledger is the new owner's, so this takes a new ledger, and the node."""
+    cursor = log.cursors["s"]
+    cursor.ack([Ack(cursor.state.first_unacked(cursor.mark_delete))])
+    try:
+        await cursor.persist()
+    except LogFenced:
+        raise
+    except LogWriteFailed:
+        await cursor.persist()
+
+
+async def set_properties(log: TopicLog) -> None:
+    await log.cursors["s"].set_cursor_properties({"by": "the old owner"})
+
+
+async def hand_over(log: TopicLog) -> None:
+    await log.cursors["s"].writer.persist_to_node()
+
+
+@pytest.mark.parametrize("write", [persist, set_properties, hand_over])
+async def test_a_cursor_is_not_moved_back_by_its_old_owner(
+    write: Callable[[TopicLog], Awaitable[None]], autojump_clock: MockClock
+) -> None:
+    world = World()
+    async with two_owners(world) as (old, _):
+        with pytest.raises(LogFenced, match="another broker"):
+            await write(old)
+    async with world.broker(KEEP) as broker:
+        cursor = (await broker.open(NAME)).cursors["s"]
+        assert await drain(cursor) == LEFT
+        assert cursor.cursor_properties == {}
+
+
+async def test_a_chain_is_not_changed_by_its_old_owner(autojump_clock: MockClock) -> None:
+    world = World()
+    async with two_owners(world) as (old, new):
+        await publish(new, ["new"])
+        before = await world.store.get(f"{ROOT}/{NAME}")
+        with pytest.raises(LogFenced, match="another broker"):
+            await old.context.catalog.save([LedgerInfo(1)])
+        with pytest.raises(LogFenced, match="another broker"):
+            await old.context.catalog.remove()
+        assert await world.store.get(f"{ROOT}/{NAME}") == before
+        await new.roll()
+        await publish(new, ["newer"])
+    async with world.broker(KEEP) as broker:
+        reader = (await broker.open(NAME)).open_reader("r", EARLIEST)
+        assert await drain(reader) == [*numbered(6), "new", "newer"]
+
+
+@pytest.mark.parametrize("meanwhile", [False, True])
+async def test_a_save_whose_outcome_is_unknown_is_settled_before_the_next(
+    meanwhile: bool, autojump_clock: MockClock
+) -> None:
+    """It was done: it is no other broker's. What another has written over it is."""
+    store = HeldStore()
+    path = NAME.rpartition("/")[2]
+    catalog = LogCatalog(store, NAME)
+    await catalog.save([LedgerInfo(1)])
+    store.holds, store.fails = path, True
+    store.release()
+    store.holds = path
+    with pytest.raises(StoreUnavailable):
+        await catalog.save([LedgerInfo(1), LedgerInfo(2)])
+    store.holds = None
+    if meanwhile:
+        other = LogCatalog(store, NAME)
+        await other.load()
+        await other.save([LedgerInfo(3)])
+        with pytest.raises(LogFenced, match="another broker"):
+            await catalog.save([LedgerInfo(4)])
+    else:
+        await catalog.save([LedgerInfo(4)])
+    info = await LogCatalog(store, NAME).load()
+    assert info is not None
+    assert [ledger.ledgerId for ledger in info.ledgerInfo] == [3 if meanwhile else 4]
+
+
+async def test_a_cursor_takes_its_own_write_and_no_other_for_done(
+    autojump_clock: MockClock,
+) -> None:
+    """The answer to a write was lost; then the new owner writes."""
+    store = HeldStore()
+    world = World(store=store)
+    async with two_owners(world) as (old, new):
+        cursor = new.cursors["s"]
+        store.holds, store.fails = "/s", True
+        store.release()
+        store.holds = "/s"
+        with pytest.raises(LogWriteFailed):
+            await cursor.set_cursor_properties({"answer": "lost"})
+        store.holds = None
+        await cursor.set_cursor_properties({"answer": "came"})
+        with pytest.raises(LogFenced, match="another broker"):
+            await old.cursors["s"].set_cursor_properties({"by": "the old owner"})
+    async with world.broker(KEEP) as broker:
+        cursor = (await broker.open(NAME)).cursors["s"]
+        assert await drain(cursor) == LEFT
+        assert cursor.cursor_properties == {"answer": "came"}
+
+
+async def test_a_ledger_ends_where_its_recovery_found_it(autojump_clock: MockClock) -> None:
+    """The old owner closes it last: at another end it would take entries away."""
+    world = World()
+    async with world.broker(KEEP, crash=True) as first:
+        old = await first.open(NAME)
+        await publish(old, ["m0"])
+        writer = old.context.writer
+        assert writer is not None
+        known = await LedgerMetadataStore(world.store).read(writer.ledger_id)
+        async with world.broker(KEEP) as second:
+            new = await second.open(NAME)
+            shorter = known.closed(-1, 0)
+            with pytest.raises(Exception, match="changed"):
+                await LedgerMetadataStore(world.store).update(known, shorter)
+            assert await drain(new.open_reader("r", EARLIEST)) == ["m0"]
+        async with world.broker(KEEP) as third:
+            log = await third.open(NAME)
+            assert await drain(log.open_reader("r", EARLIEST)) == ["m0"]
