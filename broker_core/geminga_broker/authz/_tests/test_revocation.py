@@ -18,7 +18,7 @@ from geminga_broker.service import BrokerService
 from geminga_broker.session._tests.test_authentication import TOPIC, hello, login, secured, token
 from geminga_broker.topic.topic import Topic
 from geminga_protocol.commands import connection, consuming, lookup, producing
-from geminga_protocol.pb.pulsar_api_pb2 import CommandSubscribe, ServerError
+from geminga_protocol.pb.pulsar_api_pb2 import CommandSubscribe, Schema, ServerError
 from geminga_protocol.topic_name import TopicName
 
 NAMESPACE = "acme/app"
@@ -75,6 +75,76 @@ async def test_a_grant_revoked_while_the_topic_loads_counts(
             topic = broker.service.topics.loaded[TOPIC]
             assert not topic.subscriptions
             assert not list(topic.producers)
+
+
+async def test_nothing_is_made_for_who_lost_its_right_while_the_topic_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neither the first subscription nor the schema that the producer's command brings."""
+    both = {"namespace_auth": {"writer": ["produce", "consume"]}}
+    schema = Schema(name="s", schema_data=b"", type=Schema.Type.String)
+    command = producing.producer(TOPIC, 1, 7, schema=schema, initial_subscription_name="mine")
+    async with secured() as broker:
+        await set_grants(broker, both)
+        client = await login(broker, "writer")
+        slow = SlowTopics(broker, monkeypatch)
+        await client.send(command)
+        await wait_all_tasks_blocked()
+        await set_grants(broker, {})
+        slow.go.set()
+        frame = await client.next()
+        assert frame is not None
+        assert frame.command.error.error == ServerError.AuthorizationError
+        assert not broker.service.topics.loaded[TOPIC].subscriptions
+        name = TopicName.parse(TOPIC)
+        assert await broker.service.schemas.registry.latest(name.schema_name) is None
+
+
+@pytest.mark.parametrize(
+    ("role", "method", "command"),
+    [
+        ("writer", "add_producer", producing.producer(TOPIC, 1, 7)),
+        (
+            "reader",
+            "subscribe",
+            consuming.subscribe(TOPIC, "s", CommandSubscribe.SubType.Shared, 1, 7),
+        ),
+    ],
+    ids=["producer", "consumer"],
+)
+@pytest.mark.parametrize("comes_back", [False, True])
+async def test_a_grant_revoked_while_the_topic_is_joined_counts(
+    role: str, method: str, command: bytes, comes_back: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ping of the client that it replaces, or a write of the epoch, takes long."""
+    async with secured() as broker:
+        client = await login(broker, role)
+        topic = await broker.service.topics.get(TopicName.parse(TOPIC), create=True)
+        join, go = getattr(topic, method), trio.Event()
+
+        async def slowly(request: object) -> object:
+            await go.wait()
+            return await join(request)
+
+        monkeypatch.setattr(topic, method, slowly)
+        await client.send(command)
+        await wait_all_tasks_blocked()
+        await set_grants(broker, {})
+        if comes_back:
+            await set_grants(broker, GRANT)
+        go.set()
+        await wait_all_tasks_blocked()
+        consumers = [c for each in topic.subscriptions.values() for c in each.consumers]
+        assert len([*topic.producers, *consumers]) == comes_back
+        frame = await client.next()
+        assert frame is not None
+        if role == "writer" and not comes_back:
+            assert frame.command.error.error == ServerError.AuthorizationError
+        else:
+            assert not frame.command.HasField("error"), frame.command
+        if role == "reader" and not comes_back:
+            # It has its SUCCESS: it is closed like one that was open when the grant was revoked.
+            await client.expect(Type.CLOSE_CONSUMER)
 
 
 async def watching(broker: WireBroker) -> WireClient:

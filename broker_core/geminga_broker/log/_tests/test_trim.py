@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from geminga_broker.log._tests.test_chain import chain_of, pos
+from geminga_broker.log.ack_state import AckState
+from geminga_broker.log.cursor import TrimHold
 from geminga_broker.log.options import Retention
 from geminga_broker.log.trim import ledgers_to_trim
 from geminga_protocol.ids import Position
@@ -43,3 +47,19 @@ def test_retention_by_time_and_size() -> None:
     assert trimmed([2, 2, 2], [], Retention(-1, 40)) == [3]
     assert trimmed([2, 2, 2], [], Retention(-1, 21)) == [3]
     assert trimmed([2, 2, 2], [], Retention(-1, 20)) == [3, 5]
+
+
+def test_what_is_passed_while_it_is_kept_stays_until_the_block_ends_well() -> None:
+    """What stands for the passed entries is stored in the block: until then they are needed."""
+    state = AckState(chain_of([2, 2, 2]), pos(3, -1))
+    passed: list[Position] = []
+    hold = TrimHold(chain_of([2, 2, 2]), state, lambda: passed.append(hold.mark))
+    with pytest.raises(RuntimeError), hold.keeping():
+        state.ack_cumulative(pos(5, 1))
+        hold.moved()
+        raise RuntimeError("it could not be stored")
+    assert set(passed) == {pos(3, -1)}
+    assert hold.mark == pos(3, -1)
+    with hold.keeping():
+        assert hold.mark == pos(3, -1)
+    assert hold.mark == passed[-1] == pos(5, 1)

@@ -112,6 +112,16 @@ async def test_producers_are_closed_and_refused_until_there_is_room(world: World
     assert len(topic.producers) == 1
 
 
+async def test_eviction_refuses_no_producer(world: World) -> None:
+    """Old messages make room for new ones."""
+    topic = await topic_with(world, Quotas())
+    quota = BacklogQuota(size_of(topic), 1, QuotaPolicy.EVICTION)
+    await apply_policies(topic, TopicPolicies(quotas=Quotas(quota, quota, precise_age=True)))
+    world.now_ms += 60_000
+    await topic.add_producer(producer_request(FakeConnection(), "another"))
+    assert len(topic.producers) == 2
+
+
 async def test_below_the_limit_nothing_happens(world: World):
     topic = await topic_with(world, Quotas())
     quota = BacklogQuota(size_of(topic) + 1, -1, QuotaPolicy.EVICTION)

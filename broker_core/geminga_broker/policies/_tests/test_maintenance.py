@@ -15,7 +15,11 @@ from geminga_broker._tests.topic_world import World
 from geminga_broker.config import PolicyConfig
 from geminga_broker.log.api import LogReadFailed
 from geminga_broker.log.reserved_cursors import DEDUPLICATION
-from geminga_broker.policies.apply import apply_policies
+from geminga_broker.policies.apply import (
+    apply_policies,
+    expire_messages,
+    expire_subscriptions,
+)
 from geminga_broker.policies.maintenance import TopicMaintenance
 from geminga_broker.policies.model import DeduplicationOptions, TopicPolicies
 from geminga_protocol.ids import EARLIEST, LATEST
@@ -44,6 +48,28 @@ async def test_old_messages_expire_for_every_subscription(
     world.now_ms += 5_000
     await trio.sleep(60)
     assert [s.backlog_entries() for s in topic.subscriptions.values()] == [0, 0]
+
+
+async def test_messages_live_as_many_seconds_as_the_policy_says(world: World) -> None:
+    topic = world.topic()
+    await topic.create_subscription("a", EARLIEST)
+    await apply_policies(topic, TopicPolicies(message_ttl_s=4))
+    await fill(topic, [world.now_ms - 4_001, world.now_ms - 3_999, world.now_ms - 5])
+    await expire_messages(topic)
+    assert topic.subscriptions["a"].backlog_entries() == 2
+
+
+async def test_replicated_subscriptions_are_kept(world: World, autojump_clock: object) -> None:
+    """They are in use where they are replicated from."""
+    topic = world.topic()
+    await apply_policies(topic, TopicPolicies(subscription_expiration_s=600))
+    for number, name in enumerate(("here", "elsewhere")):
+        replicated = name == "elsewhere"
+        request = subscribe_request(FakeConnection(), number, name, replicate_state=replicated)
+        (await topic.subscribe(request)).close()
+    await trio.sleep(601)
+    await expire_subscriptions(topic)
+    assert list(topic.subscriptions) == ["elsewhere"]
 
 
 @pytest.mark.parametrize("error", [LogReadFailed("disk"), KeyError("defect")])

@@ -144,3 +144,13 @@ def test_entries_that_wait_for_permits_may_be_acknowledged_pending() -> None:
     machine.step(Acked(one, acks(1), pending=True))
     machine.step(Flow(one, 5))
     assert sent(machine.step(BEGIN)) == [("one", [2])]
+
+
+def test_only_the_active_member_has_all_sent_again() -> None:
+    machine = ordered(SubType.Failover)
+    members = [join(machine, name, 5) for name in ("a", "b")]
+    read(machine, *entries(0))
+    [standby] = [member for member in members if member is not machine.active]
+    assert machine.step(Redelivered(standby, at(0))) == []
+    assert machine.step(Redelivered(standby, None)) == []
+    assert machine.step(BEGIN) == [Read(4, machine.state.bytes_max)]

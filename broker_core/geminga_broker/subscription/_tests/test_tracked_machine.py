@@ -119,6 +119,19 @@ def test_who_leaves_hands_over_unless_all_leave() -> None:
         assert isinstance(machine.step(BEGIN)[-1], expected)
 
 
+def test_what_was_read_before_a_reset_is_not_sent() -> None:
+    """All left while entries were read: whoever comes next has them read again."""
+    machine, _, _ = shared()
+    one = join(machine, "one", 3)
+    assert machine.step(BEGIN) == [REWIND, Read(3, machine.state.bytes_max)]
+    machine.step(Left(one, 0.0, True))
+    two = join(machine, "two", 3)
+    assert machine.step(EntriesRead(entries(0, 1), 0)) == [AGAIN]
+    assert (two.permits, two.unacked) == (3, 0)
+    assert machine.step(BEGIN) == [REWIND, Read(3, machine.state.bytes_max)]
+    assert sent(machine.step(EntriesRead(entries(0, 1), 0))) == [("two", [0, 1])]
+
+
 def test_parts_are_counted_when_the_cursor_has_recorded_them() -> None:
     machine, known, _ = shared(batch_index_ack=True)
     one = join(machine, "one", 5)

@@ -18,7 +18,8 @@ from geminga_broker._tests.fake_log import FakeCursor, FakeLog
 from geminga_broker._tests.topic_world import World
 from geminga_broker.errors import BrokerError
 from geminga_broker.log._tests import world as storage
-from geminga_broker.log.api import LogWriteFailed
+from geminga_broker.log.api import LogReadFailed, LogWriteFailed
+from geminga_broker.log.entry import LogEntry
 from geminga_broker.log.reserved_cursors import DEDUPLICATION
 from geminga_broker.policies.apply import apply_policies
 from geminga_broker.policies.model import DeduplicationOptions, TopicPolicies
@@ -276,6 +277,63 @@ def test_against_a_set(sends: list[tuple[str, int, int]]) -> None:
             seen[name] = max(sequence_id, highest)
             known.record(name, [sent], Position(7, entry), 1)
             assert known.stored(name) == seen[name]
+
+
+def test_what_failed_is_taken_again() -> None:
+    """Also of a producer of which something is stored already."""
+    known = made()
+    stored(known, "p", 1, 0)
+    assert type(known.take("p", item(2))) is tuple
+    assert type(known.take("p", item(2))) is deduplication.Duplicate
+    known.failed("p")
+    assert type(known.take("p", item(1))) is deduplication.Duplicate
+    assert type(known.take("p", item(2))) is tuple
+
+
+def test_chunks_of_an_unfinished_message_are_replayed_as_such() -> None:
+    """After a restart its producer sends the rest, with the same sequence id."""
+    known = made()
+    for number in range(2):
+        data = bytes(chunk(5, number, 3).payload)
+        known.replay(LogEntry(Position(7, number), memoryview(data)), 0.0)
+    assert known.stored("p") == -1
+    last = known.take("p", chunk(5, 2, 3))
+    assert type(last) is tuple
+    known.record("p", [last], Position(7, 2), 1)
+    assert known.stored("p") == 5
+    assert type(known.take("p", chunk(5, 2, 3))) is deduplication.Duplicate
+
+
+async def test_a_replay_that_failed_begins_anew(nursery, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cursor has gone on meanwhile."""
+    monkeypatch.setattr(deduplication, "_REPLAY_ENTRIES_MAX", 1)
+    stores = storage.World()
+    options = DeduplicationOptions(entries_interval=100)
+    async with stores.broker() as factory:
+        log = await factory.open(storage.NAME)
+        await deduplication.open_deduplication(log, options, 0.0)
+        await storage.publish(log, ["a", "b", "c"])
+        cursor = log.cursors[DEDUPLICATION]
+        cursor.rewind()
+        reads = 0
+        with monkeypatch.context() as patched:
+
+            async def read_once(**wanted: int) -> object:
+                nonlocal reads
+                reads += 1
+                if reads > 2:
+                    raise LogReadFailed("away")
+                return await type(cursor).read(cursor, **wanted)
+
+            patched.setattr(cursor, "read", read_once)
+            with pytest.raises(LogReadFailed):
+                await deduplication.open_deduplication(log, options, 0.0)
+        replayed: list[object] = []
+        monkeypatch.setattr(
+            Deduplication, "replay", lambda _self, entry, _now_s: replayed.append(entry.position)
+        )
+        await deduplication.open_deduplication(log, options, 0.0)
+        assert len(replayed) == 3
 
 
 def test_sequence_ids_have_a_sign() -> None:

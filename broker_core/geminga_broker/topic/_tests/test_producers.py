@@ -140,3 +140,21 @@ async def test_receipt_of_a_batch_tells_the_highest_sequence_id(world: World) ->
     producer.publish([item(3, batch=4)._replace(highest_sequence_id=6)])
     (receipt,) = [c.send_receipt for c in connection.commands(7)]
     assert (receipt.sequence_id, receipt.highest_sequence_id) == (3, 6)
+
+
+async def test_a_producer_that_closes_is_answered_first(world: World) -> None:
+    topic = world.topic()
+    connection = FakeConnection("c")
+    producer = await add(topic, "a", connection=connection)
+    world.log.hold = True
+    producer.publish([item(1), item(2)])
+    closed: list[int] = []
+    producer.finish(lambda: closed.append(len(connection.receipts)))
+    producer.publish([item(3)])
+    assert closed == []
+    assert topic.producers == {"a": producer}
+    while not closed:
+        world.log.complete()
+    assert [number for number, _ in connection.receipts] == [1, 2]
+    assert closed == [2]
+    assert topic.producers == {}
