@@ -50,6 +50,16 @@ def test_an_announced_size_allocates_nothing() -> None:
     assert reader.buffered == 10
 
 
+def test_a_frame_above_the_limit_is_fatal_though_it_came_whole() -> None:
+    body = b"x" * (1000 + FRAME_PADDING_BYTES)
+    stream = ping() + send(1, 7, 1, len(body)) + body
+    reader = FrameReader(max_message_size=1000)
+    with pytest.raises(FramingError, match="above the limit of 11240 bytes") as caught:
+        reader.feed(stream)
+    assert [each.type for each in caught.value.frames] == [BaseCommand.PING]
+    assert len(FrameReader(max_message_size=2000).feed(stream)) == 2
+
+
 def test_too_large_frame_is_fatal_and_frames_before_it_are_kept() -> None:
     reader = FrameReader(max_message_size=1000)
     largest = 1000 + FRAME_PADDING_BYTES - 4

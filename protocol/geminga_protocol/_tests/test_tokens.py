@@ -181,3 +181,21 @@ def test_web_keys() -> None:
     for bad in ({}, {"kty": "oct", "k": "AAAA"}, {"kty": "RSA"}, {"kty": "RSA", "use": "enc"}):
         with pytest.raises(tokens.KeyRefused):
             tokens.jwk_key(bad)
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"use": "enc"}, "not for signatures"),
+        ({"kty": "oct"}, "neither RSA nor EC"),
+        ({"alg": "RSA-OAEP"}, "not one for RSA-OAEP"),
+    ],
+)
+def test_a_web_key_for_something_else_verifies_nothing(more: dict[str, str], why: str) -> None:
+    """Whoever may decrypt with a key, or have it decrypt, must not sign tokens with it."""
+    jwk = json.loads(RSAAlgorithm.to_jwk(RSA_KEY.public_key()))
+    jwk.pop("key_ops", None)
+    assert tokens.jwk_key({**jwk, "use": "sig"}).algorithms == tokens.RSA_ALGORITHMS
+    assert tokens.jwk_key(jwk).algorithms == tokens.RSA_ALGORITHMS
+    with pytest.raises(tokens.KeyRefused, match=why):
+        tokens.jwk_key({**jwk, **more})

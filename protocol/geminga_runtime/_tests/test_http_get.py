@@ -59,6 +59,15 @@ def test_bad_answers(data: bytes) -> None:
         AnswerReader(body_bytes_max=100).feed(data)
 
 
+def test_a_body_is_bounded_however_small_its_pieces() -> None:
+    reader = AnswerReader(body_bytes_max=100)
+    reader.feed(b"HTTP/1.1 200 OK\r\n\r\n")
+    for _ in range(10):
+        reader.feed(b"x" * 10)
+    with pytest.raises(BadHttpAnswer, match="too long"):
+        reader.feed(b"x")
+
+
 @pytest.mark.parametrize("data", [BY_LENGTH[:-1], IN_CHUNKS[:-4], BY_LENGTH[:20]])
 def test_cut_short(data: bytes) -> None:
     reader = AnswerReader()

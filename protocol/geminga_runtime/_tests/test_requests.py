@@ -57,6 +57,29 @@ async def test_requests_with_ids_of_their_own(nursery: trio.Nursery) -> None:
     assert len(table) == 0
 
 
+async def test_who_was_answered_gives_back_no_id_but_its_own(nursery: trio.Nursery) -> None:
+    """The next request has the id before the one that was answered has run."""
+    table: RequestTable[str] = RequestTable()
+    answers: list[str] = []
+
+    async def ask() -> None:
+        call = table.call(lambda request_id: None, timeout_s=1, request_id=7)
+        answers.append(await call)
+
+    async def answer_later() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        assert answers == ["first"]
+        assert table.resolve(7, "second")
+
+    nursery.start_soon(ask)
+    await trio.testing.wait_all_tasks_blocked()
+    assert table.resolve(7, "first")
+    second = await table.call(
+        lambda request_id: nursery.start_soon(answer_later), timeout_s=1, request_id=7
+    )
+    assert second == "second"
+
+
 async def test_answer_within_send() -> None:
     table: RequestTable[int] = RequestTable()
     assert await table.call(lambda request_id: table.resolve(request_id, 3), timeout_s=1) == 3

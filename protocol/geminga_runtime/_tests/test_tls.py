@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 from geminga_runtime._tests.certificates import Authority
-from geminga_runtime.tls import ClientTls, ServerTls, TlsConfigError, TlsContexts
+from geminga_runtime.tls import (
+    ClientTls,
+    ServerTls,
+    TlsConfigError,
+    TlsContexts,
+    peer_certificate,
+)
 
 
 @pytest.fixture
@@ -115,3 +121,32 @@ def test_reload(authority: Authority, caplog: pytest.LogCaptureFixture) -> None:
     now_s = 40.0
     assert contexts.current() is second
     assert not caplog.text
+
+
+def shaken(client: ssl.SSLContext, server: ssl.SSLContext) -> tuple[ssl.SSLObject, ssl.SSLObject]:
+    """Both ends after a handshake in memory."""
+    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = (
+        client.wrap_bio(down, up, server_hostname="127.0.0.1"),
+        server.wrap_bio(up, down, server_side=True),
+    )
+    left = list(ends)
+    while left:
+        for end in list(left):
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            left.remove(end)
+    return ends
+
+
+def test_a_certificate_that_nobody_vouched_for_names_nobody(authority: Authority) -> None:
+    leaf, trusted = authority.server(), str(authority.certificate)
+    server = ServerTls(str(leaf.certificate), str(leaf.key)).context()
+    verified, _ = shaken(ClientTls(trust_certs_file=trusted).context(), server)
+    assert peer_certificate(verified) == verified.getpeercert(binary_form=True) is not None
+    unverified, other = shaken(ClientTls(allow_insecure=True).context(), server)
+    assert unverified.getpeercert(binary_form=True) is not None
+    assert peer_certificate(unverified) is None
+    assert peer_certificate(other) is None

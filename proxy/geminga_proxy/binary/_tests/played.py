@@ -78,6 +78,8 @@ class PlayedBroker:
     names: int | None = None
     """The broker that it names as a topic's, itself without this."""
     refuses: bool = False
+    says: tuple[bytes, ...] = ()
+    """Pieces that follow CONNECTED: the first one with it, the others a moment later each."""
     reads_proxy_header: bool = False
     sources: list[str] = field(default_factory=list)
 
@@ -102,7 +104,12 @@ class PlayedBroker:
                 await wire.send(answers.error(NO_REQUEST, ServerError.AuthorizationError, "no"))
                 await wire.stream.aclose()
                 return
-            await wire.send(connection.connected(f"broker-{self.port}", protocol_version=19))
+            first, *later = (*self.says, b"")
+            connected = connection.connected(f"broker-{self.port}", protocol_version=19)
+            await wire.send(connected, first)
+            for piece in later:
+                await trio.sleep(0.05)
+                await wire.send(piece)
         elif frame.type == C.LOOKUP:
             request_id = command.lookupTopic.request_id
             if self.redirect_to is None:

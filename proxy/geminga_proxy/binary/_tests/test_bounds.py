@@ -221,6 +221,22 @@ async def test_what_a_name_resolves_to_counts(settings: dict[str, str], reaches:
         assert len(other.hellos) == reaches
 
 
+@pytest.mark.parametrize("allowed", [True, False])
+async def test_ports_that_the_configuration_allows(allowed: bool) -> None:
+    """Of hosts that are allowed; the brokers' own ports need no leave."""
+    async with brokers(2) as (known, other):
+        ports = f"1,{other.port}" if allowed else f"1,{known.port}"
+        settings = {"brokerProxyAllowedHostNames": "*", "brokerProxyAllowedTargetPorts": ports}
+        async with proxied(known, **settings) as running:
+            wire = await client(running)
+            hello = connection.connect("c", proxy_to_broker_url=f"127.0.0.1:{other.port}")
+            await wire.ask(hello, C.CONNECTED if allowed else C.ERROR)
+            assert len(other.hellos) == allowed
+            wire = await client(running)
+            hello = connection.connect("c", proxy_to_broker_url=f"127.0.0.1:{known.port}")
+            await wire.ask(hello, C.CONNECTED)
+
+
 async def test_a_broker_is_told_the_clients_address() -> None:
     settings = {"haProxyProtocolEnabled": "true", "haProxyProtocolToBrokerEnabled": "true"}
     async with brokers() as (broker,), proxied(broker, **settings) as running:

@@ -65,6 +65,22 @@ async def test_a_tunnel_leads_to_the_broker() -> None:
         assert running.service.metrics.tunnels == 0
 
 
+@pytest.mark.parametrize("cut_at", [0, 1, 7, 30, 200])
+async def test_what_a_broker_says_behind_connected_comes_whole(cut_at: int) -> None:
+    """Whole frames, and a part of one: the bytes behind it come through the tunnel."""
+    name = "n" * 150
+    told = [producing.producer_success(number, name) for number in range(3)]
+    stream = b"".join(told)
+    cut = len(told[0]) + cut_at
+    async with brokers() as (broker,), proxied(broker) as running:
+        broker.says = (stream[:cut], stream[cut:])
+        wire = await open_tunnel(running, broker)
+        for number in range(3):
+            said = (await wire.expect(C.PRODUCER_SUCCESS)).producer_success
+            assert (said.request_id, said.producer_name) == (number, name)
+        await wire.ask(producing.producer(TOPIC, 1, 9), C.PRODUCER_SUCCESS)
+
+
 @pytest.mark.parametrize(
     "target", ["10.0.0.1:6650", "127.0.0.1:22", "evil.example:6650", "nonsense", "a:b:c", "/etc"]
 )
