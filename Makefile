@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 CHECKS := check-generated check-style check-imports check-types check-house
 
-.PHONY: run test test-fast nightly check $(CHECKS) docs bench compat spark-versions lock proto clean
+.PHONY: run test test-fast mutants nightly check $(CHECKS) docs bench compat spark-versions lock proto clean
 
 run: $(VENV)/run.stamp
 	exec $(BIN)/geminga standalone --data-dir $(or $(DATA_DIR),data) $(ARGS)
@@ -20,9 +20,16 @@ test: $(VENV)/dev.stamp
 test-fast: $(VENV)/dev.stamp
 	$(PYTEST) -n $(or $(WORKERS),2) -m 'not slow and not java and not spark' --ignore compat_tests/clients --ignore compat_tests/faults $(ARGS)
 
-# As `test`, with all rounds of the long models and kills.
+# Plants recorded mistakes in copies of the tree, and prints which test finds each.
+MUTANTS := $(BIN)/python -m compat_tests.mutants --jobs $(or $(WORKERS),2)
+
+mutants: $(VENV)/dev.stamp
+	$(MUTANTS) $(ARGS)
+
+# As `test`, with all rounds of the long models and kills; then the mistakes, whose tests have passed.
 nightly: export GEMINGA_NIGHTLY := 1
 nightly: test
+	$(MUTANTS) --trust
 
 # .pre-commit-config.yaml runs the same steps.
 check: $(CHECKS)
