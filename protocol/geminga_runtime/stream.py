@@ -47,6 +47,8 @@ class FramedStream:
         self._write_high_bytes = write_high_bytes
         self._queue: list[Buffer] = []
         self._pending_bytes = 0
+        self.sent_bytes = 0
+        """How much of what was queued the kernel has taken."""
         self._choked = False
         self._writable_callbacks: list[Callable[[], object]] = []
         self._flushed: trio.Event | None = None
@@ -174,6 +176,7 @@ class FramedStream:
 
     def _count_sent(self, sent_bytes: int) -> None:
         self._pending_bytes -= sent_bytes
+        self.sent_bytes += sent_bytes
         if self._choked and self._pending_bytes <= self._write_high_bytes // 4:
             self._unchoke()
         if self._flushed is not None and not self._pending_bytes:

@@ -20,7 +20,7 @@ answered, and it would give the connection up.
 
 class Liveness:
     """When the peer was last heard. While it is not read, because it is at its bounds, it can't be
-    heard and counts as alive.
+    heard: it counts as alive as long as it takes some of what waits for it.
     """
 
     def __init__(self, stream: FramedStream) -> None:
@@ -29,6 +29,9 @@ class Liveness:
         self._stream = stream
         self._held_back = False
         self._listening: trio.Event | None = None
+        self._taken_bytes = 0
+        self._took_s = self.heard_s
+        """When `keep_alive` last saw that the peer takes what is written, or that nothing waits."""
 
     def heard(self) -> None:
         """The peer sent something."""
@@ -49,21 +52,40 @@ class Liveness:
 
     async def keep_alive(self, interval_s: float, connected: Callable[[], bool]) -> None:
         """Ping every interval; return when the peer was silent for two of them, or has not sent
-        CONNECT within the first (PulsarHandler.handleKeepAliveTimeout).
+        CONNECT within the first (PulsarHandler.handleKeepAliveTimeout). One that is not read must
+        also have taken nothing of what waits for it.
         """
         limit_s = 2 * interval_s
         stream = self._stream
         while True:
             for _ in range(PONGS_PER_INTERVAL):
-                await trio.sleep(interval_s / PONGS_PER_INTERVAL)
+                due_s = trio.current_time() + interval_s / PONGS_PER_INTERVAL
+                await trio.sleep_until(due_s)
+                self._forgive(due_s)
+                self._look_at_writes()
                 if self._held_back and stream.writable:
                     self._held_back = not self.reading
                     stream.write(connection.PONG)
-            silent = trio.current_time() - self.heard_s >= limit_s
-            if not connected() or (self.reading and silent):
+            now_s = trio.current_time()
+            silent = now_s - self.heard_s >= limit_s
+            if not connected() or (silent and (self.reading or now_s - self._took_s >= limit_s)):
                 break
             stream.write(connection.PING)
         _log.info("address=%s dropped: silent for %g s, or no CONNECT", stream.name, limit_s)
+
+    def _forgive(self, due_s: float) -> None:
+        """Don't count as silence that this process stood still (SIGSTOP, a paused machine): what
+        the peer sent meanwhile may not be read yet.
+        """
+        now_s = trio.current_time()
+        self.heard_s = min(now_s, self.heard_s + now_s - due_s)
+        self._took_s = min(now_s, self._took_s + now_s - due_s)
+
+    def _look_at_writes(self) -> None:
+        stream = self._stream
+        if not stream.pending_bytes or stream.sent_bytes != self._taken_bytes:
+            self._taken_bytes = stream.sent_bytes
+            self._took_s = trio.current_time()
 
     async def is_alive(self, timeout_s: float) -> bool:
         """Ping the peer; drop a connection that stays silent for the timeout

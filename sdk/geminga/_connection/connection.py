@@ -35,6 +35,8 @@ from geminga_runtime.waiters import Promise, Wakeup
 logger = logging.getLogger("geminga")
 
 CLIENT_VERSION = "Geminga-Python-v0.1.0"
+_STOOD_STILL_S = 1.0
+"""A task that wakes so much too late tells that the process was stopped, or its loop blocked."""
 
 
 def error_name(code: int) -> str:
@@ -222,8 +224,11 @@ class Connection:
     async def _keep_alive(self) -> None:
         asked_s = -math.inf
         while True:
-            await trio.sleep(self._keep_alive_interval_s)
-            if self.read_at_s < asked_s:
+            due_s = trio.current_time() + self._keep_alive_interval_s
+            await trio.sleep_until(due_s)
+            # If this process stood still, what the broker sent meanwhile may not be read yet.
+            stood_still = trio.current_time() - due_s >= _STOOD_STILL_S
+            if self.read_at_s < asked_s and not stood_still:
                 self._lose(f"nothing heard for {self._keep_alive_interval_s} s")
                 return
             asked_s = trio.current_time()

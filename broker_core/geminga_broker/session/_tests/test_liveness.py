@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import trio
 
@@ -83,3 +85,48 @@ async def test_a_client_that_is_held_back_gets_pongs_meanwhile(
         told = [*range(10, 100, 10), 100, 100]
         assert [round(at_s) for at_s in pongs_s] in (told, [*told, 110])
         assert trio.current_time() > 150
+
+
+async def test_a_client_that_is_not_read_and_takes_nothing_is_dropped(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with open_broker() as broker:
+        client = broker.client(sockets=True)
+        await client.connect()
+        (session,) = broker.service.connections.sessions
+        session.stream.write(bytes(10 << 20))
+        await client.send(connection.PING)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        for _ in range(4):  # as long as it takes something it is only slow
+            await trio.sleep(25)
+            taken = 0
+            while taken < 1 << 20:
+                taken += len(await client.stream.receive_some(100_000))
+        assert not session.liveness.reading
+        assert session in broker.service.connections.sessions
+        await trio.sleep(100)
+        assert session not in broker.service.connections.sessions
+        await client.stream.aclose()
+
+
+async def test_clients_outlive_a_broker_that_stood_still(
+    mock_clock: trio.testing.MockClock,
+) -> None:
+    async with open_broker() as broker:
+        clients = [broker.client(sockets=True) for _ in range(20)]
+        for client in clients:
+            await client.connect()
+        await trio.testing.wait_all_tasks_blocked()
+        for _ in range(2):
+            for client in clients:  # it comes while the broker can't read
+                assert isinstance(client.stream, trio.SocketStream)
+                os.write(client.stream.socket.fileno(), connection.PONG)
+            mock_clock.jump(75)
+            await trio.testing.wait_all_tasks_blocked(0.01)
+        assert len(broker.service.connections.sessions) == len(clients)
+        for _ in range(8):  # but who is silent is dropped in time
+            mock_clock.jump(10)
+            await trio.testing.wait_all_tasks_blocked(0.01)
+        assert not broker.service.connections.sessions
+        for client in clients:
+            await client.stream.aclose()

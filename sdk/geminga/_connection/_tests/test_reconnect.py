@@ -7,13 +7,13 @@ import random
 import pytest
 import trio
 import trio.testing
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 import geminga
 from geminga import InitialPosition
 from geminga._producing._tests.test_producer import stored
 from geminga._tests.fake_broker import FakeSession, fake_broker
-from geminga_protocol.commands import consuming, producing
+from geminga_protocol.commands import connection, consuming, producing
 from geminga_protocol.frames import SUBMESSAGE, Frame
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 
@@ -224,3 +224,22 @@ async def test_a_silent_broker_is_given_up(autojump_clock: MockClock) -> None:
         await producer.send(b"x")
         assert 10 <= trio.current_time() - began_s <= 25
         assert stored(broker) == [b"x"]
+
+
+async def test_a_client_that_stood_still_keeps_its_connection(mock_clock: MockClock) -> None:
+    async with fake_broker() as broker, broker.client(keep_alive_interval_s=10) as client:
+        await client.create_producer("t")
+        session = broker.sessions[0]
+        session.handle = lambda frame: None
+        await wait_all_tasks_blocked()
+        mock_clock.jump(10)
+        await wait_all_tasks_blocked()
+        session.stream.write(connection.PONG)  # it comes while the client can't read
+        mock_clock.jump(40)
+        await wait_all_tasks_blocked()
+        assert broker.sessions == [session]
+        mock_clock.jump(10)
+        await wait_all_tasks_blocked()
+        mock_clock.jump(10)
+        await wait_all_tasks_blocked()
+        assert session not in broker.sessions
