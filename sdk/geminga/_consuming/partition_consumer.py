@@ -311,7 +311,14 @@ class PartitionConsumer:
             await trio.lowlevel.checkpoint()
             return
         try:
-            await self.acknowledger.settle()
+            try:
+                await self.acknowledger.settle()
+            except BaseException:
+                # Cancelled: tell the broker without waiting, or it would go on sending to us.
+                if (connection := self._connection) is not None:
+                    request_id = connection.next_request_id()
+                    connection.write(commands.close_consumer(self._id, request_id))
+                raise
             if self._connection is not None:
                 await self._request(lambda n: commands.close_consumer(self._id, n))
         except GemingaError as error:

@@ -197,9 +197,12 @@ class ConsumerParts:
     async def aclose(self) -> None:
         """Leave all topics."""
         self._core.intervals.remove(self._roll)
-        if self._discovery is not None:
-            await self._discovery.stop()
-        await together(part.aclose for part in self.each)
+        try:
+            if self._discovery is not None:
+                await self._discovery.stop()
+        finally:
+            # Cancelled, each still tells its broker.
+            await together(part.aclose for part in self.each)  # noqa: ASYNC102
 
 
 def _counted(partitions: Iterable[Partition]) -> dict[str, int]:

@@ -1,0 +1,60 @@
+"""A consumer whose closing is cancelled leaves its topics all the same."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from geminga import InitialPosition, OperationTimeoutError
+from geminga._tests.fake_broker import fake_broker
+from geminga_protocol.frames import Frame
+from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand
+
+
+@pytest.mark.parametrize("partitions", [0, 3])
+async def test_cancelled_before_it_began(partitions: int, autojump_clock: MockClock) -> None:
+    async with fake_broker() as broker, broker.client() as client:
+        if partitions:
+            broker.partitions["persistent://public/default/t"] = partitions
+        consumer = await client.subscribe("t", "s")
+        [session] = broker.sessions
+        assert len(session.consumers) == max(partitions, 1)
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await consumer.aclose()
+        assert scope.cancelled_caught
+        await trio.sleep(0.1)
+        assert not session.consumers
+
+
+async def test_cancelled_while_receipts_of_acknowledgements_are_missing(
+    autojump_clock: MockClock,
+) -> None:
+    async with fake_broker() as broker, broker.client() as client:
+        consumer = await client.subscribe(
+            "t", "s", initial_position=InitialPosition.EARLIEST, ack_receipt_enabled=True
+        )
+        await (await client.create_producer("t")).send(b"x")
+        message = await consumer.receive()
+        [session] = broker.sessions
+        handle = session.handle
+
+        def handle_all_but_acks(frame: Frame) -> None:
+            if frame.type != BaseCommand.ACK:
+                handle(frame)
+
+        session.handle = handle_all_but_acks
+
+        async def acknowledge() -> None:
+            with pytest.raises(OperationTimeoutError):
+                await consumer.acknowledge(message)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(acknowledge)
+            await trio.sleep(1)
+            with trio.move_on_after(1) as scope:
+                await consumer.aclose()
+            assert scope.cancelled_caught
+            await trio.sleep(0.1)
+            assert not session.consumers
