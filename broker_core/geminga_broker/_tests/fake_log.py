@@ -212,6 +212,9 @@ class FakeLog:
             raise self.fail
         self.properties[key] = value
 
+    async def settled(self) -> None:
+        await trio.lowlevel.checkpoint()
+
     @property
     def last_position(self) -> Position:
         return at(len(self.entries) - 1)

@@ -260,6 +260,9 @@ class ManagedLedger(Protocol):
         entries wait in a queue bounded by the callers' own limits.
         """
 
+    async def settled(self) -> None:
+        """Return when all that was appended before is durable or refused."""
+
     async def open_cursor(
         self,
         name: str,

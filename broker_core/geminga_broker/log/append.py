@@ -33,6 +33,7 @@ from geminga_broker.log.state import LogState
 from geminga_protocol.buffers import Buffer
 from geminga_protocol.ids import EARLIEST, Position
 from geminga_runtime.metadata.api import MetadataError
+from geminga_runtime.waiters import Promise
 
 _log = logging.getLogger(__name__)
 
@@ -75,6 +76,8 @@ class LogAppender:
         self._refusal: LogError | None = None
         """Why the open ledger failed."""
         self._held: list[tuple[list[tuple[bytes, int]], AppendDone]] = []
+        self._settling: dict[Promise[None], int] = {}
+        """Callers of `settled`, and how many entries must still be answered for each."""
 
     def append(self, entries: Sequence[tuple[Buffer, int]], done: AppendDone) -> None:
         """See `ManagedLedger.append`."""
@@ -96,6 +99,26 @@ class LogAppender:
         first, packets = writer.append(payloads, partial(self._written, done))
         if self._wants_cache() and self._context.writer is writer:
             self._fill_cache(first, packets, writer.packet_head_bytes, entries)
+
+    async def settled(self) -> None:
+        """See `ManagedLedger.settled`."""
+        waiting = self._unanswered + sum([len(entries) for entries, _ in self._held])
+        if not waiting:
+            await trio.lowlevel.checkpoint()
+            return
+        promise: Promise[None] = Promise()
+        self._settling[promise] = waiting
+        try:
+            await promise.wait()
+        finally:
+            self._settling.pop(promise, None)
+
+    def _count_settled(self, entries: int) -> None:
+        """So many were answered, the oldest first."""
+        for promise, waiting in list(self._settling.items()):
+            self._settling[promise] = waiting - entries
+            if waiting <= entries:
+                promise.resolve(None)
 
     def roll_if_due(self) -> None:
         """Start to roll over if the open ledger is full, old, or failed."""
@@ -189,6 +212,8 @@ class LogAppender:
                 self._failed(done, first, count, error)
         finally:
             self._unanswered -= count
+            if self._settling:
+                self._count_settled(count)
             if self._held and not self._unanswered:
                 self._refuse_late()
 
@@ -261,6 +286,8 @@ class LogAppender:
             refusal = kind(f"{self._context.name}: {self._cause or 'is closed'}")
         for entries, done in held:
             done(EARLIEST, len(entries), refusal)
+        if self._settling:
+            self._count_settled(sum([len(entries) for entries, _ in held]))
 
     async def _next_ledger(self) -> None:
         context = self._context

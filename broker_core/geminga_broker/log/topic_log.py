@@ -84,6 +84,10 @@ class TopicLog:
                 self._appender.fence(str(error))
                 raise
 
+    async def settled(self) -> None:
+        """See `ManagedLedger.settled`."""
+        await self._appender.settled()
+
     @property
     def last_position(self) -> Position:
         """See `ManagedLedger.last_position`."""

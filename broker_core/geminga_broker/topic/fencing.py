@@ -54,7 +54,8 @@ async def evict_dead_consumer(subscription: Subscription, request: SubscribeRequ
 
 async def store_epoch(topic: TopicBase[S], log: ManagedLedger, producer: Producer) -> None:
     """Make an exclusive producer's epoch durable, so that a broker that loads the topic later
-    fences producers of earlier epochs. If it fails, closes the producer and raises BrokerError.
+    fences producers of earlier epochs, and wait for what those before it have sent: from here on
+    the topic has all of it. If it fails, closes the producer and raises BrokerError.
     """
     shared = producer.request.access_mode == ProducerAccessMode.Shared
     if shared or not topic.is_registered(producer):
@@ -69,6 +70,11 @@ async def store_epoch(topic: TopicBase[S], log: ManagedLedger, producer: Produce
             topic.publish_failed(error)
             topic.check_open()
             raise BrokerError(ServerError.PersistenceError, str(error)) from error
+    try:
+        await log.settled()
+    except BaseException:
+        producer.close()  # it has no owner yet, and gets none
+        raise
     if not topic.is_registered(producer):
         topic.check_open()
         text = "Another producer has exclusive access now"

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
+from geminga_bookie.memory import MemoryBookie
 from geminga_broker._tests.fake_client import FakeConnection, subscribe_request
 from geminga_broker._tests.topic_world import World
+from geminga_broker._tests.wire import Type, message, open_broker
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import LogFenced, LogWriteFailed
 from geminga_broker.topic._tests.test_producers import add, refusal
 from geminga_broker.topic.api import SubType
 from geminga_broker.topic.fencing import EPOCH_PROPERTY, stored_epoch
+from geminga_broker.topic.persistent import PersistentTopic
+from geminga_protocol.commands import producing
+from geminga_protocol.ids import Position
 from geminga_protocol.pb.pulsar_api_pb2 import ProducerAccessMode as Mode
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
+
+NAME = "persistent://public/default/fenced"
 
 
 @pytest.mark.parametrize(("value", "epoch"), [(None, None), ("", None), ("x", None), ("7", 7)])
@@ -122,3 +134,48 @@ async def test_an_exclusive_subscription_on_a_dead_connection_is_free(world: Wor
     new = await topic.subscribe(request)
     old.close()
     assert list(topic.subscriptions["s"].consumers) == [new]
+
+
+@pytest.mark.parametrize("mode", [Mode.ExclusiveWithFencing, Mode.WaitForExclusive])
+async def test_nothing_of_an_earlier_producer_is_stored_behind_the_answer(
+    mode: Mode.ValueType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting: list[Callable[[], None]] = []
+    add_now = MemoryBookie.add
+
+    def hang(self: MemoryBookie, *args: Any, **options: Any) -> None:
+        waiting.append(partial(add_now, self, *args, **options))
+
+    async with open_broker() as broker:
+        old, new = broker.client(), broker.client()
+        await old.connect()
+        await new.connect()
+        await old.open_producer(NAME)
+        monkeypatch.setattr(MemoryBookie, "add", hang)
+        await old.send(message(1), message(2))
+        await wait_all_tasks_blocked()
+        await new.send(producing.producer(NAME, 1, 7, access_mode=mode))
+        await wait_all_tasks_blocked()
+        if mode == Mode.WaitForExclusive:
+            answer = (await new.expect(Type.PRODUCER_SUCCESS)).command
+            assert not answer.producer_success.producer_ready
+            await old.stream.aclose()
+            await wait_all_tasks_blocked()
+        topic = broker.service.topics.loaded[NAME]
+        assert isinstance(topic, PersistentTopic)
+        told: list[Position] = []
+
+        async def wait_for_answer() -> None:
+            answer = (await new.expect(Type.PRODUCER_SUCCESS)).command
+            assert answer.producer_success.producer_ready
+            told.append(topic.log.last_position)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait_for_answer)
+            await wait_all_tasks_blocked()
+            assert not told
+            monkeypatch.undo()
+            for add in waiting:
+                add()
+        assert told == [topic.log.last_position]
+        assert topic.log.last_position.entry_id == 1
