@@ -80,7 +80,11 @@ class CursorWriter:
             self._start()
 
     async def persist(self) -> None:
-        """Return when what changed before the call is durable. Raises LogWriteFailed, LogFenced."""
+        """Return when what changed before the call is durable. Raises LogWriteFailed, also if the
+        cursor is deleted or its log is closed, and LogFenced.
+        """
+        if self._persisted < self.changes:
+            self._check_not_released()
         if not self.is_dirty:
             await trio.lowlevel.checkpoint()
             return
@@ -103,6 +107,7 @@ class CursorWriter:
     async def set_properties(self, properties: Mapping[str, str]) -> None:
         """Replace the subscription's properties, durably. Raises LogFenced, LogWriteFailed."""
         async with self._alone() as store:
+            self._check_not_released()
             if store is not None:
                 store.cursor_properties = dict(properties)
                 await self._write_properties(store)
@@ -148,6 +153,11 @@ class CursorWriter:
     def _kept(self) -> CursorStore | None:
         """The store, while it is ours to write."""
         return self._store if self._state is CursorState.KEPT else None
+
+    def _check_not_released(self) -> None:
+        """Raises LogWriteFailed if it was stored, but is no more ours to write."""
+        if self._store is not None and self._state is CursorState.RELEASED:
+            raise LogWriteFailed(f"cursor {self._cursor.name} is deleted or unloaded")
 
     def _enter(self, event: CursorEvent) -> None:
         self._state = CURSOR_TRANSITIONS[event][self._state]

@@ -131,8 +131,16 @@ class TopicLog:
             )
 
     async def delete_cursor(self, name: str) -> None:
-        """See `ManagedLedger.delete_cursor`. Raises CursorNotFound, LogWriteFailed."""
-        await self._cursors.delete(name)
+        """See `ManagedLedger.delete_cursor`. Raises CursorNotFound, LogWriteFailed, LogFenced,
+        LogClosed.
+        """
+        cursor = self.cursors.get(name)
+        if cursor is not None and cursor.durable:
+            async with self.context.mutex:
+                self.context.check_open()
+                await self._cursors.delete(name)
+        else:
+            await self._cursors.delete(name)
         self._trimmer.schedule()
 
     async def read_range(
@@ -193,9 +201,10 @@ class TopicLog:
         return self.last_position
 
     async def truncate(self) -> None:
-        """See `ManagedLedger.truncate`. Raises LogWriteFailed, LogFenced."""
+        """See `ManagedLedger.truncate`. Raises LogWriteFailed, LogFenced, LogClosed."""
         await self._appender.roll(force=True)
         await self._trimmer.trim(Retention())
+        self.context.check_open()  # or nothing may have been done
 
     async def roll(self) -> None:
         """See `ManagedLedger.roll`."""

@@ -213,6 +213,7 @@ class PersistentTopic(TopicBase[Subscription]):
                     pass
                 except LogError as error:
                     subscription.reopen()
+                    self.check_open()
                     raise BrokerError(ServerError.PersistenceError, str(error)) from error
                 del self.subscriptions[name]
                 await self.compaction.cursor_deleted(name)

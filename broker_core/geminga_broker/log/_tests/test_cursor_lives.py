@@ -10,7 +10,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from geminga_broker.log._tests.held import HeldBookie, HeldStore
 from geminga_broker.log._tests.world import NAME, World, drain, numbered, publish
-from geminga_broker.log.api import Ack, LogWriteFailed
+from geminga_broker.log.api import Ack, LogClosed, LogWriteFailed
 from geminga_broker.log.cursor import LogCursor
 from geminga_broker.log.options import LogOptions
 from geminga_broker.log.topic_log import TopicLog
@@ -170,4 +170,37 @@ async def test_a_log_can_be_deleted_while_its_readers_go(
             await log.delete_cursor("r1")
             store.release()
         assert not log.cursors
+        assert not await broker.exists(NAME)
+
+
+async def test_a_cursor_of_a_closed_log_is_not_said_to_be_written() -> None:
+    async with World().broker() as broker:
+        log = await broker.open(NAME)
+        cursor = await log.open_cursor("s", initial=EARLIEST)
+        await publish(log, numbered(3))
+        await log.close()
+        with pytest.raises(LogWriteFailed):
+            await cursor.seek(log.last_position)
+        with pytest.raises(LogWriteFailed):
+            await cursor.set_cursor_properties({"a": "b"})
+        with pytest.raises(LogClosed):
+            await log.delete_cursor("s")
+        found = (await broker.open(NAME)).cursors["s"]
+        assert await drain(found) == numbered(3)
+        assert found.cursor_properties == {}
+
+
+async def test_a_cursor_and_its_log_are_deleted_at_once() -> None:
+    async with World().broker() as broker:
+        log = await broker.open(NAME)
+        await log.open_cursor("s", initial=EARLIEST)
+
+        async def delete_cursor() -> None:
+            with pytest.raises(LogClosed):
+                await log.delete_cursor("s")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(log.delete)
+            await trio.lowlevel.checkpoint()
+            nursery.start_soon(delete_cursor)
         assert not await broker.exists(NAME)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+import pytest
+
 from geminga_broker._tests.wire import (
     Type,
     message,
     open_broker,
     open_client,
 )
+from geminga_broker.log.topic_log import TopicLog
+from geminga_broker.subscription.subscription import Subscription
+from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.commands import (
     connection,
     consuming,
@@ -17,6 +24,7 @@ from geminga_protocol.encode import framed
 from geminga_protocol.ids import Position
 from geminga_protocol.message_id import EARLIEST_ID, MessageId
 from geminga_protocol.pb.pulsar_api_pb2 import CommandSend, ServerError
+from geminga_protocol.topic_name import TopicName
 
 TOPIC = "persistent://public/default/a"
 
@@ -173,3 +181,35 @@ async def test_unsubscribe() -> None:
         await client.subscribe(TOPIC)
         await client.ask(consuming.unsubscribe(1, 5), Type.SUCCESS)
         assert not broker.service.topics.loaded[TOPIC].subscriptions
+
+
+@pytest.mark.parametrize("request_name", ["seek", "unsubscribe"])
+async def test_what_an_unload_overtakes_is_refused(
+    request_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find, drop = TopicLog.find_by_time, PersistentTopic.drop_subscription
+    async with open_broker() as broker:
+        client = broker.client()
+        await client.connect()
+        await client.subscribe(TOPIC)
+        unload = partial(broker.service.topics.unload, TopicName.parse(TOPIC))
+
+        async def unload_and_find(self: TopicLog, timestamp_ms: int) -> Position:
+            await unload()
+            return await find(self, timestamp_ms)
+
+        async def unload_and_drop(self: PersistentTopic, subscription: Subscription) -> None:
+            await unload()
+            await drop(self, subscription)
+
+        monkeypatch.setattr(TopicLog, "find_by_time", unload_and_find)
+        monkeypatch.setattr(PersistentTopic, "drop_subscription", unload_and_drop)
+        if request_name == "seek":
+            await client.send(consuming.seek(1, 5, publish_time_ms=7))
+            await client.expect(Type.CLOSE_CONSUMER)
+        else:
+            await client.send(consuming.unsubscribe(1, 5))
+        refused = (await client.expect(Type.ERROR)).command.error
+        assert refused.request_id == 5
+        await client.open_producer(TOPIC)
+        assert list(broker.service.topics.loaded[TOPIC].subscriptions) == ["sub"]
