@@ -31,18 +31,17 @@ async def _delete_if_inactive(topics: Topics, key: str, topic: Topic) -> None:
     if not may_delete(topic):
         return
     try:
-        if await topics.delete_loaded(key, _delete):
+        if await topics.delete_loaded(key, _check):
             _log.info("topic=%s was inactive, deleted", key)
     except Exception as error:
         _log.info("topic=%s is inactive, but was not deleted: %s", key, error)
 
 
-async def _delete(topic: Topic) -> None:
+def _check(topic: Topic) -> None:
     if not may_delete(topic):
         raise BrokerError(ServerError.NotAllowedError, "in use again")
     if isinstance(topic, PersistentTopic):
         _warn_of_loss(topic)
-    await topic.delete(force=bool(topic.subscriptions))
 
 
 def may_delete(topic: Topic) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 from functools import partial
 from typing import Protocol
@@ -96,6 +97,7 @@ class TopicLoader:
         self._loads: dict[str, _Load] = {}
         self._turns = trio.Semaphore(config.topics.loads_max)
         self._leaving: dict[str, Promise[None]] = {}
+        self._kept_deleted: list[TopicName] = []
 
     @property
     def loading(self) -> int:
@@ -207,19 +209,23 @@ class TopicLoader:
         _log.warning("topic=%s was taken by another broker", key)
         await self.unload_all([key])
 
-    async def _check(self, name: TopicName, create: Creation) -> None:
-        """Raises BrokerError unless the topic exists or may be made."""
+    async def _check(self, name: TopicName, create: Creation) -> bool:
+        """Whether the topic is stored. Raises BrokerError unless it is or may be made."""
         topics = self._config.topics
         if not (topics.enable_persistent if name.is_persistent else topics.enable_non_persistent):
             text = f"Broker is unable to load {name.domain} topics"
             raise BrokerError(ServerError.NotAllowedError, text)
         if name.is_persistent and await self._catalog.is_stored(name):
-            return
+            return True
         if name.is_partition:
             partitions = await self._catalog.partitions(name.partitioned_base)
             if name.partition_index < partitions:
-                return
-            if partitions:
+                if name.partitioned_base not in self._kept_deleted:
+                    return False
+                if create:
+                    text = f"Topic {name.partitioned_base} is being deleted"
+                    raise BrokerError(ServerError.ServiceNotReady, text)
+            elif partitions:
                 raise BrokerError(
                     ServerError.NotAllowedError,
                     f"Illegal topic partition name {name} with max allowed {partitions} partitions",
@@ -236,6 +242,16 @@ class TopicLoader:
         if limit and len(await self._catalog.persistent(name.namespace)) >= limit:
             text = f"Exceed maximum number of topics in namespace {name.namespace}"
             raise BrokerError(ServerError.NotAllowedError, text)
+        return False
+
+    @contextmanager
+    def keep_deleted(self, topic: TopicName) -> Iterator[None]:
+        """In the block no missing partition of the topic is made."""
+        self._kept_deleted.append(topic)
+        try:
+            yield
+        finally:
+            self._kept_deleted.remove(topic)
 
     async def leave(self, key: str, end: Callable[[Topic], Awaitable[None]]) -> bool:
         """Take a loaded topic out while `end` closes or deletes it; `get` waits meanwhile.

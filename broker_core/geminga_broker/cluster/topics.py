@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from geminga_broker.authz import granting
 from geminga_broker.cluster.catalog import TopicCatalog
 from geminga_broker.cluster.loader import TopicLoader, close_topic
 from geminga_broker.cluster.namespaces import Namespaces
+from geminga_broker.errors import BrokerError
 from geminga_broker.policies.resolve import TopicPoliciesStore
 from geminga_broker.schema.topic_schemas import TopicSchemas
 from geminga_broker.topic.topic import Topic
@@ -77,24 +79,59 @@ class Topics:
         """Delete a topic with its subscriptions, log and (if it is no partition) schemas. Raises
         BrokerError TopicNotFound, and what `Topic.delete` raises.
         """
-        await self.get(name, create=False)
 
         async def delete(topic: Topic) -> None:
-            await topic.delete(force=force)
+            await topic.delete(force=force, first=partial(self._forget, name))
 
-        await self._loader.leave(str(name), delete)
-        await self._forget(name)
+        await self.get(name, create=False)
+        while not await self._loader.leave(str(name), delete):
+            # It was unloaded in between, and still exists.
+            await self.get(name, create=False)
         await self.forget_grants(name)
 
-    async def delete_loaded(self, key: str, end: Callable[[Topic], Awaitable[None]]) -> bool:
-        """Take a loaded topic out while `end` deletes it. Returns False if it is not loaded."""
-        if not await self._loader.leave(key, end):
-            return False
-        await self._forget(TopicName.parse(key))
-        return True
+    async def delete_partitioned(self, name: TopicName, *, force: bool = False) -> None:
+        """Delete a partitioned topic with all partitions; clients that come back meanwhile make no
+        partition again. Raises ResourceMissing, and what `delete` raises.
+        """
+        with self._loader.keep_deleted(name):
+            for index in range(await self._catalog.partitions(name)):
+                await self._delete_if_there(name.partition(index), force=force)
+            await self._forget(name)
+            await self._catalog.delete_partitioned(name)
+        await self.forget_grants(name)
+
+    async def delete_all(self, namespace: str) -> None:
+        """Delete all topics of a namespace, whoever is connected."""
+        for domain in ("persistent", "non-persistent"):
+            for name in await self._catalog.partitioned(namespace, domain):
+                await self.delete_partitioned(TopicName.parse(name), force=True)
+        for name in await self.names(namespace):
+            await self._delete_if_there(TopicName.parse(name), force=True)
+
+    async def _delete_if_there(self, name: TopicName, *, force: bool) -> None:
+        """Delete a topic that may be missing, or be just loaded for the first time."""
+        failure: BrokerError | None = None
+        try:
+            await self.delete(name, force=force)
+        except BrokerError as error:
+            failure = error
+        if failure is not None and await self.exists(name):
+            raise failure
+
+    async def delete_loaded(self, key: str, check: Callable[[Topic], None]) -> bool:
+        """Delete a topic unless `check` raises. Returns False if it is not loaded."""
+        name = TopicName.parse(key)
+
+        async def delete(topic: Topic) -> None:
+            check(topic)
+            await topic.delete(force=True, first=partial(self._forget, name))
+
+        return await self._loader.leave(key, delete)
 
     async def _forget(self, name: TopicName) -> None:
-        """Delete a topic's policies and schemas, which a partition shares with its topic."""
+        """Delete a topic's policies and schemas, which a partition shares with its topic. Nobody
+        may be let in meanwhile, who could bring new ones.
+        """
         if not name.is_partition:
             await self._records.delete(name)
             await self._schemas.delete(name)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+
+import trio
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -11,9 +14,9 @@ from geminga_broker.admin.policy_values import namespace_policies
 from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.cluster.records import BadName, JsonObject, ResourceExists, ResourceMissing
 from geminga_broker.service import BrokerService
-from geminga_protocol.topic_name import TopicName
 
 BUNDLES_MAX = 1 << 16
+_AUTO_CREATION = "autoTopicCreationOverride"
 
 
 async def require_namespace(namespaces: Namespaces, namespace: str) -> None:
@@ -80,21 +83,33 @@ async def delete_namespace(service: BrokerService, namespace: str) -> None:
     await service.schemas.delete_namespace(namespace)
 
 
-async def empty_namespace(service: BrokerService, namespace: str) -> None:
-    """Delete all topics; none is made automatically meanwhile. Raises RestError as Apache."""
+async def delete_by_force(service: BrokerService, namespace: str) -> None:
+    """Delete a namespace with all topics; none is made automatically meanwhile. If it fails, topics
+    may be made again. Raises RestError as Apache answers.
+    """
     if not service.config.topics.force_delete_namespaces:
         raise rest.RestError(405, "Broker doesn't allow forced deletion of namespaces")
     if not await service.namespaces.exists(namespace):
         raise rest.RestError(404, f"Namespace {namespace} does not exist.")
-    closed: JsonObject = {"autoTopicCreationOverride": {"allowAutoTopicCreation": False}}
-    await service.namespaces.tenants.update(namespace, lambda old: old | closed)
-    for name in await service.topics.names(namespace):
-        await service.topics.delete(TopicName.parse(name), force=True)
-    for domain in ("persistent", "non-persistent"):
-        for name in await service.catalog.partitioned(namespace, domain):
-            topic = TopicName.parse(name)
-            await service.catalog.delete_partitioned(topic)
-            await service.policies.store.delete(topic)
+    before = await service.namespaces.auto_creation(namespace)
+    await _set_auto_creation(service, namespace, {"allowAutoTopicCreation": False})
+    try:
+        await service.topics.delete_all(namespace)
+        await delete_namespace(service, namespace)
+    except BaseException:
+        with trio.CancelScope(shield=True), contextlib.suppress(ResourceMissing):
+            await _set_auto_creation(service, namespace, before)
+        raise
+
+
+async def _set_auto_creation(
+    service: BrokerService, namespace: str, override: JsonObject | None
+) -> None:
+    def change(old: JsonObject) -> JsonObject:
+        kept = {key: value for key, value in old.items() if key != _AUTO_CREATION}
+        return kept if override is None else kept | {_AUTO_CREATION: override}
+
+    await service.namespaces.tenants.update(namespace, change)
 
 
 async def _policies_given(request: Request) -> JsonObject:
@@ -126,9 +141,8 @@ def routes(service: BrokerService) -> list[Route]:
         return rest.no_content()
 
     async def delete(request: Request) -> Response:
-        if rest.flag(request, "force"):
-            await empty_namespace(service, rest.namespace_of(request))
-        await delete_namespace(service, rest.namespace_of(request))
+        deletes = delete_by_force if rest.flag(request, "force") else delete_namespace
+        await deletes(service, rest.namespace_of(request))
         return rest.no_content()
 
     async def topics(request: Request) -> Response:

@@ -107,19 +107,11 @@ def _routes_of_existing(service: BrokerService, domain: str, base: str) -> list[
 
     async def delete(request: Request) -> Response:
         name = rest.topic_of(request, domain)
-        count = await _require_partitioned(service, name, f"Topic {name} not found.")
-        force = rest.flag(request, "force")
-        for index in range(count):
-            partition = name.partition(index)
-            if await service.topics.exists(partition):
-                await service.topics.delete(partition, force=force)
+        await _require_partitioned(service, name, f"Topic {name} not found.")
         try:
-            await catalog.delete_partitioned(name)
-            await service.policies.store.delete(name)
-            await service.schemas.delete(name)
+            await service.topics.delete_partitioned(name, force=rest.flag(request, "force"))
         except ResourceMissing:
             raise rest.RestError(404, f"Topic {name} not found.") from None
-        await service.topics.forget_grants(name)
         return rest.no_content()
 
     async def stop_writes(request: Request) -> Response:

@@ -19,7 +19,7 @@ from geminga_broker._tests.fake_client import (
     subscribe_request,
 )
 from geminga_broker._tests.topic_world import World
-from geminga_broker.admin.namespaces.routes import delete_namespace, empty_namespace
+from geminga_broker.admin.namespaces.routes import delete_by_force, delete_namespace
 from geminga_broker.admin.rest import RestError
 from geminga_broker.cluster.records import JsonObject
 from geminga_broker.config import BrokerConfig, PolicyConfig, TopicConfig
@@ -349,8 +349,7 @@ async def test_a_namespace_is_emptied_by_force() -> None:
         with pytest.raises(RestError) as refused:
             await delete_namespace(service, "public/gone")
         assert refused.value.status == 409
-        await empty_namespace(service, "public/gone")
-        await delete_namespace(service, "public/gone")
+        await delete_by_force(service, "public/gone")
         assert not await service.namespaces.exists("public/gone")
         assert not service.topics.loaded
         assert await service.policies.store.get(TopicName.parse("public/gone/a")) == {}

@@ -1,0 +1,180 @@
+"""Topics and namespaces that are deleted while their clients come back at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from geminga_broker._tests.wire import Type, WireClient, open_broker
+from geminga_broker.admin.namespaces.routes import delete_by_force
+from geminga_broker.cluster.loader import TopicLoader
+from geminga_broker.cluster.topics import Topics
+from geminga_broker.config import BrokerConfig, TopicConfig
+from geminga_broker.errors import BrokerError
+from geminga_broker.schema.topic_schemas import TopicSchemas
+from geminga_broker.topic.topic import Topic
+from geminga_protocol.commands import producing
+from geminga_protocol.pb.pulsar_api_pb2 import Schema, ServerError
+from geminga_protocol.topic_name import TopicName
+
+NAME = TopicName.parse("persistent://public/default/t")
+STRING = Schema(name="s", schema_data=b"", type=Schema.Type.String)
+BY_HAND = replace(BrokerConfig(), topics=TopicConfig(allow_auto_creation=False))
+BY_FORCE = replace(BrokerConfig(), topics=TopicConfig(force_delete_namespaces=True))
+
+
+async def come_back(client: WireClient, topic: TopicName, schema: Schema | None = None) -> None:
+    """Produce to the topic, again as soon as the broker closes the producer or refuses it for now;
+    return when there is no such topic.
+    """
+    request_id = 0
+    while True:
+        request_id += 1
+        await client.send(producing.producer(str(topic), 1, request_id, schema=schema))
+        frame = await client.next()
+        assert frame is not None
+        if frame.type == Type.PRODUCER_SUCCESS:
+            await client.expect(Type.CLOSE_PRODUCER)
+            continue
+        code = frame.command.error.error
+        if code == ServerError.TopicNotFound:
+            return
+        assert code == ServerError.ServiceNotReady
+
+
+async def test_who_comes_back_at_once_keeps_the_schema_of_the_new_topic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    delete = TopicSchemas.delete
+
+    async def slowly(self: TopicSchemas, topic: TopicName) -> None:
+        await wait_all_tasks_blocked()
+        await delete(self, topic)
+
+    monkeypatch.setattr(TopicSchemas, "delete", slowly)
+    async with open_broker() as broker, trio.open_nursery() as nursery:
+        client = broker.client()
+        await client.connect()
+        nursery.start_soon(come_back, client, NAME, STRING)
+        for _ in range(3):
+            await wait_all_tasks_blocked()
+            await broker.service.topics.delete(NAME, force=True)
+        await wait_all_tasks_blocked()
+        assert broker.service.topics.loaded[str(NAME)].producers
+        assert await broker.service.schemas.get(NAME) is not None
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_topic_that_cannot_be_deleted_for_its_clients_keeps_its_schema() -> None:
+    async with open_broker() as broker, trio.open_nursery() as nursery:
+        client = broker.client()
+        await client.connect()
+        nursery.start_soon(come_back, client, NAME, STRING)
+        await wait_all_tasks_blocked()
+        with pytest.raises(BrokerError):
+            await broker.service.topics.delete(NAME)
+        assert await broker.service.schemas.get(NAME) is not None
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_topic_that_is_unloaded_at_that_moment_is_deleted_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with open_broker() as broker:
+        topics = broker.service.topics
+        await topics.create(NAME)
+        get = topics.get
+        unloads = [1, 2]
+
+        async def then_unload(name: TopicName, *, create: bool, by_hand: bool = False) -> Topic:
+            topic = await get(name, create=create, by_hand=by_hand)
+            if unloads:
+                unloads.pop()
+                await topics.unload(name)
+            return topic
+
+        monkeypatch.setattr(topics, "get", then_unload)
+        await topics.delete(NAME)
+        assert not await topics.exists(NAME)
+        with pytest.raises(BrokerError):
+            await topics.delete(NAME)
+
+
+async def test_partitions_are_not_made_again_while_their_topic_is_deleted() -> None:
+    async with open_broker(BY_HAND) as broker, trio.open_nursery() as nursery:
+        service = broker.service
+        await service.catalog.create_partitioned(NAME, 3)
+        for index in range(3):
+            client = broker.client()
+            await client.connect()
+            nursery.start_soon(come_back, client, NAME.partition(index))
+        await wait_all_tasks_blocked()
+        assert len(service.topics.loaded) == 3
+        await service.topics.delete_partitioned(NAME, force=True)
+        await wait_all_tasks_blocked()
+        assert await service.topics.names("public/default") == []
+        assert not await service.catalog.partitions(NAME)
+    # and all of them were told that there is no such topic
+
+
+async def test_a_partition_that_is_just_made_is_deleted_with_its_topic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    load = TopicLoader._load
+
+    async def slowly(self: TopicLoader, name: TopicName, *args: object) -> Topic:
+        await wait_all_tasks_blocked(0.01)
+        return await load(self, name, *args)
+
+    async with open_broker(BY_HAND) as broker, trio.open_nursery() as nursery:
+        service = broker.service
+        await service.catalog.create_partitioned(NAME, 1)
+        monkeypatch.setattr(TopicLoader, "_load", slowly)
+        client = broker.client()
+        await client.connect()
+        nursery.start_soon(come_back, client, NAME.partition(0))
+        await wait_all_tasks_blocked()
+        assert not service.topics.loaded
+        await service.topics.delete_partitioned(NAME, force=True)
+        await wait_all_tasks_blocked()
+        assert await service.topics.names("public/default") == []
+
+
+async def test_a_namespace_is_deleted_by_force_though_clients_come_back() -> None:
+    async with open_broker(BY_FORCE) as broker, trio.open_nursery() as nursery:
+        service = broker.service
+        await service.namespaces.create("public/gone", bundles=1, clusters=("standalone",))
+        name = TopicName.parse("public/gone/p")
+        await service.catalog.create_partitioned(name, 3)
+        for each in (*map(name.partition, range(3)), TopicName.parse("public/gone/single")):
+            client = broker.client()
+            await client.connect()
+            nursery.start_soon(come_back, client, each)
+        await wait_all_tasks_blocked()
+        assert len(service.topics.loaded) == 4
+        await delete_by_force(service, "public/gone")
+        assert not await service.namespaces.exists("public/gone")
+
+
+@pytest.mark.parametrize("override", [None, {"allowAutoTopicCreation": True}])
+async def test_where_a_forced_deletion_fails_topics_can_be_made_again(
+    override: dict[str, object] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(self: Topics, namespace: str) -> None:
+        assert await self._catalog.auto_partitions(TopicName.parse(f"{namespace}/a")) is None
+        raise BrokerError(ServerError.PersistenceError, "storage is gone")
+
+    monkeypatch.setattr(Topics, "delete_all", fail)
+    async with open_broker(BY_FORCE) as broker:
+        service = broker.service
+        given = {} if override is None else {"autoTopicCreationOverride": override}
+        await service.namespaces.create(
+            "public/kept", bundles=1, clusters=("standalone",), policies=given
+        )
+        before = await service.namespaces.policies("public/kept")
+        with pytest.raises(BrokerError):
+            await delete_by_force(service, "public/kept")
+        assert await service.namespaces.policies("public/kept") == before
