@@ -133,11 +133,10 @@ async def _open_broker(
     settings = bookie_options(options)
     async with open_bookie(settings, client.ledgers, metadata=store) as bookie:
         ports[bookie.bookie_id] = bookie
-        async with (
-            ManagedLedgerFactory(client, store, log_options(options.config)) as logs,
-            open_service(options.config, store, logs) as service,
-        ):
-            yield service
+        async with ManagedLedgerFactory(client, store, log_options(options.config)) as logs:
+            await logs.finish_deletions()
+            async with open_service(options.config, store, logs) as service:
+                yield service
 
 
 @asynccontextmanager

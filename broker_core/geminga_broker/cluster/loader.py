@@ -15,7 +15,7 @@ from geminga_broker.cluster.catalog import TopicCatalog
 from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.config import MIB, BrokerConfig
 from geminga_broker.errors import BrokerError
-from geminga_broker.log.api import LogError, ManagedLedger
+from geminga_broker.log.api import LogError, LogNotFound, ManagedLedger
 from geminga_broker.log.options import Retention
 from geminga_broker.log.topic_log import TopicLog
 from geminga_broker.policies.apply import apply_common_policies, apply_policies, broker_limits
@@ -165,13 +165,17 @@ class TopicLoader:
         self._loads.pop(key).reject(error)
 
     async def _load(self, name: TopicName, create: Creation) -> Topic:
-        await self._check(name, create)
+        stored = await self._check(name, create)
         effective = await self.policies.resolve(name)
         if not name.is_persistent:
             passing = NonPersistentTopic(name, self._environment, effective.options)
             apply_common_policies(passing, effective.policies, self._limits)
             return passing
-        log = await self._logs.open(name.persistence_naming_encoding)
+        key = name.persistence_naming_encoding
+        try:
+            log = await self._logs.open(key, create=create is not Creation.NEVER or not stored)
+        except LogNotFound:  # its deletion was cut off, and is now finished
+            raise BrokerError(ServerError.TopicNotFound, f"Topic {name} does not exist") from None
         if isinstance(log, TopicLog) and effective.policies.retention != self._retention:
             # Setting it trims, which loading a topic must not do.
             log.set_retention(effective.policies.retention)

@@ -13,6 +13,7 @@ from geminga_broker.log.chain import LedgerChain, LedgerInfo
 from geminga_protocol.ids import Position
 from geminga_protocol.managed_ledger import decode_ledger_info, encode_ledger_info
 from geminga_protocol.pb.managed_ledger_pb2 import ManagedLedgerInfo
+from geminga_protocol.topic_name import url_decode, url_encode
 from geminga_runtime.metadata.api import (
     MUST_NOT_EXIST,
     BadVersion,
@@ -27,6 +28,14 @@ INDEX_PROPERTY = "index"
 
 DELETING_PROPERTY = "geminga.deleting"
 """Ledgers outside the chain that may not be deleted yet: the next open deletes them."""
+
+DELETED_PROPERTY = "geminga.deleted"
+"""The log is being deleted: there is no way back, and the next open goes on with it."""
+
+DELETIONS = "/geminga/log-deletions"
+"""Logs whose deletion has begun, by encoded name, so that a start finds those that a crash cut off.
+Whether one is to be deleted its own node says.
+"""
 
 
 class LogCatalog:
@@ -57,6 +66,21 @@ class LogCatalog:
             at = self._info.terminatedPosition
             self.terminated = Position(at.ledgerId, at.entryId)
         return self._info
+
+    async def note_deletion(self) -> None:
+        """Let a later start look after the log: its deletion may be cut off from now on."""
+        await self._store.put(self._deletion, b"")
+
+    async def forget_deletion(self) -> None:
+        """It is deleted."""
+        try:
+            await self._store.delete(self._deletion)
+        except NoNode:
+            pass
+
+    @property
+    def _deletion(self) -> str:
+        return f"{DELETIONS}/{url_encode(self.path.removeprefix(ROOT))}"
 
     async def save(self, ledgers: Iterable[LedgerInfo]) -> None:
         """Make the store say what is known here, with these ledgers. Raises LogFenced if another
@@ -136,3 +160,8 @@ def chain_of(info: ManagedLedgerInfo) -> LedgerChain:
 async def log_names(store: MetadataStore, prefix: str) -> list[str]:
     """Names of the logs right beneath `prefix` (`tenant/ns/persistent`)."""
     return [f"{prefix}/{child}" for child in await store.children(f"{ROOT}/{prefix}")]
+
+
+async def begun_deletions(store: MetadataStore) -> list[str]:
+    """Names of the logs whose deletion a crash may have cut off."""
+    return [url_decode(child).removeprefix("/") for child in await store.children(DELETIONS)]

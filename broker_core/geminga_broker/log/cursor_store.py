@@ -199,6 +199,11 @@ class CursorStore:
         )
 
     @property
+    def ledger_id(self) -> int | None:
+        """The ledger that holds the state, open or closed; None if there is none."""
+        return self._ledger_id if self.has_ledger else None
+
+    @property
     def has_ledger(self) -> bool:
         """Whether a ledger holds the state, open or closed."""
         return self._ledger_id != NO_LEDGER

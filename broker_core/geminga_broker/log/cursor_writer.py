@@ -118,6 +118,11 @@ class CursorWriter:
         store = self._kept
         return store.side_ledgers if store is not None else ()
 
+    @property
+    def ledger_id(self) -> int | None:
+        """The ledger that holds the state, if one does."""
+        return None if self._store is None else self._store.ledger_id
+
     async def set_side_ledgers(self, ids: tuple[int, ...]) -> None:
         """Replace them; durable on return. Raises LogWriteFailed, LogFenced."""
         async with self._alone() as store:

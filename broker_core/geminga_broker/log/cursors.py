@@ -127,6 +127,14 @@ class LogCursors:
         """Up to where each durable cursor lets the chain go; readers hold nothing."""
         return [cursor.trim.mark for cursor in self.by_name.values() if cursor.durable]
 
+    def ledger_ids(self) -> list[int]:
+        """Ledgers that hold the cursors' states."""
+        return [
+            ledger_id
+            for cursor in self.by_name.values()
+            if (ledger_id := cursor.writer.ledger_id) is not None
+        ]
+
     async def persist_properties(self) -> None:
         """Write down cursors that have properties: what deduplication knows of entries that are
         trimmed stands nowhere else. Raises LogWriteFailed, LogFenced.

@@ -14,7 +14,14 @@ from geminga_bookie.errors import BookkeeperError, NoSuchLedger
 from geminga_broker.log.api import LogClosed, LogError, LogNotFound, LogReadFailed
 from geminga_broker.log.append import index_at
 from geminga_broker.log.cache import EntryCache
-from geminga_broker.log.catalog import INDEX_PROPERTY, LogCatalog, chain_of, log_names
+from geminga_broker.log.catalog import (
+    DELETED_PROPERTY,
+    INDEX_PROPERTY,
+    LogCatalog,
+    begun_deletions,
+    chain_of,
+    log_names,
+)
 from geminga_broker.log.chain import LedgerChain
 from geminga_broker.log.context import LogContext
 from geminga_broker.log.cursors import DirtyCursors
@@ -110,6 +117,23 @@ class ManagedLedgerFactory:
         if self.logs.get(name) is log:
             del self.logs[name]
 
+    async def finish_deletions(self) -> None:
+        """Delete the logs whose deletion was cut off; failures are logged, and left to the next
+        start or use of the log. Raises MetadataError.
+        """
+        for name in await begun_deletions(self._store):
+            catalog = LogCatalog(self._store, name)
+            await catalog.load()
+            try:
+                if DELETED_PROPERTY in catalog.properties:
+                    await self.open(name, create=False)
+            except LogNotFound:
+                continue
+            except LogError as error:
+                _log.warning("log=%s: its deletion can't be finished yet: %s", name, error)
+                continue
+            await catalog.forget_deletion()
+
     async def exists(self, name: str) -> bool:
         """Whether the store knows the log."""
         return await LogCatalog(self._store, name).load() is not None
@@ -156,9 +180,18 @@ class ManagedLedgerFactory:
             await old.close()
         catalog = LogCatalog(self._store, name)
         info = await catalog.load()
+        if info is not None and DELETED_PROPERTY in catalog.properties:
+            await (await self._load_stored(name, catalog, info)).delete()
+            _log.info("log=%s: its deletion, which was cut off, is finished", name)
+            catalog, info = LogCatalog(self._store, name), None
         if info is None and not create:
             raise LogNotFound(f"no log {name}")
-        chain = chain_of(info or ManagedLedgerInfo())
+        return await self._load_stored(name, catalog, info or ManagedLedgerInfo())
+
+    async def _load_stored(
+        self, name: str, catalog: LogCatalog, info: ManagedLedgerInfo
+    ) -> TopicLog:
+        chain = chain_of(info)
         index = await self._recover(catalog, chain)
         cache = self.cache.new_log()
         context = LogContext(name, self.options, self.client, catalog, chain, cache, self._spawn)

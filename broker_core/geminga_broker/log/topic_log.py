@@ -16,6 +16,7 @@ from geminga_broker.log.api import (
     LogWriteFailed,
 )
 from geminga_broker.log.append import LogAppender
+from geminga_broker.log.catalog import DELETED_PROPERTY
 from geminga_broker.log.context import LogContext
 from geminga_broker.log.cursor import LogCursor
 from geminga_broker.log.cursors import DirtyCursors, LogCursors
@@ -256,14 +257,18 @@ class TopicLog:
             try:
                 if context.state is not LogState.CLOSED:
                     await self._appender.finish(LogState.CLOSED)
-                # From here on the next open finds the log empty, and continues the deletion.
+                await context.catalog.note_deletion()
+                # From here on the next open continues the deletion.
+                context.catalog.properties[DELETED_PROPERTY] = "true"
                 context.catalog.deleting.update(
                     dict.fromkeys(ledger.ledger_id for ledger in self.context.chain)
                 )
+                context.catalog.deleting.update(dict.fromkeys(self._cursors.ledger_ids()))
                 await context.catalog.save([])
                 await self._cursors.remove_all()
                 await self._trimmer.delete_ledgers()
                 await context.catalog.remove()
+                await context.catalog.forget_deletion()
             except (BookkeeperError, MetadataError) as error:
                 raise LogWriteFailed(f"{self.name} can't be deleted: {error}") from error
             finally:

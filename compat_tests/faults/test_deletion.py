@@ -1,0 +1,95 @@
+"""kill -9 while a topic is deleted: after the next start it is there whole, or not at all."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import sqlite3
+import threading
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+from compat_tests.faults.conftest import SETTINGS, TOPIC, Starter
+from compat_tests.processes import ServerProcess
+from compat_tests.wire.raw import RawClient, read_all
+from geminga_protocol._tests.rounds import rounds
+
+KILLS = rounds(16)
+MESSAGES = 40
+PATH = "/admin/v2/persistent/public/default"
+SMALL_LEDGERS = {
+    **SETTINGS,
+    "managedLedgerMaxEntriesPerLedger": "7",
+    "managedLedgerMinLedgerRolloverTimeMinutes": "0",
+    "brokerDeleteInactiveTopicsEnabled": "false",
+}
+
+
+@pytest.mark.slow
+def test_a_deletion_that_is_killed_is_finished_or_had_not_begun(start: Starter) -> None:
+    chance = random.Random(11)
+    server = start(settings=SMALL_LEDGERS)
+    positions = _fill(server)
+    outcomes = {True: 0, False: 0}
+    for _ in range(KILLS):
+        deleting = threading.Thread(target=_delete, args=(server,))
+        deleting.start()
+        time.sleep(chance.random() * 0.06)
+        server.kill()
+        deleting.join()
+        server = start(settings=SMALL_LEDGERS)
+        exists = TOPIC in _get(server, PATH)
+        outcomes[exists] += 1
+        if exists:
+            assert _get(server, f"{PATH}/faults/subscriptions") == ["s0", "s1"]
+            assert [position for position, _ in read_all(server.address, TOPIC)] == positions
+        else:
+            assert _nodes(server, "/managed-ledgers/public/default/persistent%") == []
+            assert _nodes(server, "/ledgers%", "L%") == []
+            assert _nodes(server, "/geminga/log-deletions%") == []
+            positions = _fill(server)
+    assert outcomes[False], "no deletion had begun"
+
+
+def _fill(server: ServerProcess) -> list[tuple[int, int]]:
+    """Make the topic with two subscriptions."""
+    with RawClient(server.address) as client:
+        client.producer(TOPIC)
+        for number in range(2):
+            client.subscribe(TOPIC, f"s{number}", consumer_id=number)
+        positions = [client.publish(number, b"%d" % number) for number in range(MESSAGES)]
+        client.flow(MESSAGES)
+        for _ in range(MESSAGES // 2):
+            client.ack(*client.next_message()[0])
+        return positions
+
+
+def _delete(server: ServerProcess) -> None:
+    request = urllib.request.Request(f"{server.web_url}{PATH}/faults?force=true", method="DELETE")
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            assert answer.status == 204
+    except (urllib.error.URLError, ConnectionError, http.client.HTTPException):
+        pass  # the server was killed
+
+
+def _get(server: ServerProcess, path: str) -> list[str]:
+    with urllib.request.urlopen(server.web_url + path, timeout=60) as answer:
+        found: list[str] = json.load(answer)
+        return sorted(found)
+
+
+def _nodes(server: ServerProcess, parent: str, name: str = "%") -> list[str]:
+    """Paths of the metadata store, by SQL's patterns."""
+    path = server.data_dir / "metadata.sqlite"
+    with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as store:
+        rows = store.execute(
+            "SELECT parent || '/' || name FROM nodes WHERE parent LIKE ? AND name LIKE ?",
+            (parent, name),
+        ).fetchall()
+    store.close()
+    return [str(row[0]) for row in rows]
