@@ -259,6 +259,7 @@ class Subscription:
                     self._compacted.sought(position)
                 if ack_set and self._host.options.batch_index_ack and position != EARLIEST:
                     self.cursor.ack([Ack(position, ack_set)])
+                    await self.cursor.persist()
         finally:
             self._seeking -= 1
             if not self.cursor.durable and not self.consumers:
