@@ -151,7 +151,7 @@ def individual_acks(consumer_id: int, ids: Iterable[tuple[int, int, Sequence[int
     """
     parts = [b"\x08" + varint(consumer_id) + b"\x10\x00"]
     append = parts.append
-    known_ledger_id = -1
+    known_ledger_id: int | None = None  # an id may be (-1, -1): the earliest one
     ledger = b""
     for ledger_id, entry_id, ack_set in ids:
         if ledger_id != known_ledger_id:

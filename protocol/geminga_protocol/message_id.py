@@ -105,7 +105,7 @@ class MessageId:
 
     @classmethod
     def deserialize(cls, data: bytes) -> MessageId:
-        """The id in bytes of any official client. Raises InvalidMessageId, a ValueError."""
+        """The id in bytes of any official client. Raises ValueError."""
         try:
             parsed = MessageIdData.FromString(data)
         except DecodeError as error:

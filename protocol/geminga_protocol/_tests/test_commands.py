@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from geminga_protocol import encode
@@ -105,6 +105,7 @@ def test_send_receipt_equals_protobuf(
 
 
 @given(U64, st.lists(st.tuples(LONG, LONG, st.lists(LONG, max_size=3)), max_size=300))
+@example(1, [(-1, -1, [])])
 def test_individual_acks_equal_protobuf(
     consumer: int, acked: list[tuple[int, int, list[int]]]
 ) -> None:
