@@ -269,12 +269,14 @@ def load_config(
     overrides: Mapping[str, str] | None = None,
     *,
     defaults: Mapping[str, str] | None = None,
+    overrides_from: str = "command line",
 ) -> BrokerConfig:
     """The configuration by Apache's keys: defaults, then a file, the environment, overrides.
 
-    Keys that Geminga does not use are named in one warning. Raises ConfigError.
+    Keys that Geminga does not use are named in one warning. Errors name `overrides_from` as the
+    overrides' place. Raises ConfigError.
     """
-    values = gather(path, environment, overrides, defaults)
+    values = gather(path, environment, overrides, defaults, overrides_from)
     for key in ("brokerServicePort", "webServicePort"):
         text, origin = values.get(key, ("6650", ""))
         if not text.strip() and values.get(f"{key}Tls", ("", ""))[0].strip():

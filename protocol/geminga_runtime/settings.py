@@ -60,10 +60,12 @@ def gather(
     environment: Mapping[str, str],
     overrides: Mapping[str, str] | None = None,
     defaults: Mapping[str, str] | None = None,
+    overrides_from: str = "command line",
 ) -> dict[str, tuple[str, str]]:
     """What is written: defaults, then a file, the environment, overrides; later ones win.
 
-    Raises ConfigError when the file can't be read.
+    Errors name `overrides_from` as the overrides' place. Raises ConfigError when the file can't be
+    read.
     """
     values: dict[str, tuple[str, str]] = {}
     for key, value in (defaults or {}).items():
@@ -75,7 +77,7 @@ def gather(
         if name.startswith(ENVIRONMENT_PREFIX):
             values[name.removeprefix(ENVIRONMENT_PREFIX)] = (value, f"environment {name}")
     for key, value in (overrides or {}).items():
-        values[key] = (value, "command line")
+        values[key] = (value, overrides_from)
     return values
 
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from geminga_broker.standalone import StandaloneOptions
 
+Settings = Mapping[str, str | int | float | bool]
+
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0
 _FIXED = {"bindAddress": "127.0.0.1", "brokerServicePort": "0", "webServicePort": "0"}
@@ -36,11 +38,11 @@ class BrokerUrl(str):
 
 
 @contextmanager
-def broker(settings: Mapping[str, str] | None = None) -> Generator[BrokerUrl]:
+def broker(settings: Settings | None = None) -> Generator[BrokerUrl]:
     """A broker in a thread of its own, ready to be used; stopped at the block's end.
 
-    `settings` are keys of `broker.conf`. The environment is not looked at. Raises
-    BrokerStartFailed.
+    `settings` are keys of `broker.conf`, with texts, numbers or booleans. The environment is not
+    looked at. Raises BrokerStartFailed.
     """
     thread = _BrokerThread(settings or {})
     url = thread.start()
@@ -51,13 +53,18 @@ def broker(settings: Mapping[str, str] | None = None) -> Generator[BrokerUrl]:
 
 
 @asynccontextmanager
-async def open_broker(settings: Mapping[str, str] | None = None) -> AsyncGenerator[BrokerUrl]:
+async def open_broker(settings: Settings | None = None) -> AsyncGenerator[BrokerUrl]:
     """The same in the running Trio loop: it needs no thread, and all of it stops with the test."""
     import trio
 
+    if not trio.lowlevel.in_trio_run():
+        raise BrokerStartFailed(
+            "open_broker is for tests that run in Trio: use `with geminga.testing.broker() as url` "
+            "in asyncio, and without an event loop"
+        )
+    options = _options(settings or {})
     from geminga_broker.standalone import run_standalone
 
-    options = _options(settings or {})
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
         running = await nursery.start(run_standalone, options)
@@ -76,19 +83,30 @@ async def open_broker(settings: Mapping[str, str] | None = None) -> AsyncGenerat
 MISSING = "the broker's packages are missing ({}): install geminga[server]"
 
 
-def _options(settings: Mapping[str, str]) -> StandaloneOptions:
+def _options(settings: Settings) -> StandaloneOptions:
     try:
         from geminga_broker.config import load_config
         from geminga_broker.standalone import StandaloneOptions
     except ImportError as error:
         raise BrokerStartFailed(MISSING.format(error.name)) from error
-    return StandaloneOptions(load_config(None, {}, settings, defaults=_FIXED), None)
+    texts = {key: _text(key, value) for key, value in settings.items()}
+    config = load_config(None, {}, texts, defaults=_FIXED, overrides_from="settings")
+    return StandaloneOptions(config, None)
+
+
+def _text(key: str, value: object) -> str:
+    """A setting as `broker.conf` has it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise BrokerStartFailed(f"{key} in settings: {value!r} is neither a text nor a number")
 
 
 class _BrokerThread:
     """One broker and the thread that it runs in."""
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._started: SimpleQueue[BrokerUrl | BaseException] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="geminga-broker", daemon=True)

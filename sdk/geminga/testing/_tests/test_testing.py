@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -113,6 +114,32 @@ def test_forked_child_leaves_the_broker_alone() -> None:
         assert os.waitpid(pid, 0)[1] == 0
         with geminga.blocking.connect(url) as client:
             client.create_producer("t").send(b"x")
+
+
+def test_settings_may_be_numbers() -> None:
+    settings = {"maxMessageSize": 70_000, "topicLevelPoliciesEnabled": False}
+    with broker(settings) as url, geminga.blocking.connect(url) as client:
+        producer = client.create_producer("t", batching_enabled=False)
+        with pytest.raises(geminga.MessageTooBigError):
+            producer.send(b"x" * 80_000)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [("abc", "maxMessageSize in settings: 'abc'"), (None, "maxMessageSize in settings: None")],
+)
+def test_wrong_settings_are_named(value: str, text: str) -> None:
+    with pytest.raises(BrokerStartFailed, match=text), broker({"maxMessageSize": value}):
+        pass
+
+
+def test_asyncio_is_told_which_broker_to_use() -> None:
+    async def wrong() -> None:
+        async with open_broker():
+            pass
+
+    with pytest.raises(BrokerStartFailed, match="in asyncio"):
+        asyncio.run(wrong())
 
 
 def test_import_needs_no_broker() -> None:
