@@ -105,7 +105,9 @@ class Producer(Block, Generic[S]):
     ) -> MessageId:
         """Send a message and wait until the broker has stored it; returns its id.
 
-        With a schema `data` is a value of it (None: a message that says that it is null). Waits
+        With a schema `data` is a value of it (None: a message that says that it is null). Keywords
+        are `properties`, `partition_key`, `ordering_key`, `event_time_ms`, `deliver_at_ms`,
+        `deliver_after` (a timedelta), `replication_clusters` and `disable_replication`. Waits
         while `max_pending_messages` or the client's memory limit are used up: cancelled then, the
         message is not sent. Cancelled later, it is sent all the same. Raises InvalidArgumentError,
         MessageTooBigError, OperationTimeoutError (send timeout), TopicTerminatedError,

@@ -337,7 +337,10 @@ class Connection:
         self._connected.resolve(None)
 
     def _on_error(self, command: BaseCommand) -> None:
-        error = from_broker(error_name(command.error.error), command.error.message)
+        text = command.error.message
+        if self._authentication is None and command.error.error == ServerError.AuthenticationError:
+            text += "; no credentials were given: see the client's option authentication"
+        error = from_broker(error_name(command.error.error), text)
         told = self._requests.reject(command.error.request_id, error)
         if not told and not self._connected.is_done():
             # Before CONNECTED an ERROR is about the connection itself, whatever its id.

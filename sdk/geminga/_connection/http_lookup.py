@@ -30,6 +30,7 @@ from geminga.options import RegexSubscriptionMode
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.errors import ConnectionLost
 from geminga_runtime.http_get import BadHttpAnswer, HttpAnswer, get
+from geminga_runtime.logs import shown
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 STATUSES: Mapping[int, type[GemingaError]] = {
@@ -173,5 +174,21 @@ def _decoded(answer: HttpAnswer, address: Address, topic: str | None) -> object:
             raise ConnectionFailedError(f"{address.url}: the response is not JSON") from error
         return found
     kind = STATUSES.get(answer.status, UnknownBrokerError)
+    reason = _reason(answer.body)
+    if answer.status == 401 and reason.startswith("Unauthorized"):
+        kind = (
+            AuthorizationError  # Apache's resources answer so to a role that lacks the permission
+        )
     code = kind.__name__ if answer.status in STATUSES else f"Http{answer.status}"
-    raise kind(f"{address.url}: HTTP status {answer.status}", code=code, topic=topic)
+    text = f"{address.url}: HTTP status {answer.status}" + (f": {shown(reason)}" if reason else "")
+    raise kind(text, code=code, topic=topic)
+
+
+def _reason(body: bytes) -> str:
+    """What a broker says is wrong; empty if the body is not its JSON."""
+    try:
+        found: object = json.loads(body)
+    except ValueError:
+        return ""
+    reason = found.get("reason") if isinstance(found, dict) else None
+    return reason if isinstance(reason, str) else ""

@@ -46,7 +46,8 @@ def extras_of(described: MessageKeywords) -> Extras:
     """Check what describes a message. Raises InvalidArgumentError, naming the argument."""
     unknown = described.keys() - MessageKeywords.__annotations__.keys()
     if unknown:
-        raise InvalidArgumentError(f"unknown argument {sorted(unknown)[0]!r}")
+        known = ", ".join(sorted(MessageKeywords.__annotations__))
+        raise InvalidArgumentError(f"unknown argument {sorted(unknown)[0]!r}; known are {known}")
     ordering_key = described.get("ordering_key")
     if isinstance(ordering_key, str):
         ordering_key = _encoded("ordering_key", ordering_key)

@@ -98,6 +98,14 @@ async def test_refused(autojump_clock: MockClock, caplog: pytest.LogCaptureFixtu
         geminga.connect("pulsar://h", authentication=SECRET)
 
 
+async def test_a_client_without_credentials_is_told_so(autojump_clock: MockClock) -> None:
+    async with fake_broker() as broker:
+        broker.accepts = lambda data: False
+        async with broker.client() as client:
+            with pytest.raises(geminga.AuthenticationError, match="no credentials were given"):
+                await client.create_producer("t")
+
+
 class Renewed(Authentication):
     """Another secret each time, and none in the end."""
 

@@ -153,6 +153,22 @@ async def test_failures(
         assert caught.value.topic in (None, "persistent://public/default/t")
 
 
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        ("Unauthorized to validateTopicOperation", geminga.AuthorizationError),
+        ("Authentication required", geminga.AuthenticationError),
+    ],
+)
+async def test_the_brokers_reason_is_told(
+    autojump_clock: MockClock, reason: str, kind: type[geminga.GemingaError]
+) -> None:
+    async with web_client(operation_timeout_s=2) as (web, client):
+        web.answers[f"web:8080{LOOKUP}"] = (401, {"reason": reason})
+        with pytest.raises(kind, match=f"HTTP status 401: {reason}"):
+            await client._core.lookup.broker_of("persistent://public/default/t")
+
+
 async def test_partitions_listener_and_topics(autojump_clock: MockClock) -> None:
     async with web_client(listener_name="in side") as (web, client):
         web.answers[f"web:8080{PARTITIONS}"] = (200, {"partitions": 3})
