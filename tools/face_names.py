@@ -81,6 +81,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "UndecodableValueError",
         "UnknownBrokerError",
         "UnsupportedVersionError",
+        "WrongProtocolError",
     ),
     "geminga.failover": (
         "AutoClusterFailover",

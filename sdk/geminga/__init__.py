@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from geminga.errors import UndecodableValueError as UndecodableValueError
     from geminga.errors import UnknownBrokerError as UnknownBrokerError
     from geminga.errors import UnsupportedVersionError as UnsupportedVersionError
+    from geminga.errors import WrongProtocolError as WrongProtocolError
     from geminga.failover import AutoClusterFailover as AutoClusterFailover
     from geminga.failover import FailoverCluster as FailoverCluster
     from geminga.message import Message as Message
@@ -216,6 +217,7 @@ __all__ = [
     "UndecodableValueError",
     "UnknownBrokerError",
     "UnsupportedVersionError",
+    "WrongProtocolError",
     "connect",
 ]
 _HOMES = {
@@ -287,6 +289,7 @@ _HOMES = {
         "UndecodableValueError",
         "UnknownBrokerError",
         "UnsupportedVersionError",
+        "WrongProtocolError",
     ),
     "geminga.failover": ("AutoClusterFailover", "FailoverCluster"),
     "geminga.message": ("Message",),

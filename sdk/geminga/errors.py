@@ -13,6 +13,7 @@
       OperationTimeoutError      (TimeoutError)     the operation's own deadline passed
       ConnectionFailedError      (ConnectionError)  no connection to the broker, or it was lost
         TlsError                                    it answers, but TLS with it can't be had
+        WrongProtocolError                          it answers, but speaks HTTP or TLS: wrong port
       CorruptMessageError                           a received message can't be decoded
       CryptoError                                   a key for end-to-end encryption can't be used
       SchemaError                                   reading or writing a typed value; `message_id`
@@ -129,6 +130,15 @@ class ConnectionFailedError(GemingaError, ConnectionError):
     """The broker can't be reached, or the connection was lost before it answered."""
 
     retryable = True
+
+
+class WrongProtocolError(ConnectionFailedError):
+    """What listens there speaks HTTP or TLS, not Pulsar's binary protocol: another port, or another
+    scheme of the service URL, is meant. Producers and consumers that were attached before go on
+    trying.
+    """
+
+    retryable = False
 
 
 class TlsError(ConnectionFailedError):

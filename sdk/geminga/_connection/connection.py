@@ -15,11 +15,23 @@ import trio
 from geminga._connection.background import protected
 from geminga._connection.sinks import ConsumerSink, ProducerSink, TopicListSink
 from geminga.auth import Authentication
-from geminga.errors import ConnectionFailedError, GemingaError, OperationTimeoutError, from_broker
+from geminga.errors import (
+    ConnectionFailedError,
+    GemingaError,
+    OperationTimeoutError,
+    WrongProtocolError,
+    from_broker,
+)
 from geminga_protocol.buffers import Buffer
 from geminga_protocol.commands import connection as connection_commands
-from geminga_protocol.errors import RemoteProtocolError
-from geminga_protocol.frames import BROKEN, SUBMESSAGE, Frame, FrameReader, FramingError
+from geminga_protocol.errors import RemoteProtocolError, other_protocol
+from geminga_protocol.frames import (
+    BROKEN,
+    SUBMESSAGE,
+    Frame,
+    FrameReader,
+    FramingError,
+)
 from geminga_protocol.pb.pulsar_api_pb2 import (
     BaseCommand,
     CommandCloseConsumer,
@@ -217,6 +229,8 @@ class Connection:
             for frame in error.frames:
                 self._on_frame(frame)
             reason = str(error)
+            if other_protocol(bytes(data[:4])) is not None:
+                self._connected.reject(WrongProtocolError(f"{self.name}: {reason}"))
         except RemoteProtocolError as error:
             reason = str(error)
         self._lose(reason)

@@ -105,6 +105,7 @@ GOLDEN = [
     "UndecodableValueError",
     "UnknownBrokerError",
     "UnsupportedVersionError",
+    "WrongProtocolError",
     "connect",
 ]
 

@@ -91,6 +91,7 @@ if TYPE_CHECKING:
     from geminga.errors import UndecodableValueError as UndecodableValueError
     from geminga.errors import UnknownBrokerError as UnknownBrokerError
     from geminga.errors import UnsupportedVersionError as UnsupportedVersionError
+    from geminga.errors import WrongProtocolError as WrongProtocolError
     from geminga.failover import AutoClusterFailover as AutoClusterFailover
     from geminga.failover import FailoverCluster as FailoverCluster
     from geminga.message import Message as Message
@@ -214,6 +215,7 @@ __all__ = [
     "UndecodableValueError",
     "UnknownBrokerError",
     "UnsupportedVersionError",
+    "WrongProtocolError",
     "connect",
 ]
 _HOMES = {
@@ -289,6 +291,7 @@ _HOMES = {
         "UndecodableValueError",
         "UnknownBrokerError",
         "UnsupportedVersionError",
+        "WrongProtocolError",
     ),
     "geminga.failover": ("AutoClusterFailover", "FailoverCluster"),
     "geminga.message": ("Message",),
